@@ -95,4 +95,4 @@ def test_a_folder_that_cannot_be_written_costs_the_cache_alone(
 ) -> None:
     (tmp_path / "file").write_text("")
     KernelFiles(str(tmp_path / "file"), "product-7.py311").save("key", 1)
-    assert "could not be kept" in caplog.text
+    assert "cannot save a compiled kernel" in caplog.text

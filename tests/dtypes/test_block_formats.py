@@ -76,7 +76,7 @@ def test_a_format_of_ours() -> None:
     assert not blocks.decode(np.zeros((1, 13), np.uint8)).any()
     assert scheme == pickle.loads(pickle.dumps(scheme)) == copy.deepcopy(scheme)
     assert (scheme.gguf_type, scheme.bits_per_weight((1, 4096))) == (None, 3.25)
-    with pytest.raises(DTypeError, match="cannot be kept"):
+    with pytest.raises(DTypeError, match="cannot be stored"):
         from_gguf(raw, "Q3_NL", (1, 32))
     with pytest.raises(DTypeError, match="q3_nl has no GGUF block form"):
         to_gguf(Packed(scheme=scheme, shape=(1, 32), payload=np.zeros((1, 4), np.uint32)))
@@ -163,7 +163,7 @@ def test_what_does_not_fit_is_refused() -> None:
     raw = np.zeros(144, np.uint8)
     with pytest.raises(ShapeError, match="takes 288 bytes, got 144"):
         from_gguf(raw, "Q4_K", (2, 256))
-    with pytest.raises(DTypeError, match="come as uint8"):
+    with pytest.raises(DTypeError, match="must be uint8"):
         from_gguf(raw.view(np.int8), "Q4_K", (1, 256))  # pyright: ignore[reportArgumentType]
     with pytest.raises(DTypeError, match="no other type or group"):
         Scheme(dtype=BLOCK_FORMATS["q4_k"].dtype, group=32, blocks=BLOCK_FORMATS["q4_k"])

@@ -116,6 +116,6 @@ def test_import_is_light() -> None:
 
 def test_a_block_format_takes_no_name_that_is_there() -> None:
     form = BLOCK_FORMATS["q5_0"]
-    for name, message in (("Q5-0", "is there already"), ("bf16", "is a spelling of bfloat16")):
+    for name, message in (("Q5-0", "already exists"), ("bf16", "is a spelling of bfloat16")):
         with pytest.raises(DTypeError, match=message):
             register_format(dataclasses.replace(form, name=name))

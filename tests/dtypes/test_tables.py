@@ -113,7 +113,7 @@ def test_files_keep_it_by_its_name(tmp_path: Path) -> None:
         ("endless", [0, np.inf], "finite numbers"),
         ("nothing", [0, 0], "are 0"),
         ("bf16", [0, 1], "is a spelling of bfloat16"),
-        ("Q4-K", [0, 1], "block format 'Q4-K' is there already"),
+        ("Q4-K", [0, 1], "block format 'Q4-K' already exists"),
     ],
 )
 def test_what_is_no_type(name: str, values: object, message: str) -> None:

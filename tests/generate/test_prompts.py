@@ -87,6 +87,6 @@ def test_more_threads_than_cpus_are_capped_with_a_word(caplog: pytest.LogCapture
         assert model.executable.options.threads == usable_cpus()
         assert model.device.info.details["threads"] == usable_cpus()
     assert [record.message for record in caplog.records] == [
-        f"threads=1000 is more than the {usable_cpus()} CPUs that this process may use: it gets {usable_cpus()}"
+        f"threads=1000 exceeds the {usable_cpus()} CPUs that this process may use: using {usable_cpus()}"
     ]
     assert volumetric.open_device("cpu", threads=10**6).info.details["threads"] == usable_cpus()

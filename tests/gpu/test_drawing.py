@@ -310,7 +310,7 @@ def test_an_executable_tells_what_it_cannot_draw(native_device: GpuDevice) -> No
     assert penalised is not None
     assert not executable.draws([penalised])
     assert Sampler(SamplingParams(temperature=1.0, seed=0, logprobs=1)).chooser is None
-    with pytest.raises(UnsupportedError, match="draw"):
+    with pytest.raises(UnsupportedError, match="cannot sample"):
         executable.drawn([executable.new_state()], [1], [hot])
 
 

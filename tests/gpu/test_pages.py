@@ -150,7 +150,7 @@ def test_more_than_a_binding_holds_is_refused_and_nothing_is_lost(rng) -> None:
     executable.forward(one, ids(rng, 100))
     with pytest.raises(DeviceError, match="rows of keys and values that one buffer of this GPU") as caught:
         executable.forward(two, ids(rng, 390))
-    assert "close sequences" in (caught.value.hint or "")
+    assert "close finished sequences" in (caught.value.hint or "")
     assert two.position == 0
     two.reset()
     executable.forward(one, ids(rng, 20))

@@ -71,7 +71,7 @@ def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path, caplog: 
     made = Tunings("a GPU", tmp_path / "file")
     made.put(SHAPE, SHAPE.n, tune_matvec(SHAPE, SHAPE.n, LARGE))
     made.save()
-    assert "cannot be kept" in caplog.text
+    assert "cannot be saved" in caplog.text
 
 
 @pytest.mark.thorough

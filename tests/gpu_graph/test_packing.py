@@ -61,7 +61,7 @@ def test_what_lies_side_by_side_is_read_and_written_as_alone() -> None:
 def test_a_store_keeps_what_lies_side_by_side_to_itself() -> None:
     held, store = values(FEW), graphs("gpu").store()
     store.put_together(held)
-    with pytest.raises(SpecError, match="part of a buffer"):
+    with pytest.raises(SpecError, match="part of a packed buffer"):
         store.share(["s1"])
     with pytest.raises(ShapeError):
         store.put("s1", np.zeros(3, np.float32))

@@ -89,7 +89,7 @@ def test_without_masters_a_conversion_is_final() -> None:
         ({"first": "int4"}, None, SpecError, "is not a coordinate"),
         ({"0.0.0.0": "int5"}, None, DTypeError, "int5"),
         ("float33", None, DTypeError, "float33"),
-        ("int4", "g-1", DTypeError, "no meaning for 'g-1'"),
+        ("int4", "g-1", DTypeError, "invalid part 'g-1'"),
         ("int4:g32", "g64", DTypeError, "int4:g32"),
         (Scheme.parse("int4"), "g64", DTypeError, "whole scheme"),
     ],

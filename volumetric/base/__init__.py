@@ -1,1 +1,1 @@
-"""What all of the package stands on: errors, registries, tables, random numbers."""
+"""Foundations of the package: errors, registries, tables, random numbers."""

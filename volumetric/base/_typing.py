@@ -14,4 +14,4 @@ U32Array: TypeAlias = NDArray[np.uint32]
 IntArray: TypeAlias = NDArray[np.int32]
 
 ROWS = -1
-"""Stands in a shape for the number of rows (tokens, samples) of a call; it is always the first axis."""
+"""Placeholder in a shape for the number of rows (tokens, samples) of a call; always the first axis."""

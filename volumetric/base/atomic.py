@@ -1,4 +1,4 @@
-"""Write files so that a reader, or a crash, never meets half of one."""
+"""Write files atomically: neither a reader nor a crash ever leaves half a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(path).absolute()
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
-        # "x" and not tempfile: the result must carry the rights of the user's umask, not 0600.
+        # "x", not tempfile: the result must have the permissions of the user's umask, not 0600.
         with temporary.open("xb") as handle:
             yield handle
             handle.flush()
@@ -46,7 +46,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames inside `path` durable. Does nothing where directories cannot be opened (Windows)."""
+    """Make renames inside `path` durable. Does nothing if directories cannot be opened (Windows)."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

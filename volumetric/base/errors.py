@@ -1,6 +1,6 @@
-"""The exception tree: every error that volumetric raises on purpose.
+"""The exception hierarchy: every error that volumetric raises on purpose.
 
-A message says what failed, where, what was expected and what was found; ``hint`` says what to do next.
+A message says what failed, where, what was expected and what it got; ``hint`` says what to do next.
 The command line prints the two as ``error: …`` and ``hint: …`` and exits with code 1; a traceback shows both, too.
 """
 
@@ -18,8 +18,8 @@ class VolumetricError(Exception):
     message : str
         What failed, where, expected against found. One line.
     hint : str, optional
-        What the person can do about it. One line. Where the place of the error knows nothing better, it is the general
-        advice for this kind of error, if there is any that names something to look at.
+        What the caller can do about it. One line. If the raising code passes none, it is the general advice for this
+        kind of error, if there is any.
     """
 
     advice: ClassVar[str | None] = None
@@ -40,19 +40,19 @@ class ArgumentError(SpecError, TypeError):
 
 
 class ImmutableError(VolumetricError, FrozenInstanceError):
-    """A value that never changes was to be changed in place."""
+    """An attempt to change an immutable value in place."""
 
     advice: ClassVar[str | None] = "dataclasses.replace(value, name=…) returns a changed copy"
 
 
 class ShapeError(VolumetricError, ValueError):
-    """An array or tensor has another shape than the place where it is used requires."""
+    """An array or tensor has another shape than its use requires."""
 
-    advice: ClassVar[str | None] = "`volumetric inspect MODEL`, or network.shapes in Python, tells what layers make"
+    advice: ClassVar[str | None] = "`volumetric inspect MODEL`, or network.shapes in Python, shows all shapes"
 
 
 class DTypeError(VolumetricError, ValueError):
-    """A numeric type or scheme is unknown, or cannot hold the given values."""
+    """A numeric type or scheme is unknown, or cannot hold the values."""
 
     advice: ClassVar[str | None] = "docs/support.md lists the numeric types and schemes"
 
@@ -66,24 +66,24 @@ class UnsupportedError(VolumetricError, NotImplementedError):
 class DeviceError(VolumetricError, RuntimeError):
     """No such device, a device limit is exceeded, or the device was lost."""
 
-    advice: ClassVar[str | None] = "`volumetric devices` lists what there is"
+    advice: ClassVar[str | None] = "`volumetric devices` lists the available devices"
 
 
 class CheckpointError(VolumetricError, ValueError):
     """A model file is missing, damaged, or does not fit the network."""
 
-    advice: ClassVar[str | None] = "a file is damaged, cut short, or of another model: download or export it again"
+    advice: ClassVar[str | None] = "the file is damaged, truncated, or of another model: download or export it again"
 
 
 class GenerationError(VolumetricError, RuntimeError):
-    """Text generation cannot go on: the context is full, a chat template failed, a token is unknown.
+    """Text generation cannot continue: the context is full, a chat template failed, a token is unknown.
 
     Attributes
     ----------
-    sequence : which of the sequences of a call has the fault, from 0; None where there is one, or it is not known
+    sequence : index of the failing sequence in the call; None for a call of one sequence, or if it is not known
     """
 
-    advice: ClassVar[str | None] = "`volumetric inspect MODEL` shows what the model can take"
+    advice: ClassVar[str | None] = "`volumetric inspect MODEL` shows the limits of the model"
     sequence: int | None = None
 
 
@@ -92,7 +92,7 @@ class OverloadedError(GenerationError):
 
     Attributes
     ----------
-    retry_after : seconds after which it is worth trying again, by the work that waits
+    retry_after : seconds after which to retry, estimated from the queued work
     """
 
     advice: ClassVar[str | None] = "try again later"
@@ -103,20 +103,20 @@ class OverloadedError(GenerationError):
 
 
 class DoesNotFitError(GenerationError):
-    """A prompt is longer than the context, or than the memory for states will ever hold."""
+    """A prompt is longer than the context, or needs more memory for states than there will ever be."""
 
     advice: ClassVar[str | None] = "shorten the prompt"
 
 
 class ExpiredError(GenerationError):
-    """A job had not ended at its deadline, or found no seat in time.
+    """A job had not ended at its deadline, or got no batch slot in time.
 
     Attributes
     ----------
-    queued : it has never had a seat
+    queued : whether the job never got a slot
     """
 
-    advice: ClassVar[str | None] = "give it more time, or try again when there is less to do"
+    advice: ClassVar[str | None] = "allow more time, or try again under less load"
 
     def __init__(self, message: str, *, queued: bool = False, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -124,6 +124,6 @@ class ExpiredError(GenerationError):
 
 
 class ShuttingDownError(GenerationError):
-    """A scheduler takes no more jobs, or ends before one has."""
+    """A scheduler accepts no more jobs, or ends before a job has."""
 
     advice: ClassVar[str | None] = "try another server, or later"

@@ -1,4 +1,4 @@
-"""What stands in the messages of errors: a value cut short, and names that are spelled like an unknown one."""
+"""Parts of error messages: shortened values, and known names spelled like an unknown one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stat import filemode
 from typing import Final
 
 _LONGEST = 70
-"""Characters of a value in a message, at most."""
+"""Maximum characters of a value in a message."""
 _MOST = 24
-"""Names that are listed, at most."""
+"""Maximum number of names listed."""
 _BESIDE = 1_000
-"""Names of a directory that are compared with one that is not there, at most."""
+"""Maximum number of directory entries compared with a missing name."""
 
 _CALLED: Final[Mapping[str, str]] = {
     "optimizer": "optimiser",
@@ -59,7 +59,7 @@ _CALLED: Final[Mapping[str, str]] = {
     "env": "id",
     "env_id": "id",
 }
-"""What other packages call something → what it is called here."""
+"""Name in other packages → name here."""
 _RATE: Final = (
     'lr is of the optimiser: optimiser = { kind = "adam", lr = 0.01 } in a file, optimiser=Adam(lr=0.01) in Python'
 )
@@ -81,11 +81,11 @@ _ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
     **{(name, "config"): f"{name} is of the configuration: TrainConfig({name}=…)" for name in _OF_TRAINING},
     **{(name, "network"): f"{name} is of training: [train] {name} = …" for name in _OF_TRAINING},
 }
-"""(What people look for, a name that stands where they do) → where it is."""
+"""(Place where people look, name of what belongs there) → place where it is."""
 
 
 def shown(value: object) -> str:
-    """Return a value as it stands in a message: not too long, and no number of thousands of digits."""
+    """Return the text of a value for a message: shortened, and without numbers of thousands of digits."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
         return "a number of more than 60 digits"
     text = repr(value)
@@ -95,16 +95,16 @@ def shown(value: object) -> str:
 def suggestion(
     name: object, known: Iterable[str], otherwise: str | None = None, *, most: int = 1, alike: float = 0.6
 ) -> str:
-    """Return "did you mean …?" with the names that are close to one, or what there is to choose from.
+    """Return "did you mean …?" with the names close to `name`, or the names to choose from.
 
     Parameters
     ----------
-    known : the names that there are, in the order in which they are told
-    otherwise : what is said where none is close; None: those that are known
-    most : how many close names are told
-    alike : how much of two names must be the same for them to be close, from 0 to 1
+    known : the valid names, in the order in which they are listed
+    otherwise : text if no name is close; None: list the known names
+    most : maximum number of close names listed
+    alike : similarity, from 0 to 1, from which two names count as close
     """
-    import difflib  # errors alone ask for it
+    import difflib  # only errors need it
 
     names = list(known)
     if isinstance(name, str) and name not in names:
@@ -124,8 +124,8 @@ def suggestion(
 
 
 def path_hint(path: str | PathLike[str]) -> str:
-    """Return what may help where a file cannot be opened: how far its path goes, what is there of a similar name."""
-    # A name with a null byte or one that is too long is no path at all, and a directory may be closed to us.
+    """Return a hint for a file that cannot be opened: how far its path exists, and similar names there."""
+    # A name with a null byte or a too long name is no path, and a directory may be unreadable.
     with suppress(OSError, ValueError):
         whole = Path(path).absolute()
         if whole.exists():

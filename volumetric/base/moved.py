@@ -1,4 +1,4 @@
-"""Old paths of modules and names: they work for one version, with a warning that names the new path. Two paths stay."""
+"""Old paths of modules and names: they work for one version and warn with the new path. Two paths are permanent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
 
-TYPE_CHECKING = False  # as of `typing`, which would be half of the time that `import volumetric` takes
+TYPE_CHECKING = False  # as in `typing`, whose import would take half the time of `import volumetric`
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, Final
@@ -37,9 +37,9 @@ MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "volumetric.shaders": "volumetric.devices.gpu.shaders",
     }
 )
-"""Path of a module or package before → its path now."""
+"""Former path of a module or package → its present path."""
 STAY: Final = frozenset({"volumetric.errors", "volumetric.rng"})
-"""Those that are the public path, too, and stay."""
+"""Former paths that are also public paths, and permanent."""
 NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "volumetric.layers.Fabric": "volumetric.fabric.layer.spec",
@@ -50,29 +50,30 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "volumetric.run.streams.ClockedStream": "volumetric.clocked.stream",
     }
 )
-"""Name in a package before → the module that has it now."""
+"""Former name in a package → the module that now has it."""
 
 
 class MovedModules:
-    """Finds modules by the paths that they had before.
+    """Finds modules by their former paths.
 
-    It is asked first: a package under its old path would find its modules once more, and load them a second time.
+    It comes first on `sys.meta_path`: a package under its old path would load its modules a second time.
     """
 
     def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return a spec whose loader hands out the module at its new path; None for all other modules."""
+        """Return a spec whose loader returns the module at its new path; None for all other modules."""
         now = new_path(fullname)
         return None if now is None else ModuleSpec(fullname, _Alias(now))  # pyright: ignore[reportArgumentType]  (a loader by its methods)
 
 
 class _Alias:
-    """Loads a module as another one that is there already."""
+    """Loads an already imported module under another name."""
 
     def __init__(self, now: str) -> None:
         self._now = now
         self._spec: ModuleSpec | None = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import the module at its new path and return it; warn about an old path unless the path is permanent."""
         module = import_module(self._now)
         self._spec = module.__spec__
         if spec.name not in STAY:
@@ -80,11 +81,12 @@ class _Alias:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec  # the import system has put that of the old path in its place
+        """Restore the module's own spec; the module has run already."""
+        module.__spec__ = self._spec  # the import system replaced it by the spec of the old path
 
 
 def new_path(path: str) -> str | None:
-    """Return where a module is now that was at `path`; None if it has not moved."""
+    """Return the present path of the module formerly at `path`; None if it has not moved."""
     if not path.startswith("volumetric."):
         return None
     parts = path.split(".")
@@ -96,17 +98,17 @@ def new_path(path: str) -> str | None:
 
 
 def install() -> None:
-    """Let old paths of modules be imported."""
+    """Make old paths of modules importable."""
     if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
         sys.meta_path.insert(0, MovedModules())
 
 
 def names_that_left(package: str, otherwise: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
-    """Return a `__getattr__` of a package that knows the names which have left it.
+    """Return a `__getattr__` for a package that resolves the names moved out of it.
 
     Parameters
     ----------
-    otherwise : the package's own, for all other names
+    otherwise : the package's own `__getattr__`, for all other names
     """
 
     def get(name: str) -> Any:

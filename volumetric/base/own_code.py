@@ -1,4 +1,4 @@
-"""Where an error was raised in code of the person who calls this package."""
+"""Find the line of the caller's own code at which an error was raised."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NOT_THEIRS: Final = (str(Path(__file__).parents[1]), *map(sysconfig.get_path, (
 
 
 def own_code(error: BaseException) -> str | None:
-    """Return file and line of the last step of a traceback in code that is neither this package nor installed."""
+    """Return file and line of the last traceback frame outside this package and outside installed packages."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(("<", *_NOT_THEIRS)):
             return f"{Path(frame.filename).name}, line {frame.lineno}"

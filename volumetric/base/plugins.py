@@ -1,10 +1,10 @@
-"""Packages outside of this repository: what they register, and verbs, by their entry points.
+"""Third-party packages: what they register, and CLI commands, found by their entry points.
 
-A registry has a group of entry points, ``volumetric.layers`` and the like: the name of an entry is what it registers,
-its value the module that does so, which is imported when somebody asks for the name. Modules of the group
-``volumetric.plugins`` register several things; they are imported when a name is asked for that no entry has. Finding
-the entry points of what is installed takes longer than opening a small model does, so only a name that the engine
-itself does not know costs that.
+A registry has a group of entry points, ``volumetric.layers`` and so on. The name of an entry is the registered name,
+and its value is the module that registers it; the module is imported on the first lookup of the name. Modules of the
+group ``volumetric.plugins`` register several things; they are imported when a name has no entry point. Finding the
+entry points of installed packages takes longer than opening a small model, so it is done only for names unknown to the
+engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PLUGINS: Final = "volumetric.plugins"
 """Group of entry points: modules that register several things."""
 VERBS: Final = "volumetric.verbs"
-"""Group of entry points: name of a verb → ``module:function``."""
+"""Group of entry points: name of a CLI command → ``module:function``."""
 
 _log = logging.getLogger(__name__)
 _lock = threading.RLock()
@@ -29,47 +29,47 @@ _begun: set[EntryPoint] = set()
 
 
 def points(group: str) -> Sequence[EntryPoint]:
-    """Return the entry points of a group, in the order of their names; nothing is imported."""
+    """Return the entry points of a group, sorted by name; nothing is imported."""
     return _points().get(group, ())
 
 
 def searched() -> bool:
-    """Whether the entry points of what is installed have been looked for."""
+    """Whether the entry points of installed packages have been looked up."""
     return _points.cache_info().currsize > 0
 
 
 def load_named(group: str, name: str, *, spelled: Callable[[str], str] = str) -> None:
-    """Import what the installed packages have under a name of a group, once; `spelled` as for a `Registry`."""
+    """Import the entry points of installed packages for a name of a group, once; `spelled` as in `Registry`."""
     _load([point for point in points(group) if spelled(point.name) == name])
 
 
 def load_group(group: str) -> None:
-    """Import all that the installed packages have in a group, once."""
+    """Import all entry points of installed packages in a group, once."""
     _load(points(group))
 
 
 def load_plugins() -> None:
-    """Import what the installed packages name as plug-ins, once; one that fails is left out, with a warning."""
+    """Import the plug-ins of installed packages, once; skip one that fails, with a warning."""
     load_group(PLUGINS)
 
 
 @cache
 def _points() -> dict[str, tuple[EntryPoint, ...]]:
-    """Group → entry points, of the groups that are the engine's."""
+    """Group → entry points, for the groups of the engine."""
     from importlib.metadata import entry_points
 
-    found = entry_points()
-    groups = [group for group in found.groups if group.startswith("volumetric.")]
-    return {group: tuple(sorted(found.select(group=group), key=lambda point: point.name)) for group in groups}
+    available = entry_points()
+    groups = [group for group in available.groups if group.startswith("volumetric.")]
+    return {group: tuple(sorted(available.select(group=group), key=lambda point: point.name)) for group in groups}
 
 
-def _load(wanted: Sequence[EntryPoint]) -> None:
-    """Import modules; one that fails is left out, with a warning."""
+def _load(entries: Sequence[EntryPoint]) -> None:
+    """Import modules; skip one that fails, with a warning."""
     with _lock:
-        for point in wanted:
+        for point in entries:
             if point in _begun:
                 continue
-            _begun.add(point)  # before it is imported, since what is imported asks registries, too
+            _begun.add(point)  # before the import, since the imported module looks up registries, too
             try:
                 point.load()
             except Exception as error:

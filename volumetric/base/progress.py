@@ -1,4 +1,4 @@
-"""How far long work on tensors and files is, as log records: who shows them, and where, is not known here."""
+"""Progress of long work on tensors and files, as log records; handlers decide who sees them, and where."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Final, Self
 logger = logging.getLogger(__name__)
 
 EVERY: Final = 0.2
-"""Seconds from one record to the next, and from the start to the first: short work tells nothing."""
+"""Seconds between records, and from the start to the first one: short work reports nothing."""
 
 
 class Meter:
-    """Counts pieces and bytes of some work, and tells how far it is and how long it will still take.
+    """Counts items and bytes of some work; reports progress and the remaining time.
 
-    Each record has an attribute ``progress``, (done, all), and one when the work is over, or has failed, where it is
-    None; both have ``passing``: they are for a line that changes on a terminal, and nothing that a file should keep.
+    Each record has an attribute ``progress``: (done, all), and None in the record that ends the work or reports its
+    failure. Both have ``passing``: they are for a terminal line that is overwritten, not for log files.
 
     Parameters
     ----------
-    what : what is done, as ``"writing model.gguf"``
-    total : pieces; 0 where only bytes are counted
-    unit : what a piece is
-    nbytes : of all pieces, may grow; 0 where they are not counted
+    what : description of the work, for example ``"writing model.gguf"``
+    total : items; 0 if only bytes are counted
+    unit : name of an item
+    nbytes : bytes of all items, may grow; 0 if bytes are not counted
     """
 
     def __init__(self, what: str, total: int, *, unit: str = "tensor", nbytes: int = 0) -> None:
@@ -46,7 +46,7 @@ class Meter:
             logger.info("%s: %.1f s", self.what, seconds, extra={"progress": None, "passing": True})
 
     def step(self, nbytes: int = 0, *, pieces: int = 1) -> None:
-        """Count pieces, and bytes of them, that are done. Any thread may call it."""
+        """Count finished items and their bytes. Thread-safe."""
         with self._lock:
             self._pieces += pieces
             self._bytes += nbytes

@@ -1,7 +1,7 @@
-"""Registries that modules fill: a name's module is imported when the name is first asked for.
+"""Registries filled by modules: the module of a name is imported on the first lookup of the name.
 
-A model uses a handful of the layer kinds and operations that there are; importing the rest would be a fifth of the time
-to its first token.
+A model uses a handful of layer kinds and operations; importing all of them would take a fifth of the time to its first
+token.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 
 class Registry(MutableMapping[str, T], Generic[T]):
-    """Name → what a module declared under it when it was imported. Counting, or going through it, imports all.
+    """Name → value declared under it when its module was imported. `len` and iteration import all modules.
 
-    Where none of ours declares a name, installed packages may: see `base.plugins`. A name of ours is ours.
+    Names of the engine win; other names may be declared by installed packages, see `base.plugins`.
 
     Parameters
     ----------
-    load : imports the module of ours that declares a name, if there is one; for None, every module that declares
-        something; None: there are none
-    group : group of entry points of packages that declare names, ``"volumetric.layers"``; None: no package is asked
-    own : what is declared from the beginning
-    spelled : of a name, what all of its spellings have in common
+    load : imports the engine's module that declares a name, if it exists; for None, every declaring module; None: there
+        are no such modules
+    group : entry-point group for names from packages, ``"volumetric.layers"``; None: no packages
+    own : initial entries
+    spelled : maps all spellings of a name to one
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class Registry(MutableMapping[str, T], Generic[T]):
         self._declared: dict[str, T] = dict(own)
 
     def declared(self, name: str) -> bool:
-        """Whether a module that is already imported declares the name."""
+        """Whether an already imported module declares the name."""
         return self._spelled(name) in self._declared
 
     def imported(self) -> tuple[str, ...]:
-        """Return the names that modules which are already imported declare."""
+        """Return the names declared by already imported modules."""
         return tuple(self._declared)
 
     def names(self) -> tuple[str, ...]:
-        """Return all names; what installed packages have in the group is listed, but not imported."""
+        """Return all names, including those of installed packages in the group, which are not imported."""
         if isinstance(self._load, Modules):
             known = (*self._load.homes, *self._declared)
         else:
@@ -89,11 +89,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return len(self._declared)
 
     def _load_all(self) -> None:
-        self._load(None)  # first, so that names of ours are ours
+        self._load(None)  # first, so that the engine's own names win
         if self.group is not None:
             load_group(self.group)
             load_plugins()
-            self._load(None)  # what follows from another registry has followed from what packages put there, too
+            self._load(None)  # entries derived from another registry include those of packages
 
 
 def _nothing(name: str | None) -> None:
@@ -106,22 +106,22 @@ def _load_plugins(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """Imports modules of ours by what they declare: name → module."""
+    """Imports modules of the engine by the names they declare: name → module."""
 
     homes: Mapping[str, str]
 
     def __call__(self, name: str | None) -> None:
-        """Import the module that declares a name, if there is one; for None, all of them."""
+        """Import the module that declares a name, if it exists; for None, all modules."""
         for module in dict.fromkeys(self.homes.values()) if name is None else filter(None, [self.homes.get(name)]):
             import_module(module)
 
 
 def modules_of(package: str, names: Mapping[str, str]) -> Modules:
-    """Return what loads the modules of a package: module → the names that it declares, with spaces between."""
+    """Return the loader of a package's modules: module → the names that it declares, separated by spaces."""
     return Modules({name: f"{package}.{module}" for module, declared in names.items() for name in declared.split()})
 
 
 def import_named(place: str) -> Any:
-    """Import a module by its name, or of ``module:name`` what has that name in it, and return it."""
+    """Import a module by name, or return the attribute named by ``module:name``."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name) if name else import_module(module)

@@ -1,8 +1,8 @@
-"""Reporters: who is told what happens in a run, be it of training or of evolution, and what a run is given as such.
+"""Reporters: receivers of the events of a training or evolution run, and conversion of arguments to reporters.
 
-Events are frozen dataclasses with two class attributes: ``event``, the name of their kind, and ``detail``, how much in
-detail they go: 0 for what happens once, as the end of a run, 1 for an epoch or a generation, 2 for what is within one.
-``str(event)`` is a line for people.
+Events are frozen dataclasses with two class attributes: ``event``, the name of their kind, and ``detail``, their level
+of detail: 0 for events once per run, such as its end, 1 for an epoch or a generation, 2 for events within one.
+``str(event)`` is a line of text for people.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ E_contra = TypeVar("E_contra", contravariant=True)
 
 
 class Event(Protocol):
-    """Something that happened in a run."""
+    """An event of a run."""
 
     event: ClassVar[str]
     detail: ClassVar[int]
 
 
 class Reporter(Protocol[E_contra]):
-    """Takes the events of a run. `start` comes first, `close` last, also where the run fails."""
+    """Receives the events of a run. `start` is called first and `close` last, even if the run fails."""
 
     def start(self, step: int, epoch: int) -> None:
-        """Begin after `step` updates, in `epoch`: what an interrupted run reported beyond that will come again.
+        """Start after `step` updates, in `epoch`; events that an interrupted run reported beyond `step` come again.
 
-        Evolution counts generations as both: so many have been evaluated.
+        Evolution passes the number of evaluated generations as both.
         """
         ...
 
     def report(self, event: E_contra, /) -> None:
-        """Take one event."""
+        """Receive one event."""
         ...
 
     def close(self) -> None:
@@ -47,71 +47,78 @@ class Reporter(Protocol[E_contra]):
 
 
 AnyReporter: TypeAlias = Reporter[E_contra] | Callable[[E_contra], object]
-"""What a run takes: a reporter, also one that lacks `start` or `close`, or a function of one event, such as `print`."""
+"""Reporter types accepted by a run: a reporter, with or without `start` and `close`, or a function such as `print`."""
 
 
 class _Adapted:
-    """A function, or an object with `report`, as a whole reporter."""
+    """Wraps a function, or an object with `report`, as a complete reporter."""
 
-    def __init__(self, given: Any) -> None:
-        self.report = getattr(given, "report", given)
-        self._start, self._close = getattr(given, "start", None), getattr(given, "close", None)
+    def __init__(self, reporter: Any) -> None:
+        self.report = getattr(reporter, "report", reporter)
+        self._start, self._close = getattr(reporter, "start", None), getattr(reporter, "close", None)
 
     def start(self, step: int, epoch: int) -> None:
+        """Call the reporter's `start` if it has one."""
         if self._start is not None:
             self._start(step, epoch)
 
     def close(self) -> None:
+        """Call the reporter's `close` if it has one."""
         if self._close is not None:
             self._close()
 
 
-def reporters_of(given: Iterable[AnyReporter[Any]]) -> list[Reporter[Any]]:
-    """Return what a run was given as whole reporters.
+def reporters_of(reporters: Iterable[AnyReporter[Any]]) -> list[Reporter[Any]]:
+    """Return the reporters passed to a run as complete reporters.
 
     Raises
     ------
     SpecError
-        One is neither an object with a method `report` nor a function; or `given` is no collection of them.
+        An entry is neither a function nor an object with a method `report`; or `reporters` is not a collection.
     """
-    if callable(given) or hasattr(given, "report") or isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
-        raise SpecError(f"reporters is {_shown(given)}", hint="pass a list, as reporters=[print]")
-    made = list(given)
-    for i, one in enumerate(made):
+    if (
+        callable(reporters)
+        or hasattr(reporters, "report")
+        or isinstance(reporters, (str, bytes))
+        or not hasattr(reporters, "__iter__")
+    ):
+        raise SpecError(f"reporters is {_shown(reporters)}", hint="pass a list, as reporters=[print]")
+    listed = list(reporters)
+    for i, one in enumerate(listed):
         if isinstance(one, type):
-            raise SpecError(f"reporters[{i}] is the class {one.__name__}", hint=f"make one: {one.__name__}(…)")
+            raise SpecError(f"reporters[{i}] is the class {one.__name__}", hint=f"pass an instance: {one.__name__}(…)")
         if not callable(getattr(one, "report", one)):
             raise SpecError(
                 f"reporters[{i}] is {_shown(one)}, which cannot take events",
                 hint="pass a function of one event, as print, or an object with report(event), and with start(step, "
                 "epoch) and close() if it needs them",
             )
-    return [_Adapted(one) for one in made]
+    return [_Adapted(one) for one in listed]
 
 
-def _shown(given: object) -> str:
-    return f"{given!r:.60}" if given is None or isinstance(given, (str, bytes)) else f"of type {type(given).__name__}"
+def _shown(value: object) -> str:
+    return f"{value!r:.60}" if value is None or isinstance(value, (str, bytes)) else f"of type {type(value).__name__}"
 
 
 @contextmanager
-def telling(given: Iterable[AnyReporter[Any]], step: int, epoch: int) -> Iterator[Callable[[Any], None]]:
-    """Start reporters, give a function that tells all of them of an event, and close them whatever happens.
+def telling(reporters: Iterable[AnyReporter[Any]], step: int, epoch: int) -> Iterator[Callable[[Any], None]]:
+    """Start reporters, yield a function that passes an event to all of them, and close them in any case.
 
     Raises
     ------
     SpecError
         As for `reporters_of`.
     """
-    told = reporters_of(given)
+    adapted = reporters_of(reporters)
     try:
-        each(told, lambda reporter: reporter.start(step, epoch))
-        yield lambda event: each(told, lambda reporter: reporter.report(event))
+        each(adapted, lambda reporter: reporter.start(step, epoch))
+        yield lambda event: each(adapted, lambda reporter: reporter.report(event))
     finally:
-        each(told, lambda reporter: reporter.close())
+        each(adapted, lambda reporter: reporter.close())
 
 
 def each(reporters: Iterable[Reporter[Any]], call: Callable[[Reporter[Any]], object]) -> None:
-    """Call every reporter, the later ones too where one fails; the first failure is raised at the end."""
+    """Call every reporter, even if an earlier call fails; raise the first failure at the end."""
     failure: Exception | None = None
     for reporter in reporters:
         try:
@@ -123,13 +130,13 @@ def each(reporters: Iterable[Reporter[Any]], call: Callable[[Reporter[Any]], obj
 
 
 class ConsoleReporter:
-    """Prints what happens, a line for each event.
+    """Prints events, one line each.
 
     Parameters
     ----------
-    detail : how much in detail: 0 the end alone, 1 every epoch or generation, 2 every update, species and failure
-    seconds : from one line to the next of the same kind, at least; the last one is shown in any case
-    stream : where to; None: stderr
+    detail : level of detail: 0 only the end, 1 every epoch or generation, 2 every update, species and failure
+    seconds : minimum time between lines of one kind; the last line is always shown
+    stream : output stream; None: stderr
     """
 
     def __init__(self, detail: int = 1, *, seconds: float = 0.0, stream: TextIO | None = None) -> None:
@@ -138,11 +145,11 @@ class ConsoleReporter:
         self._held: dict[str, Event] = {}
 
     def start(self, step: int, epoch: int) -> None:
-        """Forget when lines were shown."""
+        """Forget when lines were printed."""
         self._shown.clear()
 
     def report(self, event: Event, /) -> None:
-        """Print an event, or keep it while another of its kind has just been shown."""
+        """Print an event, or hold it back if another of its kind was just printed."""
         if event.detail > self._detail:
             return
         now = time.monotonic()
@@ -156,9 +163,9 @@ class ConsoleReporter:
         self._print(event)
 
     def close(self) -> None:
-        """Print what was kept."""
-        held, self._held = self._held, {}
-        for event in held.values():
+        """Print the events held back."""
+        pending, self._held = self._held, {}
+        for event in pending.values():
             self._print(event)
 
     def __enter__(self) -> Self:
@@ -172,7 +179,7 @@ class ConsoleReporter:
 
 
 def record(event: Any) -> dict[str, Any]:
-    """Return an event as plain data; numbers that are not finite, which JSON cannot hold, as text."""
+    """Return an event as plain data; non-finite numbers, which JSON cannot hold, become text."""
 
     def plain(value: Any) -> Any:
         return str(value) if isinstance(value, float) and not math.isfinite(value) else value

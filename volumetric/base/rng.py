@@ -1,4 +1,4 @@
-"""Random streams: every draw in the package comes from a generator made here or handed in by the caller."""
+"""Random streams: every draw in the package uses a generator created here or passed by the caller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def fresh_seed() -> int:
-    """Return an unpredictable 32-bit seed, short enough to be echoed and typed again."""
+    """Return an unpredictable 32-bit seed, short enough to print and type again."""
     return secrets.randbits(32)
 
 
@@ -16,7 +16,7 @@ def generator(seed: int, *stream: int) -> np.random.Generator:
     """Return the generator of one named stream of `seed`.
 
     Philox is counter based: its numbers depend on (seed, stream, counter) alone, so a stream gives the same numbers
-    on every platform, and the streams of one seed are independent whatever the order in which they are made.
+    on every platform, and the streams of one seed are independent in whatever order they are created.
 
     Parameters
     ----------

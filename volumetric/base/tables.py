@@ -1,4 +1,4 @@
-"""From the tables of a configuration file to values: keys have types and defaults, and unknown ones are errors."""
+"""Convert the tables of a configuration file to values: keys have types and defaults; unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TORCH = (".pt", ".pth", ".bin", ".ckpt", ".pkl")
 
 
 def not_toml(path: Path, error: Exception) -> SpecError:
-    """Return the error of a file that should be a table and is none; `error` is what the parser says."""
+    """Return the error for a file that is not valid TOML; `error` is the parser's."""
     named = _NAMED_BY.get(path.suffix)
     hint = f"a TOML file names it: {named % path.name}" if named else "write key = value lines, as in docs/training.md"
     if path.suffix in _TORCH:
@@ -45,24 +45,24 @@ MAX_BYTES: Final = 1_000_000
 
 
 def read_toml(path: Path, changes: Mapping[str, Any] | None, make: Callable[[dict[str, Any], str, Path], T]) -> T:
-    """Return what `make` makes of the tables of a file, its name without suffix, and its directory.
+    """Return `make` applied to the tables of a file, its name without suffix, and its directory.
 
     Parameters
     ----------
-    changes : further entries by dotted names, as ``"train.epochs"``, which replace those of the file
+    changes : entries by dotted name, such as ``"train.epochs"``, that override those of the file
 
     Raises
     ------
-    SpecError : the file cannot be read, is no TOML, or `make` raises; the file is named
+    SpecError : the file cannot be read, is not TOML, or `make` raises; the message names the file
     """
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
-            raise SpecError(f"{path} has more than {MAX_BYTES} bytes", hint="it should be a short TOML file")
+            raise SpecError(f"{path} has more than {MAX_BYTES} bytes", hint="pass a short TOML file")
         table = tomllib.loads(text.decode())
     except OSError as error:
-        raise SpecError(f"cannot read {path}: {error.strerror or error}", hint="name a TOML file") from None
+        raise SpecError(f"cannot read {path}: {error.strerror or error}", hint="pass the path of a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise not_toml(path, error) from None
     for name, value in (changes or {}).items():
@@ -71,7 +71,7 @@ def read_toml(path: Path, changes: Mapping[str, Any] | None, make: Callable[[dic
         for part in parts:
             inner = inner.setdefault(part, {})
             if not isinstance(inner, dict):
-                raise SpecError(f"{name}: {part} is no table")
+                raise SpecError(f"{name}: {part} is not a table")
         inner[last] = value
     try:
         return make(table, path.stem, path.parent)
@@ -87,12 +87,12 @@ def expect_keys(
     *,
     elsewhere: Callable[[str], str | None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Return `table`; raise `SpecError` if it is none, or has a key that is not `allowed`.
+    """Return `table`; raise `SpecError` if it is not a table, or has a key that is not `allowed`.
 
     Parameters
     ----------
-    form : what the file's language calls it
-    elsewhere : says where a key belongs that is not allowed here, None: nowhere
+    form : name of a table in the file's language
+    elsewhere : returns where a key belongs that is not allowed here; None: nowhere
     """
     names, place = list(allowed), f"{where}: " if where else ""
     if not isinstance(table, dict):
@@ -105,7 +105,7 @@ def expect_keys(
 
 
 def typed(value: object, to: Any, where: str) -> Any:
-    """Return `value` as type `to`; raise `SpecError` if it is of another one. Whole numbers pass for floats."""
+    """Return `value` as type `to`; raise `SpecError` for another type. Whole numbers are accepted as floats."""
     if get_origin(to) is Literal and value not in get_args(to):
         names = list(map(str, get_args(to)))
         listed = "one of " + ", ".join(names)
@@ -131,7 +131,7 @@ _FORMS = {
 
 
 def _written(to: Any, value: object) -> str | None:
-    """Return how a value of a type is written."""
+    """Return how a value of a type is spelled in a file."""
     either = get_args(to) if get_origin(to) in (UnionType, Union) else (to,)
     kinds = [get_origin(of) or of for of in either]
     forms = [_FORMS[kind] for kind in kinds if kind in _FORMS]
@@ -142,13 +142,13 @@ def _written(to: Any, value: object) -> str | None:
 
 
 def at_least_one(name: str, value: int, usual: str) -> None:
-    """Raise `SpecError` for a number below 1; `usual` is what it is where nothing is said."""
+    """Raise `SpecError` for a number below 1; `usual` is its default."""
     if value < 1:
         raise SpecError(f"{name} must be at least 1, got {value}", hint=f"leave it out for the default, {usual}")
 
 
 def convert(value: object, to: Any, where: str) -> Any:
-    """Return a JSON value as type `to`; raise `SpecError` that begins with `where`, and tells the place inside it."""
+    """Return a JSON value as type `to`; raise `SpecError`, the message beginning with `where` and the place."""
     try:
         return msgspec.convert(value, to)
     except (msgspec.ValidationError, TypeError) as error:
@@ -170,21 +170,23 @@ def _is_plain(of: Any) -> bool:
 
 
 def check_fields(of: Any, where: str = "", *, without: Iterable[str] = ()) -> None:
-    """Check the plain fields of a frozen dataclass, whoever made it: whole numbers pass for floats, lists for tuples.
+    """Check the plain fields of a frozen dataclass: whole numbers are accepted for floats, lists for tuples.
 
     Raises
     ------
-    SpecError : a value is of another type; its field is named, behind `where`
+    SpecError : a value is of another type; the message names its field after `where`
     """
     for name, to in _plain_types(type(of)).items():
         value = getattr(of, name)
         if type(value) is to or value is None or name in without:
             if value is None and type(None) not in get_args(to):
-                wanted = getattr(to, "__name__", str(to))
-                raise SpecError(f"{_at(where, name)}: expected {wanted}, got None", hint="leave it out for the default")
+                type_name = getattr(to, "__name__", str(to))
+                raise SpecError(
+                    f"{_at(where, name)}: expected {type_name}, got None", hint="leave it out for the default"
+                )
             continue
-        given = value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value  # NumPy's
-        object.__setattr__(of, name, typed(given, to, _at(where, name)))
+        plain = value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value  # NumPy's
+        object.__setattr__(of, name, typed(plain, to, _at(where, name)))
 
 
 def _at(where: str, name: str) -> str:
@@ -193,7 +195,7 @@ def _at(where: str, name: str) -> str:
 
 @lru_cache(maxsize=256)
 def _fields_of(cls: Any) -> Mapping[str, tuple[Any, bool]]:
-    """Name → type of what a dataclass or a struct is made of, and whether it has no default."""
+    """Name → type of the fields of a dataclass or a struct, and whether the field is required."""
     hints = get_type_hints(cls)
     if issubclass(cls, msgspec.Struct):
         return {field.name: (hints[field.name], field.required) for field in msgspec.structs.fields(cls)}
@@ -211,13 +213,13 @@ def record(cls: type[T], table: object, where: str, *, known: Iterable[str] = ()
 
     Parameters
     ----------
-    known : keys that may stand in the text besides the fields, for suggestions
-    form : what the file's language calls a table
+    known : further valid keys, for suggestions
+    form : name of a table in the file's language
 
     Raises
     ------
     SpecError
-        A key is unknown, a value missing or of another type; the message begins with its place.
+        A key is unknown, or a value is missing or of another type; the message starts with its place.
     """
     fields = _fields_of(cls)
     config = getattr(cls, "__struct_config__", None)
@@ -227,17 +229,17 @@ def record(cls: type[T], table: object, where: str, *, known: Iterable[str] = ()
         if is_required and name not in values:
             raise SpecError(f"{where}: {name!r} is missing")
     start = f"{where}." if where else ""
-    given = {
+    arguments = {
         name: read(one, fields[name][0], start + name, form=form) for name, one in values.items() if name in fields
     }
     try:
-        return cls(**given)
+        return cls(**arguments)
     except SpecError as error:
         raise SpecError(f"{where}: {error}" if where else str(error), hint=error.hint) from None
 
 
 def read(value: object, to: Any, where: str, *, form: str = "an object") -> Any:
-    """Return a value of a JSON or TOML file as type `to`: records in it by `record`, all else by `typed`."""
+    """Return a value of a JSON or TOML file as type `to`: records by `record`, everything else by `typed`."""
     options = get_args(to) if get_origin(to) in (UnionType, Union) else (to,)
     if value is None and type(None) in options:
         return None
@@ -254,7 +256,7 @@ def read(value: object, to: Any, where: str, *, form: str = "an object") -> Any:
 
 
 def _tagged(value: object, records: list[type[Any]], where: str, form: str) -> type[Any]:
-    """The record that a table with a tag is of."""
+    """Return the record type that the tag of a table selects."""
     config = getattr(records[0], "__struct_config__", None)
     if config is None or config.tag_field is None:
         return records[0]
@@ -266,14 +268,14 @@ def _tagged(value: object, records: list[type[Any]], where: str, form: str) -> t
 
 
 def entries(table: object, types: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the entries of `table` as their `types`; raise `SpecError` where one is unknown or of another type."""
+    """Return the entries of `table` as their `types`; raise `SpecError` if one is unknown or of another type."""
     return {
         name: typed(value, types[name], f"{where}.{name}") for name, value in expect_keys(table, types, where).items()
     }
 
 
 def keywords(target: Callable[..., Any]) -> dict[str, Any]:
-    """Name → type of everything that `target`, a function, a dataclass or a struct, can be given by keyword."""
+    """Name → type of all keyword parameters of `target`: a function, a dataclass or a struct."""
     if inspect.isclass(target) and issubclass(target, msgspec.Struct):
         hints = get_type_hints(target)
         return {name: hints[name] for name in target.__struct_fields__}
@@ -285,27 +287,27 @@ def keywords(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 def required(target: Callable[..., Any]) -> list[str]:
-    """Names of what `target` must be given."""
+    """Names of the required parameters of `target`."""
     empty = inspect.Parameter.empty
     return [name for name, p in inspect.signature(target).parameters.items() if p.default is empty]
 
 
-def call(target: Callable[..., T], table: object, where: str, *, kind: str = "", **given: Any) -> T:
-    """Call `target` with the entries of `table`, and with `given` where the table says nothing else.
+def call(target: Callable[..., T], table: object, where: str, *, kind: str = "", **defaults: Any) -> T:
+    """Call `target` with the entries of `table`, and with `defaults` for missing entries.
 
-    `kind` is what the table calls it, where it does.
+    `kind` is the name of `target` in the table, if it has one.
 
     Raises
     ------
     SpecError
-        An entry is unknown, ill-typed or missing; `where` and its name are in the message.
+        An entry is unknown, ill-typed or missing; the message has `where` and its name.
     """
     types = keywords(target)
-    arguments = {**{name: value for name, value in given.items() if name in types}, **entries(table, types, where)}
+    arguments = {**{name: value for name, value in defaults.items() if name in types}, **entries(table, types, where)}
     missing = [name for name in required(target) if name not in arguments]
     if missing:
-        wanted = ", ".join(f"{name} = …" for name in missing)
-        form = f'{{ kind = "{kind}", {wanted} }}' if kind else f"add {wanted}"
+        entries_text = ", ".join(f"{name} = …" for name in missing)
+        form = f'{{ kind = "{kind}", {entries_text} }}' if kind else f"add {entries_text}"
         raise SpecError(f"{where}: {', '.join(missing)} must be given", hint=form)
     try:
         return target(**arguments)
@@ -313,10 +315,10 @@ def call(target: Callable[..., T], table: object, where: str, *, kind: str = "",
         raise SpecError(f"{where}: {error}", hint=error.hint) from None
 
 
-def choose(registry: Mapping[str, Callable[..., T]], value: object, where: str, **given: Any) -> T:
-    """Make what a name, or a table with the name under ``kind``, asks for out of `registry`.
+def choose(registry: Mapping[str, Callable[..., T]], value: object, where: str, **defaults: Any) -> T:
+    """Create the value selected by a name, or by a table with the name under ``kind``, from `registry`.
 
-    Packages of others may register what is not there: see `base.plugins`.
+    Installed packages may add names: see `base.plugins`.
     """
     table = {"kind": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("kind"), str):
@@ -327,7 +329,7 @@ def choose(registry: Mapping[str, Callable[..., T]], value: object, where: str, 
     if kind not in registry:
         raise SpecError(f"{where}: unknown kind {kind!r}", hint=suggestion(kind, registry))
     rest = {key: item for key, item in table.items() if key != "kind"}
-    return call(registry[kind], rest, where, kind=kind, **given)
+    return call(registry[kind], rest, where, kind=kind, **defaults)
 
 
 def _names(registry: Mapping[str, object]) -> str:

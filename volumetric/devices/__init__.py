@@ -1,4 +1,4 @@
-"""Devices: NumPy, processors by Numba, GPUs by WGSL."""
+"""Devices: NumPy, CPUs through Numba, GPUs through WGSL."""
 
 from __future__ import annotations
 

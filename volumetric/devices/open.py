@@ -1,4 +1,4 @@
-"""Opening devices by name. Each device's module is imported only when it is asked for."""
+"""Open devices by name. The module of a device is imported when the device is first opened."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from volumetric.run.device import Device, DeviceInfo
 
 NAMES = ("auto", "cpu", "gpu", "reference")
 VARIABLE: Final = "VOLUMETRIC_DEVICE"
-"""The environment variable that says what "auto" is."""
+"""The environment variable that sets the meaning of "auto"."""
 AnyDevice: TypeAlias = "str | Device"
-"""Where to compute: a name, as `open_device` takes it, or an open device."""
+"""Where to compute: a name for `open_device`, or an open device."""
 _KNOWN: Final = "known: auto, cpu, gpu, gpu:N, reference"
 _OF_OTHERS: Final = re.compile(
     r"(?:cuda|mps|metal|mtl|rocm|hip|vulkan|xpu|opencl|sycl|webgpu|directml)(\d*)", re.IGNORECASE
 )
-"""What other programs call a GPU, by its maker or by the interface to it; some with its number, CUDA0."""
+"""Names of GPUs in other programs, by vendor or API; some have a number, as in CUDA0."""
 _log = logging.getLogger(__name__)
 
 
 def open_device(device: AnyDevice = "auto", *, threads: int | None = None) -> Device:
-    """Open a device; one that is open already is returned as it is.
+    """Open a device; return an open device unchanged.
 
     Parameters
     ----------
     device : ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or ``"gpu:part of an adapter's name"``, ``"reference"``, or
-        ``"auto"``: what the environment variable VOLUMETRIC_DEVICE names, else the best real GPU, else the CPU. A GPU
-        in software is taken only where it is named.
+        ``"auto"``: the device in the environment variable VOLUMETRIC_DEVICE, else the best real GPU, else the CPU. A
+        software GPU is opened only by name.
     threads : threads of the CPU device; None: the physical cores that the process may use. See `capped_threads`.
 
     Raises
     ------
-    DeviceError : no such device; the message lists what there is
+    DeviceError : no such device; the message lists the available ones
     """
     threads = capped_threads(threads)
     if not isinstance(device, str):
@@ -66,14 +66,14 @@ def open_device(device: AnyDevice = "auto", *, threads: int | None = None) -> De
 
 
 def capped_threads(threads: int | None) -> int | None:
-    """Return `threads`, but no more than the CPUs that the process may use, with a warning where that is fewer.
+    """Return `threads`, limited with a warning to the number of CPUs that the process may use.
 
-    The threads of a run meet at barriers many times for each token: beyond the CPUs they only wait for each other, and
-    a thousand of them take a machine down.
+    The threads of a run synchronise at barriers many times per token: threads beyond the number of CPUs only wait for
+    each other, and a thousand of them overload a machine.
 
     Raises
     ------
-    SpecError : it is no whole number of 1 or more
+    SpecError : it is not a whole number of 1 or more
     """
     if threads is None:
         return None
@@ -83,17 +83,17 @@ def capped_threads(threads: int | None) -> int | None:
 
     most = usable_cpus()
     if threads > most:
-        _log.warning("threads=%d is more than the %d CPUs that this process may use: it gets %d", threads, most, most)
+        _log.warning("threads=%d exceeds the %d CPUs that this process may use: using %d", threads, most, most)
     return min(int(threads), most)
 
 
 def check_name(name: str) -> str:
-    """Return what `name` stands for: itself, or for "auto" what VOLUMETRIC_DEVICE names, if it is set.
+    """Return the device that `name` means: for "auto" the one in VOLUMETRIC_DEVICE, if set; else `name`.
 
     Raises
     ------
-    DeviceError : it is of no kind of device that this package knows; nothing is opened. Only GPUs are told apart by
-        what follows a colon.
+    DeviceError : no device of this package has such a name. No device is opened; only for GPUs the part after the colon
+        is used.
     """
     source, named = "", name
     if name == "auto" and os.environ.get(VARIABLE):
@@ -112,10 +112,9 @@ def check_name(name: str) -> str:
 
 
 def examine_device(info: DeviceInfo) -> DeviceInfo:
-    """Return what `list_devices` says of a device and what only opening it tells: what was measured, or what failed.
+    """Return the facts of `list_devices` plus those known only after opening: measurements, or the failure.
 
-    A GPU states its limits when it is listed, but drivers have others, such as a number of rounds after which they end
-    a loop.
+    A listed GPU states its limits, but drivers have others, such as the number of rounds after which they end a loop.
     """
     if info.kind != "gpu":
         return info
@@ -142,7 +141,7 @@ def _choose(threads: int | None) -> tuple[Device, str]:
 
 
 def explain_auto(devices: Sequence[DeviceInfo]) -> tuple[str, str]:
-    """Return the name of the device that ``"auto"`` opens first among `devices` (GPUs best first), and why.
+    """Return the name of the device that ``"auto"`` opens first from `devices` (GPUs best first), and the reason.
 
     Raises
     ------
@@ -161,7 +160,7 @@ def explain_auto(devices: Sequence[DeviceInfo]) -> tuple[str, str]:
 
 
 def _gpus() -> list[DeviceInfo]:
-    """GPUs, best first; none where no driver can be loaded."""
+    """Return the GPUs, best first; none if no driver can be loaded."""
     from volumetric.devices.gpu import list_gpus
 
     try:
@@ -172,7 +171,7 @@ def _gpus() -> list[DeviceInfo]:
 
 
 def why_no_gpu() -> str | None:
-    """Return why `list_devices` shows no GPU and what may help, None if it shows one."""
+    """Return why `list_devices` shows no GPU and what may help; None if it shows one."""
     from volumetric.devices.gpu.adapters import choose, ranked_adapters
 
     try:

@@ -1,4 +1,4 @@
-"""The reference device: interprets the graph that layers write with NumPy, in float32 or float64. Slow and plain."""
+"""The reference device: interprets the layers' graphs with NumPy, in float32 or float64. Slow and simple."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class ReferenceDevice:
-    """NumPy, in float32 or float64; decodes every weight to that type when a plan is compiled."""
+    """NumPy, in float32 or float64; decodes every weight to that type when compiling a plan."""
 
     def __init__(self, dtype: Float = np.float32) -> None:
         self.dtype = dtype
 
     @property
     def info(self) -> DeviceInfo:
-        """What `volumetric devices` prints."""
+        """The facts printed by `volumetric devices`."""
         return DeviceInfo(
             name="reference", kind="reference", description=f"NumPy {np.__version__}, {self.dtype.__name__}"
         )
@@ -48,17 +48,19 @@ class ReferenceDevice:
         if options.compute in {"int8", "bfloat16"}:
             raise UnsupportedError("the reference device computes in floats only", hint="use compute='float32'")
         if options.kv_dtype == "int8":
-            raise UnsupportedError("the reference device keeps keys and values in floats", hint="use device='cpu'")
+            raise UnsupportedError(
+                "the reference device stores keys and values as floats only", hint="use device='cpu'"
+            )
         weights: dict[str, Array] = {}
         for key in plan.params:
             weights[key] = params[key].values().astype(self.dtype, copy=False)
             params[key].release()
-        made = ReferenceExecutable(plan, weights, options, self.dtype)
+        executable = ReferenceExecutable(plan, weights, options, self.dtype)
         if plan.low_rank:
             from volumetric.run.overlaid import Overlaid
 
-            made.overlaid = Overlaid(plan, weights, params)
-        return made
+            executable.overlaid = Overlaid(plan, weights, params)
+        return executable
 
     def stream(self, machine: Network | Streamable[S], params: Params, *, batch: int = 1) -> RowStream | S:
         """Return `batch` streams: see `volumetric.run.streams`."""
@@ -95,14 +97,14 @@ class ReferenceExecutable:
 
     @property
     def memory(self) -> MemoryReport:
-        """Bytes of decoded weights and of the cache per token."""
+        """Bytes of decoded weights, and of the cache per token."""
         row, fixed = self._state_bytes
         weights = sum(w.nbytes for w in self.weights.values())
         return MemoryReport(weights=weights, scratch=0, state_per_token=row, state_fixed=fixed)
 
     @cached_property
     def _state_bytes(self) -> tuple[int, int]:
-        """Bytes of a state for each of its rows, and for the whole sequence."""
+        """Bytes of a state per row, and per sequence."""
         sizes, size = self.plan.states.values(), np.dtype(self._dtype).itemsize
         row, fixed = (sum(one.size for one in sizes if one.kind == kind) for kind in ("rows", "fixed"))
         return row * size, fixed * size
@@ -112,17 +114,17 @@ class ReferenceExecutable:
         return ReferenceState(self.plan.states, self._dtype)
 
     def restore(self, data: bytes) -> ReferenceState:
-        """Return a state that goes on where the one went that `data` was saved of."""
+        """Return a state that continues from saved `data`."""
         state = self.new_state()
         restore_state(state, data, self.plan.states, self.options.context)
         return state
 
     def run(self, pieces: Sequence[Piece]) -> list[Found]:
-        """Append the rows of each piece to its state, one piece after the other."""
+        """Append the rows of each sequence to its state, one sequence after the other."""
         return run_each(self, self.plan, pieces)
 
     def run_part(self, part: Part) -> Mapping[str, NDArray[np.float32]]:
-        """Append the rows of a piece and return its outputs for the last row, or for all."""
+        """Append rows to a state and return its outputs for the last row, or for all rows."""
         if self.overlaid is None:
             return self._rows(part)
         from volumetric.run.overlaid import alike
@@ -138,16 +140,16 @@ class ReferenceExecutable:
     def _rows(self, part: Part) -> Mapping[str, NDArray[np.float32]]:
         order = tuple(self.plan.outputs)
         outputs = [order.index(name) for name in part.outputs]
-        found = self._append(self._graph, part, outputs)
-        return {name: np.array(rows, np.float32) for name, rows in zip(part.outputs, found, strict=True)}
+        values = self._append(self._graph, part, outputs)
+        return {name: np.array(rows, np.float32) for name, rows in zip(part.outputs, values, strict=True)}
 
     def _append(self, graph: OpenGraph, part: Part, outputs: Sequence[int] | None = None) -> list[Array]:
-        """Run the rows of a piece; its state takes them once nothing can fail any more."""
+        """Run rows; commit them to the state only after nothing can fail."""
         state: ReferenceState = part.state
         buffers = {**self.weights, **state.buffers(graph.states)}
-        found = graph.run([*part.given.values()], buffers, state.position, outputs, last=part.wanted != "all")
+        values = graph.run([*part.given.values()], buffers, state.position, outputs, last=part.wanted != "all")
         state.append(len(part), {key: buffers[key] for key in graph.states})
-        return found
+        return values
 
     def forward(self, state: ReferenceState, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` and return the output for the last row, or for all."""
@@ -156,11 +158,11 @@ class ReferenceExecutable:
     def greedy(
         self, states: Sequence[ReferenceState], tokens: Sequence[int], constant: Constant | None = None
     ) -> Generator[list[int]]:
-        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
+        """Feed `tokens`, yield the argmax of each sequence, feed those, and so on."""
         return greedy_each(self, self.plan, states, tokens, constant)
 
     def step_times(self, states: Sequence[ReferenceState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
-        """Refuse: raises `UnsupportedError`."""
+        """Raise `UnsupportedError`: this device has no profiler."""
         raise UnsupportedError("the reference device has no profile", hint="use device='cpu' or device='gpu'")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What sequences remember on the reference device."""
+"""The state of a sequence on the reference device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from volumetric.run.state import SequenceState
 
 
 class ReferenceState(SequenceState):
-    """Position and the values of the declared states by their keys. Forks share the arrays; nobody writes to them."""
+    """Position, and the values of the declared states by key. Forks share the arrays, which are never modified."""
 
     def __init__(self, specs: Mapping[str, StateSpec], dtype: type[np.float32] | type[np.float64]) -> None:
         super().__init__(specs)
@@ -22,24 +22,24 @@ class ReferenceState(SequenceState):
         self._dtype = dtype
 
     def shrink_to_fit(self) -> None:
-        """Let go of the rows behind those that were cut off."""
+        """Free the rows after the present position."""
         self.values = {
             key: value if value.base is None or value.base.nbytes <= value.nbytes else value.copy()
             for key, value in self.values.items()
         }
 
     def buffers(self, tensors: Mapping[str, Tensor]) -> dict[str, Array]:
-        """Return what is held as the buffers that the tensors of a graph read; zeros, and no rows, at the start."""
-        found: dict[str, Array] = {}
+        """Return the state as buffers for the graph's tensors; at the start zeros, and no rows."""
+        buffers: dict[str, Array] = {}
         for key, tensor in tensors.items():
             kind = np.int32 if tensor.dtype == "int32" else self._dtype
             shape = tuple(self.position if n == HELD else n for n in tensor.shape)
-            held = self.values.get(key)
-            found[key] = np.zeros(shape, kind) if held is None else held.reshape(shape)
-        return found
+            value = self.values.get(key)
+            buffers[key] = np.zeros(shape, kind) if value is None else value.reshape(shape)
+        return buffers
 
     def append(self, rows: int, buffers: Mapping[str, Array]) -> None:
-        """Take over the buffers as so many rows have left them."""
+        """Store the buffers as they are after so many more rows."""
         self.position += rows
         for key, value in buffers.items():
             spec = self.specs[key]
@@ -52,8 +52,8 @@ class ReferenceState(SequenceState):
         kinds = {"float32": self._dtype, "int32": np.int32}
         for key, value in values.items():
             spec = self.specs[key]
-            held = value if spec.kind == "fixed" else after_zeros(value, position)
-            self.values[key] = as_numbers(held, np.dtype(kinds[spec.dtype]))
+            stored = value if spec.kind == "fixed" else after_zeros(value, position)
+            self.values[key] = as_numbers(stored, np.dtype(kinds[spec.dtype]))
 
     def _cut(self, position: int) -> None:
         self.values = self._until(position)
@@ -64,7 +64,7 @@ class ReferenceState(SequenceState):
         return twin
 
     def _until(self, position: int) -> dict[str, Array]:
-        """Return the first rows, or all that is held."""
+        """Return the first rows, or all that are stored."""
         if 0 < position < self.position:
             return {key: value[:position] for key, value in self.values.items()}
         return dict(self.values) if position else {}

@@ -1,9 +1,9 @@
-"""Codes to 32-bit words and back, for every width from 1 to 64 bits.
+"""Pack codes into 32-bit words and unpack them, for every width from 1 to 64 bits.
 
-Element j of a row stands at bits [j · width, (j + 1) · width) of the row's bit string; bit b of the string is bit
+Element j of a row occupies bits [j · width, (j + 1) · width) of the row's bit string; bit b of the string is bit
 b mod 32 of word b div 32. A row is padded with zero bits to a whole word. On a little-endian machine codes of 8 bits
-and more are therefore their own packed bytes, and narrower ones are folded pairwise: two w-bit codes in neighbouring
-bytes become one 2w-bit code, until the bytes are full. Codes whose width is no power of two go bit by bit.
+and more are therefore already packed; narrower codes are folded pairwise: two w-bit codes in neighbouring
+bytes become one 2w-bit code, until the bytes are full. Codes of other widths than powers of two are packed bit by bit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def pack_codes(codes: NDArray[Any], bits: int, words: int) -> U32Array:
 
     Parameters
     ----------
-    codes : uint8 with values below ``2**bits`` if `bits` is at most 8, uint16 if it is another width below 16,
+    codes : uint8 with values below ``2**bits`` if `bits` is at most 8, uint16 if it is below 16,
         otherwise any dtype of `bits` bits
     words : words per row, at least ``ceil(k * bits / 32)``
 
@@ -53,7 +53,7 @@ def pack_codes(codes: NDArray[Any], bits: int, words: int) -> U32Array:
 def unpack_codes(payload: U32Array, bits: int, k: int) -> NDArray[Any]:
     """Unpack ``[rows, words]`` into unsigned codes ``[rows, k]``: the smallest integers that hold `bits` bits.
 
-    The result is a view of `payload` where the codes are whole bytes.
+    The result is a view of `payload` if the codes are whole bytes.
     """
     payload = np.ascontiguousarray(payload)
     if bits & (bits - 1):

@@ -1,7 +1,7 @@
-"""Encode numbers into packed form and decode them again: the reference that every kernel must agree with.
+"""Encode numbers into packed form and decode them: the reference that every kernel must match.
 
 Rounding is to nearest even and saturating, except for int8/4/2 and uint8/4/2 with scales, which follow GGUF's rules
-(`volumetric.dtypes.quantize`). Work goes by chunks of rows, so temporaries stay small beside the tensor.
+(`volumetric.dtypes.quantize`). Work is done in chunks of rows, so temporaries stay small compared to the tensor.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def encode(x: Array, scheme: Scheme | str, *, importance: Array | None = None) -
     ----------
     x : floating-point array of any shape, groups and rows running along the last axis
     scheme : Scheme or its text form, ``"int4:g32"``
-    importance : how much the squared error of each column counts, ``[k]``, none negative: for a weight the mean square
-        of the activations that it meets. Block formats look for scales that suit it; other schemes are not changed
+    importance : weight of the squared error of each column, ``[k]``, none negative: usually the mean square
+        of the column's activations. Block formats search scales that suit it; other schemes ignore it
 
     Raises
     ------
@@ -54,7 +54,7 @@ def encode(x: Array, scheme: Scheme | str, *, importance: Array | None = None) -
     weights = _importance_of(importance, k)
     packed = _empty(scheme, shape, rows, k)
     matrix = x.reshape(rows, k)
-    with np.errstate(all="ignore"):  # every case is defined here; processor flags say nothing more
+    with np.errstate(all="ignore"):  # every case is handled here; floating-point warnings add nothing
         for part in _chunks(rows, k):
             chunk = _working(matrix[part], scheme)
             _refuse_odd(chunk, scheme, shape, part.start)
@@ -84,7 +84,7 @@ def decode(packed: Packed, dtype: DTypeLike = np.float32) -> NDArray[Any]:
 def recode(packed: Packed, scheme: Scheme | str) -> Packed:
     """Return the float32 values of `packed` in another scheme, as ``encode(decode(packed), scheme)`` does.
 
-    It goes by chunks of rows: nothing of the size of the tensor is made but the result. Raises as `encode`.
+    It works in chunks of rows: only the result has the size of the tensor. Raises as `encode`.
     """
     scheme = Scheme.parse(scheme)
     shape, rows, k = packed.shape, packed.rows, packed.k
@@ -99,7 +99,7 @@ def recode(packed: Packed, scheme: Scheme | str) -> Packed:
 
 
 def decode_rows(packed: Packed, rows: NDArray[np.integer[Any]]) -> F32Array:
-    """Return the rows with these indices as float32 ``[len(rows), k]``: what an embedding looks up.
+    """Return the rows with these indices as float32 ``[len(rows), k]``: an embedding lookup.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def _empty(scheme: Scheme, shape: tuple[int, ...], rows: int, k: int) -> Packed:
 
 
 def _working(chunk: NDArray[Any], scheme: Scheme) -> NDArray[Any]:
-    """The dtype to calculate in: float64 stays, floats that are stored as they are stay, the rest goes to float32."""
+    """The dtype to calculate in: float64 and floats stored unchanged keep theirs, all others use float32."""
     if chunk.dtype == np.float64 or (chunk.dtype == scheme.dtype.host and scheme.group is None):
         return chunk
     return cast(chunk, np.dtype(np.float32))
@@ -149,19 +149,17 @@ def _refuse_odd(chunk: NDArray[Any], scheme: Scheme, shape: tuple[int, ...], fir
     where = tuple(int(axis) for axis in index)
     raise DTypeError(
         f"{dtype} cannot hold the {chunk.reshape(-1)[flat]} at index {where} of shape {shape}",
-        hint="a damaged checkpoint or a diverged training run; bfloat16 and float16 keep such values",
+        hint="the checkpoint is damaged or training diverged; bfloat16 and float16 keep such values",
     )
 
 
 def _importance_of(importance: Array | None, k: int) -> F32Array | None:
-    """`importance` checked, as float32, with a mean of 1; None if it says nothing."""
+    """`importance` validated, as float32, with a mean of 1; None if not passed or all 0."""
     if importance is None:
         return None
     weights = np.asarray(importance, np.float64)
     if weights.shape != (k,) or not np.isfinite(weights).all() or (weights < 0).any():
-        raise DTypeError(
-            f"importance must be {k} finite numbers ≥ 0, got shape {weights.shape}", hint="one for each column"
-        )
+        raise DTypeError(f"importance must be {k} finite numbers ≥ 0, got shape {weights.shape}", hint="one per column")
     return (weights / weights.mean()).astype(np.float32) if weights.any() else None
 
 
@@ -236,8 +234,8 @@ def _decode_chunk(packed: Packed, part: slice, out: NDArray[Any]) -> None:
 def _needs_float64(packed: Packed, part: slice) -> bool:
     """Whether scaling codes of at most 8 bits in float32 could round twice, or overflow before it can saturate.
 
-    With float16 scales neither happens. Otherwise offsets add a second rounding; and float64 overflows nowhere. Where
-    float32 does not overflow the two agree, so what other rows of a chunk hold does not matter to a row.
+    With float16 scales neither happens. Otherwise offsets add a second rounding; float64 never overflows. If
+    float32 does not overflow the two agree, so the other rows of a chunk do not affect a row.
     """
     if packed.scales is None or packed.scales.dtype == np.float16:
         return False
@@ -247,7 +245,7 @@ def _needs_float64(packed: Packed, part: slice) -> bool:
 def _code_values(payload: NDArray[np.uint32], dtype: DType, k: int, *, wide: bool) -> NDArray[Any]:
     """Codes as numbers, ``[rows, k]``, in the dtype to scale in: float32, or float64 if `wide` or for wide integers.
 
-    The array is fresh where there are scales; codes that are floats of 16 bits and more are a view of `payload`.
+    The array is new if there are scales; codes that are floats of 16 bits and more are a view of `payload`.
     """
     if dtype.bits in (1, 2, 4, 8):
         raw = np.ascontiguousarray(payload).view(np.uint8)

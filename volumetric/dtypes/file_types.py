@@ -1,4 +1,4 @@
-"""What other programs call numeric types of whole models, and what to write for them here."""
+"""Names of other programs for the numeric types of whole models, and what to write here instead."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OTHERS: Final[Mapping[str, str]] = {
 
 
 def what_it_is_here(text: str) -> str | None:
-    """Return what to write in the place of a name of another program, None where it is none of them.
+    """Return what to write instead of another program's name, None if it is none of these names.
 
     Examples
     --------

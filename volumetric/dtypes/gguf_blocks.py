@@ -1,6 +1,6 @@
-"""GGUF's quantised tensors to `Packed` and back, by moving bits only.
+"""Convert GGUF's quantised tensors to `Packed` and back, by moving bits only.
 
-Block formats keep their bytes. Q8_0, Q4_0 and Q4_1 have an equal scheme and are rearranged.
+Block formats keep their bytes. Q8_0, Q4_0 and Q4_1 have equivalent schemes and are rearranged.
 
 Each block holds 32 neighbours of a row: Q8_0 is a float16 scale and 32 int8 (34 bytes); Q4_0 a float16 scale and 16
 bytes (18); Q4_1 a float16 scale, a float16 offset and 16 bytes (20). Byte j of a 4-bit block holds element j in the low
@@ -27,7 +27,7 @@ _RECORDS: dict[str, np.dtype[Any]] = {
     "Q4_0": np.dtype([("scale", "<f2"), ("codes", "V16")]),
     "Q4_1": np.dtype([("scale", "<f2"), ("offset", "<f2"), ("codes", "V16")]),
 }
-_CHUNK = 1 << 12  # blocks; small enough for temporaries to stay in the cache and be reused instead of mapped anew
+_CHUNK = 1 << 12  # blocks; small enough for temporaries to stay in the cache and be reused
 
 
 def from_gguf(raw: NDArray[np.uint8], gguf_type: str, shape: Sequence[int]) -> Packed:
@@ -38,7 +38,7 @@ def from_gguf(raw: NDArray[np.uint8], gguf_type: str, shape: Sequence[int]) -> P
     raw : uint8, any shape
         The tensor's bytes.
     gguf_type : ``"Q8_0"``, ``"Q4_0"``, ``"Q4_1"``, or the name of a block format, ``"Q4_K"``, whose bytes the result
-        then shares where its rows are whole words
+        then shares if its rows are whole words
     shape : logical shape, rows first (GGUF files list the axes the other way round)
 
     Raises
@@ -53,9 +53,9 @@ def from_gguf(raw: NDArray[np.uint8], gguf_type: str, shape: Sequence[int]) -> P
         blocks = None
     if blocks is None and gguf_type not in _RECORDS:
         known = ", ".join([*_RECORDS, *(each.gguf_type for each in BLOCK_FORMATS.values())])
-        raise DTypeError(f"GGUF type {gguf_type} cannot be kept as it is", hint=f"use one of {known}")
+        raise DTypeError(f"GGUF type {gguf_type} cannot be stored without conversion", hint=f"use one of {known}")
     if raw.dtype != np.uint8:
-        raise DTypeError(f"blocks of {gguf_type} come as uint8, got {raw.dtype}", hint="view the array as uint8")
+        raise DTypeError(f"blocks of {gguf_type} must be uint8, got {raw.dtype}", hint="view the array as uint8")
     shape = tuple(int(axis) for axis in shape)
     if blocks is not None:
         return _kept(raw, blocks, shape)
@@ -78,7 +78,7 @@ def from_gguf(raw: NDArray[np.uint8], gguf_type: str, shape: Sequence[int]) -> P
 
 
 def to_gguf(packed: Packed) -> bytes:
-    """Return the GGUF blocks of a tensor in int8:g32, int4:g32, uint4:g32 or a block format: undoes `from_gguf`.
+    """Return the GGUF blocks of a tensor in int8:g32, int4:g32, uint4:g32 or a block format; inverts `from_gguf`.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def to_gguf(packed: Packed) -> bytes:
 
 
 def _kept(raw: NDArray[np.uint8], blocks: BlockFormat, shape: tuple[int, ...]) -> Packed:
-    """Rows of blocks as they are: a view where rows are whole words and `raw` starts at one, else a copy."""
+    """Rows of blocks unchanged: a view if rows are whole words and `raw` starts at one, else a copy."""
     rows, count = _blocks_of(shape, blocks.gguf_type, blocks.size)
     row_bytes = count * blocks.block_bytes
     if raw.size != rows * row_bytes:
@@ -129,7 +129,7 @@ def _blocks_of(shape: Sequence[int], gguf_type: str, size: int) -> tuple[int, in
     return prod(shape[:-1]), k // size
 
 
-# In four bits, turning code + 8 into two's complement, or back, is flipping the top bit.
+# For 4-bit codes, converting between code + 8 and two's complement flips the top bit.
 _FLIP = np.uint16(0x8888)
 
 
@@ -158,9 +158,9 @@ def _to_block(codes: NDArray[np.void], gguf_type: str) -> NDArray[np.void]:
 
 def _even_nibbles(pairs: NDArray[Any]) -> NDArray[np.uint8]:
     """Nibbles 0 and 2 of each uint16, as one byte."""
-    kept = pairs & 0x0F0F
-    kept |= kept >> 4
-    return kept.astype(np.uint8)
+    nibbles = pairs & 0x0F0F
+    nibbles |= nibbles >> 4
+    return nibbles.astype(np.uint8)
 
 
 def _spread_nibbles(words: NDArray[np.uint64]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Packed: one tensor in stored form. This layout is what checkpoints hold and what shaders read.
+"""Packed: one tensor in stored form. Checkpoints hold this layout, and shaders read it.
 
 A tensor of shape ``(…, k)`` is `rows` rows of `k` codes, `rows` being the product of all other axes. Each row is a bit
 string in which code j takes bits [j · bits, (j + 1) · bits), stored in 32-bit words, low bits first, padded with zeros
@@ -7,15 +7,15 @@ to a whole word; 64-bit codes take two words, low word first. Codes by kind:
 - float: the bit pattern of the type;
 - int: two's complement in `bits` bits;
 - uint: plain binary;
-- ternary: 0, 1, 2 stand for −1, 0, +1;
-- binary: 0, 1 stand for −1, +1;
-- table: the place in the table.
+- ternary: 0, 1, 2 mean −1, 0, +1;
+- binary: 0, 1 mean −1, +1;
+- table: the index in the table.
 
 The value of a code is ``scale · code`` or ``scale · code + offset``, where scale and offset are those of its group.
 
 In a block format (`volumetric.dtypes.blocks`) the words of a row are its blocks, byte for byte as in a GGUF file,
-padded with zero bytes to a whole word; there is nothing beside them. A last block that holds more numbers than the row
-has left is filled up with whatever its encoder put there.
+padded with zero bytes to a whole word; `scales` and `offsets` are None. If a last block holds more numbers than the row
+has left, the rest is whatever its encoder put there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Packed:
 
     Attributes
     ----------
-    scheme : how codes stand for values
+    scheme : how codes represent values
     shape : logical shape; the last axis is the contiguous one
     payload : uint32 ``[rows, words_per_row]``
     scales : ``[rows, groups]`` in the scheme's scale dtype, or None
@@ -74,7 +74,7 @@ class Packed:
             if array is not None or dtype is not None:
                 raise DTypeError(
                     f"{self.scheme} has {'no' if dtype is None else 'its'} {name}",
-                    hint=f"Scheme.{'scale_dtype' if name == 'scales' else 'has_offset'} tells which scheme has them",
+                    hint=f"Scheme.{'scale_dtype' if name == 'scales' else 'has_offset'} says which schemes have them",
                 )
             return
         if array.dtype != dtype:
@@ -101,7 +101,7 @@ class Packed:
 
     @property
     def bits_per_weight(self) -> float:
-        """Stored bits for each element, padding and scales included."""
+        """Stored bits per element, including padding and scales."""
         return self.scheme.bits_per_weight(self.shape)
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ class Packed:
         Raises
         ------
         ShapeError
-            The range does not lie within the rows.
+            The range is not within the rows.
         """
         if not 0 <= start <= stop <= self.rows:
             raise ShapeError(f"rows {start}:{stop} are outside of 0:{self.rows}")
@@ -170,7 +170,7 @@ class Packed:
     def raw_blocks(self) -> NDArray[np.uint8]:
         """Return the blocks of a block format, uint8 ``[rows · blocks per row, block bytes]``.
 
-        A view of the payload where the rows are whole words.
+        A view of the payload if the rows are whole words.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Packed:
 
     @staticmethod
     def from_array(array: Array) -> Packed:
-        """Return `array` as a tensor without scales, sharing its memory where the layouts agree.
+        """Return `array` as a tensor without scales, sharing its memory if the layouts agree.
 
         They agree when the array is C-contiguous, its rows are whole words, and it starts at a word boundary; otherwise
         the data is copied. An integer or float8 array becomes the scheme ``int8:none``, ``float8_e4m3fn:none``, …
@@ -214,5 +214,5 @@ class Packed:
 
 @lru_cache(64)
 def _plain(dtype: DType) -> Scheme:
-    """Return a type without scales: one for all tensors of it, of which a network may have tens of thousands."""
+    """Return the scheme of a type without scales: one object shared by tens of thousands of tensors."""
     return Scheme(dtype=dtype)

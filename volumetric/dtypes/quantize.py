@@ -1,11 +1,11 @@
-"""How groups of numbers become codes with a scale: one rule for each kind of type.
+"""Quantisation of groups of numbers to codes with a scale: one rule per kind of type.
 
 Every rule takes ``blocks`` of shape ``[rows, groups, size]``, float32 or float64, all finite except where the type can
 hold NaN or infinity, and returns codes of that shape with scales (and offsets) of shape ``[rows, groups]``. NumPy's
-floating-point warnings are the caller's to switch off: overflow and division by zero are steps of the rules here.
+floating-point warnings must be disabled by the caller: the rules rely on overflow and division by zero.
 
 Edge cases, the same for all rules: a group of zeros has scale 0. A scale or offset too large for its dtype saturates
-and the codes are taken against what is stored, so decoding gives the nearest numbers that can be had, never infinity.
+and the codes are computed with the stored value, so decoding gives the nearest representable numbers, never infinity.
 A scale too small for its dtype becomes zero under the GGUF rules (as in ggml: the group decodes to zeros, or to its
 offset), and the smallest subnormal number under the others. uint8/4/2 saturate at half of float32's range.
 """
@@ -26,7 +26,7 @@ from volumetric.dtypes.tables import nearest_codes
 _SMALLEST_INVERTIBLE = np.float32(2.938736e-39)  # below this, 1/d is infinite in float32
 _SHORT = 64  # NumPy reduces rows shorter than this slowly: 3.3 ns for each of 32 elements, against 0.7 transposed
 _F32 = np.dtype(np.float32)
-_HALF_RANGE = np.float32(largest(_F32) / 2)  # what is within ± this has distances that float32 can hold
+_HALF_RANGE = np.float32(largest(_F32) / 2)  # numbers within ± this have differences that float32 can hold
 
 
 class Quantized(NamedTuple):
@@ -38,7 +38,7 @@ class Quantized(NamedTuple):
 
 
 def quantize(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
-    """Quantise ``[rows, groups, size]`` to `dtype` by the rule of its kind; scales and offsets come as `host`."""
+    """Quantise ``[rows, groups, size]`` to `dtype` by the rule of its kind; scales and offsets have dtype `host`."""
     return _rule(dtype)(blocks, dtype, host)
 
 
@@ -57,7 +57,7 @@ def _rule(dtype: DType) -> Callable[[NDArray[Any], DType, np.dtype[Any]], Quanti
 
 
 def plain_codes(x: NDArray[Any], dtype: DType) -> NDArray[Any]:
-    """Codes of values that have no scale: rounded to nearest even, saturating; ternary beyond ±½, binary by sign."""
+    """Codes of values without a scale: rounded to nearest even, saturating; ternary from ±½, binary by sign."""
     if dtype.is_float:
         return _float_codes(x, dtype)
     if dtype.kind == "table":
@@ -83,7 +83,7 @@ def _integer_range(dtype: DType) -> tuple[float, float]:
 
 
 def _extremes(blocks: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the least and the greatest number of each group. NaN if there is one."""
+    """Return the least and the greatest number of each group; NaN if it contains NaN."""
     if blocks.shape[-1] > _SHORT:
         return blocks.min(axis=-1), blocks.max(axis=-1)
     columns = np.ascontiguousarray(np.moveaxis(blocks, -1, 0))
@@ -92,7 +92,7 @@ def _extremes(blocks: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _largest_magnitude(blocks: NDArray[Any]) -> NDArray[Any]:
     low, high = _extremes(blocks)
-    return np.abs(np.maximum(high, -low))  # abs: among zeros it may be −0
+    return np.abs(np.maximum(high, -low))  # abs: the greatest of zeros may be −0
 
 
 # Floats with a scale -------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def _float_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quan
     odd = ~np.isfinite(peak)
     if odd.any():
         peak = _largest_magnitude(np.where(np.isfinite(blocks), blocks, 0))
-    scales = _stored(peak / np.float64(_top(dtype)), host)  # in float32 a quotient may vanish unseen
+    scales = _stored(peak / np.float64(_top(dtype)), host)  # in float32 a quotient may underflow unnoticed
     scales[odd & (scales == 0)] = 1  # an infinity among zeros must decode to infinity, not to 0 · inf
     divisor = scales.astype(blocks.dtype)
     divisor[divisor == 0] = 1
@@ -121,7 +121,7 @@ def _top(dtype: DType) -> float:
 
 
 def _stored(scales: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
-    """Round positive scales to the dtype they are stored in, keeping those that are not zero from becoming zero."""
+    """Round positive scales to the dtype they are stored in, keeping nonzero scales from becoming zero."""
     rounded = cast(scales, host)
     if rounded is scales:
         return rounded
@@ -130,7 +130,7 @@ def _stored(scales: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
 
 
 # Integers of up to 8 bits: the GGUF rules ----------------------------------------------------------------------------
-# Scales are found and inverted in float32, and codes are taken against the scale before it is rounded to its storage
+# Scales are computed and inverted in float32, and codes are computed with the scale before it is rounded to its storage
 # dtype. For groups of 32 with float16 scales the result is that of ggml's reference quantisers, bit for bit.
 
 
@@ -168,22 +168,22 @@ def _range(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized
         blocks = np.clip(blocks, -_HALF_RANGE, _HALF_RANGE)
         low, high = np.clip(low, -_HALF_RANGE, _HALF_RANGE), np.clip(high, -_HALF_RANGE, _HALF_RANGE)
     offsets, low = _storable(low, host)
-    spread = np.maximum(high - low, np.float32(0))  # below 0 if all are beyond the offset's range
+    spread = np.maximum(high - low, np.float32(0))  # negative if all numbers exceed the offset's range
     scales, inverse = _ggml_scales(spread / np.float32(levels), host)
     codes = _truncated((blocks - low[..., None]) * inverse[..., None], 0.5, levels)
     return Quantized(codes, scales, offsets)
 
 
 def _ggml_scales(d: NDArray[Any], host: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Return the scales to store, and the inverses of those that codes are taken against (0 for 0)."""
+    """Return the scales to store, and the inverses of those used to compute the codes (0 for 0)."""
     scales, d = _storable(d, host)
     return scales, np.where(np.abs(d) < _SMALLEST_INVERTIBLE, np.float32(0), np.float32(1) / d)
 
 
 def _storable(x: NDArray[Any], host: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Return `x` rounded to its storage dtype, and `x` itself but for numbers beyond that dtype, which saturate."""
+    """Return `x` rounded to its storage dtype, and `x` itself, saturated where it exceeds that dtype."""
     stored = cast(x, host)
-    beyond = np.isinf(x.astype(host))  # numbers that only round down to the limit are not beyond it
+    beyond = np.isinf(x.astype(host))  # numbers that merely round down to the limit do not exceed it
     return stored, np.where(beyond, stored.astype(np.float32), x)
 
 
@@ -200,13 +200,13 @@ def _first_peak(blocks: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _truncated(scaled: NDArray[np.float32], shift: float, top: int) -> NDArray[np.uint8]:
-    """Round up to half by truncation of scaled + shift, limited to codes 0 … top. Overwrites `scaled`."""
+    """Round up to half by truncation of scaled + shift, clipped to codes 0 … top. Overwrites `scaled`."""
     scaled += np.float32(shift)
     np.clip(scaled, 0, np.float32(top + 0.5), out=scaled)
     return scaled.astype(np.uint8)
 
 
-# Wider integers: float64 arithmetic, codes against the scale as stored -----------------------------------------------
+# Wider integers: float64 arithmetic, codes use the stored scale -----------------------------------------------
 
 
 def _wide_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
@@ -232,8 +232,8 @@ def _wide_affine(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Qua
 def _wide_scales(peak: NDArray[np.float64], top: float, host: np.dtype[Any]) -> NDArray[Any]:
     """Scales that map `peak` to `top` (16 bits), or at most that and to a power of two (32 and 64 bits).
 
-    With 32 bits and more the codes are finer than the scale's own rounding, which would then decide the error. A power
-    of two has none: float32 numbers within 2⁷ (int32) or 2³⁹ (int64) of the largest are stored exactly.
+    With 32 bits and more the codes are finer than the scale's rounding, which would then dominate the error. A power
+    of two is not rounded: float32 numbers within 2⁷ (int32) or 2³⁹ (int64) of the largest are stored exactly.
     """
     if top < 2**24:
         return _stored(peak / top, host)
@@ -259,7 +259,7 @@ def _divisor(scales: NDArray[Any]) -> NDArray[np.float64]:
 def _ternary(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
     """BitNet b1.58: scale = mean |x|, code = round(x / scale) limited to ±1 (Ma et al. 2024, equations 1–3).
 
-    A group that holds 0 and ±a alone is ternary already and is kept exactly, with scale a; by the mean alone, importing
+    A group of only 0 and ±a is already ternary and is stored exactly, with scale a; with the mean, importing
     trained ternary weights, or encoding twice, would shrink them.
     """
     size = np.abs(blocks)

@@ -1,4 +1,4 @@
-"""The 21 numeric types that a weight can be stored in, those that packages add, and the parser for all spellings."""
+"""The engine's 21 numeric types for weights, types added by packages, and the parser for all spellings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kind = Literal["float", "int", "uint", "ternary", "binary", "table"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DType:
-    """One numeric type. There is exactly one instance for each, so ``is`` and ``==`` mean the same.
+    """One numeric type. There is exactly one instance of each, so ``is`` and ``==`` are equivalent.
 
     Attributes
     ----------
@@ -29,9 +29,9 @@ class DType:
     bits : stored bits for each element, 64 … 1
     kind : ``"float"``, ``"int"``, ``"uint"``, ``"ternary"`` (−1, 0, +1), ``"binary"`` (−1, +1) or ``"table"``
     host : NumPy dtype of unpacked elements; int8 stands in for ternary and binary, unsigned codes for a table
-    aliases : further spellings, as people write them; case, ``_``, ``-`` and ``.`` do not matter when parsing
+    aliases : further spellings; case, ``_``, ``-`` and ``.`` do not matter when parsing
     safetensors : tag in a safetensors header, or None if the format has none
-    values : of a table, what each code stands for
+    values : the number of each code, for a table
     """
 
     name: str
@@ -55,7 +55,7 @@ class DType:
         return f"DType({self.name})"
 
     def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
-        # Identity is the type's equality, so copies and unpickled values must be the one instance.
+        # Equality is identity, so copying and unpickling must return the single instance.
         return parse_dtype, (self.name,)
 
 
@@ -116,11 +116,11 @@ _ADDED: list[DType] = []
 
 
 def add_dtype(dtype: DType) -> DType:
-    """Add a type to those that `parse_dtype` knows, see `tables.register_dtype`.
+    """Add a type to those known to `parse_dtype`; see `tables.register_dtype`.
 
     Raises
     ------
-    DTypeError : one of its spellings is that of another type
+    DTypeError : another type has one of its spellings
     """
     spellings = (dtype.name, dtype.short, *dtype.aliases)
     for text in spellings:
@@ -133,12 +133,12 @@ def add_dtype(dtype: DType) -> DType:
 
 
 def declared_dtype(spelling: str) -> DType | None:
-    """Return the type of that spelling, if no package has to be asked for it."""
+    """Return the type with that spelling, if it is known without importing packages."""
     return _SPELLINGS[spelling] if _SPELLINGS.declared(spelling) else None
 
 
 def added_names() -> tuple[str, ...]:
-    """Return the names of what packages add: types, and what else they have under the group of these."""
+    """Return the names added by packages: types, and others in the entry-point group of types."""
     declared = {name for name in _SPELLINGS.names() if name not in _SPELLINGS.own and not _SPELLINGS.declared(name)}
     return tuple(dict.fromkeys((*(dtype.name for dtype in _ADDED), *sorted(declared))))
 
@@ -150,12 +150,12 @@ def parse_dtype(spec: str | DType | np.dtype[Any] | type[Any]) -> DType:
     ----------
     spec : str, DType, numpy.dtype or scalar class
         ``"bf16"``, ``"FP8E4M3"``, ``"torch.float16"``, a safetensors tag such as ``"F8_E4M3"``, a GGUF type that is
-        one of ours (``"Q4_0"``), ``np.float32``, ``np.dtype("int8")``, ``ml_dtypes.int4``, …
+        also a type here (``"Q4_0"``), ``np.float32``, ``np.dtype("int8")``, ``ml_dtypes.int4``, …
 
     Raises
     ------
     DTypeError
-        No type is called that; the hint lists close names.
+        No type has that name; the hint lists similar names.
 
     Examples
     --------
@@ -167,12 +167,12 @@ def parse_dtype(spec: str | DType | np.dtype[Any] | type[Any]) -> DType:
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str):
-        found = _SPELLINGS.get(spec)
+        dtype = _SPELLINGS.get(spec)
     else:
-        found = _from_numpy(spec)
-    if found is None:
+        dtype = _from_numpy(spec)
+    if dtype is None:
         raise DTypeError(f"unknown dtype {spec!r}", hint=_close_names(str(spec)))
-    return found
+    return dtype
 
 
 def _from_numpy(spec: Any) -> DType | None:
@@ -184,14 +184,14 @@ def _from_numpy(spec: Any) -> DType | None:
         return declared_dtype(str(spec))  # a torch.dtype prints as "torch.bfloat16"
 
 
-@lru_cache(64)  # NumPy writes the name anew each time, and a model asks for each of its tensors
+@lru_cache(64)  # NumPy builds the name anew each time, and a model needs it for each of its tensors
 def _of_name(spec: np.dtype[Any]) -> DType | None:
     name = spec.name
     return next((dtype for dtype in DTYPES if dtype.name == name), None)
 
 
 def _close_names(text: str) -> str:
-    """Return a hint that names the types spelled most like `text`, or all of them if none is close."""
+    """Return a hint with the types spelled most like `text`, or all types if none is similar."""
     known = {name: _SPELLINGS[name].name if _SPELLINGS.declared(name) else name for name in _SPELLINGS.names()}
     close = difflib.get_close_matches(_fold(text), known, n=4, cutoff=0.6)
     names = dict.fromkeys(known[spelling] for spelling in close)

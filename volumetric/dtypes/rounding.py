@@ -1,6 +1,6 @@
 """Conversion between floating-point types: to nearest, ties to even, saturating.
 
-A finite number too large for the target becomes its largest finite number. NaN and infinities stay what they are.
+A finite number too large for the target becomes its largest finite number. NaN and infinities are preserved.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ def smallest(host: np.dtype[Any]) -> float:
 
 
 def cast(x: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
-    """Return `x` as `host`, rounded and saturated as this module says. `x` itself if it has that dtype already.
+    """Return `x` as `host`, rounded and saturated as above. Returns `x` itself if it already has that dtype.
 
-    Targets without infinity or NaN give an unspecified code for those, so callers refuse them first.
+    Targets without infinity or NaN give an unspecified code for those, so callers must reject them first.
     """
     if x.dtype == host:
         return x
     limit = largest(host)
-    reach = limit * (1 + 2.0 ** -(ml_dtypes.finfo(host).nmant + 2))  # less than half a step on: still rounds to limit
-    with np.errstate(invalid="ignore"):  # that a signalling NaN turns quiet is no news
+    reach = limit * (1 + 2.0 ** -(ml_dtypes.finfo(host).nmant + 2))  # within half a step: still rounds to limit
+    with np.errstate(invalid="ignore"):  # converting a signalling NaN to a quiet one needs no warning
         if x.dtype == np.float64 and host.isbuiltin != 1:
             x = _to_odd_float32(x)  # ml_dtypes goes through float32 and would round twice
         if limit < largest(x.dtype) and x.size and _exceeds(x, reach):
@@ -40,7 +40,7 @@ def cast(x: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _exceeds(x: NDArray[Any], reach: float) -> bool:
-    # fmax and fmin step over NaN, and an infinity only costs the slower path
+    # fmax and fmin ignore NaN, and an infinity only costs the slower path
     return bool(np.fmax.reduce(x, axis=None) > reach or np.fmin.reduce(x, axis=None) < -reach)
 
 

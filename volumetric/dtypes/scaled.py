@@ -1,4 +1,4 @@
-"""Packed tensors with other scales and the same codes: rows multiplied, or scales written for narrower groups."""
+"""Packed tensors with changed scales and the same codes: rows multiplied, or scales repeated for narrower groups."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from volumetric.dtypes.scheme import Scheme
 
 
 def scaled_rows(packed: Packed, factors: Sequence[tuple[int, float]]) -> Packed:
-    """Return a tensor in the same scheme, whose rows are so many times what they were.
+    """Return a tensor in the same scheme with each row multiplied by a factor.
 
-    Scales and offsets are multiplied in float32 and rounded to their type, numbers without scales to theirs. Scales of
-    MXFP4 are powers of two: for other factors its numbers are rounded anew.
+    Scales and offsets are multiplied in float32 and rounded to their type; so are numbers without scales. Scales of
+    MXFP4 are powers of two: for other factors its numbers are re-encoded.
 
     Parameters
     ----------
-    factors : how many entries of the first axis, and their factor, in order
+    factors : (number of entries of the first axis, their factor), in order
 
     Raises
     ------
     ShapeError
-        The entries do not add up to those of the tensor.
+        The entries do not add up to the first axis of the tensor.
     DTypeError
-        A number grows beyond what the type holds.
+        A number exceeds the range of the type.
     """
     length, total = packed.shape[0] if packed.shape else 1, sum(count for count, _ in factors)
     if total != length:
@@ -51,13 +51,13 @@ def scaled_rows(packed: Packed, factors: Sequence[tuple[int, float]]) -> Packed:
 
 
 def _times(numbers: NDArray[Any], factors: Array) -> NDArray[Any]:
-    """Products in float32, in the type of the numbers."""
+    """Products in float32, cast to the type of the numbers."""
     with np.errstate(over="ignore", invalid="ignore"):  # scales read from a file may be anything
         return (numbers.astype(np.float32) * factors).astype(numbers.dtype)
 
 
 def _holds(packed: Packed, factors: Array) -> bool:
-    """Whether steps of blocks take the factors: float16 does, up to its rounding, powers of two powers of two alone."""
+    """Whether steps of blocks can take the factors: float16 takes all, rounded; powers of two only such."""
     powers = packed.scheme.blocks is not None and packed.scheme.blocks.name == "mxfp4"
     return not powers or bool((np.frexp(factors)[0] == 0.5).all())
 
@@ -76,13 +76,13 @@ def _with_steps(packed: Packed, factors: Array) -> Packed:
 
 
 NARROW = 32
-"""Numbers to a scale in all native schemes."""
+"""Numbers per scale in all native schemes."""
 
 
 def narrowed_scheme(scheme: Scheme, native: Container[str]) -> Scheme | None:
-    """Return the scheme with groups of 32 that holds the same numbers, if it is one of `native`; else None.
+    """Return the scheme with groups of 32 that holds the same numbers, if it is in `native`; else None.
 
-    Scales of 16 bits may become float32 there, which holds them.
+    Scales of 16 bits may become float32, without loss.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Scheme: a numeric type plus how its codes are scaled, with a text form such as ``int4:g32``.
+"""Scheme: a numeric type plus the scaling of its codes, with a text form such as ``int4:g32``.
 
 The text form is ``dtype[:group][:sym|:asym][:scale dtype]``, where ``group`` is ``gN`` (one scale for each N neighbours
-of a row), ``row`` (one for each row) or ``none``. Parts that are left out take the defaults of `Scheme.default`; `str`
-leaves out what a reader would assume: ``bfloat16``, ``int4:g32``, ``float8_e4m3fn:row``, ``int8:row:float32``. A block
+of a row), ``row`` (one for each row) or ``none``. Omitted parts take the defaults of `Scheme.default`; `str`
+omits default parts: ``bfloat16``, ``int4:g32``, ``float8_e4m3fn:row``, ``int8:row:float32``. A block
 format (`volumetric.dtypes.blocks`) is a whole scheme under its own name: ``q4_k``.
 """
 
@@ -24,7 +24,7 @@ SPELLINGS = (
     "int8:g32 (q8_0), int4:g32 (q4_0), uint4:g32 (q4_1), q4_k, q5_k, q6_k, q3_nl, "
     "int8, int4, int2, uint8, uint4, uint2, ternary, binary, …"
 )
-"""What a person may write; the documents have all."""
+"""Spellings shown in hints; the documentation has all."""
 _GGUF_PLAIN = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8")
 
 
@@ -40,7 +40,7 @@ class Scheme:
     symmetric : False if each scale comes with an offset. Exactly the unsigned types that have scales are affine: a
         signed code with an offset is an unsigned code with another offset, so one of the two is enough
     scale_dtype : float16, bfloat16 or float32 for scales and offsets; None exactly if `group` is
-    blocks : the block format, which says all else itself; `dtype` is then the type nearest to its codes, `group` None
+    blocks : the block format, which determines everything else; `dtype` is the nearest type, `group` None
 
     Raises
     ------
@@ -77,7 +77,7 @@ class Scheme:
 
     @staticmethod
     def default(dtype: DType | str) -> Scheme:
-        """Return the scheme that a bare type name stands for.
+        """Return the scheme for a bare type name.
 
         Floats of 16 bits and more have no scale. float4, int8/4/2, uint8/4/2 and tables of at most 8 bits have a
         float16 scale for each 32; float8, wider integers and tables, ternary and binary a float32 scale for each row.
@@ -102,7 +102,7 @@ class Scheme:
         Raises
         ------
         DTypeError
-            The text names no type, or the parts do not go together.
+            The text names no type, or the parts are incompatible.
 
         Examples
         --------
@@ -114,7 +114,7 @@ class Scheme:
         if isinstance(spec, DType):
             return Scheme.default(spec)
         if not isinstance(spec, str):
-            raise DTypeError(f"a scheme is named by text, got {type(spec).__name__}")
+            raise DTypeError(f"a scheme must be text, got {type(spec).__name__}")
         return _parse(spec)
 
     @property
@@ -124,7 +124,7 @@ class Scheme:
 
     @property
     def has_offset(self) -> bool:
-        """Whether offsets stand beside the scales; block formats hold theirs inside."""
+        """Whether codes have offsets in `Packed.offsets`; block formats hold theirs in the blocks."""
         return not self.symmetric
 
     @property
@@ -137,13 +137,13 @@ class Scheme:
         return next((name for name, text in _GGUF.items() if text == str(self)), None)
 
     def words_per_row(self, k: int) -> int:
-        """32-bit words that a row of `k` codes takes."""
+        """32-bit words in a row of `k` codes."""
         if self.blocks is not None:
             return -(-self.blocks.row_bytes(k) // 4)
         return -(-k * self.dtype.bits // 32)
 
     def groups_per_row(self, k: int) -> int:
-        """Scales that a row of `k` codes has beside its payload."""
+        """Scales of a row of `k` codes."""
         if self.group is None or k == 0:
             return 0
         return -(-k // (self.group or k))
@@ -156,7 +156,7 @@ class Scheme:
         return prod(shape[:-1]) * row
 
     def bits_per_weight(self, shape: Sequence[int]) -> float:
-        """Stored bits for each element of a tensor of this logical shape, counting padding, scales and offsets."""
+        """Stored bits per element of a tensor of this logical shape, including padding, scales and offsets."""
         elements = prod(shape)
         return 8 * self.nbytes(shape) / elements if elements else float(self.dtype.bits)
 
@@ -191,7 +191,7 @@ def _counterpart(dtype: DType) -> str:
 
 
 def _spellings() -> str:
-    """What a person may write, with what packages add first."""
+    """Valid spellings for hints, those of packages first."""
     added = added_names()
     return SPELLINGS.replace("known: ", f"known: {', '.join(added)}, ") if added else SPELLINGS
 
@@ -208,9 +208,9 @@ def _parse(spec: str) -> Scheme:
     try:
         dtype = parse_dtype(head)
     except DTypeError as error:
-        if find_format(head) is not None:  # a package has it, whose module is imported now
+        if find_format(head) is not None:  # a package declares it; its module is imported now
             return _parse(spec)
-        from volumetric.dtypes.file_types import what_it_is_here  # for those who name a type as others do
+        from volumetric.dtypes.file_types import what_it_is_here  # for names of types in other programs
 
         close = f"{error.hint} " if error.hint and error.hint.endswith("?") else ""
         raise DTypeError(str(error), hint=what_it_is_here(head) or close + _spellings()) from None
@@ -244,7 +244,7 @@ def _parse_scale_dtype(part: str, text: str) -> DType:
         return parse_dtype(part)
     except DTypeError as error:
         raise DTypeError(
-            f"{text!r}: no meaning for {part!r}", hint="parts are gN, row, none, sym, asym, or the dtype of scales"
+            f"{text!r}: invalid part {part!r}", hint="parts are gN, row, none, sym, asym, or the dtype of scales"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Numeric types by a table: each code stands for a number of its own. Packages add types so."""
+"""Numeric types defined by a table: each code has its own number. Packages add types this way."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from volumetric.dtypes.blocks import find_format
 from volumetric.dtypes.registry import DType, add_dtype
 
 MOST_BITS: Final = 16
-"""Of a code: beyond, a table is larger than the tensors that it is for."""
+"""Maximum bits of a code: beyond this, a table is larger than the tensors it is for."""
 
 
 def register_dtype(name: str, values: ArrayLike, *, short: str = "", aliases: Sequence[str] = ()) -> DType:
-    """Make a table of numbers a numeric type; devices compute with what it decodes to.
+    """Register a table of numbers as a numeric type; devices compute with the decoded values.
 
-    A number is stored as the code of the nearest one of the table; of two that are as near, the even code is taken.
-    Where there are scales, the largest magnitude of a group maps to that of the table.
+    A number is stored as the code of the nearest number in the table; a tie takes the even code.
+    If there are scales, the largest magnitude of a group maps to that of the table.
 
     Parameters
     ----------
     name : canonical spelling
-    values : the number that each code stands for, finite in float32: 2, 4, … 65,536 of them, for codes of 1 … 16 bits
-    short : spelling for tables and command lines; none: the name
+    values : the number of each code, finite in float32: 2, 4, … 65,536 of them, for codes of 1 … 16 bits
+    short : spelling for tables and command lines; default: the name
     aliases : further spellings
 
     Raises
     ------
-    DTypeError : the table is none, or a type or block format is called so already
+    DTypeError : the table is invalid, or a type or block format already has the name
 
     Examples
     --------
@@ -45,15 +45,15 @@ def register_dtype(name: str, values: ArrayLike, *, short: str = "", aliases: Se
     if table.ndim != 1 or not 1 <= bits <= MOST_BITS or table.size != 1 << bits or not np.isfinite(table).all():
         raise DTypeError(
             f"{name}: a type needs 2, 4, 8, … or {1 << MOST_BITS} finite numbers, got shape {table.shape}",
-            hint="one for each code; unused codes may repeat a number",
+            hint="pass one for each code; unused codes may repeat a number",
         )
     if not table.any():
         raise DTypeError(f"{name}: all numbers of the table are 0")
     for text in (name, short, *aliases):
         if text and find_format(text) is not None:
-            raise DTypeError(f"a block format {text!r} is there already", hint="choose another name")
+            raise DTypeError(f"block format {text!r} already exists", hint="choose another name")
     host = np.dtype(np.uint8 if bits <= 8 else np.uint16)
-    made = DType(
+    dtype = DType(
         name=name,
         short=short or name,
         bits=bits,
@@ -62,7 +62,7 @@ def register_dtype(name: str, values: ArrayLike, *, short: str = "", aliases: Se
         aliases=tuple(aliases),
         values=tuple(table.tolist()),
     )
-    return add_dtype(made)
+    return add_dtype(dtype)
 
 
 @cache
@@ -74,14 +74,14 @@ def numbers_of(dtype: DType) -> F32Array:
 
 
 def nearest_codes(x: NDArray[Any], dtype: DType) -> NDArray[Any]:
-    """Return the codes of the numbers of a table that are nearest to finite numbers."""
+    """Return the codes of the table's numbers nearest to finite numbers."""
     codes, bounds = _in_order(dtype)
     return codes[np.searchsorted(bounds, x.astype(np.float64))]
 
 
 @cache
 def _in_order(dtype: DType) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Codes by their numbers, of equal numbers the first, and up to where each of them is the nearest one."""
+    """Codes sorted by number (the first of equal numbers), and the upper bounds up to which each is nearest."""
     numbers, codes = np.unique(numbers_of(dtype).astype(np.float64), return_index=True)
     bounds = (numbers[:-1] + numbers[1:]) / 2
     to_next = codes[:-1] % 2 > codes[1:] % 2

@@ -1,7 +1,7 @@
-"""What is computed for single numbers, each meaning once: as expressions that every device's code is written from.
+"""Formulas of element-wise functions, each defined once, as expressions from which every device's code is generated.
 
-`functions` has activations and other functions of one number, `pairs` those of two, `losses` the terms of losses,
-`optimisers` steps, `cells` recurrent cells. `expression` is what they are made of, `derivative` differentiates it, and
-`writing` makes statements of it in the language of a device: NumPy (`volumetric.graph.numeric.formulas`), Numba
-(`volumetric.devices.cpu.kernels.formulas`), WGSL (`volumetric.devices.gpu.shaders.formulas`).
+`functions` has activations and other functions of one number, `pairs` functions of two, `losses` the terms of losses,
+`optimisers` update steps, `cells` recurrent cells. `expression` defines the expressions, `derivative` differentiates
+them, and `writing` turns them into statements in the language of a device: NumPy (`volumetric.graph.numeric.formulas`),
+Numba (`volumetric.devices.cpu.kernels.formulas`), WGSL (`volumetric.devices.gpu.shaders.formulas`).
 """

@@ -1,8 +1,8 @@
-"""Recurrent cells, each in one entry: the states after a step from pre-activations and the states before, and back.
+"""Recurrent cells, one entry each: the states after a step from pre-activations and previous states, and the gradients.
 
-``x0``, ``x1``, … are the blocks of pre-activations that come from the input of a step, ``r0``, ``r1``, … those from
-the output of the step before. A state is called by its name before the step, and with ``_after`` after it; ``g_``
-before it is its gradient.
+``x0``, ``x1``, … are the blocks of pre-activations computed from the input of a step, ``r0``, ``r1``, … those computed
+from the output of the step before. A state has its plain name before the step and the suffix ``_after`` after it; the
+prefix ``g_`` marks its gradient.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from volumetric.formula.elementary import exp, sigmoid, smaller, softplus, tanh
 from volumetric.formula.expression import Expression, equal, replaced, variable, variables, where
 
 EPS: Final = 1e-6
-"""Is added to the normaliser of an slstm."""
+"""Constant added to the normaliser of an slstm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """The gradients of what a step takes, from those of the states after it and from what it keeps.
+    """The gradients of a step's inputs, from the gradients of the states after it and from the values it keeps.
 
     Attributes
     ----------
-    x, r : of the pre-activations, block by block
-    direct : state → gradient of what it was before, on the ways that do not go through ``r``
+    x, r : gradients of the pre-activations, block by block
+    direct : state → gradient of its previous value along paths other than ``r``
     """
 
     x: tuple[Expression, ...]
@@ -41,11 +41,11 @@ class Cell:
 
     Attributes
     ----------
-    blocks : pre-activations of a hidden unit, of each kind
+    blocks : number of pre-activations of a hidden unit, each for ``x`` and ``r``
     after : state → its value after the step; the first one is the output
-    keeps : name → number of a unit that `back` needs besides the states
-    direct : states whose gradient also comes another way than through ``r``
-    own_back : the way back in a form of its own; None: `derived`
+    keeps : name → value of a unit that `back` needs in addition to the states
+    direct : states with a gradient path other than through ``r``
+    own_back : hand-written backward pass; None: `derived`
     """
 
     blocks: int
@@ -56,12 +56,12 @@ class Cell:
 
     @cached_property
     def back(self) -> Back:
-        """The way back."""
+        """The backward pass."""
         return self.own_back or self.derived
 
     @property
     def derived(self) -> Back:
-        """The way back by the rules of derivatives; what is kept, and the states after the step, are not computed."""
+        """The backward pass by automatic differentiation; kept values and states after the step are not recomputed."""
         known = {value: variable(name) for name, value in self.keeps.items()}
         known |= {value: variable(f"{name}_after") for name, value in self.after.items() if value.args}
         whole = reduce(lambda a, b: a + b, (variable(f"g_{name}") * value for name, value in self.after.items()))
@@ -112,7 +112,7 @@ def _slstm() -> Cell:
     i, f = _PRE[:2]
     z, o, s = tanh(_PRE[2]), sigmoid(_PRE[3]), sigmoid(f)
     c, n, m = variables("c n m")
-    passed = m - softplus(-f)  # m is the logarithm of the largest gate so far, σ(f) the part of it that is kept
+    passed = m - softplus(-f)  # m is the logarithm of the largest gate so far, σ(f) its factor in this step
     most = where(equal(n, 0.0), i, where(i > passed, i, passed))
     open_i, open_f = exp(i - most), exp(smaller(passed - most, 0.0))
     memory, whole = z * open_i + open_f * c, open_i + open_f * n
@@ -123,7 +123,7 @@ def _slstm() -> Cell:
     along = g * inverse
     gc, gn = gc + along * o, gn - along * o * memory * inverse
     by_i, by_f = (gc * z + gn) * i, (gc * c + gn * n) * f
-    fresh, first = equal(n, 0.0), equal(i, 1.0)  # of equals, the gate i gave the largest
+    fresh, first = equal(n, 0.0), equal(i, 1.0)  # if gates are equal, the gate i gave the largest
     by_f = where(fresh & equal(f, 1.0), 0.0, by_f)  # it is below the gate i there: both have that exponent
     rest = gm - by_i - by_f
     to_f = by_f + where(fresh | first, 0.0, rest)

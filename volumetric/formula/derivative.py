@@ -1,7 +1,7 @@
-"""Derivatives of expressions, as one would write them by hand.
+"""Symbolic derivatives of expressions, in the form a person would write.
 
-A derivative is a sum of products. Factors stay in the order of the formula, constants are gathered in front, equal
-products are added up, and what all of them have in common is taken out: that of ``x σ(x)`` is ``σ (1 + x (1 − σ))``.
+A derivative is a sum of products. Factors keep the order of the formula, constants are gathered in front, equal
+products are added up, and common factors are factored out: the derivative of ``x σ(x)`` is ``σ (1 + x (1 − σ))``.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def derivative(of: Expression, by: Expression) -> Expression:
     Raises
     ------
     UnsupportedError
-        No derivative is known of a function in it.
+        The expression has a function without a known derivative.
     """
     return _Rules(by).of(of)
 
 
 def scaled(by: Expression, of: Expression) -> Expression:
-    """Return a product without a factor of 1, with the sign and the denominator of the second factor around all."""
+    """Return a product, omitting a factor of 1, with the sign and the denominator of the second factor outermost."""
     if of.op == "neg":
         return -scaled(by, of.args[0])
     if of.op == "div":
@@ -61,7 +61,7 @@ def scaled(by: Expression, of: Expression) -> Expression:
 
 
 class _Rules:
-    """Derivatives by one variable, each worked out once."""
+    """Derivatives by one variable, each computed once."""
 
     def __init__(self, by: Expression) -> None:
         self.by = by
@@ -72,7 +72,7 @@ class _Rules:
         return _sum(self._terms(of))
 
     def _terms(self, of: Expression) -> list[_Product]:
-        """Products that a derivative is the sum of."""
+        """Products whose sum is the derivative."""
         if of not in self._known:
             sums: dict[tuple[Expression, ...], float] = {}
             for term in self._raw(of):
@@ -81,7 +81,7 @@ class _Rules:
         return self._known[of]
 
     def _whole(self, of: Expression) -> _Product | None:
-        """A derivative as one product, None where it is 0."""
+        """A derivative as one product; None if it is 0."""
         terms = self._terms(of)
         if len(terms) > 1:
             return _Product(1.0, (_sum(terms),))
@@ -111,8 +111,8 @@ class _Rules:
 
     def _div(self, of: Expression) -> list[_Product]:
         a, b = of.args
-        made = [_Product(1.0, (self.of(a) / b,))] if self._terms(a) else []
-        return [*made, _Product(-1.0, (of, self.of(b) / b))] if self._terms(b) else made
+        terms = [_Product(1.0, (self.of(a) / b,))] if self._terms(a) else []
+        return [*terms, _Product(-1.0, (of, self.of(b) / b))] if self._terms(b) else terms
 
     def _where(self, of: Expression) -> list[_Product]:
         condition, a, b = of.args
@@ -122,7 +122,7 @@ class _Rules:
 
     def _max(self, of: Expression) -> list[_Product]:
         a, b = of.args
-        return self._where(where(b > a, b, a))  # of equals the first one is taken
+        return self._where(where(b > a, b, a))  # for equal values the first one is taken
 
     def _min(self, of: Expression) -> list[_Product]:
         a, b = of.args
@@ -132,12 +132,12 @@ class _Rules:
         if of.op in EXPANDED and of.op not in DERIVATIVES:
             return self._terms(EXPANDED[of.op](*of.args))
         if of.op not in DERIVATIVES:
-            raise UnsupportedError(f"no derivative of {of.op} is known", hint="one of " + ", ".join(DERIVATIVES))
+            raise UnsupportedError(f"no derivative of {of.op} is known", hint="use one of " + ", ".join(DERIVATIVES))
         outer = _product([as_expression(DERIVATIVES[of.op](of.args[0], of))])
         inner = self._whole(of.args[0])
         if inner is None or not outer.by:
             return []
-        # A constant joins the others in front; anything else stays together as it is.
+        # A constant joins the constants in front; any other factor stays whole.
         return [outer * (_Product(1.0, (_sum([inner]),)) if inner.factors else inner)]
 
 
@@ -148,21 +148,21 @@ def _factors(of: Expression) -> list[Expression]:
 
 def _product(factors: Sequence[Expression]) -> _Product:
     """Gather the constants of a product."""
-    made = _Product(1.0)
+    product = _Product(1.0)
     for each in factors:
         if each.op == "constant":
-            made *= _Product(each.value)
+            product *= _Product(each.value)
         elif each.op == "neg":
-            made *= _Product(-1.0) * _product(each.args)
+            product *= _Product(-1.0) * _product(each.args)
         elif each.op == "mul":
-            made *= _product(_factors(each))
+            product *= _product(_factors(each))
         else:
-            made *= _Product(1.0, (each,))
-    return made
+            product *= _Product(1.0, (each,))
+    return product
 
 
 def _sum(terms: Sequence[_Product]) -> Expression:
-    """A sum of products, what they have in common taken out."""
+    """A sum of products, with their common factors factored out."""
     if not terms:
         return constant(0.0)
     shared = list(terms[0].factors) if len(terms) > 1 else []

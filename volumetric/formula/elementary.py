@@ -1,7 +1,7 @@
-"""The elementary functions: those that a device has code of its own for, each with its derivative.
+"""The elementary functions: those for which a device has hand-written code, each with its derivative.
 
-Every device computes these as exactly and as safely as it can, over all of float32: none overflows before its result
-does, and NaN stays NaN. The words of a device for them are in its language (`writing.Language`).
+Every device computes them as exactly and safely as it can over all of float32: none overflows before its result does,
+and NaN stays NaN. `writing.Language` maps them to the device's language.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from volumetric.formula.expression import Expression, Number, as_expression, equ
 
 
 def _function(name: str) -> Callable[..., Expression]:
-    """Return what makes the expression of a function of expressions or numbers."""
+    """Return a constructor of the function's expression from expressions or numbers."""
 
     def of(*args: Number) -> Expression:
         return node(name, *map(as_expression, args))
@@ -38,7 +38,7 @@ EXPANDED: Final[dict[str, Callable[..., Expression]]] = {
     "greater": lambda a, b: where(a > b, 1.0, 0.0),
     "mul_nonzero": lambda a, b: where(equal(b, 0.0), 0.0, a * b),
 }
-"""Function → what languages write for it that have no word for it."""
+"""Function → its expansion, for languages without a word for it."""
 
 DERIVATIVES: Final[dict[str, Callable[[Expression, Expression], Number]]] = {
     "exp": lambda x, y: y,

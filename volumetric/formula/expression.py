@@ -1,7 +1,7 @@
-"""Expressions of numbers: an immutable graph of operations, in the very order in which devices are to compute them.
+"""Expressions of numbers: an immutable graph of operations, in the exact order in which devices compute them.
 
-Nothing is rearranged: ``a * b * c`` is ``(a * b) * c`` on every device, so a formula says what its rounding is. Equal
-expressions are one object, and what is used twice is computed once.
+Nothing is rearranged: ``a * b * c`` is ``(a * b) * c`` on every device, so a formula determines its rounding. Equal
+expressions are one object; shared subexpressions are computed once.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Final, TypeAlias
 Number: TypeAlias = "Expression | float"
 
 CONDITIONS: Final = ("less", "at_most", "equal", "either", "both")
-"""Operations whose result is no number."""
+"""Operations that return a condition, not a number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """A number, or a condition, by what makes it of others; equal ones are the same object.
+    """A number, or a condition, as an operation on others; equal expressions are the same object.
 
     Attributes
     ----------
     op : ``constant``, ``variable``, ``add``, ``sub``, ``mul``, ``div``, ``neg``; ``where`` of a condition and two
         numbers; one of `CONDITIONS`; or the name of a function
-    args : what it is made of
-    text : of a constant its shortest decimal number, of a variable its name
+    args : operands
+    text : shortest decimal text of a constant, or name of a variable
     """
 
     op: str
@@ -35,11 +35,11 @@ class Expression:
 
     @property
     def value(self) -> float:
-        """The number that a constant is."""
+        """The number of a constant."""
         return float(self.text)
 
     def with_args(self, *args: Expression) -> Expression:
-        """Return the same made of others."""
+        """Return the same operation on other operands."""
         return _node(self.op, args, self.text)
 
     def __add__(self, other: Number) -> Expression:
@@ -101,12 +101,12 @@ def constant(value: float) -> Expression:
 
 
 def variable(name: str) -> Expression:
-    """Return what is known by a name when the expression is computed."""
+    """Return a variable, whose value is known when the expression is computed."""
     return _node("variable", (), name)
 
 
 def variables(names: str) -> tuple[Expression, ...]:
-    """Return several, of names with spaces between."""
+    """Return several variables from names separated by spaces."""
     return tuple(map(variable, names.split()))
 
 
@@ -126,27 +126,27 @@ def equal(a: Number, b: Number) -> Expression:
 
 
 def walk(*of: Expression) -> list[Expression]:
-    """Return expressions and all that they are made of, each once: what makes another first, conditions last."""
-    seen: dict[Expression, None] = {}
+    """Return expressions and all their subexpressions, each once: operands first, conditions last."""
+    ordered: dict[Expression, None] = {}
 
     def visit(each: Expression) -> None:
-        if each not in seen:
+        if each not in ordered:
             for arg in (*each.args[1:], each.args[0]) if each.op == "where" else each.args:
                 visit(arg)
-            seen[each] = None
+            ordered[each] = None
 
     for each in of:
         visit(each)
-    return list(seen)
+    return list(ordered)
 
 
 def replaced(of: Expression, by: Mapping[Expression, Expression]) -> Expression:
-    """Return an expression with parts of it, the largest first, replaced by others."""
+    """Return an expression with some subexpressions replaced, the largest first."""
     if of in by:
         return by[of]
     return of.with_args(*(replaced(arg, by) for arg in of.args))
 
 
 def varies(of: Expression) -> bool:
-    """Whether an expression has a variable in it."""
+    """Whether an expression contains a variable."""
     return any(each.op == "variable" for each in walk(of))

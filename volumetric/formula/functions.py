@@ -1,7 +1,7 @@
-"""Functions of one number, each in one line: activations, and what else graphs compute of single elements.
+"""Functions of one number, each in one line: activations and other element-wise functions of graphs.
 
-A new activation is a line of `ACTIVATIONS`, or is registered there by a package: value and derivative on every device,
-in graphs and in layers, follow.
+A new activation is a line of `ACTIVATIONS`, or is registered there by a package; its value and derivative on every
+device, in graphs and in layers, follow from it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from volumetric.formula.elementary import (
 from volumetric.formula.expression import Expression, replaced, variable, walk, where
 
 X: Final = variable("x")
-"""What a function is applied to."""
+"""The argument of a function."""
 Y: Final = variable("y")
 """Its result."""
 G: Final = variable("g")
@@ -48,9 +48,9 @@ class Function:
     Attributes
     ----------
     value : of `X`
-    derivative : of `X`; None: that of `value`. Given where rounding, or the sign of a zero, is to be another
-    gradient : of an input, from `X`, `Y` and `G`; None: ``G · derivative``. Given where it is shorter by the result
-    same_side : the result is above 0 just where x is, and of x the derivative depends on nothing else
+    derivative : of `X`; None: that of `value`. Set if the rounding, or the sign of a zero, must differ
+    gradient : of an input, from `X`, `Y` and `G`; None: ``G · derivative``. Set if the result makes it shorter
+    same_side : the result is above 0 exactly if x is, and the derivative depends on x only by this condition
     """
 
     value: Expression
@@ -60,12 +60,12 @@ class Function:
 
     @property
     def slope(self) -> Expression:
-        """The derivative at `X`; at a kink the one from the left."""
+        """The derivative at `X`; the left derivative at a kink."""
         return derivative(self.value, X) if self.derivative is None else self.derivative
 
     @property
     def input_gradient(self) -> Expression | None:
-        """The gradient of the input, of `X`, `Y` and `G`; None where it is 0."""
+        """The gradient of the input, from `X`, `Y` and `G`; None if it is 0."""
         if self.gradient is not None:
             return self.gradient
         whole = scaled(G, replaced(self.slope, {self.value: Y}))
@@ -73,9 +73,9 @@ class Function:
 
     @property
     def slope_from_result(self) -> Expression | None:
-        """The derivative as a function of the result `Y` alone; None where that does not suffice."""
-        found = replaced(self.slope, {self.value: Y})
-        return None if X in walk(found) else found
+        """The derivative as a function of the result `Y` alone; None if `Y` does not determine it."""
+        slope = replaced(self.slope, {self.value: Y})
+        return None if X in walk(slope) else slope
 
 
 _positive = positive(X)
@@ -118,7 +118,7 @@ _OTHERS: Final[dict[str, Function]] = {
 FUNCTIONS: Final[Mapping[str, Function]] = ChainMap(_OTHERS, ACTIVATIONS)
 """Name → function; activations come first."""
 OWN: Final[Mapping[str, Function]] = {**ACTIVATIONS.own, **_OTHERS}
-"""Those of the engine: what kernels know by number. One that a package registers has kernels of its own."""
+"""Functions of the engine, which kernels know by number. Those that packages register have separate kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ class Slopes:
 
     Attributes
     ----------
-    of : name → derivative, of `X`; where the name begins with ``from_``, `X` is the result
-    from_result : name of the one that follows from the result: nobody needs to keep what the activation was applied to
+    of : name → derivative, of `X`; if the name begins with ``from_``, `X` is the result
+    from_result : name of the derivative computed from the result, for which the input need not be kept
     """
 
     of: Mapping[str, Expression]
@@ -136,7 +136,7 @@ class Slopes:
 
 
 def slopes_of(activation: str) -> Slopes | None:
-    """Return the derivatives of an activation; None of another function, and of linear, whose derivative is 1."""
+    """Return the derivatives of an activation; None for other functions, and for linear, whose derivative is 1."""
     if activation == "linear" or activation in _OTHERS or activation not in ACTIVATIONS:
         return None
     return _slopes(activation, ACTIVATIONS[activation])
@@ -157,20 +157,20 @@ def slope_called(name: str) -> Expression:
 
     Raises
     ------
-    KeyError : no activation has one of that name
+    KeyError : no activation has a derivative of that name
     """
     if name in SLOPES:
         return SLOPES[name]
-    found = slopes_of(name) or slopes_of(name.removeprefix("from_"))
-    return ({} if found is None else found.of)[name]
+    slopes = slopes_of(name) or slopes_of(name.removeprefix("from_"))
+    return ({} if slopes is None else slopes.of)[name]
 
 
-_SLOPES: Final = [found for name in ACTIVATIONS.own if (found := slopes_of(name)) is not None]
+_SLOPES: Final = [slopes for slopes in map(slopes_of, ACTIVATIONS.own) if slopes is not None]
 SLOPES: Final[Mapping[str, Expression]] = {
     name: each
     for by_result in (False, True)
-    for found in _SLOPES
-    for name, each in found.of.items()
+    for slopes in _SLOPES
+    for name, each in slopes.of.items()
     if name.startswith("from_") == by_result
 }
 """Name → derivative, of the activations of the engine."""

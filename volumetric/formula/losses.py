@@ -1,7 +1,7 @@
-"""Losses of single elements, each in one entry: the term of a prediction and a target, and its derivative.
+"""Element-wise losses, one entry each: the term of a prediction and a target, and its derivative.
 
-An entry, also one that a package registers, makes a loss on every device and, by its name, in `volumetric.train`,
-where a class of its own can say more.
+An entry, also one that a package registers, creates a loss on every device and, under its name, in `volumetric.train`,
+where a class may add options.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from volumetric.formula.elementary import exp, larger, log, log_of_one_plus, mag
 from volumetric.formula.expression import Expression, variables, where
 
 FIELDS: Final = 2
-"""Parameters of a loss that kernels have room for."""
+"""Maximum number of loss parameters in kernels."""
 
 Y, T, DELTA = variables("y t delta")
 """The prediction, the target, and the field of huber."""
 _D = Y - T
-_BOUND = larger(smaller(_D, DELTA), -DELTA)  # both branches of huber in one: inside, it is the difference
+_BOUND = larger(smaller(_D, DELTA), -DELTA)  # both branches of huber at once: inside, it is the difference
 _SMALL = exp(-magnitude(Y))
 
 
@@ -33,9 +33,9 @@ class Term:
     Attributes
     ----------
     value : of `Y`, `T` and the fields
-    derivative : by `Y`; None: that of `value`. Given where another form is more exact, or safer
+    derivative : by `Y`; None: that of `value`. Set if another form is more exact, or safer
     fields : name of a parameter → its default; at most `FIELDS`
-    meaning : what the loss is, in a sentence
+    meaning : description of the loss, in a sentence
     """
 
     value: Expression
@@ -84,5 +84,5 @@ TERMS: Final[Registry[Term]] = Registry(group="volumetric.losses", own=_TERMS)
 
 
 def term_of(attrs: Mapping[str, Any]) -> str:
-    """Return the name of the term, from the attributes of a loss of elements: bce has two, one of logits."""
+    """Return the name of the term, from the attributes of an element-wise loss; bce has a second term, for logits."""
     return "bce_logits" if attrs["name"] == "bce" and attrs["logits"] else attrs["name"]

@@ -1,7 +1,7 @@
-"""Steps of optimisers, each in one entry: a weight and its slots after an update, of those before and the gradient.
+"""Optimiser steps, one entry each: a weight and its slots after an update, from their old values and the gradient.
 
-An entry, also one that a package registers, makes an optimiser on every device and, by its name, in
-`volumetric.train`, where a class says more of it.
+An entry, also one that a package registers, creates an optimiser on every device and, under its name, in
+`volumetric.train`, where a class adds validation and documentation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from volumetric.formula.elementary import sqrt
 from volumetric.formula.expression import Expression, equal, variable, variables, walk, where
 
 W, G, RATE, FIRST, SECOND = variables("w g rate first second")
-"""Weight, gradient, learning rate of the update, and what `Optimiser.knobs` makes of its number."""
+"""Weight, gradient, learning rate of the update, and the results of `Optimiser.knobs`."""
 
 Moved = tuple[Expression, dict[str, Expression]]
 """The new weight, and slot → its new value."""
@@ -33,11 +33,11 @@ class Optimiser:
 
     Attributes
     ----------
-    moved : what a step makes of `W`, `G`, slots and fields by their names, as the fields of `options` are set. Fields
-        with ``rest_`` before their name are what is left of 1: in float32 that is not 1 minus the field
-    fields : name → default, beside the learning rate
-    options : fields that choose the form of a step by being 0, False or not
-    knobs : of the fields and the number of an update, from 1: two numbers that a step has of it
+    moved : the results of a step by name, from `W`, `G`, slots and fields, for the set fields of `options`. Fields with
+        the prefix ``rest_`` are 1 minus the field, computed in float64: in float32 the difference would be inexact
+    fields : name → default, without the learning rate
+    options : fields that select the form of a step by being set (neither 0 nor False)
+    knobs : returns two numbers for a step from the fields and the number of the update, from 1
     """
 
     moved: Callable[[Attributes], Moved]
@@ -63,7 +63,7 @@ def _rmsprop(at: Attributes) -> Moved:
     if at["centered"]:
         new["mean"] = rest * g + alpha * variable("mean")
         spread = spread - new["mean"] * new["mean"]
-        spread = where(spread > 0, spread, 0.0)  # a variance is not below 0, but its rounded difference can be
+        spread = where(spread > 0, spread, 0.0)  # a variance is not below 0, but its rounded difference may be
     move = g / (sqrt(spread) + variable("eps"))
     if at["momentum"]:
         new["velocity"] = move = variable("momentum") * variable("velocity") + move
@@ -87,12 +87,12 @@ def _adam_move(g: Expression) -> Moved:
 
 
 def _decayed() -> Expression:
-    """The gradient with that of the weight's square."""
+    """The gradient plus weight decay (L2)."""
     return G + variable("weight_decay") * W
 
 
 def _unbiased(at: Attributes, step: int) -> tuple[float, float]:
-    """What means are multiplied by, and roots of mean squares, because both began at 0."""
+    """Bias corrections: factors for means and for roots of mean squares, which both start at 0."""
     return 1 / (1 - at["beta1"] ** step), 1 / math.sqrt(1 - at["beta2"] ** step)
 
 
@@ -118,18 +118,18 @@ OPTIMISERS: Final[Registry[Optimiser]] = Registry(group="volumetric.optimisers",
 """Name → step."""
 
 FIELDS: Final = 8
-"""Fields of a form that kernels have room for."""
+"""Maximum number of fields of a form in kernels."""
 SLOTS: Final = 3
-"""Slots that they have room for."""
+"""Maximum number of slots in kernels."""
 
 
 def step_of(form: str) -> Moved:
-    """Return the step of an optimiser, whose name is followed by its options that are set.
+    """Return the step of an optimiser, whose name is followed by its set options.
 
     Raises
     ------
-    KeyError : there is no such optimiser
-    SpecError : kernels have no room for its fields or slots
+    KeyError : the optimiser does not exist
+    SpecError : it has more fields or slots than kernels have room for
     """
     name, *options = form.split("-")
     return _step(OPTIMISERS[name], tuple(options))
@@ -139,24 +139,24 @@ def step_of(form: str) -> Moved:
 def _step(of: Optimiser, options: tuple[str, ...]) -> Moved:
     weight, slots = of.moved({option: option in options for option in of.options})
     if len(slots) > SLOTS or len(_fields(weight, slots)) > FIELDS:
-        raise SpecError(f"a step computes with at most {SLOTS} slots and {FIELDS} fields")
+        raise SpecError(f"an optimiser step has at most {SLOTS} slots and {FIELDS} fields")
     return weight, slots
 
 
 def form_of(attrs: Attributes) -> str:
-    """Return the form of an optimiser with these attributes, of which one is its name."""
+    """Return the form of an optimiser from its attributes, which include its name."""
     of = OPTIMISERS[attrs["name"]]
     return "-".join((attrs["name"], *(option for option in of.options if attrs[option])))
 
 
 def fields_of(form: str) -> tuple[str, ...]:
-    """Return the fields that a form computes with, those with ``rest_`` too."""
+    """Return the fields of a form, including those with ``rest_``."""
     return _fields(*step_of(form))
 
 
 def _fields(moved: Expression, slots: Mapping[str, Expression]) -> tuple[str, ...]:
-    found = {each.text for each in walk(moved, *slots.values()) if each.op == "variable"}
-    return tuple(sorted(found - {"w", "g", "rate", "first", "second", *slots}))
+    names = {each.text for each in walk(moved, *slots.values()) if each.op == "variable"}
+    return tuple(sorted(names - {"w", "g", "rate", "first", "second", *slots}))
 
 
 def field(attrs: Attributes, name: str) -> float:
@@ -170,4 +170,4 @@ FORMS: Final[dict[str, Moved]] = {
     for chosen in product((False, True), repeat=len(of.options))
     for form in ["-".join((name, *compress(of.options, chosen)))]
 }
-"""Forms of the optimisers of the engine → the step: what kernels know by number."""
+"""Forms of the engine's optimisers → the step; kernels know these by number."""

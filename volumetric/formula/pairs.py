@@ -1,4 +1,4 @@
-"""Functions of two numbers, each in one line, with what is shorter than the derived gradient where something is."""
+"""Functions of two numbers, each in one line, with a hand-written gradient if it is shorter than the derived one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from volumetric.formula.elementary import greater, larger, magnitude, mul_nonzer
 from volumetric.formula.expression import Expression, equal, variables, walk, where
 
 A, B, C, G = variables("a b c g")
-"""The two, the result and the gradient of the result."""
+"""The two operands, the result and the gradient of the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Pair:
     ----------
     value : of `A` and `B`
     gradients : of both, from `A`, `B`, the result `C` and its gradient `G`; None: ``G ·`` the derivatives of `value`
-    constant : those of the two, by their letters, that have no gradient
+    constant : operands without a gradient, by their letters
     """
 
     value: Expression
@@ -30,10 +30,11 @@ class Pair:
 
     @property
     def input_gradients(self) -> tuple[Expression | None, ...]:
-        """The gradients of both; None for those that have none."""
-        found = self.gradients or tuple(scaled(G, derivative(self.value, each)) for each in (A, B))
+        """The gradients of both; None for an operand that has none."""
+        gradients = self.gradients or tuple(scaled(G, derivative(self.value, each)) for each in (A, B))
         return tuple(
-            None if each.text in self.constant or G not in walk(g) else g for each, g in zip((A, B), found, strict=True)
+            None if each.text in self.constant or G not in walk(g) else g
+            for each, g in zip((A, B), gradients, strict=True)
         )
 
 
@@ -48,7 +49,7 @@ PAIRS: Final[dict[str, Pair]] = {
     "mul_nonzero": Pair(mul_nonzero(A, B), gradients=(G * B, mul_nonzero(G * A, greater(magnitude(B), 0.0)))),
     "mask": Pair(where(equal(B, 0.0), float("-inf"), A), gradients=(mul_nonzero(G, B), G), constant="b"),
 }
-"""Name → function. The larger and the smaller of two pass a gradient to the first of equals; NaN is either."""
+"""Name → function. `larger` and `smaller` pass the gradient to the first of equal operands; NaN wins."""
 
 FUSED: Final = (*(name for name in PAIRS if name != "mask"), "affine", "abs", "square", "neg")
-"""What GPUs compute several of in one launch, pairs and functions, by the number of a step: all that takes little."""
+"""Functions of one or two numbers that a GPU can fuse in one launch, by the number of a step: the cheap ones."""

@@ -1,4 +1,4 @@
-"""Expressions as statements in the language of a device."""
+"""Expressions as statements in a device's language."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Language:
 
     Attributes
     ----------
-    constant : of a constant
-    words : operation or function → its text, with ``{0}``, ``{1}``, … for what it is made of. A language whose
-        conditions are no values has ``where_less``, … in the place of ``where``, of the numbers that are compared and
-        the two to choose from
+    constant : text of a constant
+    words : operation or function → its text, with ``{0}``, ``{1}``, … for the operands. A language whose conditions are
+        no values has ``where_less``, … instead of ``where``; their operands are the two compared numbers and the two to
+        choose from
     let : a statement that gives ``{value}`` the name ``{name}``
     """
 
@@ -32,12 +32,12 @@ class Language:
 def written(
     results: Sequence[Expression], language: Language, names: Mapping[str, str] | None = None, prefix: str = "v"
 ) -> tuple[list[str], list[str]]:
-    """Write expressions; what is used several times gets a name and a statement of its own.
+    """Write expressions; a subexpression used several times gets a name and a statement.
 
     Parameters
     ----------
-    names : variable → its text, where that is not its name
-    prefix : what the new names begin with
+    names : variable → its text, if this is not its name
+    prefix : prefix of the new names
 
     Returns
     -------
@@ -78,31 +78,31 @@ class _Writer:
         words = self._language.words
         word = f"where_{each.args[0].op}" if each.op == "where" and "where" not in words else each.op
         if word not in words:
-            raise UnsupportedError(f"there is no word for {word} in the language of the device")
+            raise UnsupportedError(f"the language of the device has no word for {word}")
         return words[word].format(*(texts[arg] for arg in _operands(each, self._language)))
 
 
 def _operands(of: Expression, language: Language) -> tuple[Expression, ...]:
-    """What the word of an expression is about."""
+    """The operands of the text of an expression."""
     if of.op == "where" and "where" not in language.words:
         return (*of.args[0].args, *of.args[1:])
     return of.args
 
 
 def _spelled(of: Expression, language: Language) -> Expression:
-    """Return an expression with functions that the language has no word for written out."""
-    made: dict[Expression, Expression] = {}
+    """Return an expression with functions expanded that the language has no word for."""
+    spellings: dict[Expression, Expression] = {}
     for each in walk(of):
-        new = each.with_args(*(made[arg] for arg in each.args))
+        new = each.with_args(*(spellings[arg] for arg in each.args))
         if new.op == "where" and "where" not in language.words:
             new = _one_comparison(*new.args)
         expand = EXPANDED.get(each.op) if each.op not in language.words else None
-        made[each] = new if expand is None else _spelled(expand(*new.args), language)
-    return made[of]
+        spellings[each] = new if expand is None else _spelled(expand(*new.args), language)
+    return spellings[of]
 
 
 def _one_comparison(condition: Expression, then: Expression, otherwise: Expression) -> Expression:
-    """Return a choice by one comparison at a time."""
+    """Return a choice split into single comparisons."""
     if condition.op == "either":
         a, b = condition.args
         return _one_comparison(a, then, _one_comparison(b, then, otherwise))
@@ -122,4 +122,4 @@ BASIC: Mapping[str, str] = {
     "at_most": "({0} <= {1})",
     "equal": "({0} == {1})",
 }
-"""What most languages have in common."""
+"""Words that most languages share."""

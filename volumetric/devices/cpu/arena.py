@@ -12,19 +12,19 @@ from numpy.typing import DTypeLike, NDArray
 from volumetric.devices.cpu.kernels.steps import CONTROL_WORDS, SCRATCH_BYTES_WORD, SCRATCH_WORD
 
 _HUGE = 2 << 20
-_NUMPY_HUGE = 4 << 20  # from which on NumPy asks for huge pages, too
-_APART = 128 << 10  # from which on a mapping of its own is worth it; of a quarter of a GiB these are 2,000
+_NUMPY_HUGE = 4 << 20  # size from which NumPy requests huge pages, too
+_APART = 128 << 10  # size from which a separate mapping pays; a quarter of a GiB holds 2,000 of them
 
 
 class Arena:
-    """One anonymous mapping on huge pages, filled from front to back.
+    """One anonymous mapping on huge pages, allocated from front to back.
 
-    Weights that lie one after the other in the order of use, on pages of 2 MiB, read 10-20 % faster than on 4 KiB
-    pages. Nothing is committed before it is written.
+    Weights in order of use, one after the other on pages of 2 MiB, are read 10-20 % faster than on 4 KiB pages. Memory
+    is committed when it is first written.
 
     Parameters
     ----------
-    size : bytes that will be asked for in total
+    size : total bytes of all allocations
     """
 
     def __init__(self, size: int) -> None:
@@ -34,7 +34,7 @@ class Arena:
         self.used = 0
 
     def take(self, size: int) -> int:
-        """Address of `size` fresh bytes, a multiple of 64."""
+        """Return the address of `size` new bytes, a multiple of 64."""
         size = -(-size // 64) * 64
         address = self._next
         if address + size > self._end:
@@ -45,22 +45,22 @@ class Arena:
 
 
 def _mapping(size: int, *, huge: bool) -> mmap.mmap:
-    # Private: advice alone brings huge pages to private memory; for shared memory they are mostly switched off.
+    # Private: advice alone brings huge pages to private memory; for shared memory they are mostly disabled.
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
-        found = mmap.mmap(-1, size, **private)
+        mapping = mmap.mmap(-1, size, **private)
     except OSError as error:
-        raise MemoryError(f"there are no {size} bytes to map: {error.strerror}") from error
+        raise MemoryError(f"cannot map {size} bytes: {error.strerror}") from error
     if huge and hasattr(mmap, "MADV_HUGEPAGE"):
-        found.madvise(mmap.MADV_HUGEPAGE)
-    return found
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    return mapping
 
 
 def apart_zeros(size: int) -> NDArray[np.uint8]:
-    """`size` zero bytes as `aligned_zeros`, but not of the heap unless they are few: for what may live long.
+    """Return `size` zero bytes as `aligned_zeros`, outside the heap unless small: for memory that may live long.
 
-    They go back to the system as soon as nobody has them. On a heap much that is freed around them would not, and the
-    C library takes what is larger from there, too, once it has seen as much freed: up to 32 MiB, in glibc.
+    They return to the system when unreferenced. Heap memory often does not: other allocations pin it, and after freeing
+    large blocks glibc serves blocks of up to 32 MiB from the heap.
     """
     if size < _APART:
         return aligned_zeros(size)
@@ -68,14 +68,14 @@ def apart_zeros(size: int) -> NDArray[np.uint8]:
 
 
 class Scratch:
-    """What every call of some programs may overwrite, since they take turns: values, and a block for each thread.
+    """Memory that every call of some programs may overwrite, as they take turns: values, and a block per thread.
 
     Attributes
     ----------
-    arena : memory of values; another array once it has grown
-    words : a control block, which knows the threads' blocks
+    arena : memory of values; replaced by a larger array when it grows
+    words : a control block, which points to the threads' blocks
     control : its address
-    user : whoever has laid a program out in it and relies on that; None once another one has
+    user : the owner whose layout the memory has; None once another has laid it out
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Scratch:
         return self.arena.nbytes + self._blocks.nbytes
 
     def reserve(self, size: int, *, each: int, threads: int) -> None:
-        """Make room for values of `size` bytes, and `each` bytes for every thread. Contents are lost when it grows."""
+        """Make room for values of `size` bytes, and for `each` bytes per thread. Growth discards the contents."""
         if self.arena.nbytes < size:
             self.arena = aligned_zeros(size)
         each = max(-(-each // 4096) * 4096 + 64, self.words[SCRATCH_BYTES_WORD])
@@ -114,6 +114,6 @@ def address_of(array: NDArray[np.generic]) -> int:
 
 
 def aligned_array(shape: tuple[int, ...], kind: DTypeLike) -> NDArray[Any]:
-    """Zeros whose first element lies at a multiple of 64 bytes."""
+    """Return zeros whose first element is at a multiple of 64 bytes."""
     size = prod(shape) * np.dtype(kind).itemsize
     return aligned_zeros(max(size, 1))[:size].view(np.dtype(kind)).reshape(shape)

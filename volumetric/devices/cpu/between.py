@@ -1,4 +1,4 @@
-"""What runs between the operations on rows of a network: programs, their parameters, what they find in a call."""
+"""Subgraphs of a network that do not run on rows: their programs and parameters, and the values of a call they read."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Between:
-    """Cores of a network.
+    """The fixed-shape subgraphs of a network.
 
     Parameters
     ----------
-    params : those that they read are kept in float32
-    walker : runs their programs
+    params : parameters that the subgraphs read are kept in float32
+    walker : executes their programs
 
     Attributes
     ----------
-    cores : by the place of their segment in the cut
+    cores : subgraph by the index of its segment in the cut
     weight_bytes : of their parameters
     """
 
@@ -53,7 +53,7 @@ class Between:
         self.weight_bytes = sum(array.nbytes for array in store.buffers.values())
 
     def update(self, params: Params) -> Params:
-        """Replace parameters of cores; return the others. Raises `ShapeError` where one has another shape."""
+        """Replace parameters of subgraphs; return the others. Raises `ShapeError` if one has another shape."""
         mine = [] if self._store is None else [key for key in params if key in self._store.buffers]
         for key in mine:
             assert self._store is not None
@@ -62,7 +62,7 @@ class Between:
 
     @property
     def scratch_bytes(self) -> int:
-        """Memory of the programs that there are."""
+        """Bytes of scratch memory of the existing programs."""
         programs = [program for core in self.cores.values() for program in core.programs]
         shared = self._store.scratch.nbytes if self._store else 0
         return shared + sum(getattr(program, "constant_bytes", 0) for program in programs)
@@ -70,7 +70,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallValues:
-    """A call of some rows of each of `states`, of which `outputs` rows are wanted."""
+    """The values of a call with some rows of each of `states`, of which `outputs` rows are requested."""
 
     graph: Graph
     table: StepTable
@@ -79,7 +79,7 @@ class CallValues:
     outputs: int
 
     def view(self, tensor: int) -> Array:
-        """The rows of a value, ``[rows, width]``; not of one that lies in the caller's array."""
+        """The rows of a value, ``[rows, width]``; not for a value in the caller's array."""
         known = self.graph.tensors[tensor]
         return self.table.bytes_of(tensor).view(known.dtype).reshape(self.table.rows, -1)[:, : known.width]
 
@@ -94,7 +94,7 @@ class CallValues:
         return self.states[piece].memory.plain[known.key or ""].reshape(known.shape)
 
     def run(self, core: Core) -> None:
-        """Compute a segment for the rows of this call, unless nobody asks for it."""
+        """Compute a segment for the rows of this call, unless none of its outputs is requested."""
         from volumetric.run.graph.cores import Stretch
 
         lengths, positions = self.lengths, [state.position for state in self.states]

@@ -1,4 +1,4 @@
-"""Tensors of codes re-tiled into panels: taken apart into bytes, scales and floors, put together by one kernel."""
+"""Re-tile tensors of codes into panels: split them into bytes, scales and floors, and join these with one kernel."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from volumetric.dtypes.bits import unpack_codes
 from volumetric.dtypes.blocks.format import Fields
 
 _CHUNK = 1 << 17
-"""Numbers that are taken apart at a time: what that takes stays in a second-level cache."""
+"""Numbers split at a time, such that temporaries stay in the second-level cache."""
 
 
 class _Array(NamedTuple):
-    """Numbers of rows for `retile_codes`."""
+    """Row-wise numbers for `retile_codes`."""
 
     memory: NDArray[Any] | None = None
 
@@ -40,25 +40,26 @@ def retile_coded_rows(packed: Packed, form: Format, target: int, panel_stride: i
 
 
 def _fields(packed: Packed, form: Format) -> Fields:
-    """A tensor taken apart; the codes of integers moved so that `form.zero` stands for 0."""
+    """A tensor split into fields; the codes of integers are shifted so that `form.zero` means 0."""
     blocks = packed.scheme.blocks
     if blocks is not None:
         return blocks.split(packed.raw_blocks())
     assert packed.scales is not None
     codes = np.zeros((packed.rows, form.units(packed.k) * UNIT), np.uint8)
     codes[:, : packed.k] = unpack_codes(packed.payload, packed.scheme.dtype.bits, packed.k)
-    codes ^= np.uint8(form.zero)  # two's complement, of which the highest bit turns over
+    codes ^= np.uint8(form.zero)  # two's complement: its highest bit flips
     return Fields(codes=codes, step=packed.scales, floor=packed.offsets)
 
 
 def _retile(packed: Packed, form: Format, target: int, panel_stride: int, panels: int) -> None:
+    """Write `panels` panels of a block format to address `target`, `panel_stride` bytes apart."""
     codes = form.codes
     assert codes is not None
     fields, rows, units = _fields(packed, form), packed.rows, form.units(packed.k)
     headed = codes.head_bytes > 0
 
     def by_row(values: NDArray[Any] | None, count: int) -> _Array:
-        """`values` row by row, zeros where a row has fewer than `count`."""
+        """`values` row by row, padded with zeros to `count` per row."""
         if values is None:
             return _Array()
         values = values.reshape(rows, -1)

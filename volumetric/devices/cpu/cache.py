@@ -1,4 +1,4 @@
-"""Keys and values of a layer as attention reads them: rows that come, and go once they lie behind a window."""
+"""Keys and values of a layer as attention reads them: rows are appended, and dropped once they leave the window."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from volumetric.devices.cpu.arena import address_of, aligned_zeros
 from volumetric.devices.cpu.kernels.append import STORAGE_BYTES
 from volumetric.run.held import Coded, Held, after_zeros, as_codes, as_numbers, count_of, last_of
 
-_FIRST = 32  # rows of the first allocation: what schedulers count for a short sequence
-_WINDOW = 256  # rows below which no window is worth dropping rows for
-BLOCK = 16  # rows that keys keep side by side
+_FIRST = 32  # rows of the first allocation, which schedulers assume for a short sequence
+_WINDOW = 256  # windows of fewer rows never drop rows
+BLOCK = 16  # rows of keys stored side by side
 
 KVStorage = Literal["float32", "float16", "int8"]
 
@@ -26,7 +26,7 @@ class Pair:
 
     Attributes
     ----------
-    keys, values : keys of the two states; None: they live one step, and layers of one form share the memory
+    keys, values : keys of the two states; None: they live one step, and layers of the same form share the memory
     """
 
     kv_heads: int
@@ -40,30 +40,30 @@ def _padded(head_dim: int) -> int:
 
 
 def in_blocks(rows: int) -> int:
-    """Rows that whole blocks have, as many as `rows` need."""
+    """Number of rows in the whole blocks needed for `rows` rows."""
     return -(-rows // BLOCK) * BLOCK
 
 
 def grown(capacity: int, needed: int, most: int) -> int:
-    """Rows to make room for where `capacity` are too few for `needed`: twice as many, but no more than `most`."""
+    """Return the new capacity if `capacity` is too small for `needed`: double, but no more than `most`."""
     return in_blocks(max(needed, min(max(_FIRST, 2 * capacity), most)))
 
 
 class Cache:
-    """Keys and values of a pair, those of the rows from `first` on.
+    """Keys and values of a pair, for the rows from `first` on.
 
-    Without a window all rows stay, and capacity doubles when it is exceeded. With one, rows that no later one reads are
-    dropped when room is short, so that there is never more than twice the window, or the window and the rows of a call.
+    Without a window all rows stay, and capacity doubles when exceeded. With a window, rows that no later row reads are
+    dropped when room is short; so there are never more than twice the window, or the window plus the rows of a call.
 
     Parameters
     ----------
-    window : how many of the last rows are read again; None: all
-    limit : rows that a sequence may have
+    window : number of last rows that are read again; None: all
+    limit : maximum rows of a sequence
 
     Attributes
     ----------
-    window : how many of the last rows are read again; None: all, or so many that none would ever be dropped
-    first : position of the first row that is held, a multiple of 16
+    window : number of last rows that are read again; None: all, or so many that none would ever be dropped
+    first : position of the first stored row, a multiple of 16
     capacity : rows that fit
     """
 
@@ -78,7 +78,7 @@ class Cache:
 
     @property
     def words(self) -> tuple[int, int, int, int]:
-        """What steps read: addresses of keys and values, `capacity`, `first`."""
+        """Values read by steps: addresses of keys and values, `capacity`, `first`."""
         keys, values = self._halves
         return address_of(keys.memory), address_of(values.memory), self.capacity, self.first
 
@@ -89,47 +89,47 @@ class Cache:
 
     @property
     def reach(self) -> int:
-        """First position beyond 0 to which a sequence can go back: all that it reads is there."""
+        """Oldest position beyond 0 that can be restored: everything it reads is stored."""
         return self.first + self.window - 1 if self.window is not None and self.first else 0
 
     def room(self, position: int) -> int:
-        """Rows that fit from `position` on, before any must move."""
+        """Number of rows that fit from `position` on without moving rows."""
         return self.capacity - self._held(position, self.first)
 
     def places(self, position: int, rows: int) -> int:
-        """Rows that attention finds here in a call of `rows` rows from `position` on."""
+        """Number of rows that attention reads here in a call of `rows` rows from `position` on."""
         return rows + self._held(position, self.first)
 
     @property
     def growth(self) -> tuple[int | None, bool]:
-        """Equal for caches of a state that get more memory at the same calls."""
+        """Equal for caches of a state that grow at the same calls."""
         return self.window, self._pair.keys is None
 
     def capacity_for(self, position: int, rows: int) -> int:
-        """Return the capacity with which there is room for `rows` rows from `position` on: the present one, or more."""
+        """Return the capacity needed for `rows` rows from `position` on: the present one, or a larger one."""
         if rows <= self.room(position):
             return self.capacity
-        held = self._held(position, self._needed_from(position))
-        return max(self.capacity, grown(self.capacity, held + rows, self._most))
+        stored_rows = self._held(position, self._needed_from(position))
+        return max(self.capacity, grown(self.capacity, stored_rows + rows, self._most))
 
     def capacity_of_copy(self, position: int, *, fit: bool) -> int:
-        """Return the capacity of a copy up to `position`: what that fills, or, not to `fit`, room to go on."""
-        held = self._held(position, self.first)
-        if fit or not held:
-            return in_blocks(held)
-        roomy = grown(held, min(held + 1, self._most), self._most)
-        return min(self.capacity, roomy) if self.capacity > held else roomy
+        """Return the capacity of a copy up to `position`: exactly that with `fit`, else with room to continue."""
+        stored_rows = self._held(position, self.first)
+        if fit or not stored_rows:
+            return in_blocks(stored_rows)
+        roomy = grown(stored_rows, min(stored_rows + 1, self._most), self._most)
+        return min(self.capacity, roomy) if self.capacity > stored_rows else roomy
 
     def bytes_of(self, capacity: int) -> int:
-        """Return bytes of keys and values of so many rows, a multiple of 64."""
+        """Return the bytes of keys and values of so many rows, a multiple of 64."""
         return sum(_Half.size(self._pair, capacity, self._storage, keys=keys) for keys in (True, False))
 
     def reserve(self, position: int, rows: int, memory: NDArray[np.uint8] | None = None) -> bool:
-        """Make room for `rows` rows from `position` on; returns whether `words` are others now.
+        """Make room for `rows` rows from `position` on; return whether `words` changed.
 
         Parameters
         ----------
-        memory : zeros, of `bytes_of` the capacity that `capacity_for` tells, where that is another one; None: its own
+        memory : zeros, `bytes_of` the capacity from `capacity_for`, if that is a new one; None: allocate
         """
         if rows <= self.room(position):
             return False
@@ -137,22 +137,22 @@ class Cache:
         return True
 
     def copy(self, position: int, capacity: int, memory: NDArray[np.uint8] | None) -> Cache:
-        """Return an independent cache that holds the same rows, up to `position`, in `memory`, see `reserve`."""
+        """Return an independent cache with the same rows up to `position`, in `memory`; see `reserve`."""
         twin = Cache(self._pair, self._storage, window=self.window, limit=self._limit)
         twin.first, twin.capacity, twin._halves = self.first, capacity, self._laid_out(capacity, memory)
         twin._take(self._halves, 0, self._held(position, self.first))
         return twin
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Start over with an empty cache."""
         self.first = 0
 
     def read(self, position: int, *, keys: bool) -> Held:
-        """Return a copy of the rows that are held up to `position`, ``[rows, kv_heads, head_dim]``."""
+        """Return a copy of the stored rows up to `position`, ``[rows, kv_heads, head_dim]``."""
         return self._half(keys=keys).read(position - self.first)
 
     def fill(self, keys: Held, values: Held, position: int) -> None:
-        """Hold these last rows before `position`, or as many of them as there is room for; before them zeros."""
+        """Store the last rows before `position`, as many as fit; earlier rows become zeros."""
         first = max(0, position - count_of(keys)) // BLOCK * BLOCK if self.window is not None else 0
         if position - first > self._most:
             first = self._needed_from(position)
@@ -163,31 +163,31 @@ class Cache:
             half.write(after_zeros(last_of(value, position - first), position - first))
 
     def write(self, value: Held, *, keys: bool) -> None:
-        """Replace the first rows that are held."""
+        """Replace the first stored rows."""
         self._half(keys=keys).write(value)
 
     def _half(self, *, keys: bool) -> _Half:
         return self._halves[0 if keys else 1]
 
     def _needed_from(self, position: int) -> int:
-        """First row, of those with which a block begins, that a row at `position` needs."""
+        """First row at a block boundary that a row at `position` needs."""
         return 0 if self.window is None else max(0, position + 1 - self.window) // BLOCK * BLOCK
 
     def _held(self, position: int, first: int) -> int:
-        """Rows from `first` on that are there at `position`; none of those that live one step."""
+        """Number of stored rows from `first` on at `position`; 0 for rows that live one step."""
         return position - first if self._pair.keys is not None else 0
 
     def _begin(self, first: int, position: int, rows: int, memory: NDArray[np.uint8] | None = None) -> None:
-        """Hold rows from `first` on, of those up to `position` that are there, with room for `rows` more."""
-        dropped, held = first - self.first, self._held(position, first)
-        capacity, old = grown(self.capacity, held + rows, self._most), self._halves
+        """Store rows from `first` on, keeping stored rows up to `position`, with room for `rows` more."""
+        dropped, stored_rows = first - self.first, self._held(position, first)
+        capacity, old = grown(self.capacity, stored_rows + rows, self._most), self._halves
         if capacity > self.capacity:
             self.capacity, self._halves = capacity, self._laid_out(capacity, memory)
-        self._take(old, dropped, held)
+        self._take(old, dropped, stored_rows)
         self.first = first
 
     def _laid_out(self, capacity: int, memory: NDArray[np.uint8] | None = None) -> tuple[_Half, _Half]:
-        """Return keys and values of so many rows, one behind the other in `memory`, of zeros; None: new memory."""
+        """Return keys and values of so many rows, one after the other in `memory`, which is zeros; None: allocate."""
         if memory is None:
             memory = aligned_zeros(self.bytes_of(capacity))
         size = _Half.size(self._pair, capacity, self._storage, keys=True)
@@ -195,14 +195,14 @@ class Cache:
         return keys, _Half(self._pair, capacity, self._storage, memory[size:], keys=False)
 
     def _take(self, halves: tuple[_Half, _Half], start: int, rows: int) -> None:
-        """Copy `rows` rows from `start` on to the front; they may lie in the same memory."""
+        """Copy `rows` rows from `start` on to the front; source and target may overlap."""
         if rows and self._pair.keys is not None:
             for mine, theirs in zip(self._halves, halves, strict=True):
                 mine.take(theirs, start, in_blocks(rows))
 
 
 class _Half:
-    """The keys, or the values, of one layer: codes ``[kv_heads, blocks, …]``; for int8, behind them the scales.
+    """The keys, or the values, of one layer: codes ``[kv_heads, blocks, …]``; int8 scales follow the codes.
 
     Keys are ``[kv_heads, capacity / 16, head_dim, 16]``, values ``[kv_heads, capacity, head_dim rounded up to 16]``.
     """
@@ -227,7 +227,7 @@ class _Half:
         return -(-pair.kv_heads * capacity * row // 64) * 64
 
     def take(self, other: _Half, start: int, rows: int) -> None:
-        """Copy `rows` rows of `other`, which may be this one, from `start` on, both multiples of 16, to the front."""
+        """Copy `rows` rows of `other`, which may be this cache, from `start` on to the front; both multiples of 16."""
         blocks, first = rows // self._block, start // self._block
         self._codes[:, :blocks] = other._codes[:, first : first + blocks]
         if self._scales.size:
@@ -243,7 +243,7 @@ class _Half:
         return Coded(numbers, self._scales.T[:rows].copy()) if self._scales.size else numbers
 
     def write(self, value: Held) -> None:
-        """Hold the rows ``[rows, kv_heads, head_dim]``, converted."""
+        """Store the rows ``[rows, kv_heads, head_dim]``, converted."""
         coded = as_codes(value) if self._storage == "int8" else None
         numbers = as_numbers(value, self._storage) if coded is None else coded.codes
         rows, *row = numbers.shape

@@ -1,4 +1,4 @@
-"""One native call: which rows of which sequences it computes, and the words that tell its steps so."""
+"""One native call: the rows of each sequence, and the control block that describes them to the steps."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from volumetric.devices.cpu.table import StepTable
 
 
 class Control:
-    """The control block of a network's calls, in `scratch`, and the lists that it points to.
+    """The control block of a network's calls, in `scratch`, and the lists it points to.
 
     Parameters
     ----------
-    opened_bytes : of a row in the bfloat16 copy of a cache, 0 for no copies
+    opened_bytes : bytes per row of the bfloat16 copy of a cache, 0 for no copies
     """
 
     def __init__(self, scratch: Scratch, opened_bytes: int) -> None:
@@ -44,7 +44,7 @@ class Control:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of scratch and of copies of caches."""
+        """Bytes of scratch and of bfloat16 copies of caches."""
         return self._scratch.nbytes + self._opened_memory.nbytes
 
     def _reserve(self, pieces: int, rows: int) -> None:
@@ -57,15 +57,15 @@ class Control:
                 self._scratch.words[word] = address_of(list_)
 
     def fill(
-        self, lengths: Sequence[int], states: Sequence[CpuState], wanted: Sequence[range], table: StepTable
+        self, lengths: Sequence[int], states: Sequence[CpuState], output_rows: Sequence[range], table: StepTable
     ) -> list[int]:
-        """Write what steps need to know of a call; returns the rows that have an output, ascending.
+        """Describe a call to its steps; return the rows that have an output, ascending.
 
         Parameters
         ----------
         lengths, states : rows of each sequence, and its state
-        wanted : which of them have an output
-        table : that will run
+        output_rows : rows that have an output
+        table : the table to run
         """
         ends = list(accumulate(lengths))
         rows = ends[-1]
@@ -81,7 +81,7 @@ class Control:
             first, position = end - lengths[i], state.position
             self._pieces[i, :6] = first, end, position - first, state.memory.table, *rooms[i]
             self._rows[0, first:end] = range(position, position + lengths[i]) if end - first > 1 else position
-            outputs += range(first + wanted[i].start, first + wanted[i].stop)
+            outputs += range(first + output_rows[i].start, first + output_rows[i].stop)
         if len(outputs) < rows:
             self._rows[1, : len(outputs)] = outputs
         self._rows[2, : len(outputs)] = self._rows[0, outputs]
@@ -91,7 +91,7 @@ class Control:
         return outputs
 
     def _opened_rooms(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """Room to open caches of so many rows, layer by layer: address, and places in it."""
+        """Memory for unpacked caches of so many rows, layer by layer: address, and number of rows."""
         places = [in_blocks(count) for count in rows]
         size = sum(places) * self._opened_bytes
         if size > self._opened_memory.size:

@@ -1,6 +1,6 @@
-"""A process that compiles operations into the cache, for one that waits for them.
+"""A process that compiles operations into the cache on behalf of another process.
 
-It is a fresh interpreter and no fork: the parent may have threads and an open GPU. Requests and answers are lines of
+It is a new interpreter, not a fork: the parent may have threads and an open GPU. Requests and answers are lines of
 JSON.
 """
 
@@ -24,7 +24,7 @@ _CODE = f"from {__name__} import main; main()"
 class CompileProcess:
     """Compiles operations of the library at `home` (``module:name``), one at a time.
 
-    A process that cannot be started, ends, or fails compiles nothing; it never raises.
+    If the process cannot be started, ends, or fails, operations stay uncompiled; no method raises.
     """
 
     def __init__(self, home: str) -> None:
@@ -42,7 +42,7 @@ class CompileProcess:
             )
 
     def compile(self, key: tuple[str, tuple[str | int, ...]]) -> bool:
-        """Compile an operation by name and constants, and return whether it lies in the cache now."""
+        """Compile an operation by name and constants; return whether it is now in the cache."""
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             return False
@@ -54,7 +54,7 @@ class CompileProcess:
             return False
 
     def close(self) -> None:
-        """End the process; what it has not finished is lost."""
+        """End the process; unfinished work is lost."""
         if self._process is None:
             return
         self._process.kill()
@@ -67,7 +67,7 @@ class CompileProcess:
 
 
 def main() -> None:
-    """Answer requests until there are no more; an interrupt of the terminal is the parent's to handle."""
+    """Answer requests until the input ends; the parent handles terminal interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:
         home, name, constants = json.loads(line)

@@ -1,9 +1,9 @@
-"""Operations compiled before a table needs them, by several processes at once, with word of how far that is.
+"""Compile operations before a table needs them, in several processes at once, with progress.
 
-Numba compiles each operation once on a machine, a second or more at a time; afterwards they come from the user's cache
-within milliseconds. Nine tenths of that second are Numba's own Python, under one lock, so threads would not help: what
-is missing is shared out among processes (`compile_process.py`), which leave it in the cache. This one waits for them
-and loads what they made: compiling takes memory that a process keeps to its end.
+Numba compiles each operation once per machine, for a second or more each; later it is loaded from the user's cache
+within milliseconds. Nine tenths of that second are Numba's own Python, under the GIL, so threads would not help:
+missing operations are distributed to processes (`compile_process.py`), which store them in the cache. The calling
+process waits and loads the results, because compiling takes memory that a process never frees.
 """
 
 from __future__ import annotations
@@ -23,42 +23,48 @@ from volumetric.devices.cpu.kernels.jit import cache_root
 _log = logging.getLogger(__name__)
 
 PROCESSES = "VOLUMETRIC_COMPILE_PROCESSES"
-"""Environment variable: at most so many processes compile at once; with 1 this one does it itself."""
+"""Environment variable: maximum number of compiling processes; with 1 the calling process compiles."""
 WORTH_A_PROCESS = 3
-"""Operations for which a process is started: importing Numba costs it about as much as compiling one."""
+"""Operations per started process: importing Numba costs a process about as much as compiling one."""
 MOST_PROCESSES = 8
-"""Each takes about 250 MB while it compiles."""
+"""Maximum number of processes; each takes about 250 MB while it compiles."""
 WORTH_A_WARNING = 3
-"""Missing operations from which somebody who has not configured logging is told why nothing happens for seconds."""
+"""Number of missing operations from which a warning explains the wait if logging is not configured."""
 
 Key = tuple[str, tuple[str | int, ...]]
-"""Name of an operation, and the constants that it is specialised to."""
+"""Name of an operation, and its specialisation constants."""
 
 
 class Operations(Protocol):
-    """What is asked of a library of operations (`volumetric.devices.cpu.kernels.jit.Library`)."""
+    """The interface of a library of operations (`volumetric.devices.cpu.kernels.jit.Library`)."""
 
     @property
-    def home(self) -> str: ...
+    def home(self) -> str:
+        """``module:name`` of the library, for other processes."""
+        ...
 
-    def is_ready(self, name: str, *constants: str | int) -> bool: ...
+    def is_ready(self, name: str, *constants: str | int) -> bool:
+        """Whether an operation was compiled before, by this process or by one that cached it."""
+        ...
 
-    def address(self, name: str, *constants: str | int) -> int: ...
+    def address(self, name: str, *constants: str | int) -> int:
+        """Return the address of the compiled operation; compile it first if needed."""
+        ...
 
 
-def make_ready(wanted: Iterable[Key], library: Operations) -> None:
-    """Compile the operations of `wanted`, or load them from the cache.
+def make_ready(requested: Iterable[Key], library: Operations) -> None:
+    """Compile the operations of `requested`, or load them from the cache.
 
-    Progress goes to this module's logger: after each one that was compiled with ``record.progress = (done, all)``, and
-    at the end how long it took, and whether it will be so again, with ``record.progress = None``. Where nobody listens
-    to such records, one warning says at the beginning what takes so long.
+    Progress goes to this module's logger: after each compiled operation with ``record.progress = (done, all)``, and at
+    the end the duration, and whether it recurs, with ``record.progress = None``. If nobody listens to such records, one
+    warning at the beginning explains the wait.
 
     Parameters
     ----------
-    wanted : in any order, any number of times
+    requested : in any order, with repetitions
     library : what compiles them
     """
-    keys = tuple(dict.fromkeys(wanted))
+    keys = tuple(dict.fromkeys(requested))
     missing = deque((name, constants) for name, constants in keys if not library.is_ready(name, *constants))
     if missing:
         _compile(missing, library)
@@ -69,10 +75,10 @@ def make_ready(wanted: Iterable[Key], library: Operations) -> None:
 def _compile(missing: deque[Key], library: Operations) -> None:
     began, count = time.perf_counter(), len(missing)
     what = "1 kernel" if count == 1 else f"{count} kernels"
-    kept = cache_root() is not None
+    cached = cache_root() is not None
     if count >= WORTH_A_WARNING and not _log.isEnabledFor(logging.INFO):
-        _log.warning("compiling %s%s; this can take up to a minute", what, ", once on this machine" if kept else "")
-    processes = [CompileProcess(library.home) for _ in range(_processes(count) if kept else 0)]
+        _log.warning("compiling %s%s; this can take up to a minute", what, ", once on this machine" if cached else "")
+    processes = [CompileProcess(library.home) for _ in range(_processes(count) if cached else 0)]
     queue = _Queue(missing, len(processes))
     threads = [threading.Thread(target=_serve, args=(queue, each), daemon=True) for each in processes]
     try:
@@ -86,19 +92,19 @@ def _compile(missing: deque[Key], library: Operations) -> None:
             each.close()
         for thread in threads:
             thread.join()
-    again = "which are kept for the next start" if kept else "and again at the next start: no cache"
+    again = "which are kept for the next start" if cached else "and again at the next start: no cache"
     _log.info("compiled %s in %.1f s, %s", what, time.perf_counter() - began, again, extra={"progress": None})
 
 
 def _processes(count: int) -> int:
-    """How many processes compile `count` operations; 0: this one does."""
+    """Number of processes to compile `count` operations; 0: the calling process compiles."""
     named = os.environ.get(PROCESSES, "")
     most = int(named) if named.isdigit() and int(named) else min(usable_cpus(), MOST_PROCESSES)
     return min(most, count // WORTH_A_PROCESS) if most > 1 else 0
 
 
 class _Queue:
-    """What is still to be compiled, by whom it is being compiled, and how much is done."""
+    """Operations still to be compiled, operations being compiled, and the number done."""
 
     def __init__(self, keys: deque[Key], processes: int) -> None:
         self._waiting, self._all, self._done = keys, len(keys), 0
@@ -107,7 +113,7 @@ class _Queue:
         self._changed = threading.Condition()
 
     def take(self) -> Key | None:
-        """Return the next one for a process to compile."""
+        """Return the next operation for a process to compile."""
         with self._changed:
             if not self._waiting:
                 return None
@@ -115,7 +121,7 @@ class _Queue:
             return self._waiting.popleft()
 
     def take_here(self) -> Key | None:
-        """Return the next one that no process compiles, once it is known, or None when all are done."""
+        """Return the next operation that no process is compiling, waiting if needed; None if all are done."""
         with self._changed:
             while True:
                 if self._given_back:
@@ -127,7 +133,7 @@ class _Queue:
                 self._changed.wait()
 
     def done(self, key: Key, *, elsewhere: bool = False, compiled: bool = True) -> None:
-        """Note that `key` is compiled, or give it back because a process could not, which takes no more."""
+        """Record that `key` is compiled, or requeue it because a process failed, which then gets no more."""
         with self._changed:
             self._elsewhere -= elsewhere
             if compiled:
@@ -142,7 +148,7 @@ class _Queue:
 
 
 def _serve(queue: _Queue, process: CompileProcess) -> None:
-    """Give a process one operation after the other; what it cannot compile goes back, and it gets no more."""
+    """Send a process one operation after the other; return a failed one to the queue and stop."""
     while (key := queue.take()) is not None:
         compiled = process.compile(key)
         queue.done(key, elsewhere=True, compiled=compiled)

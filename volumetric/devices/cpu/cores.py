@@ -1,4 +1,4 @@
-"""How many threads a process may sensibly use."""
+"""The number of threads a process should use."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 def default_threads() -> int:
-    """Physical cores that the process may use: affinity, hyper-threads and container quota considered."""
+    """Physical cores that the process may use, by affinity, hyper-threads and container quota."""
     allowed = _allowed_cpus()
     return _within_quota(_physical_cores(allowed) if allowed else (os.cpu_count() or 1))
 
 
 def usable_cpus() -> int:
-    """CPUs that the process may use, hyper-threads counted: more threads than that never run at once."""
+    """CPUs that the process may use, including hyper-threads: the maximum number of threads running at once."""
     return _within_quota(len(_allowed_cpus()) or os.cpu_count() or 1)
 
 
@@ -26,12 +26,12 @@ def _within_quota(cpus: int) -> int:
 
 
 def _allowed_cpus() -> set[int]:
-    """CPUs of the affinity mask; empty where the system has none."""
+    """CPUs of the affinity mask; empty if the system has none."""
     return set(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else set()
 
 
 def _physical_cores(allowed: set[int]) -> int:
-    """Distinct cores among `allowed`; two hyper-threads share the vector units, so a second one only disturbs."""
+    """Distinct cores among `allowed`; two hyper-threads share the vector units, so a second only slows the first."""
     cores = set()
     for cpu in allowed:
         siblings = _read(_TOPOLOGY / f"cpu{cpu}" / "topology" / "thread_siblings_list")
@@ -40,7 +40,7 @@ def _physical_cores(allowed: set[int]) -> int:
 
 
 def _quota() -> int | None:
-    """CPUs that the container's quota amounts to, rounded up, or None without one."""
+    """CPUs of the container's quota, rounded up; None without a quota."""
     fields = (_read(_CGROUP / "cpu.max") or "").split()
     if len(fields) != 2:
         fields = [

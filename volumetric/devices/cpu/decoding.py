@@ -1,9 +1,9 @@
-"""Greedy decoding on the CPU: a row of each of the same sequences, call after call, on a control block that stays.
+"""Greedy decoding on the CPU: one row for each of the same sequences per call, with a control block that is reused.
 
-The last steps of a table choose the likeliest token of each sequence and make the next call ready with it, so that one
-native call may feed several tokens. Whoever takes them one by one sees positions move one by one. Whatever else ran
-meanwhile has written the block anew; then, and when a state needs more memory or was changed, tokens that were computed
-ahead are dropped, and the next call is made ready from the start, as every other is.
+The last steps of a table select the argmax token of each sequence and prepare the next call, so one native call may
+feed several tokens. A caller that takes them one by one sees the positions advance one by one. Other calls in between
+overwrite the control block; then, and if a state needs more memory or was changed, tokens computed ahead are dropped,
+and the next call is prepared from scratch like any other.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from volumetric.network import INPUT, OUTPUT
 from volumetric.run.batch import Part, Span
 
 _MOST = 32
-"""Tokens that a native call may feed to each sequence."""
+"""Maximum tokens that a native call feeds to each sequence."""
 _SECONDS = 0.005
-"""Duration of a native call from which it feeds no more: whoever reads along sees pieces of that, Ctrl-C waits so long,
-and so much is lost at a stop. A call costs 9 µs besides: for tokens that come one by one a two hundredth at most."""
+"""Duration after which a native call feeds no more tokens. It is the granularity of streamed output, the latency of
+Ctrl-C, and the work lost at a stop. A call costs another 9 µs: at most 0.5 % for tokens that are taken one by one."""
 
 
 class TokenLoop:
@@ -33,8 +33,8 @@ class TokenLoop:
 
     Parameters
     ----------
-    limit : rows that a sequence may have
-    constant : inputs beside the ids, a row for each state
+    limit : maximum rows of a sequence
+    constant : inputs other than the ids, a row for each state
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TokenLoop:
         self._states = states
         self._limit = limit
         self._constant = constant
-        # Fixed states cannot go back to the token that was taken last.
+        # Fixed states cannot be rolled back to the last token taken.
         fixed = any(spec.kind == "fixed" for spec in runner.program.cut.plan.states.values())
         self._most = 1 if fixed else _MOST
         self._logits = runner.written(len(states))
@@ -56,14 +56,14 @@ class TokenLoop:
 
     @staticmethod
     def serves(runner: Runner) -> bool:
-        """Whether a network's tables choose tokens."""
+        """Whether a network's tables select tokens."""
         return runner.program.chooses
 
     def step(self, tokens: Sequence[int]) -> tuple[list[int], list[float]]:
-        """Feed a token to each state; returns the arg max of each sequence's logits, and those largest logits.
+        """Feed a token to each state; return the argmax of each sequence's logits, and these maxima.
 
-        `tokens` are those that the last call returned, if it was not the first. A NaN is larger than every number. The
-        executable's turn is the caller's.
+        `tokens` must be those that the last call returned, except in the first call. NaN counts as larger than every
+        number. The caller must hold the executable's lock.
         """
         states, ready = self._states, self._ready
         if ready is None or not self._runner.is_last(ready) or self._left != [state.version for state in states]:
@@ -76,7 +76,7 @@ class TokenLoop:
         return self._ahead.pop()
 
     def _compute(self, tokens: Sequence[int], ready: Ready | None) -> None:
-        """Feed `tokens`, and as many more as fit states and time."""
+        """Feed `tokens`, and as many further tokens as states and time allow."""
         states = self._states
         room = min(state.memory.room(state.position) for state in states)
         if ready is None or room < 1:
@@ -98,13 +98,13 @@ class TokenLoop:
             self._times = min(self._most, 2 * times)
 
     def _begin(self, tokens: Sequence[int]) -> Ready:
-        """Make a call ready from the start."""
+        """Prepare a call from scratch."""
         ids = np.array(tokens, np.int32)
         rows = {INPUT: ids, **self._constant}
-        given = [{name: rows[name][i : i + 1] for name in self._runner.program.cut.inputs} for i in range(len(ids))]
-        parts = [Part(state, "last", own, (OUTPUT,)) for state, own in zip(self._states, given, strict=True)]
+        inputs = [{name: rows[name][i : i + 1] for name in self._runner.program.cut.inputs} for i in range(len(ids))]
+        parts = [Part(state, "last", own, (OUTPUT,)) for state, own in zip(self._states, inputs, strict=True)]
         call = Call([Span(i, 0, 1) for i in range(len(parts))], parts)
-        wanted = {self._runner.program.cut.outputs[OUTPUT]: list(range(len(parts)))}
-        self._ready = ready = self._runner.prepare(call, wanted, self._logits)
+        output_rows = {self._runner.program.cut.outputs[OUTPUT]: list(range(len(parts)))}
+        self._ready = ready = self._runner.prepare(call, output_rows, self._logits)
         ready.table.lend(self._runner.program.settings.tokens, address_of(self._found))
         return ready

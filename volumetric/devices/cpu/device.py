@@ -37,12 +37,12 @@ class CpuDevice:
 
     Parameters
     ----------
-    threads : threads to use; None means the physical cores that the process may use
+    threads : threads to use; None: the physical cores that the process may use
 
     Attributes
     ----------
-    native_schemes : schemes that are executed as stored; all others become float32 when made resident
-    native_operations : operations that run on the rows of a call
+    native_schemes : schemes that are executed as stored; all others are converted to float32
+    native_operations : operations that run on rows
     """
 
     native_schemes = tuple(FORMATS)
@@ -68,7 +68,7 @@ class CpuDevice:
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> Executable:
         """Bind `plan` (as `lower` wrote it) to resident copies of `params`.
 
-        What runs on rows reads packed weights; what does not has its own in float32.
+        Row operations read packed weights; other subgraphs have float32 copies.
         """
         return self._compile(plan, params, options or RunOptions(), None)
 
@@ -92,14 +92,14 @@ class CpuDevice:
         return open_stream(self, machine, params, batch=batch)
 
     def graphs(self, *, alike: bool = False) -> CpuGraphs:
-        """Return the device for tensor graphs; `alike`: a row has the same bits in any company, see `CpuGraphs`."""
+        """Return the device for tensor graphs; `alike`: rows are batch-invariant, see `CpuGraphs`."""
         from volumetric.devices.cpu.graph.device import CpuGraphs
 
         return CpuGraphs(self.threads, alike=alike)
 
     @staticmethod
     def _storage(options: RunOptions, weights: ResidentWeights) -> KVStorage:
-        """Keys and values in float16 where activations are rounded to 8 bits anyway, else in float32."""
+        """Keys and values in float16 if activations are rounded to 8 bits anyway, else in float32."""
         if options.kv_dtype != "auto":
             return options.kv_dtype
         return "float16" if weights.has_integers and options.compute != "float32" else "float32"

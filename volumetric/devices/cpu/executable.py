@@ -26,7 +26,7 @@ from volumetric.run.state import check_room, check_tokens, check_vocabulary, fix
 
 
 class CpuExecutable:
-    """A compiled network. `run` may be called from several Python threads; calls take turns."""
+    """A compiled network. Several Python threads may call `run`; calls are serialised."""
 
     def __init__(
         self,
@@ -62,22 +62,22 @@ class CpuExecutable:
         return CpuState(StateMemory(layout))
 
     def restore(self, data: bytes) -> CpuState:
-        """A state that goes on where the one went that `data` was saved of."""
+        """Return a state that continues from saved `data`."""
         state = self.new_state()
-        from volumetric.run.state_file import restore_state  # brings msgspec, for those who save states
+        from volumetric.run.state_file import restore_state  # imports msgspec, only for callers that save states
 
         restore_state(state, data, self._open().program.cut.plan.states, self.options.context)
         return state
 
     def run(self, pieces: Sequence[Piece]) -> list[Found]:
-        """Append the rows of each piece to its state; see `Executable.run`.
+        """Append the rows of each sequence to its state; see `Executable.run`.
 
-        A row has the same bits in any company, and a prompt in any pieces, unless layers take statistics over a call.
+        Rows are batch-invariant, and independent of how a prompt is split, unless layers take statistics over a call.
 
         Raises
         ------
-        GenerationError : a context cannot hold the rows, a state is named twice, or an id is outside of the vocabulary
-        ShapeError : there is no piece, or rows are not what the network reads
+        GenerationError : a context cannot hold the rows, a state is passed twice, or an id is outside of the vocabulary
+        ShapeError : there are no sequences, or rows do not match the network's inputs
         """
         runner = self._open()
         graph = runner.program.graph
@@ -91,13 +91,13 @@ class CpuExecutable:
         return handed.found
 
     def forward(self, state: CpuState, x: Given, *, last_only: bool = True) -> F32Array:
-        """Append the rows of `x` to `state` and return the output for the last row, or for all of them: one piece."""
+        """Append the rows of `x` to `state` and return the output for the last row, or for all rows."""
         return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
     def greedy(
         self, states: Sequence[CpuState], tokens: Sequence[int], constant: Constant | None = None
     ) -> Generator[list[int]]:
-        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
+        """Feed `tokens`, yield the argmax of each sequence, feed those, and so on."""
         runner = self._open()
         if TokenLoop.serves(runner):
             return self._loop(runner, states, tokens, constant)
@@ -112,7 +112,7 @@ class CpuExecutable:
         more = check_tokens(plan, tokens, constant)
         loop, vocabulary = TokenLoop(runner, states, limit, more), runner.program.vocabulary
         while True:
-            if max(state.position for state in states) >= limit:  # who holds a state may have moved it meanwhile
+            if max(state.position for state in states) >= limit:  # the caller may have moved a state meanwhile
                 for state in states:
                     check_room(state.position, 1, self.options.context)
                     self._check_positions(state.position + 1)
@@ -126,20 +126,20 @@ class CpuExecutable:
             yield list(tokens)
 
     def step_times(self, states: Sequence[CpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
-        """Time of the steps of a call, see `Executable.step_times`; of one chunk, where `rows` are more than that."""
+        """Time of the steps of a call, see `Executable.step_times`; for many rows, of one chunk."""
         check_once(states)
         runner = self._open()
         plan = runner.program.cut.plan
         rows = min(rows, max(1, CHUNK // len(states)), runner.program.graph.piece or CHUNK)
         values = {name: plan.values[i] for name, i in plan.inputs.items()}
-        given = {name: np.zeros((rows, *value.shape[1:]), value.dtype) for name, value in values.items()}
+        inputs = {name: np.zeros((rows, *value.shape[1:]), value.dtype) for name, value in values.items()}
         for state in states:
             check_room(state.position, rows, self.options.context)
             self._check_positions(state.position + rows)
         if any(spec.kind == "fixed" for spec in plan.states.values()):
-            states = [state.fork() for state in states]  # each walk replaces them
+            states = [state.fork() for state in states]  # each run replaces them
         with self._turn:
-            parts = [Part(state, "last", given, tuple(plan.outputs)) for state in states]
+            parts = [Part(state, "last", inputs, tuple(plan.outputs)) for state in states]
             return runner.step_times(Call([Span(i, 0, rows) for i in range(len(parts))], parts), repeats)
 
     def update(self, params: Params) -> None:
@@ -151,13 +151,13 @@ class CpuExecutable:
             runner.forget()
 
     def beside(self, plan: Plan, params: Params) -> CpuExecutable:
-        """Compile another plan that reads the same resident weights, see `Sharing.beside`."""
+        """Compile another plan sharing the same resident weights, see `Sharing.beside`."""
         with self._turn:
             self._open()
             return self._beside(plan, params)
 
     def prepare(self) -> None:
-        """Compile, or load from the cache, the kernels of calls of every number of rows; see `Preparable.prepare`."""
+        """Compile, or load from the cache, the kernels for every number of rows; see `Preparable.prepare`."""
         with self._turn:
             self._open().compile_ahead()
 

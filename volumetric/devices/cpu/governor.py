@@ -1,8 +1,8 @@
-"""Running parts of step tables: alone or by the team, by fewer threads while other programs use the cores.
+"""Run parts of step tables on one or several threads; use fewer while other programs use the CPU cores.
 
-A barrier waits for the slowest thread. Once another process takes a core, a thread that was put aside stops all others
-for a scheduler's time slice: on two cores with one busy neighbour 346 tokens a second became 112, while a single thread
-kept 207. Results do not depend on the number of threads, so it may change from call to call.
+A barrier waits for the slowest thread. If another process takes a CPU core, one preempted thread stops all others for a
+scheduler time slice: on two cores with one busy neighbour, 346 tokens a second became 112, while a single thread
+reached 207. Results do not depend on the number of threads, so it may change from call to call.
 """
 
 from __future__ import annotations
@@ -16,45 +16,46 @@ from volumetric.devices.cpu.kernels.steps import STEP_WORDS
 from volumetric.devices.cpu.kernels.walk import run_alone
 from volumetric.devices.cpu.team import TEAM
 
-_WATCHED_STEPS = 4  # steps of a part while the governor looks around: each may wait for a scheduler's time slice
+_WATCHED_STEPS = 4  # steps between measurements during a call: each may wait for a scheduler's time slice
 _STEP_BYTES = 8 * STEP_WORDS
 _MEETING = 800.0
-"""Nanoseconds that a barrier costs all threads together, more or less."""
+"""Approximate cost of a barrier for all threads together, in nanoseconds."""
 _CALL = 4_000.0
-"""Nanoseconds to hand a table to workers that are awake."""
+"""Nanoseconds to pass a table to spinning workers."""
 _WAKING = 150_000.0
 """Work from which waking workers pays."""
 _AWAKE = 1e-3
-"""Seconds that workers surely stay awake after a run."""
-_SLOW = 1.7  # times the usual duration that count as disturbed; noise of a quiet machine stays below
+"""Seconds that workers certainly keep spinning after a run."""
+_SLOW = 1.7  # multiple of the usual duration that counts as disturbed; noise of an idle machine stays below
 _TRIAL = 4  # calls of a trial
-_PROOF_CALLS, _PROOF_SECONDS = 8, 0.2  # when a kind's number of threads is put to the proof once, whichever is first
-_SHORTEST_GLANCE = 0.003  # seconds; a wake-up or a page from disk may cost as much on a quiet machine
-_LOST = 0.25  # part of a call that a thread is off its core; wake-ups of a quiet machine stay below 0.05
+_PROOF_CALLS, _PROOF_SECONDS = 8, 0.2  # when the number of threads of a kind is tested once, whichever is first
+_SHORTEST_GLANCE = 0.003  # seconds; a wake-up or a page from disk may cost as much on an idle machine
+_LOST = 0.25  # part of a call that a thread was preempted; wake-ups on an idle machine stay below 0.05
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 4.0  # seconds until more threads are tried: most disturbances are short
-_FIRST_VAIN = 0.25  # seconds after a trial of fewer threads that was in vain
-_PAUSE_FACTOR = 20  # a trial that fails may take a twentieth of the time
+_FIRST_VAIN = 0.25  # seconds after an unsuccessful trial of fewer threads
+_PAUSE_FACTOR = 20  # unsuccessful trials may take a twentieth of the time
 _STEADY_CALLS = 8  # calls of the usual duration that end a disturbance
-_STRANGERS = 64  # calls of other kinds in a row after which one of them makes the trial
+_STRANGERS = 64  # consecutive calls of other kinds after which one of them takes over the trial
 
 
 class Governor:
-    """Chooses the number of threads of the next call from how long the last ones took.
+    """Chooses the number of threads of the next call from the duration of the last ones.
 
-    When most calls take much longer than usual, half the threads get a trial of a few calls; the better number stays
-    for a while. Then all threads are tried again, for a single call if that is slow: soon, for most disturbances are
-    short (the threads of another library spin for some milliseconds after its work), and at ever longer intervals. Who
-    starts beside busy programs knows no usual duration: so half the threads get one early trial in any case.
+    When most calls take much longer than usual, half the threads get a trial of a few calls, and the better number
+    stays for a while. Then all threads are tried again, for a single call if that is slow: soon at first, because most
+    disturbances are short (the threads of another library spin for some milliseconds after its work), then at ever
+    longer intervals. A process that starts next to busy programs has no usual duration to compare with, so half the
+    threads always get one early trial.
 
-    Within a call of which nothing is known yet, or which tries more threads again, `glance` looks at the time that a
-    thread was off its core. Alone on a machine that is next to nothing. Beside others it soon is a good part of what
-    the whole call takes, and the rest of the call goes on with half the threads. It is not compared with the time so
-    far: a server writes to its clients when a call begins, which costs one core 2 ms of a call of 15, and by the
-    first 3 of these all calls would seem disturbed.
+    During a call of an unknown kind, or one that tries more threads again, `glance` measures how long a thread was
+    preempted. On an idle machine that is almost nothing. Next to other programs it soon is a large part of the duration
+    of the whole call, and the rest of the call runs on half the threads. It is not compared with the time elapsed so
+    far: a server writes to its clients when a call begins, which costs one core 2 ms of a call of 15 ms, and in its
+    first 3 ms every call would seem disturbed.
 
     Attributes
     ----------
-    threads : threads to use for the next call; during a trial, of the kind that is tried
+    threads : threads for the next call; during a trial, for calls of the tested kind
     """
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -68,25 +69,25 @@ class Governor:
         self._warned: set[str] = set()
         self._asked: dict[str, int] = {}
         self._disturbed = 0.0
-        self._steady = _STEADY_CALLS  # calls of the usual duration since all threads were taken up again
+        self._steady = _STEADY_CALLS  # calls of the usual duration since all threads were in use again
         self._vain = _FIRST_VAIN
         self._trial = 0  # calls left in the trial of a new number
-        self._trial_of = ""  # kind of calls that the trial compares
+        self._trial_of = ""  # kind of calls compared in the trial
         self._strangers = 0  # calls of other kinds since its last
-        self._since = 0.0  # when it began
-        self._before = limit  # the number before the trial
+        self._since = 0.0  # start of the trial
+        self._before = limit  # number of threads before the trial
         self._pause = _FIRST_PAUSE
         self._next = -math.inf  # no trial before this time
 
     def threads_for(self, kind: str) -> int:
-        """Threads to use for a call of `kind`: a trial concerns only the kind that it compares.
+        """Threads for a call of `kind`: a trial concerns only the kind that it compares.
 
-        A trial may wait for its next call for long: generation ends, and the next prompt comes first.
+        The next call of a trial may come much later: generation ends, and the next prompt comes first.
         """
         return self._before if self._trial and kind != self._trial_of else self.threads
 
     def uncertain(self, kind: str) -> bool:
-        """Whether the next call of a kind, one of its first, should be run in parts, with a `glance` after each."""
+        """Whether the next call of a kind, one of its first, should run in parts, with `glance` after each."""
         if self.threads_for(kind) == 1:
             return False
         self._asked[kind] = self._asked.get(kind, 0) + 1
@@ -97,18 +98,18 @@ class Governor:
         return self._trial > 0 and self.threads > self._before and kind == self._trial_of
 
     def glance(self, seconds: float, lost: float, kind: str = "", *, done: float = 1.0) -> bool:
-        """Look at a call that is on its way; returns whether its threads have become fewer.
+        """Measure a call in progress; return whether its number of threads was reduced.
 
-        The calls of a kind are warned off once.
+        Calls of a kind are reduced in this way only once.
 
         Parameters
         ----------
         seconds : duration of the call so far, since its threads last changed
-        lost : how much of it one of its threads was not running
-        done : which part of the call was done in that time
+        lost : how much of it one of its threads was preempted
+        done : fraction of the call completed in that time
         """
         threads = self.threads_for(kind)
-        whole = lost + max(seconds - lost, 0.0) / done  # of the call, if no more is lost
+        whole = lost + max(seconds - lost, 0.0) / done  # total for the call, if no more is lost
         if threads == 1 or seconds < _SHORTEST_GLANCE or lost < _LOST * whole:
             return False
         retries = self._retries(kind)
@@ -117,13 +118,13 @@ class Governor:
         return True
 
     def observe(self, seconds: float, kind: str = "", *, prove: bool = True) -> None:
-        """Take note of a call with `threads_for(kind)` threads and choose their number for the next one.
+        """Record a call with `threads_for(kind)` threads and choose the number for the next one.
 
         Parameters
         ----------
         seconds : duration for each unit of work
         kind : calls of one kind have comparable durations
-        prove : put the number of threads to the proof early; not worth it for calls that are few and long
+        prove : test the number of threads early; not worth it for calls that are few and long
         """
         if self.limit == 1:
             return
@@ -140,7 +141,7 @@ class Governor:
             self._start_trial(kind, proof=prove and self._due(kind))
 
     def forget(self, kind: str) -> None:
-        """Drop what is known of calls that will not come again; a trial of theirs is over."""
+        """Drop the records of calls that will not come again, and end their trial."""
         if self._trial and kind == self._trial_of:
             self.threads, self._trial = self._before, 0
         for known in (self._usual, self._mean):
@@ -152,7 +153,7 @@ class Governor:
         self._warned.discard(kind)
 
     def _due(self, kind: str) -> bool:
-        """Whether this call is the one after which a kind is put to the proof."""
+        """Whether this call is the one after which a kind is tested."""
         if kind in self._proven:
             return False
         calls, since = self._unproven.get(kind, (0, self._clock()))
@@ -169,14 +170,14 @@ class Governor:
             threads = max(1, self.threads // 2)
         else:
             return
-        if proof:  # the first calls of a program are slow for other reasons: the best one speaks for all
+        if proof:  # the first calls of a program are slow for other reasons: the best duration counts
             self._mean[kind, self.threads] = self._usual[kind, self.threads]
         self._before, self.threads = self.threads, threads
         self._since = self._clock()
         self._compare(kind)
 
     def _compare(self, kind: str) -> None:
-        """Let calls of a kind make the trial."""
+        """Use calls of a kind for the trial."""
         self._mean.pop((kind, self.threads), None)
         self._trial, self._trial_of, self._strangers, self._disturbed = _TRIAL, kind, 0, 0.0
 
@@ -187,15 +188,15 @@ class Governor:
             return
         self._strangers += 1
         if self._strangers >= _STRANGERS and self.threads > self._before:
-            self._compare(kind)  # calls of the other kind may never come again, and all go on with fewer threads
+            self._compare(kind)  # calls of the other kind may never come again, and all continue with fewer threads
 
     def _continue_trial(self, seconds: float) -> None:
         self._trial -= 1
         before = self._mean[self._trial_of, self._before]
         more = self.threads > self._before
-        # Fewer threads must be worth it. More need not: who gains nothing from them tells nothing of the neighbours.
+        # Fewer threads must be faster. More need not be: if they gain nothing, that says nothing about other programs.
         worse = self._mean[self._trial_of, self.threads] > (1.05 if more else 0.9) * before
-        # More threads that are slow at once are dropped at once: such a call may last fifty times longer.
+        # More threads that are slow are dropped at once: such a call may last fifty times longer.
         if worse and more and (self._trial == 0 or seconds > _SLOW * before):
             self._reduce(self._before, failed=True)
         elif self._trial > 0:
@@ -211,7 +212,7 @@ class Governor:
             self._reduce(self.threads)
 
     def _reduce(self, threads: int, *, failed: bool = False) -> None:
-        """Use fewer threads until the next trial: the later, the more often that was so, and the more trials cost."""
+        """Use fewer threads until the next trial, later the more often this happened and the more trials cost."""
         if failed:
             self._pause = max(2 * self._pause, _PAUSE_FACTOR * (self._clock() - self._since))
         else:
@@ -226,16 +227,16 @@ class Governor:
 
 
 class Walker:
-    """Runs steps of all that shares some cores: a network with what stands between its rows, or programs of training.
+    """Executes the steps of everything that shares some CPU cores: a network and its subgraphs, or training programs.
 
     Parameters
     ----------
-    threads : that a run may use
-    always : use them all, even for work that one thread does sooner; for tests
+    threads : maximum threads of a run
+    always : use them all, even for work that one thread does faster; for tests
 
     Attributes
     ----------
-    governor : chooses their number by what disturbs them
+    governor : chooses their number by measured disturbances
     """
 
     def __init__(self, threads: int, *, always: bool = False) -> None:
@@ -245,12 +246,12 @@ class Walker:
         self._last = 0.0
 
     def is_worth_threads(self, work: float, meetings: int) -> bool:
-        """Whether several threads are sooner done: meetings cost time, and waking workers costs more.
+        """Whether several threads are faster: barriers cost time, and waking workers costs more.
 
         Parameters
         ----------
         work : estimated duration on one core, in nanoseconds
-        meetings : how often threads meet
+        meetings : number of barriers
         """
         if self.threads == 1:
             return False
@@ -265,7 +266,7 @@ class Walker:
         return awake
 
     def prepare(self, control: int) -> None:
-        """Compile what runs steps alone and by the team, or load it from the cache: the governor may choose either."""
+        """Compile the step executors for one and several threads, or load them from the cache."""
         for threads in sorted({1, self.threads}):
             self._run(0, 0, control, threads, 1)
 
@@ -281,16 +282,16 @@ class Walker:
         times: int = 1,
         together: int = 1,
     ) -> None:
-        """Run steps by the number of threads that the governor advises, and tell it how long that took.
+        """Execute steps on the number of threads chosen by the controller, and report the duration to it.
 
-        Parameters
+        address, steps, control : arguments of the compiled executor
         ----------
-        address, steps, control : as the compiled walker reads them
+        address, steps, control : arguments of the compiled executor
         kind : durations of calls of one kind, for each row and step, are comparable
         rows : units of work of each step
-        calls : native calls to make of it: for much work some, so that the governor learns in time
-        times : how often to run the steps, see `volumetric.devices.cpu.kernels.walk.publish`
-        together : the last so many steps are run by the same number of threads
+        calls : native calls to split it into: for much work several, so that the controller reacts in time
+        times : number of runs of the steps, see `volumetric.devices.cpu.kernels.walk.publish`
+        together : the last so many steps run on the same number of threads
         """
         if steps <= 0:
             return
@@ -302,7 +303,7 @@ class Walker:
         count = _WATCHED_STEPS if watched else -(-steps // calls)
         clocks, changed = TEAM.clocks(governor.threads_for(kind)) if watched else [], False
         whole = since = time.perf_counter()
-        before = 0  # steps that were done then
+        before = 0  # steps already done
         starts = [first for first in range(0, steps, count) if first == 0 or first <= steps - together]
         for first, end in pairwise([*starts, steps]):
             some, began = end - first, time.perf_counter()
@@ -332,5 +333,5 @@ class Walker:
 
 
 def _least(clocks: list[float]) -> float:
-    """Processor time that the thread which had the least of it has had since `clocks` were read."""
+    """The smallest processor time of any thread since `clocks` were read."""
     return min(now - then for now, then in zip(TEAM.clocks(len(clocks)), clocks, strict=True))

@@ -1,9 +1,9 @@
-"""Where the tensors of a draft lie, and which steps must wait for all threads.
+"""Memory planning for the tensors of a step list, and the barriers that its steps need.
 
-A *storage* is what tensors share that are views of one another, have the same key, or were joined because a step may
-write over an operand that nobody reads any more. Scratch storages lie in one arena, where memory is used again once its
-last reader is done; inputs and outputs may lie in arrays of the caller. Where rows are open, sizes and places count for
-one row, and the arena is as many times as large.
+A *storage* is shared by tensors that are views of one another, have the same key, or were joined because a step may
+overwrite an operand that nothing reads afterwards. Scratch storages are in one arena, where memory is reused after its
+last reader; inputs and outputs may be in the caller's arrays. If rows are open, sizes and offsets are those of one row,
+and the arena is as many times as large.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from volumetric.devices.cpu.steps import BLOCKED, GUARDS, Draft, Step
 Home = Literal["arena", "key", "constant", "caller"]
 
 LARGE = 1 << 17
-"""Bytes from which an input or output is used where it lies instead of being copied."""
+"""Bytes from which an input or output is used in the caller's array instead of being copied."""
 
 
 @dataclass(slots=True)
@@ -30,9 +30,9 @@ class Storage:
     Attributes
     ----------
     size : bytes
-    first, last : steps between which its contents matter
-    offset : place in the arena
-    tensors : those that share it
+    first, last : steps between which its contents are live
+    offset : offset in the arena
+    tensors : tensors that share it
     """
 
     size: int
@@ -44,18 +44,18 @@ class Storage:
 
 
 class Placement:
-    """Storages of a draft.
+    """Storages of a step list.
 
     Parameters
     ----------
-    lent : outputs that lie in arrays of the caller; None: all that are large, and inputs too
+    lent : outputs placed in the caller's arrays; None: all large ones, and large inputs, too
 
     Attributes
     ----------
-    leaves : steps between which liveness is told
-    of, start : tensor → its storage, and the bytes from its start
-    storages : all of them; the numbers of those that were joined with others stay unused
-    arena : bytes that the arena needs
+    leaves : steps at which liveness is recorded
+    of, start : tensor → its storage, and its offset in bytes
+    storages : all of them; the numbers of storages joined into others stay unused
+    arena : size of the arena in bytes
     """
 
     def __init__(self, draft: Draft, lent: Sequence[int] | None = None) -> None:
@@ -95,7 +95,7 @@ class Placement:
         draft, end = self._draft, 0
         for step in draft.steps:
             first, end = end, end + len(step.leaves)
-            for i in (*step.reads, *step.writes):  # of a step with a body: what decides whether that runs
+            for i in (*step.reads, *step.writes):  # of a step with a body: the values that decide whether it runs
                 self._lives(i, first, end - 1)
             for at, leaf in enumerate(step.leaves, first):
                 span = (first, end - 1) if step.name == "loop" else (at, at)  # its first step comes after its last, too
@@ -111,7 +111,7 @@ class Placement:
         storage.first, storage.last = min(storage.first, first), max(storage.last, last)
 
     def _lend_large(self) -> None:
-        """Let large inputs and outputs be arrays of the caller, unless Python code must find them."""
+        """Place large inputs and outputs in the caller's arrays, unless Python code must find them."""
         graph = self._draft.graph
         by_python = {self.of[i] for step in self.leaves if step.host for i in (*step.reads, *step.writes)}
         written = {self.of[i] for step in self.leaves for i in step.writes}
@@ -131,7 +131,7 @@ class Placement:
                     self._write_over(step, at, before=steps[:number], behind=steps[number + 1 :])
 
     def _write_over(self, step: Step, at: int, *, before: Sequence[Step], behind: Sequence[Step]) -> None:
-        """Let the result of a step take the place of an operand that nothing needs any more, at leaf `at`."""
+        """Let the result of a step replace an operand that is dead afterwards, at leaf `at`."""
         [result] = step.writes
         number = self.of[result]
         target = self.storages[number]
@@ -147,31 +147,31 @@ class Placement:
     def _touches(self, steps: Sequence[Step], number: int) -> bool:
         return any(self.of[i] == number for step in steps for i in (*step.reads, *step.writes))
 
-    def _join(self, kept: int, gone: int) -> None:
+    def _join(self, into: int, gone: int) -> None:
         joined = self.storages.pop(gone)
-        self.storages[kept].last = joined.last
-        self.storages[kept].tensors += joined.tensors
+        self.storages[into].last = joined.last
+        self.storages[into].tensors += joined.tensors
         for i in joined.tensors:
-            self.of[i] = kept
+            self.of[i] = into
 
     def _pack(self) -> int:
-        """Give each storage of the arena a place: the smallest gap that is free when it is first needed."""
+        """Assign each storage an arena offset: the smallest gap that is free when it is first needed."""
         waiting = sorted((s for s in self.storages.values() if s.home == "arena" and s.size), key=lambda s: s.first)
-        taken = np.zeros((3, 0), np.int64)  # where those that live now begin, in order, and end, and their last step
+        live = np.zeros((3, 0), np.int64)  # offsets of the live storages in order, their ends, and their last steps
         end = 0
         for storage in waiting:
             if storage.last < storage.first:
-                continue  # nobody touches it
-            lives = taken[2] >= storage.first
-            taken = taken if lives.all() else taken[:, lives]
+                continue  # never used
+            lives = live[2] >= storage.first
+            live = live if lives.all() else live[:, lives]
             size = padded(storage.size)
-            storage.offset = at = _gap(taken[0], taken[1], size)
+            storage.offset = at = _gap(live[0], live[1], size)
             end = max(end, at + size)
-            place = np.searchsorted(taken[0], at)
-            grown = np.empty((3, taken.shape[1] + 1), np.int64)  # a tenth of the time that `np.insert` takes
-            grown[:, :place], grown[:, place + 1 :] = taken[:, :place], taken[:, place:]
+            place = np.searchsorted(live[0], at)
+            grown = np.empty((3, live.shape[1] + 1), np.int64)  # a tenth of the time that `np.insert` takes
+            grown[:, :place], grown[:, place + 1 :] = live[:, :place], live[:, place:]
             grown[:, place] = at, at + size, storage.last
-            taken = grown
+            live = grown
         return end
 
     def place(self, tensor: int) -> tuple[int, int]:
@@ -183,12 +183,12 @@ class Placement:
 
 
 def padded(size: int) -> int:
-    """Bytes that `size` take in the arena."""
+    """Bytes that `size` bytes take in the arena."""
     return -(-size // 64) * 64
 
 
 def _gap(starts: Array, ends: Array, size: int) -> int:
-    """Smallest gap between places in order that holds `size` bytes; behind the last one if none does."""
+    """Smallest gap between the ordered storages that holds `size` bytes; the end of the last one if none does."""
     if not len(starts):
         return 0
     free = starts.copy()
@@ -201,18 +201,18 @@ def _gap(starts: Array, ends: Array, size: int) -> int:
 
 
 _Touch = tuple[int, int, int, bool, "int | str"]
-"""Space, start, end, whether it is written, and how threads share it."""
+"""Space, start, end, whether it is written, and how threads partition it."""
 _BLOCK_BITS = 18
 
 
 def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) -> list[bool]:
-    """Tell for each leaf of `steps` whether threads must meet after it.
+    """Return for each leaf of `steps` whether a barrier must follow it.
 
-    Two steps need no meeting in between if neither writes what the other touches, or if threads share both alike. A
-    body may be skipped, or come again: threads meet before its first step and after its last.
+    Two steps need no barrier in between if neither writes memory that the other accesses, or if threads partition both
+    in the same way. A body may be skipped, or repeated: barriers precede its first step and follow its last.
     """
     meets = [False] * len(placement.leaves)
-    # By blocks of memory, a step meets few of all that went before; and what is read, of that only what is written.
+    # Indexed by memory blocks, a step is compared with few of the earlier ones; and reads only with writes.
     read: dict[tuple[int, int], set[_Touch]] = {}
     written: dict[tuple[int, int], set[_Touch]] = {}
     at = 0
@@ -241,49 +241,49 @@ def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) 
 
 
 def passings(steps: Sequence[Step], placement: Placement, sizes: Sequence[int], meets: Sequence[bool]) -> list[bool]:
-    """Tell for each of `steps` whether threads must meet after it even if its body is skipped.
+    """Return for each of `steps` whether a barrier must follow it even if its body is skipped.
 
-    Each thread looks by itself at what decides that. Without a meeting the first one could write over it in a later
-    step before the last one has looked, and they would part.
+    Each thread evaluates the predicate by itself. Without a barrier the first one could overwrite the predicate's input
+    in a later step before the last one has read it, and they would diverge.
 
     Parameters
     ----------
-    meets : what `barriers` tells
+    meets : the result of `barriers`
     """
-    found = [False] * len(steps)
-    asked: set[_Touch] = set()  # by guards since threads have met whatever was skipped
+    needed = [False] * len(steps)
+    guard_reads: set[_Touch] = set()  # by predicates since the last unconditional barrier
     guard = at = 0
     for number, step in enumerate(steps):
         guards = step.name in GUARDS
         for leaf in step.leaves:
-            mine = _touched(leaf, placement, sizes) if asked else ()
-            if any(a[0] == b[0] and _clash(a, b) for b in mine for a in asked):
-                found[guard], asked = True, set()
+            mine = _touched(leaf, placement, sizes) if guard_reads else ()
+            if any(a[0] == b[0] and _clash(a, b) for b in mine for a in guard_reads):
+                needed[guard], guard_reads = True, set()
             if meets[at] and not guards:
-                asked = set()
+                guard_reads = set()
             at += 1
         if guards:
-            asked.update(_touched(step, placement, sizes))
+            guard_reads.update(_touched(step, placement, sizes))
             guard = number
-    return found
+    return needed
 
 
 def _touched(step: Step, placement: Placement, sizes: Sequence[int]) -> list[_Touch]:
-    found: list[_Touch] = []
+    touches: list[_Touch] = []
     for i in dict.fromkeys((*step.reads, *step.writes)):
         space, offset = placement.place(i)
         flat = step.flat if i in step.shared else 0
-        found.append((space, offset, offset + sizes[i], i in step.writes, flat))
-    return found
+        touches.append((space, offset, offset + sizes[i], i in step.writes, flat))
+    return touches
 
 
 def _blocks(of: _Touch) -> list[tuple[int, int]]:
-    """Return the blocks of memory that hold what is touched."""
+    """Return the memory blocks that contain the accessed ranges."""
     return [(of[0], n) for n in range(of[1] >> _BLOCK_BITS, (of[2] - 1 >> _BLOCK_BITS) + 1)]
 
 
 def _clash(a: _Touch, b: _Touch) -> bool:
-    """Whether two touches of one block need a meeting in between."""
+    """Whether two accesses to one block need a barrier in between."""
     if not (a[3] or b[3]) or a[1] >= b[2] or b[1] >= a[2]:
         return False
     return not (a[4] and a[4] == b[4] and a[1:3] == b[1:3])

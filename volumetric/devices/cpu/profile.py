@@ -1,6 +1,6 @@
-"""Time per step on the CPU: a second walk over a table, one native call for each step.
+"""Time per step on the CPU: a separate run of a table, one native call for each step.
 
-The usual walk stays as it is. Steps run in their order, so a step finds in the caches what it finds in a real call.
+The usual run is unaffected. Steps run in order, so a step finds the cache contents of a real call.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _EMPTY_CALLS = 50
 
 
 def walk_times(table: StepTable, control: int, threads: int, repeats: int, values: Any) -> list[StepTime]:
-    """Times of the steps of `table`, the best of `repeats` walks; what an empty call takes is taken off each of them.
+    """Times of the steps of `table`, the best of `repeats` runs, minus the time of an empty call each.
 
     Parameters
     ----------
     control : address of a control block that is ready for a call
-    values : what Python functions between steps are given
+    values : argument of the Python functions between steps
     """
 
     def timed(part: Part, first: int = 0, steps: int | None = None) -> float:
@@ -45,5 +45,5 @@ def walk_times(table: StepTable, control: int, threads: int, repeats: int, value
     single = np.array([[timed(part, first, 1) for part, first in places] for _ in range(repeats + 1)])
     seconds = np.maximum(single.min(axis=0, initial=np.inf) - empty, 0.0)
     labels = [*table.labels, *(part.label for part in table.parts if part.host is not None)]
-    found = by_label(zip(labels, [*seconds.tolist(), *hosts], strict=True))
-    return [*found, StepTime(label=WHOLE, count=len(labels), seconds=whole)]
+    times = by_label(zip(labels, [*seconds.tolist(), *hosts], strict=True))
+    return [*times, StepTime(label=WHOLE, count=len(labels), seconds=whole)]

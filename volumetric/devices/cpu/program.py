@@ -1,4 +1,4 @@
-"""The step tables of a network, one for each form of its products."""
+"""The step tables of a network, one per form of its products."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RARE = {
     "recurrence": "recurrent",
     **dict.fromkeys(("slice", "grouped_norm", "causal_conv", "selective_scan"), "state_space"),
 }
-"""Operations that few networks have → module of their rules, which fills `rule` when a network has one."""
+"""Operations of few networks → module of their rules, which fills `rule` when a network has one."""
 
 
 class Program:
@@ -32,8 +32,8 @@ class Program:
     Attributes
     ----------
     vocabulary : ids below this have a row in every embedding
-    chooses : tables can choose the likeliest token and feed it: the network reads ids, and else what has a default, all
-        of it runs on rows, and its output ``"output"`` is of a product that writes where it is told
+    chooses : whether tables can select the argmax token and feed it: the network reads only ids and inputs with a
+        default, all of it runs on rows, and a product writes its output ``"output"`` directly
     """
 
     def __init__(self, settings: Settings, between: Between) -> None:
@@ -50,10 +50,10 @@ class Program:
         self._prepared = False
 
     def table(self, mode: Mode) -> StepTable:
-        """The table of a mode, compiled when first asked for.
+        """The table of a mode, compiled on first use.
 
-        Decoding follows nearly every prompt: its operations are made ready with those of the first call, so that the
-        wait for a compiler is one, is told as one, and never comes between two tokens.
+        Decoding follows nearly every prompt, so its operations are compiled with those of the first call: there is one
+        wait for the compiler, reported as one, and never between two tokens.
         """
         if mode not in self._tables:
             modes = [one for one in dict.fromkeys((mode, DECODING)) if one not in self._tables]
@@ -66,10 +66,10 @@ class Program:
         return self._tables[mode]
 
     def prepare(self) -> None:
-        """Make the operations of all modes ready, so that no later call waits for a compiler.
+        """Compile the operations of all modes, so that no later call waits for a compiler.
 
-        A product before the tail has the form of the mode's first word, one in the tail that of the second: three modes
-        have every form of each.
+        A product before the tail has the form of the mode's first word, a product in the tail that of the second: three
+        modes have every form of each.
         """
         if not self._prepared:
             ready([self._draft((form, form)) for form in get_args(Form)])
@@ -102,17 +102,17 @@ class Program:
         return draft
 
     def _choose(self, draft: RowDraft) -> None:
-        """Append what chooses the likeliest tokens and feeds them."""
+        """Append the steps that select the argmax tokens and feed them."""
         settings, ids, out = self.settings, self.cut.inputs[INPUT], self.cut.outputs[OUTPUT]
-        found, width = draft.temporary(FOUND_BYTES * settings.threads), draft.width(out)
+        maxima, width = draft.temporary(FOUND_BYTES * settings.threads), draft.width(out)
         draft.add(
-            "likeliest", LIKELIEST_ARGUMENTS, reads={"logits": out}, writes={"found": found}, tail=True, width=width
+            "likeliest", LIKELIEST_ARGUMENTS, reads={"logits": out}, writes={"found": maxima}, tail=True, width=width
         )
         written = {"ids": ids, "tokens": Address(settings.tokens)}
-        draft.add("feed", FEED_ARGUMENTS, reads={"found": found}, writes=written, tail=True, limit=self.vocabulary)
+        draft.add("feed", FEED_ARGUMENTS, reads={"found": maxima}, writes=written, tail=True, limit=self.vocabulary)
 
     def _core(self, at: int, part: Segment) -> Step:
-        """The step of a segment that does not run on rows."""
+        """Return the step of a segment that does not run on rows."""
         core, values = self.between.cores[at], self.graph.values
         guard = () if part.guard is None else part.guard[:1]
         return Step(

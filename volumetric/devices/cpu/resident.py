@@ -1,7 +1,7 @@
-"""Weights made resident: every matrix of a plan re-tiled into panels, once, tensor by tensor, in the order of use.
+"""Resident weights: every matrix of a plan is re-tiled into panels once, tensor by tensor, in the order of use.
 
 A product reads all its parts as one matrix: q, k and v follow each other, gate and up alternate panel by panel, so one
-thread finishes ``act(gate) · up``. A tensor that an embedding shares with a product is kept once.
+thread finishes ``act(gate) · up``. A tensor shared by an embedding and a product is stored once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from volumetric.graph.ops import Graph, Node
 from volumetric.network import Params
 
 _PRODUCTS = frozenset({"linear", "recurrence"})
-"""Operations that multiply by packed matrices, besides mixtures."""
+"""Operations that multiply by packed matrices, in addition to mixtures."""
 _IN_WORDS = ("int8", "int4", "uint4")
-"""Panels that are made of the words of a payload, without taking these apart."""
+"""Panels built directly from the words of a payload, without unpacking."""
 _FLIP = {128: 0x80808080, 8: 0x88888888, 0: 0}
-_PIECE = 1 << 21  # numbers of a tensor that are read at a time; bounds the memory beside file and panels
+_PIECE = 1 << 21  # numbers of a tensor read at a time; limits the memory used besides file and panels
 _SHARE_BYTES = 1 << 20  # tensors below this are re-tiled by one thread
 
 
@@ -43,8 +43,8 @@ class Matrix:
     base : address of the first panel
     panel_stride : bytes between panels whose columns follow each other
     panels : number of panels of columns (a gated pair counts once)
-    parts : which of the product's parts these are
-    apart : bytes between panels where these lie between those of another matrix; 0: they follow each other
+    parts : indices of the product's parts in this matrix
+    apart : bytes between panels if they alternate with those of another matrix; 0: they are contiguous
     """
 
     form: Format
@@ -58,18 +58,22 @@ class Matrix:
 
     @property
     def panel_bytes(self) -> int:
+        """Bytes of one panel."""
         return self.form.panel_bytes(self.k)
 
     @property
     def panel_stride(self) -> int:
+        """Bytes from a panel to the next column panel; the two panels of a gated pair count as one."""
         return self.apart or self.panel_bytes * (2 if self.gated else 1)
 
     @property
     def panels(self) -> int:
+        """Number of panels of columns; a gated pair counts once."""
         return _panels(self.rows[0]) if self.gated else sum(_panels(n) for n in self.rows)
 
     @property
     def nbytes(self) -> int:
+        """Bytes from the first panel to the end of the last one."""
         return self.panels * self.panel_stride
 
     def part_address(self, index: int) -> int:
@@ -79,7 +83,7 @@ class Matrix:
 
 
 def products_in(graph: Graph, nodes: Sequence[Node]) -> Iterator[Node]:
-    """The nodes that multiply by packed matrices; in the place of a mixture the products of its experts."""
+    """The nodes that multiply by packed matrices; for a mixture, the products of its experts."""
     for node in nodes:
         if node.op in _PRODUCTS:
             yield node
@@ -90,7 +94,7 @@ def products_in(graph: Graph, nodes: Sequence[Node]) -> Iterator[Node]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Where rows of a tensor can be read back."""
+    """Location of a tensor whose rows can be read back."""
 
     address: int
     panel_stride: int
@@ -99,16 +103,16 @@ class Table:
 
 
 class ResidentWeights:
-    """All weights of operations on rows in device form.
+    """All weights of row operations in device form.
 
     Parameters
     ----------
     graph : with open rows
-    nodes : those of its nodes that run on rows
+    nodes : its nodes that run on rows
     params : the weights; each tensor is read once and its source's pages are released
-    threads : threads that re-tile
-    sources : the weights as they were given, before their groups were narrowed
-    like : matrices that this one holds of the same sources are read there, and are not made again
+    threads : threads for re-tiling
+    sources : the original weights, before their groups were narrowed
+    like : resident weights to share: matrices of the same sources are not built again
     """
 
     def __init__(
@@ -124,7 +128,7 @@ class ResidentWeights:
         self._graph = graph
         self._params = params
         self._sources = params if sources is None else sources
-        self._like = like  # whose memory holds some of the matrices
+        self._like = like  # owners of shared matrices
         self._shared: set[tuple[str, ...]] = set()
         self._kept: dict[tuple[object, ...], NDArray[np.generic]] = {}
         self._matrices = {matrix.keys: matrix for matrix in self._wanted(nodes)}
@@ -142,12 +146,12 @@ class ResidentWeights:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of weights kept, padding included, without those that others keep."""
+        """Bytes of weights, padding included, without shared ones."""
         return self._arena.used + sum(array.nbytes for array in self._kept.values())
 
     @property
     def has_integers(self) -> bool:
-        """Whether any matrix is kept in an integer format."""
+        """Whether any matrix has an integer format."""
         return any(matrix.form.is_integer for matrix in self._matrices.values())
 
     def matrices(self, node: Node) -> list[Matrix]:
@@ -155,7 +159,7 @@ class ResidentWeights:
         return [self._matrices[matrix.keys] for matrix in self._split(node)]
 
     def table(self, key: str) -> Table:
-        """Where an embedding finds the rows of tensor `key`."""
+        """Location of the rows of tensor `key` for an embedding."""
         for matrix in self._matrices.values():
             if key in matrix.keys:
                 address = matrix.part_address(matrix.keys.index(key))
@@ -163,10 +167,10 @@ class ResidentWeights:
         raise KeyError(key)
 
     def values(self, key: str) -> NDArray[np.float32]:
-        """Return the numbers of a small parameter, whose pages of a file may leave memory again."""
-        found = self._params[key].values()
+        """Return the numbers of a small parameter; its file pages may be evicted again."""
+        numbers = self._params[key].values()
         self._params[key].release()
-        return found
+        return numbers
 
     def vector(self, key: str | None, *, unit_offset: bool = False) -> int:
         """Address of a float32 vector padded with zeros; 0 for no vector. `unit_offset` adds 1 (Gemma's gains)."""
@@ -191,7 +195,7 @@ class ResidentWeights:
         return self.keep(("bias", *keys), build)
 
     def keep(self, name: tuple[object, ...], build: Callable[[], NDArray[np.generic]]) -> int:
-        """Address of a small array that lives as long as the weights; built once for each name."""
+        """Address of a small array that lives as long as the weights; built once per name."""
         if name not in self._kept:
             array = build()
             if array.dtype == np.float32:
@@ -202,7 +206,7 @@ class ResidentWeights:
         return address_of(self._kept[name])
 
     def update(self, params: Params, threads: int) -> None:
-        """Write other numbers over resident float32 matrices, see `Updatable.update`."""
+        """Overwrite resident float32 matrices, see `Updatable.update`."""
         with ThreadPoolExecutor(threads) as pool:
             for key, store in params.items():
                 homes = [matrix for matrix in self._matrices.values() if key in matrix.keys]
@@ -210,23 +214,23 @@ class ResidentWeights:
                     raise ShapeError(f"no resident weight {key} of shape {store.shape}")
                 if any(matrix.keys in self._shared for matrix in homes):
                     hint = "open the models apart"
-                    raise UnsupportedError(f"{key} is shared by several models, and cannot be replaced", hint=hint)
+                    raise UnsupportedError(f"{key} is shared by several models and cannot be replaced", hint=hint)
                 for matrix in homes:
                     address = matrix.part_address(matrix.keys.index(key))
                     write_panels(store.stored(), matrix.form, address, matrix.panel_stride, pool, threads)
 
     def _share(self, like: ResidentWeights) -> None:
-        """Take over where others keep the same matrices of the same tensors."""
+        """Reuse matrices that other resident weights have from the same tensors."""
         halves = {key: pair for pair in like._matrices.values() if pair.gated for key in pair.keys[:2]}
         for keys, matrix in self._matrices.items():
             if any(self._sources[key] is not like._sources.get(key) for key in keys[: len(matrix.rows)]):
                 continue
-            found, pair = like._matrices.get(keys), halves.get(keys[0])
-            if found is not None and replace(found, base=0, apart=0) == matrix:
+            other, pair = like._matrices.get(keys), halves.get(keys[0])
+            if other is not None and replace(other, base=0, apart=0) == matrix:
                 like._shared.add(keys)
-                self._matrices[keys] = found
+                self._matrices[keys] = other
             elif len(keys) == 1 and pair is not None and pair.form == matrix.form:
-                # A gate that an adapter changes is multiplied by itself: its panels lie between those of its pair.
+                # A gate changed by an adapter is a separate product: its panels alternate with those of its pair.
                 like._shared.add(pair.keys)
                 address = pair.part_address(pair.keys.index(keys[0]))
                 self._matrices[keys] = replace(matrix, base=address, apart=pair.panel_stride)
@@ -248,7 +252,7 @@ class ResidentWeights:
         return FORMATS.get(str(self._params[key].scheme), FORMATS["float32"])
 
     def _split(self, node: Node) -> list[Matrix]:
-        """One matrix for each format among the parts; a gated pair must agree and falls back to float32."""
+        """Return one matrix for each format of the parts; a gated pair with two formats falls back to float32."""
         params = self._graph.keys(node)
         keys = [params[f"weight.{i}"] for i in range(len(node.attrs["parts"]))]
         if node.attrs.get("combine") == "gated":
@@ -278,7 +282,7 @@ class ResidentWeights:
         for index in range(len(matrix.rows)):
             store = self._params[matrix.keys[index]]
             target = matrix.part_address(index)
-            # Whole panels at a time: what a piece leaves of its last panel is zeros.
+            # Whole panels at a time: a partial last panel is padded with zeros.
             rows = max(_PIECE // max(matrix.k, 1) // ROWS, 1) * ROWS
             for piece in store.pieces(rows):
                 write_panels(piece, matrix.form, target, matrix.panel_stride, pool, threads)

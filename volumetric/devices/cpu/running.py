@@ -1,4 +1,4 @@
-"""Running a network: memory and control block made ready, then its table, part by part."""
+"""Run a network: prepare memory and control block, then run its table, part by part."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from volumetric.run.batch import Handed, Part, Span
 from volumetric.run.profile import StepTime
 
 CHUNK = 512
-"""Rows of one pass: enough to amortise opening the panels, few enough for activations to stay in L2."""
+"""Rows of one pass: enough to amortise unpacking the panels, few enough for activations to stay in L2."""
 
 _STEP_BYTES = 8 * STEP_WORDS
-_CALLS = 12  # that a pass over many rows is made of
+_CALLS = 12  # that a pass over many rows consists of
 _SPARE_ROWS = 16
-"""Rows beyond the last that a register tile may read."""
+"""Rows after the last that a register tile may read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """Spans of pieces that run together."""
+    """Ranges of rows of several sequences that run together."""
 
     spans: Sequence[Span]
     parts: Sequence[Part]
@@ -45,22 +45,22 @@ class Call:
         return [self.parts[span.piece].state for span in self.spans]
 
     def rows(self, names: Collection[str]) -> list[range]:
-        """Rows of each span, by their number in it, of which an output out of `names` is wanted."""
+        """Rows of each range, by index, for which one of the outputs `names` is requested."""
         pairs = [(self.parts[span.piece], span) for span in self.spans]
         return [range(0) if set(names).isdisjoint(part.outputs) else part.rows(span) for part, span in pairs]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ready:
-    """A call that is ready to run.
+    """A prepared call.
 
     Attributes
     ----------
-    table, values : the steps, and what they find
+    table, values : the steps, and the values they access
     runs : steps that run
-    body : how many steps there are before the tail
-    early : rows that are wanted of values which the tail moves
-    kept : those values, once the call has run
+    body : number of steps before the tail
+    early : requested rows of values that the tail moves
+    early_values : those values, once the call has run
     """
 
     table: StepTable
@@ -68,7 +68,7 @@ class Ready:
     runs: tuple[range, ...]
     body: int
     early: Mapping[int, list[int]]
-    kept: dict[int, F32Array] = field(default_factory=dict)
+    early_values: dict[int, F32Array] = field(default_factory=dict)
 
 
 class Runner:
@@ -83,45 +83,45 @@ class Runner:
 
     @property
     def scratch_bytes(self) -> int:
-        """Memory besides weights and states."""
+        """Bytes of memory in addition to weights and states."""
         return self._control.nbytes + self.program.between.scratch_bytes
 
     def compile_ahead(self) -> None:
-        """Compile, or load from the cache, whatever a call may run."""
+        """Compile, or load from the cache, everything a call may run."""
         self.program.prepare()
         self.walker.prepare(self._scratch.control)
 
     def run(self, call: Call, handed: Handed) -> None:
-        """Compute a call, and hand its outputs over."""
+        """Compute a call and pass its outputs to the caller."""
         outputs, settings = self.program.cut.outputs, self.program.settings
-        wanted = handed.wanted(call.spans)
-        late = {name: rows for name, rows in wanted.items() if outputs[name] in settings.late}
+        output_rows = handed.wanted(call.spans)
+        late = {name: rows for name, rows in output_rows.items() if outputs[name] in settings.late}
         place = {row: i for i, row in enumerate(sorted(set().union(*late.values())))}
         written, direct = self.written(len(place)), False
         if settings.written is not None and len(late.get(OUTPUT, ())) == len(place) > 0:
             places = handed.places(call.spans, OUTPUT)
             direct = isinstance(places, slice)
             written = handed.rows[OUTPUT][places] if direct else written
-        ready = self.prepare(call, {outputs[name]: rows for name, rows in wanted.items()}, written)
+        ready = self.prepare(call, {outputs[name]: rows for name, rows in output_rows.items()}, written)
         self.walk(ready)
         for state, span in zip(ready.values.states, call.spans, strict=True):
             state.position += len(span)
-        for name, rows in wanted.items():
+        for name, rows in output_rows.items():
             i = outputs[name]
-            if i in ready.kept:
-                handed.take(call.spans, {name: ready.kept[i]})
+            if i in ready.early_values:
+                handed.take(call.spans, {name: ready.early_values[i]})
             elif not (direct and name == OUTPUT):
-                made = written if i == settings.written else ready.values.view(i)
-                handed.take(call.spans, {name: made[[place[row] for row in rows] if name in late else rows]})
+                values = written if i == settings.written else ready.values.view(i)
+                handed.take(call.spans, {name: values[[place[row] for row in rows] if name in late else rows]})
 
     def written(self, rows: int) -> F32Array:
-        """Room for so many rows of the output that its step writes there, if there is one."""
+        """Allocate rows for the output that its step writes directly, if there is one."""
         i = self.program.settings.written
         return np.empty((rows, 0 if i is None else self.program.graph.tensors[i].width), np.float32)
 
     def step_times(self, call: Call, repeats: int) -> list[StepTime]:
         """Time of each step of a call, which changes the states but not their positions."""
-        written = self.written(sum(map(len, call.spans)))  # a step writes there: it must outlive it
+        written = self.written(sum(map(len, call.spans)))  # a step writes there: it must outlive the run
         ready = self.prepare(call, {i: [0] for i in self.program.graph.outputs}, written)
         times = walk_times(ready.table, self._scratch.control, self.walker.threads, repeats, ready.values)
         del written
@@ -132,33 +132,33 @@ class Runner:
         return ready is self._last
 
     def forget(self) -> None:
-        """Let no call that was prepared be repeated."""
+        """Prevent repetition of any prepared call."""
         self._last = None
 
     def repeat(self, ready: Ready, times: int) -> None:
-        """Feed a token to each sequence, choose the next ones, and so on, for up to `times` tokens."""
+        """Feed a token to each sequence, select the next ones, and so on, for up to `times` tokens."""
         [part], rows = ready.table.parts, sum(ready.values.lengths)
         self._scratch.words[STOP_WORD] = 0
         kind = f"{part.name} choosing {rows.bit_length()}"
-        apart = ready.table.apart  # one of these steps reads what each thread found in the other
+        apart = ready.table.apart  # one of these steps reads every thread's result of the other
         self.walker.walk(
             part.address, part.count + apart, self._scratch.control, kind=kind, rows=rows, times=times, together=apart
         )
 
-    def prepare(self, call: Call, wanted: Mapping[int, list[int]], written: F32Array) -> Ready:
+    def prepare(self, call: Call, output_rows: Mapping[int, list[int]], written: F32Array) -> Ready:
         """Prepare memory and the control block for a call.
 
         Parameters
         ----------
-        wanted : output → rows of the call that are handed back
-        written : of `self.written`, or where it is to go instead
+        output_rows : output → requested rows of the call
+        written : return value of `self.written`, or another target array
         """
         program, states, cut, settings = self.program, call.states, self.program.cut, self.program.settings
         for state, span in zip(states, call.spans, strict=True):
             state.memory.reserve(state.position, len(span))
         lengths = [len(span) for span in call.spans]
         count = sum(lengths)
-        late = call.rows([name for name, i in cut.outputs.items() if i in settings.late and i in wanted])
+        late = call.rows([name for name, i in cut.outputs.items() if i in settings.late and i in output_rows])
         table = program.table((form_of(count, settings), form_of(sum(map(len, late)), settings)))
         self._bind(table, count)
         ends = self._control.fill(lengths, states, late, table)
@@ -171,18 +171,18 @@ class Runner:
                 start += len(span)
         if settings.written is not None:
             table.lend(settings.written, address_of(written), written.strides[0])
-        early = {i: wanted[i] for i in settings.gathered if i in wanted} if ends else {}
+        early = {i: output_rows[i] for i in settings.gathered if i in output_rows} if ends else {}
         steps = (0, *table.ends)
-        runs = tuple(range(steps[some.start], steps[some.stop]) for some in cut.needed(wanted))
+        runs = tuple(range(steps[some.start], steps[some.stop]) for some in cut.needed(output_rows))
         self._last = Ready(table, values, runs, steps[cut.body], early)
         return self._last
 
     def walk(self, ready: Ready) -> None:
-        """Run the steps that outputs and states need, and what stands between."""
+        """Run the steps that outputs and states need, including subgraphs that do not run on rows."""
         if ready.early:
             for run in ready.runs:
                 self._walk(ready, run.start, min(run.stop, ready.body))
-            ready.kept.update({i: ready.values.view(i)[rows] for i, rows in ready.early.items()})
+            ready.early_values.update({i: ready.values.view(i)[rows] for i, rows in ready.early.items()})
         for run in ready.runs:
             self._walk(ready, max(run.start, ready.body) if ready.early else run.start, run.stop)
 
@@ -199,11 +199,11 @@ class Runner:
             steps, address = min(part.count, end - part.first) - skipped, part.address + skipped * _STEP_BYTES
             if steps <= 0:
                 continue
-            kind = f"{part.name} {rows.bit_length()}"  # durations per row are alike within a factor of two
+            kind = f"{part.name} {rows.bit_length()}"  # durations per row are equal within a factor of two
             self.walker.walk(address, steps, self._scratch.control, kind=kind, rows=rows, calls=calls)
 
     def _bind(self, table: StepTable, rows: int) -> None:
-        """Make room for a call of a table: for all calls of its kind, unless sequences must come whole."""
+        """Reserve memory for a call of a table: for all calls of its kind, unless whole sequences must run together."""
         rows = max(rows, table.rows, VECTOR_ROWS)
         if rows > VECTOR_ROWS and not self.program.graph.whole:
             rows = max(rows, CHUNK)

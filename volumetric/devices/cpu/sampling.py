@@ -1,4 +1,4 @@
-"""Sampling by the team of threads: the rows of a batch are shared out, a single one stays with the caller."""
+"""Sampling on the thread pool: the rows of a batch are divided; a single row stays on the calling thread."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from volumetric.devices.cpu.kernels.walk import run_alone
 from volumetric.devices.cpu.team import TEAM
 
 _EACH = 8
-"""Rows for which a thread is worth its waiting: 200 µs of work."""
+"""Minimum rows per thread: 200 µs of work, which is worth waking it."""
 
 
 class Sampling:
-    """Answers requests to the sampling kernel; any number of Python threads may ask, one after the other has its turn.
+    """Processes requests to the sampling kernel; thread-safe, one call at a time.
 
-    Which thread draws a row changes nothing: each row is drawn by one, from its own numbers alone.
+    Results do not depend on which thread draws a row: each is drawn by one thread, from its own numbers alone.
 
     Parameters
     ----------
-    threads : at most so many; the physical cores unless given
+    threads : maximum number; default: the physical cores
     """
 
     def __init__(self, threads: int | None = None) -> None:
@@ -52,19 +52,19 @@ class Sampling:
 
     @cached_property
     def _table(self) -> int:
-        """Address of a table of one step, made once for the life of the process."""
+        """Address of a table of one step, built once per process."""
         make_ready([(draw_rows.__name__, ())], DRAWING)
         self._words: NDArray[np.int64] = np.zeros(STEP_WORDS, np.int64)
         self._words[OPERATION_WORD] = DRAWING.address(draw_rows.__name__)
         return address_of(self._words)
 
     def prepare(self) -> None:
-        """Compile the kernel, or load it from the cache, where that has not been done."""
+        """Compile the kernel, or load it from the cache, if not yet done."""
         with self._turn:
             _ = self._table
 
     def forget(self) -> None:
-        """Start afresh in a forked child, where a turn may never end."""
+        """Reset in a forked child, where the lock may never be released."""
         self._turn = threading.Lock()
 
     @cached_property
@@ -72,7 +72,7 @@ class Sampling:
         return Governor(self._limit or default_threads())
 
     def draw(self, requests: Sequence[int], size: int) -> None:
-        """Answer requests.
+        """Process requests.
 
         Parameters
         ----------

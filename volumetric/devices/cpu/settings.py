@@ -1,4 +1,4 @@
-"""What all step tables of a network share: its graph, weights and states, and what their kernels round."""
+"""State shared by all step tables of a network: its graph, weights and states, and the rounding of its kernels."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Settings:
     Parameters
     ----------
     cut : the network
-    weights : of what runs on rows, resident
-    compute : int8 and bfloat16 round the activations that meet integer weights to int8; bfloat16 rounds those that
-        meet bfloat16 weights too; float32 rounds nothing
-    storage : of keys and values
-    context : tokens that a state can hold
-    threads : most that run a step
+    weights : resident weights of the row operations
+    compute : int8 and bfloat16 round the activations of products with integer weights to int8; bfloat16 also rounds
+        those of products with bfloat16 weights; float32 rounds nothing
+    storage : type of keys and values
+    context : maximum tokens of a state
+    threads : maximum threads of a step
 
     Attributes
     ----------
     pairs : keys and values that a state must hold
-    opened_bytes : of a row in the bfloat16 copy of a cache; 0: attention does not multiply in bfloat16
-    gathered : values of which the wanted rows come together before the tail
-    tokens : tensor of the caller where a table writes tokens that it chooses
-    late : outputs that can be computed for the wanted rows alone
-    written : the output that its step writes straight into the caller's array; None: none of them
-    direct_rows : rows up to which integer panels are multiplied as they lie in memory
+    opened_bytes : bytes per row of the bfloat16 copy of a cache; 0: attention does not multiply in bfloat16
+    gathered : values whose requested rows are gathered before the tail
+    tokens : tensor in the caller's array where a table writes the tokens that it selects
+    late : outputs that can be computed for the requested rows alone
+    written : the output that its step writes directly into the caller's array; None: none
+    direct_rows : rows up to which packed integer panels are multiplied without unpacking
     """
 
     def __init__(
@@ -61,22 +61,24 @@ class Settings:
         self.pairs = tuple(dict.fromkeys(map(self.pair_of, attends)))
         opened = (opened_bytes(node.attrs["kv_heads"], node.attrs["head_dim"]) for node in attends)
         self.opened_bytes = max(opened, default=0) if self._rounds_attention() else 0
-        made = {i for use in cut.uses if use.tail for i in use.writes}
-        self.gathered = tuple(dict.fromkeys(i for use in cut.uses if use.tail for i in use.reads if i not in made))
+        tail_values = {i for use in cut.uses if use.tail for i in use.writes}
+        self.gathered = tuple(
+            dict.fromkeys(i for use in cut.uses if use.tail for i in use.reads if i not in tail_values)
+        )
         # A product stores its last columns one by one; other operations store whole vectors, beyond the row's end.
         out = cut.outputs[OUTPUT]
-        self.late = made.intersection(graph.outputs)
+        self.late = tail_values.intersection(graph.outputs)
         by_product = any(node.op == "linear" and node.outputs[0] == out for node in cut.rows)
-        self.written = out if out in made and by_product and not list(graph.readers(out)) else None
+        self.written = out if out in tail_values and by_product and not list(graph.readers(out)) else None
 
     def pair_of(self, node: Node) -> Pair:
-        """What attention reads; nodes of one form without states have the same, which lives one step."""
+        """Return the pair that attention reads; nodes of one form without states share a pair that lives one step."""
         states = self.graph.states(node)
         sizes = {"kv_heads": node.attrs["kv_heads"], "head_dim": node.attrs["head_dim"]}
         return Pair(**sizes, keys=states.get("k"), values=states.get("v"))
 
     def rounding(self, matrix: Matrix) -> Rounding:
-        """What a product with `matrix` rounds its activations to."""
+        """Return the rounding of activations in a product with `matrix`."""
         if matrix.form.is_integer and self._compute != "float32" and multiplies_bytes(matrix.form):
             return "int8"
         return "bfloat16" if matrix.form.name == self._compute == "bfloat16" else "float32"
@@ -87,11 +89,11 @@ class Settings:
         return "matrix_product" if by_matrix else "tile_product"
 
     def state_place(self, key: str) -> int:
-        """Number of a state that no attention reads in a sequence's state table."""
+        """Index of a state that no attention reads in a sequence's state table."""
         return len(self.pairs) + plain_states(self.cut.plan.states, self.pairs).index(key)
 
     def _rounds_attention(self) -> bool:
-        """Where products round to int8 or bfloat16, if the machine has products of bfloat16: else nothing is won."""
+        """Whether attention multiplies in bfloat16: products round to int8 or bfloat16, and the CPU supports it."""
         rounds = any(self.rounding(matrix) != "float32" for matrix in self._matrices())
         return rounds and "avx512bf16" in target().features
 

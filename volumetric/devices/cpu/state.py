@@ -1,4 +1,4 @@
-"""The state of one sequence on the CPU: its position, and memory for the declared states that grows as rows arrive."""
+"""The state of one sequence on the CPU: its position, and memory for the declared states that grows with the rows."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from volumetric.run.state import SequenceState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateLayout:
-    """What a state must hold, and how.
+    """The states of a sequence, and their storage.
 
     Attributes
     ----------
     specs : the plan's states by their keys
-    pairs : those of them that attention reads, and what it needs beside
+    pairs : those read by attention, with further facts that it needs
     storage : type of keys and values
-    limit : rows that a sequence may have
+    limit : maximum rows of a sequence
     """
 
     specs: Mapping[str, StateSpec]
@@ -41,7 +41,7 @@ class StateLayout:
         return plain_states(self.specs, self.pairs)
 
     def window(self, pair: Pair) -> int | None:
-        """How many of a pair's last rows are read again; None: all."""
+        """Number of a pair's last rows that are read again; None: all."""
         return None if pair.keys is None else self.specs[pair.keys].window
 
 
@@ -52,7 +52,7 @@ def plain_states(specs: Mapping[str, StateSpec], pairs: Iterable[Pair]) -> tuple
 
 
 def bytes_per_token(plan: Plan, storage: KVStorage) -> int:
-    """Bytes that a token takes in the caches of all attention layers, by the states of a plan's keys."""
+    """Bytes per token in the caches of all attention layers, from the states of a plan."""
     keys = [spec.shape for name, spec in plan.states.items() if spec.kind == "rows" and name.endswith("/k")]
     return sum(kv_heads * _head_bytes(head_dim, storage) for kv_heads, head_dim in keys)
 
@@ -63,14 +63,14 @@ def _head_bytes(head_dim: int, storage: KVStorage) -> int:
 
 
 class StateMemory:
-    """Memory of all states of a sequence: what attention reads as its kernels lay it out, all else row by row.
+    """Memory of all states of a sequence: attention states in the layout of its kernels, all others row by row.
 
     Attributes
     ----------
     table : address of the words (keys, values, capacity, first) of each cache, which steps read; then of
         (value, 0, 0, 0) of each other state
     caches : one for each pair of the layout
-    plain : key → value of a fixed state, or ``[capacity, …]`` of rows that are no pair's
+    plain : key → value of a fixed state, or ``[capacity, …]`` of rows outside of pairs
     """
 
     def __init__(self, layout: StateLayout) -> None:
@@ -91,26 +91,26 @@ class StateMemory:
 
     @property
     def windowed(self) -> bool:
-        """Whether rows are dropped behind windows."""
+        """Whether rows are dropped outside of windows."""
         return any(cache.window is not None for cache in self.caches)
 
     @property
     def reach(self) -> int:
-        """First position beyond 0 to which a sequence can go back."""
+        """Oldest restorable position beyond 0."""
         return max((cache.reach for cache in self.caches), default=0)
 
     def room(self, position: int) -> int:
-        """Rows that fit from `position` on without `reserve`."""
+        """Number of rows that fit from `position` on without `reserve`."""
         return min(self._end - position, self._most)
 
     def places(self, position: int, rows: int) -> int:
-        """Most rows that attention finds in a cache in a call of `rows` rows from `position` on."""
+        """Maximum number of rows that attention reads in a cache in a call of `rows` rows from `position` on."""
         if not self.caches:
             return 0
         return rows if self._first is None else rows + position - self._first
 
     def reserve(self, position: int, rows: int) -> None:
-        """Make room for `rows` rows from `position` on, keeping what they read of those before."""
+        """Make room for `rows` rows from `position` on, keeping the earlier rows that they read."""
         if rows <= self.room(position):
             return
         blocks = _blocks(self.caches, [cache.capacity_for(position, rows) for cache in self.caches])
@@ -126,7 +126,7 @@ class StateMemory:
             self._write_table()
 
     def copy(self, position: int, *, fit: bool = False) -> StateMemory:
-        """Independent memory that holds the same up to row `position`; where it is to `fit` it has room for no more."""
+        """Return independent memory with the same rows up to `position`; with `fit`, without room for more."""
         other = StateMemory(self.layout)
         capacities = [cache.capacity_of_copy(position, fit=fit) for cache in self.caches]
         blocks = _blocks(other.caches, capacities)
@@ -144,7 +144,7 @@ class StateMemory:
         return other
 
     def shrink_to_fit(self, position: int) -> None:
-        """Give memory back that `position` rows do not need."""
+        """Free memory that `position` rows do not need."""
         fits = [cache.capacity_of_copy(position, fit=True) for cache in self.caches]
         spare = any(len(self.plain[key]) > position for key in self._row_keys)
         if spare or any(cache.capacity > fit for cache, fit in zip(self.caches, fits, strict=True)):
@@ -153,7 +153,7 @@ class StateMemory:
             self._write_table()
 
     def clear(self) -> None:
-        """Begin anew. Rows are never read before they are written, fixed states are zeros again."""
+        """Reset to an empty sequence. Rows are never read before they are written; fixed states become zeros again."""
         for cache in self.caches:
             cache.clear()
         for key, value in self.plain.items():
@@ -162,8 +162,8 @@ class StateMemory:
         self._write_table()
 
     def fill(self, values: Mapping[str, Held], position: int) -> None:
-        """Replace all states by these of a sequence of `position` rows."""
-        self._end = -1  # not known until all is in its place
+        """Replace all states by those of a sequence of `position` rows."""
+        self._end = -1  # not known until everything is restored
         for pair, cache in zip(self.layout.pairs, self.caches, strict=True):
             if pair.keys is not None and pair.values is not None:
                 cache.fill(values[pair.keys], values[pair.values], position)
@@ -173,14 +173,14 @@ class StateMemory:
         self._write_table()
 
     def read(self, key: str, position: int) -> Held:
-        """Return a copy of what a state holds of the first `position` rows."""
+        """Return a copy of the first `position` rows of a state."""
         if key not in self.plain:
             cache, keys = self._cache_of(key)
             return cache.read(position, keys=keys)
         return self.plain[key][: None if self.layout.specs[key].kind == "fixed" else position].copy()
 
     def write(self, key: str, value: Held) -> None:
-        """Replace what a state holds; there is room for it."""
+        """Replace the contents of a state; it must have room."""
         if key not in self.plain:
             cache, keys = self._cache_of(key)
             cache.write(value, keys=keys)
@@ -199,14 +199,14 @@ class StateMemory:
         raise KeyError(key)
 
     def _write_table(self) -> None:
-        """Write what steps read, and what calls ask of all caches together: each of them would be asked each time."""
+        """Write the words read by steps, and cache the facts about all caches together that calls need."""
         pairs = list(zip(self.layout.pairs, self.caches, strict=True))
-        kept = [cache for pair, cache in pairs if pair.keys is not None]
+        row_caches = [cache for pair, cache in pairs if pair.keys is not None]
         limit = self.layout.limit
-        ends = [cache.first + cache.capacity for cache in kept] + [len(self.plain[key]) for key in self._row_keys]
+        ends = [cache.first + cache.capacity for cache in row_caches] + [len(self.plain[key]) for key in self._row_keys]
         self._end = min(ends, default=limit)
         self._most = min((cache.capacity for pair, cache in pairs if pair.keys is None), default=limit)
-        self._first = min((cache.first for cache in kept), default=None)
+        self._first = min((cache.first for cache in row_caches), default=None)
         words = [cache.words for cache in self.caches]
         words += [(address_of(value), 0, 0, 0) for value in self.plain.values()]
         self._table = np.array(words or [(0, 0, 0, 0)], np.int64)
@@ -214,22 +214,22 @@ class StateMemory:
 
 
 def _blocks(caches: Sequence[Cache], capacities: Sequence[int]) -> list[NDArray[np.uint8] | None]:
-    """Return memory for the caches that get another capacity, one block for all that grow together.
+    """Return memory for the caches whose capacity changes, one block for all caches that grow together.
 
-    A block for each layer would be of the heap, and leave it full of holes where many states come and go.
+    Separate blocks per layer would be on the heap, and fragment it when many states come and go.
     """
     sizes = [
         cache.bytes_of(capacity) if capacity != cache.capacity else 0
         for cache, capacity in zip(caches, capacities, strict=True)
     ]
-    found: list[NDArray[np.uint8] | None] = [None] * len(caches)
+    blocks: list[NDArray[np.uint8] | None] = [None] * len(caches)
     for growth in {cache.growth for cache in caches}:
         alike = [i for i, cache in enumerate(caches) if cache.growth == growth and sizes[i]]
         block, start = apart_zeros(sum(sizes[i] for i in alike)), 0
         for i in alike:
-            found[i] = block[start : start + sizes[i]]
+            blocks[i] = block[start : start + sizes[i]]
             start += sizes[i]
-    return found
+    return blocks
 
 
 class CpuState(SequenceState):
@@ -242,11 +242,11 @@ class CpuState(SequenceState):
 
     @property
     def version(self) -> tuple[int, int]:
-        """Another one once rows were added, or the state was changed."""
+        """Changes when rows are added or the state is modified."""
         return self.position, self._changes
 
     def shrink_to_fit(self) -> None:
-        """Give memory back that nothing is held in."""
+        """Free unused memory."""
         self.memory.shrink_to_fit(self.position)
 
     def read(self, key: str) -> Held:
@@ -257,7 +257,7 @@ class CpuState(SequenceState):
         self._changes += 1
 
     def _cut(self, position: int) -> None:
-        """Forget rows; the memory is kept for reuse."""
+        """Drop rows; the memory is kept for reuse."""
         if position == 0:
             self.memory.clear()
         self._changes += 1

@@ -1,8 +1,8 @@
-"""What a graph becomes before it has addresses: steps whose arguments refer to tensors.
+"""Steps: a graph after lowering, before addresses are assigned; arguments refer to tensors.
 
-One kind of step and one draft serve both kinds of graphs. In those of fixed shape an argument is the `Address` of a
-tensor; in those of open rows it is the tensor's number, its slot: where it lies, and how far its rows are apart, is
-looked up when the step runs.
+One kind of step and one step builder serve both kinds of graphs. In graphs of fixed shape an argument is the `Address`
+of a tensor; in graphs of open rows it is the tensor's index, its slot: address and row stride are looked up when the
+step runs.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from volumetric.graph.liveness import roots
 from volumetric.graph.ops import Graph, Node, Tensor
 
 GUARDS = {"guard": GUARD, "unless": UNLESS}
-"""Steps of which the walker runs the body if a column of weights is not 0 in all rows, or if it is."""
+"""Steps whose body the executor runs if a column of weights is not 0 in all rows, or if it is."""
 WALKED = {"loop": LOOP, **GUARDS}
-"""Those, and what it runs for each step of time."""
+"""Those, and the step whose body it runs for each time step."""
 BLOCKED = "blocked"
-"""A step that runs its body on one block of the elements after the other."""
+"""A step that runs its body on one block of elements after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A place in a tensor, `offset` bytes from its start."""
+    """A location in a tensor, `offset` bytes from its start."""
 
     tensor: int
     offset: int = 0
@@ -55,19 +55,19 @@ class Step:
     Attributes
     ----------
     name, constants : the operation
-    arguments : in the order that the operation documents; floats travel as their float32 bits, another step as the
-        address of where it stands in the table
+    arguments : in the documented order of the operation; floats are passed as their float32 bits, another step as its
+        address in the table
     reads, writes : tensors
-    flat : says how threads share what is in `shared`: two steps that share a tensor alike need not wait for each other,
-        because each thread goes on with what it wrote itself, or because no two of them touch the same
-    shared : tensors of which each thread touches its own share, and nothing else
-    over : those of `reads` that lie as what the step writes does, and of which each number is read before that of the
-        result is written: the result may take their place
+    flat : identifies how threads partition the tensors in `shared`: two steps with the same partition of a tensor need
+        no barrier, because each thread accesses only what it wrote itself, or no two threads access the same elements
+    shared : tensors of which each thread accesses only its own share
+    over : tensors of `reads` with the layout of the result, whose elements are each read before that element of the
+        result is written: the result may overwrite them
     work : estimated duration on one core, in nanoseconds
-    tail : runs on the rows that are wanted alone
+    tail : runs only on the requested rows
     note : format and sizes, for profiles
-    body : steps that follow one another and that it runs
-    host : a Python function to call instead of an operation, with what has `view` for the values of the call
+    body : consecutive steps that it runs
+    host : a Python function to call instead of an operation, with an object whose `view` returns the values of the call
     """
 
     name: str
@@ -86,22 +86,22 @@ class Step:
 
     @property
     def inner(self) -> tuple[Step, ...]:
-        """Steps that it runs: they stand behind it in the table."""
-        return (*self.body, *[value for value in self.arguments if type(value) is Step])  # asked often
+        """Steps that it runs, which follow it in the table."""
+        return (*self.body, *[value for value in self.arguments if type(value) is Step])  # called often
 
     @property
     def leaves(self) -> tuple[Step, ...]:
-        """The steps after which threads may meet, in order: itself, or those that the walker runs in its place."""
+        """The steps after which a barrier is possible, in order: itself, or those the executor runs instead."""
         return self.body if self.name in WALKED else (self,)
 
     @property
     def label(self) -> str:
-        """What a profile calls it."""
+        """Label in profiles."""
         own = not self.inner or (self.note and self.name not in WALKED)
         return f"{self.name} {self.note}".rstrip() if own else self.inner[0].label
 
     def operations(self) -> Iterator[tuple[str, tuple[str | int, ...]]]:
-        """Operations that it needs, by name and constants."""
+        """Operations it needs, by name and constants."""
         if self.host is None and self.name not in WALKED:
             yield self.name, self.constants
         yield from ((value.name, value.constants) for value in self.arguments if isinstance(value, Operation))
@@ -111,7 +111,7 @@ class Step:
 
 @dataclass(slots=True)
 class Shared:
-    """Tensors that share storage: tensor → the one that names the storage, and bytes from its start; their sizes."""
+    """Tensors that share storage: tensor → the tensor that identifies the storage, and byte offset; storage sizes."""
 
     of: list[int]
     start: list[int]
@@ -120,18 +120,18 @@ class Shared:
 
 @dataclass(slots=True)
 class Draft:
-    """A graph on its way to a table: collects steps, and the temporary tensors and lists they need.
+    """Step builder: collects the steps of a graph, and the temporary tensors and lists they need.
 
     Attributes
     ----------
-    library : where its operations are
-    sizes : bytes of every tensor, or of a row of it where rows are open; the graph's first, then temporary ones
-    inputs, outputs : tensors that live from before the first step, and until after the last one
-    tables : arrays that steps point to; they live as long as the table
-    scratch : bytes that each thread needs for itself
-    alike : a product sums in one order, however many rows it has
-    shared : where tensors of the graph lie in others; None: views lie in what they are views of, at its start
-    parts : temporary tensor → the one that it is a part of, and where it begins there
+    library : library of its operations
+    sizes : bytes of every tensor, or of a row of it if rows are open; the graph's first, then temporary ones
+    inputs, outputs : tensors live from before the first step, and until after the last one
+    tables : arrays referenced by steps; they live as long as the table
+    scratch : bytes of scratch per thread
+    alike : products sum in one order for any number of rows
+    shared : aliasing of the graph's tensors; None: views start at the start of their source
+    parts : temporary tensor → the tensor it is a part of, and its start there
     """
 
     graph: Graph
@@ -150,16 +150,16 @@ class Draft:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """Of a run."""
+        """Inputs of a run."""
         return self.graph.inputs
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """Of a run."""
+        """Outputs of a run."""
         return self.graph.outputs
 
     def roots(self) -> list[int]:
-        """Tensor of the graph → the one that it is a view of, or itself."""
+        """Tensor of the graph → its source if it is a view, else itself."""
         return roots(self.graph)
 
     def tensor(self, i: int) -> Tensor:
@@ -171,18 +171,18 @@ class Draft:
         return self.graph.tensors[i].shape
 
     def temporary(self, size: int) -> int:
-        """Return a new tensor of `size` bytes, or of so many in a row."""
+        """Return a new tensor of `size` bytes, or of so many per row."""
         self.sizes.append(size)
         return len(self.sizes) - 1
 
     def part(self, i: int, start: int, size: int) -> int:
-        """Return `size` bytes of a tensor as one of its own: what a step does to them concerns no other part."""
-        made = self.temporary(size)
-        self.parts[made] = i, start
-        return made
+        """Return `size` bytes of a tensor as a separate tensor: steps on it do not affect other parts."""
+        part = self.temporary(size)
+        self.parts[part] = i, start
+        return part
 
     def lies_in(self, x: int, y: int, start: int) -> bool:
-        """Whether tensor x lies in y, so many bytes from its start."""
+        """Whether tensor x is in y, so many bytes from its start."""
         of = self.shared
         return of is not None and of.of[x] == of.of[y] and of.start[x] == of.start[y] + start
 
@@ -197,10 +197,10 @@ class Draft:
         self.scratch = max(self.scratch, size)
 
     def add(
-        self, name: str | Callable[..., None], names: Sequence[str], /, *constants: str | int, **given: Any
+        self, name: str | Callable[..., None], names: Sequence[str], /, *constants: str | int, **arguments: Any
     ) -> None:
         """Append a step; see `step`."""
-        self.steps.append(self.step(name, names, *constants, **given))
+        self.steps.append(self.step(name, names, *constants, **arguments))
 
     def step(
         self,
@@ -210,57 +210,64 @@ class Draft:
         *constants: str | int,
         reads: Places,
         writes: Places,
-        **given: Any,
+        **values: Any,
     ) -> Step:
-        """Return a step with the arguments `given`, in the order of `names`; each must be there, and no other.
+        """Return a step with the arguments `values`, in the order of `names`; all must be passed, and no others.
 
-        What is called as an attribute of `Step`, and is no argument of the operation, is that attribute.
+        Values with the name of an attribute of `Step`, and not of an argument, set that attribute.
 
         Parameters
         ----------
-        name : of the operation in the library; or a function of a package's module that is one, or makes it of the
+        name : operation in the library; or ``module:function`` of a package: the operation, or its factory from
             `constants`
-        reads, writes : tensors, or those that are arguments by their names; None in the place of one that is missing
+        reads, writes : tensors, or those that are arguments by their names; None for a missing one
         """
-        found: list[list[int]] = [[], []]
-        for tensors, places in zip(found, (reads, writes), strict=True):
+        touched: list[list[int]] = [[], []]
+        for tensors, places in zip(touched, (reads, writes), strict=True):
             if isinstance(places, Mapping):
-                given |= {key: self.argument(place) for key, place in places.items()}
+                values |= {key: self.argument(place) for key, place in places.items()}
                 places = [p.tensor if isinstance(p, Address) else p for p in places.values() if p is not None]
             tensors += places
-        of_step = {key: given.pop(key) for key in _OF_STEP - set(names) if key in given}
-        if set(names) != set(given):
-            raise TypeError(f"{name}: arguments differ from the operation's: {sorted(set(names) ^ set(given))}")
-        arguments = tuple(given[argument] for argument in names)
+        of_step = {key: values.pop(key) for key in _OF_STEP - set(names) if key in values}
+        if set(names) != set(values):
+            raise TypeError(f"{name}: arguments differ from the operation's: {sorted(set(names) ^ set(values))}")
+        arguments = tuple(values[argument] for argument in names)
         return Step(
             name=name if isinstance(name, str) else f"{name.__module__}:{name.__qualname__}",
             constants=constants,
             arguments=arguments,
-            reads=tuple(found[0]),
-            writes=tuple(found[1]),
+            reads=tuple(touched[0]),
+            writes=tuple(touched[1]),
             **of_step,
         )
 
     def guard(self, first: int, weights: int, column: int, *, unless: bool = False, work: float = 0.0) -> None:
-        """Let the steps from number `first` on run only if some row has a weight in a column of a value, or if none.
+        """Run the steps from number `first` on only if some row (or, with `unless`, no row) has a weight in a column.
 
         Parameters
         ----------
-        work : how long they take, if they are usually run
+        work : their estimated duration, if they usually run
         """
         name = "unless" if unless else "guard"
         self.wrap(name, GUARD_ARGUMENTS, first, reads=(weights,), weights=weights, column=column, work=work)
 
     def wrap(
-        self, name: str, names: Sequence[str], first: int, *, reads: Sequence[int] = (), note: str = "", **given: Any
+        self,
+        name: str,
+        names: Sequence[str],
+        first: int,
+        *,
+        reads: Sequence[int] = (),
+        note: str = "",
+        **arguments: Any,
     ) -> None:
-        """Make steps the body of one; where the first of them is and how many there are, the table knows."""
+        """Make steps the body of a step; the table fills in their address and number."""
         body = tuple(self.steps[first:])
-        step = self.step(name, names[2:], reads=reads, writes=(), tail=body[0].tail, note=note, body=body, **given)
+        step = self.step(name, names[2:], reads=reads, writes=(), tail=body[0].tail, note=note, body=body, **arguments)
         self.steps[first:] = [step]
 
     def argument(self, place: int | Address | None) -> Argument:
-        """What a step has in the place of a tensor: where it begins, unless told; 0 for none."""
+        """The argument for a tensor: the address of its start by default; 0 for none."""
         return 0 if place is None else place if isinstance(place, Address) else Address(place)
 
 
@@ -272,7 +279,7 @@ StepRule: TypeAlias = Callable[[Any, Node], None]
 
 
 class Rules(Registry[StepRule]):
-    """Operation of a graph → what appends its steps to a draft."""
+    """Operation of a graph → function that appends its steps to a step builder."""
 
     def __call__(self, *names: str) -> Callable[[StepRule], StepRule]:
         """Register the rule of some operations."""

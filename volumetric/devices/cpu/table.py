@@ -1,4 +1,4 @@
-"""Step tables: the numbers that the compiled walker reads, written from a draft and bound to memory last."""
+"""Step tables: the numbers that the compiled executor reads, built from a step list; addresses are bound last."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from volumetric.devices.cpu.placement import Placement, barriers, padded, passin
 from volumetric.devices.cpu.steps import WALKED, Address, Draft, Operation, Step
 
 _NUMBERS = itertools.count()
-"""Names for what a governor compares: addresses are used again once a table is gone."""
+"""Names that the thread controller compares: addresses are reused after a table is freed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Steps that run as one.
+    """Steps that run together.
 
     Attributes
     ----------
-    name : of its own in this process
-    address, count : the steps in memory
-    first : number of the first one, among those of the draft
-    body : how many of them are before the tail
+    name : unique in this process
+    address, count : address and number of the steps
+    first : index of the first one among the step list
+    body : number of them before the tail
     work : estimated duration on one core, in nanoseconds
-    meetings : how often threads meet in it
-    host : the Python function that it is, if it is one
-    label : what a profile calls that
-    tail : all of it is tail
+    meetings : number of barriers in it
+    host : its Python function, if it is one
+    label : label of the Python function in profiles
+    tail : whether all of it belongs to the tail
     """
 
     name: str
@@ -50,24 +50,24 @@ class Part:
 
 
 class StepTable:
-    """Steps in memory; behind those of the draft stand the ones that steps run.
+    """Steps in memory; nested steps follow those of the step list.
 
     Parameters
     ----------
     draft : compiled by `ready`
-    placement : of its tensors
-    apart : steps at the end that do not belong to a usual run
-    ends : steps that there are after each of what may be the last to run
+    placement : placement of its tensors
+    apart : steps at the end that are not part of a usual run
+    ends : number of steps after each possible last node
 
     Attributes
     ----------
-    draft, placement : what it was made of
-    parts : what runs, in order
-    apart : number of those steps, which stand behind the last part
-    labels : what each step does, for profiles
-    slots : address of each tensor, and bytes from row to row, as steps find them
+    draft, placement : its sources
+    parts : parts to run, in order
+    apart : number of those steps, which follow the last part
+    labels : label of each step, for profiles
+    slots : address of each tensor, and bytes from row to row, as steps read them
     scratch : bytes that each thread needs
-    rows : how many there is room for; 0 before the table is bound
+    rows : maximum rows; 0 before the table is bound
     """
 
     def __init__(self, draft: Draft, placement: Placement, *, apart: int = 0, ends: Sequence[int] = ()) -> None:
@@ -108,7 +108,7 @@ class StepTable:
         self.parts = self._split(draft.steps[:count], meets)
 
     def _write_arguments(self, at: int, step: Step, behind: int) -> None:
-        """Write the arguments of step `at`; the steps that it runs begin at step `behind`."""
+        """Write the arguments of step `at`; its nested steps begin at step `behind`."""
         values: list[Any] = [*step.arguments]
         if step.body:
             values = [self._address(behind), len(step.body), *values]
@@ -134,7 +134,7 @@ class StepTable:
         return address_of(self._words) + step * 8 * STEP_WORDS
 
     def _split(self, steps: Sequence[Step], meets: Mapping[int, bool]) -> tuple[Part, ...]:
-        """Cut the table at Python functions; `meets` tells of steps, by identity, whether threads meet behind them."""
+        """Split the table at Python functions; `meets` says of steps, by identity, whether a barrier follows them."""
         parts: list[Part] = []
         for host, some in itertools.groupby(enumerate(steps), key=lambda pair: pair[1].host):
             indices, run = zip(*some, strict=True)
@@ -161,14 +161,14 @@ class StepTable:
     # ---- memory
 
     def bind(self, arena: Array, fixed: Mapping[int, int] | None = None, *, rows: int = 1, spare: int = 0) -> bool:
-        """Write where tensors are; returns False if they were there.
+        """Write the addresses of tensors; return False if they are unchanged.
 
         Parameters
         ----------
         arena : memory for `rows` + `spare` times the arena of the placement
-        fixed : address of each storage outside of it, but for those of the caller
-        rows : for which there is room, where rows are open
-        spare : rows beyond that may be read
+        fixed : address of each storage outside of it, except the caller's
+        rows : maximum rows, if rows are open
+        spare : further rows that may be read
         """
         if arena is self._arena and rows == self.rows:
             return False
@@ -182,7 +182,7 @@ class StepTable:
         return True
 
     def lend(self, tensor: int, address: int, stride: int = 0) -> None:
-        """Set the place of a tensor that is the caller's."""
+        """Set the address of a tensor in the caller's array."""
         number = self.placement.of[tensor]
         tensors = self.placement.storages[number].tensors
         self.slots[tensors, 0], self.slots[tensors, 1] = self._starts[tensors] + address, stride
@@ -190,19 +190,19 @@ class StepTable:
         self._words.reshape(-1)[words] = offsets + address
 
     def bytes_of(self, tensor: int) -> Array:
-        """Memory of a tensor in the arena, of all its rows."""
+        """Memory of a tensor in the arena, all rows."""
         storage = self.placement.storages[self.placement.of[tensor]]
         start = storage.offset * (self.rows + self._spare) + self.placement.start[tensor]
         return self._arena[start : start + padded(storage.size) * self.rows]
 
 
 def _counted(step: Step) -> tuple[Step, ...]:
-    """Return the steps whose meetings count: those of a body where its work does."""
+    """Return the steps whose barriers count: those of a body if its work counts."""
     return (step, *step.body) if step.name in WALKED and step.work else (step,)
 
 
 def ready(drafts: Iterable[Draft]) -> None:
-    """Compile the operations of `drafts`, of one library, or load them from the cache."""
+    """Compile the operations of `drafts` from one library, or load them from the cache."""
     some = list(drafts)
-    wanted = (one for draft in some for step in draft.steps for one in step.operations())
-    make_ready(wanted, some[0].library)
+    operations = (one for draft in some for step in draft.steps for one in step.operations())
+    make_ready(operations, some[0].library)

@@ -1,7 +1,7 @@
-"""The threads that run plans: one team for the process, the caller being thread 0.
+"""The thread pool that runs plans: one per process, the calling thread being thread 0.
 
 Workers stay inside one native loop and spin between tokens. Without work for a few milliseconds they park on a Python
-event, so an idle model burns no CPU. They end at interpreter exit; a forked child starts with fresh ones.
+event, so an idle model uses no CPU. They end at interpreter exit; a forked child starts with new workers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from volumetric.devices.cpu.kernels.walk import CALL, CREW_WORDS, QUIT, THREADS_LIMIT, follow, lead, publish
 
 _IDLE_PAUSES = 80_000
-"""2 ms of spinning (25 ns a pause on Zen 4): longer than what lies between two tokens, too short to count as load."""
+"""2 ms of spinning (25 ns a pause on Zen 4): longer than the gap between two tokens, too short to count as load."""
 
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    """One thread beside the caller."""
+    """One thread in addition to the caller."""
 
     thread: threading.Thread | None = None
     parked: bool = False
@@ -31,7 +31,7 @@ class _Worker:
 
 
 class Team:
-    """Runs step tables; any number of Python threads may call `run`, one after the other has its turn."""
+    """Runs step tables; any number of Python threads may call `run`, which serialises them."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -48,8 +48,8 @@ class Team:
             while len(self._workers) < threads - 1:
                 self._hire()
             publish(self._address, table, steps, control, threads, times)
-            # A worker marks itself parked before it looks at the call number for the last time, and the call number
-            # was published before this look at the marks: one of the two sees the other.
+            # A worker marks itself parked before it reads the call number for the last time, and the call number was
+            # published before these marks are read: one of the two sees the other.
             for worker in self._workers[: threads - 1]:
                 if worker.parked:
                     worker.parked = False
@@ -57,10 +57,10 @@ class Team:
             lead(self._address, threads)
 
     def clocks(self, threads: int) -> list[float]:
-        """Seconds of processor time that the calling thread has had, and each of the others of so many.
+        """Processor seconds of the calling thread so far, and of each of so many others.
 
-        A thread of a call never sleeps: what a clock lacks of the call's duration, others took. Where a system does not
-        tell the time of other threads, the caller's stands alone.
+        A thread of a call never sleeps: processor time missing from the call's duration went to other threads. If a
+        system does not report the time of other threads, only the caller's is returned.
         """
         own = time.thread_time()
         clock_of = getattr(time, "pthread_getcpuclockid", None)
@@ -85,13 +85,13 @@ class Team:
             self._crew[QUIT] = 0
 
     def forget(self) -> None:
-        """Start afresh in a forked child, where no worker exists."""
+        """Reset in a forked child, where no worker exists."""
         self.__init__()
 
     def _hire(self) -> None:
         worker = _Worker()
         number = len(self._workers) + 1
-        # Compiles here: an error in the worker's thread would leave the caller waiting for ever.
+        # Compiles here: an error in the worker's thread would make the caller wait for ever.
         follow(self._address, number, int(self._crew[CALL]), 0)
         worker.thread = threading.Thread(
             target=self._work,

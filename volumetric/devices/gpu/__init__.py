@@ -1,4 +1,4 @@
-"""GPU device: WGSL compute shaders through wgpu. This package is the only one that imports wgpu, and only when used."""
+"""GPU device: WGSL compute shaders through wgpu. Only this package imports wgpu, and only on use."""
 
 from volumetric.devices.gpu.device import GpuDevice
 from volumetric.devices.gpu.listing import list_gpus

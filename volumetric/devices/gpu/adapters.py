@@ -1,4 +1,4 @@
-"""Adapters: which GPUs there are, in order of preference, and which one a selector names."""
+"""Adapters: the available GPUs in order of preference, and their selection by name or number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PACKAGE_HINT = "wgpu is not whole in this environment: pip install --force-rein
 def ranked_adapters() -> list[Any]:
     """Adapters of this machine, best first: discrete, integrated, virtual, software.
 
-    One backend is pinned: through OpenGL the same card would appear a second time, slower and with fewer features.
+    Only one backend is listed: through OpenGL the same card would appear a second time, slower and with fewer features.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def ranked_adapters() -> list[Any]:
         from wgpu.backends.wgpu_native.extras import set_instance_extras
     except (ImportError, OSError, RuntimeError) as error:
         raise DeviceError(f"wgpu cannot be loaded: {error}", hint=_PACKAGE_HINT) from error
-    # Without a session (in a container, over ssh) the drivers' Wayland part writes an error to stderr for each look.
+    # Without a session (in a container, over ssh) the drivers' Wayland part writes an error to stderr on each listing.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     try:
         set_instance_extras(backends=[_BACKEND])
@@ -45,14 +45,14 @@ def ranked_adapters() -> list[Any]:
         # Another user of wgpu in this process came first; its adapters of other backends are filtered out below.
         _log.debug("the wgpu instance exists already")
     try:
-        found = wgpu.gpu.enumerate_adapters_sync()
+        adapters = wgpu.gpu.enumerate_adapters_sync()
     except RuntimeError as error:
         raise DeviceError(f"GPUs cannot be listed: {error}", hint=_DRIVER_HINT) from error
-    return sorted((a for a in found if a.info["backend_type"] == _BACKEND), key=_rank)
+    return sorted((a for a in adapters if a.info["backend_type"] == _BACKEND), key=_rank)
 
 
 def why_none() -> str:
-    """Return what keeps `ranked_adapters` from finding any, as far as it can be told."""
+    """Return why `ranked_adapters` finds none, as far as it can be determined."""
     if _BACKEND == "Vulkan" and sys.platform != "win32":
         try:
             ctypes.CDLL("libvulkan.so.1")
@@ -66,12 +66,12 @@ def _rank(adapter: Any) -> int:
 
 
 def is_software(adapter: Any) -> bool:
-    """Whether the adapter is a program on the CPU, such as llvmpipe."""
+    """Whether the adapter is a software renderer on the CPU, such as llvmpipe."""
     return adapter.info["adapter_type"] == "CPU"
 
 
 def describe(adapter: Any, index: int) -> DeviceInfo:
-    """What to print about the adapter at `index` of `ranked_adapters`."""
+    """Return the facts to print about the adapter at `index` of `ranked_adapters`."""
     info = adapter.info
     limits = adapter.limits
     return DeviceInfo(
@@ -94,13 +94,13 @@ def describe(adapter: Any, index: int) -> DeviceInfo:
 
 
 def choose(adapters: Sequence[Any], selector: str | None) -> int:
-    """Index of the adapter that `selector` names: a number, part of a name, or None for the best.
+    """Index of the adapter selected by `selector`: a number, part of a name, or None for the best.
 
-    None takes a software adapter only if there is no other: whoever says "gpu" has asked for what there is.
+    None selects a software adapter only if there is no other one.
 
     Raises
     ------
-    DeviceError : there is none, or none fits; the message lists what there is
+    DeviceError : there is no adapter, or none matches; the message lists the available ones
     """
     if not adapters:
         raise DeviceError(f"no {_BACKEND} GPU was found: {why_none()}", hint=_DRIVER_HINT)
@@ -108,9 +108,9 @@ def choose(adapters: Sequence[Any], selector: str | None) -> int:
         return 0
     if selector.isdecimal() and int(selector) < len(adapters):
         return int(selector)
-    wanted = selector.casefold()
+    folded = selector.casefold()
     for i, adapter in enumerate(adapters):
-        if wanted in adapter.info["device"].casefold():
+        if folded in adapter.info["device"].casefold():
             return i
     names = "; ".join(f"gpu:{i} {adapter.info['device']}" for i, adapter in enumerate(adapters))
     raise DeviceError(f"no GPU is called {selector!r}", hint=f"there are: {names}")

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from volumetric.devices.gpu.record import Frame, Recorder
 
 _FUSE_COMBINE_BYTES = 6 << 20
-"""Bytes of attention partials that all workgroups of an output projection may read together before a launch of its own
-is cheaper than reading them: about what the L2 of a large GPU moves in the 2 microseconds of a launch."""
+"""Bytes of attention partials read by all workgroups of an output projection together, up to which reading them is
+cheaper than a separate launch: about what the L2 of a large GPU moves in the 2 microseconds of a launch."""
 
 
 def attention_shapes(graph: Graph, options: RunOptions) -> dict[int, AttentionShape]:
     """Shape of each `attend` node, by the node's output."""
-    found = {}
+    shapes = {}
     for node in graph.nodes:
         if node.op != "attend":
             continue
         attrs = node.attrs
-        held = node.named("k") is not None
-        found[node.outputs[0]] = AttentionShape(
+        stateful = node.named("k") is not None
+        shapes[node.outputs[0]] = AttentionShape(
             heads=attrs["heads"],
             kv_heads=attrs["kv_heads"],
             head_dim=attrs["head_dim"],
@@ -54,21 +54,21 @@ def attention_shapes(graph: Graph, options: RunOptions) -> dict[int, AttentionSh
             temperature_scale=attrs["temperature_scale"],
             temperature_every=attrs["temperature_every"],
             rotary=0 if attrs["rope"] is None else attrs["rope"].dim,
-            state=held,
-            half=held and options.kv_dtype == "float16",  # without a state none are kept
+            state=stateful,
+            half=stateful and options.kv_dtype == "float16",  # without a state no rows are kept
         )
-    near = min((shape.kept_rows or 0 for shape in found.values() if shape.state), default=0)
-    return {i: replace(shape, near=(shape.kept_rows or 0) == near) for i, shape in found.items()}
+    near = min((shape.kept_rows or 0 for shape in shapes.values() if shape.state), default=0)
+    return {i: replace(shape, near=(shape.kept_rows or 0) == near) for i, shape in shapes.items()}
 
 
 class Attending:
-    """What the attention nodes of a graph share: buffers beside values and pages, and cuts.
+    """State shared by the attention nodes of a graph: buffers other than values and pages, and tunings.
 
     Attributes
     ----------
     shapes : output of a node → its attention
-    block : rows that prefill attention takes at once, the same in all layers
-    whole : some layer looks at the rows of the call alone, so that a call has all rows of a sequence
+    block : rows that prefill attention processes at once, the same in all layers
+    whole : some layer attends only to rows of the call, so that a call must have all rows of a sequence
     """
 
     def __init__(self, shapes: Mapping[int, AttentionShape], scratch: Scratch, caps: Caps) -> None:
@@ -83,15 +83,15 @@ class Attending:
         self._reserve(scratch)
 
     def joined(self) -> dict[str, str]:
-        """What a reader binds that joins the splits itself."""
+        """Bindings of a kernel that joins the splits itself."""
         return {"x": self._parts, "maxima": self._maxima}
 
     def split(self) -> dict[str, str]:
-        """Where splits go that are joined later."""
+        """Buffer for splits that are joined later."""
         return {"parts": self._parts, "maxima": self._maxima}
 
     def _reserve(self, scratch: Scratch) -> None:
-        """Make the buffers that attention needs, for calls of up to as many rows as values have room for."""
+        """Create the buffers that attention needs, for calls of up to as many rows as values have room for."""
         shapes, rows, make = list(self.shapes.values()), scratch.rows, scratch.make
         if not shapes:
             return
@@ -106,7 +106,7 @@ class Attending:
 
 
 def attend(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    """New keys and values into their pages, and attention of the call's rows over all of their sequences."""
+    """Write new keys and values to their pages, then attend from the call's rows to all of their sequences."""
     shape, shared, keys = r.attention.shapes[node.outputs[0]], r.attention, r.graph.keys(node)
     per_head = zip(
         (keys.get("q_norm"), keys.get("k_norm"), keys.get("sinks")), (*shape.gain_sizes, shape.heads), strict=True
@@ -138,18 +138,18 @@ def attend(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 
 def _caches(r: Recorder, node: Node) -> dict[str, str]:
-    """Keys, values and page tables that a node reads and writes."""
-    held = r.graph.states(node)
-    if held:
+    """Keys, values and page tables of a node."""
+    states = r.graph.states(node)
+    if states:
         tables = tables_name(r.attention.shapes[node.outputs[0]].kept_rows)
-        return {"keys": rows_name(held["k"]), "values": rows_name(held["v"]), "tables": tables}
+        return {"keys": rows_name(states["k"]), "values": rows_name(states["v"]), "tables": tables}
     if not r.attention.alone:
         raise UnsupportedError(f"{node.where}: attention without a cache was not prepared")
     return r.attention.alone
 
 
 def _reader_joins(r: Recorder, node: Node, frame: Frame) -> bool:
-    """Whether the next node is the only reader, can join the splits as it reads them, and gains by it."""
+    """Whether the next node is the only reader, can join the splits while reading them, and is faster by it."""
     graph, out, shape = r.graph, node.outputs[0], r.attention.shapes[node.outputs[0]]
     readers = [graph.nodes[at] for at in graph.readers(out)]
     if len(readers) != 1 or out in graph.outputs or shape.head_dim % 4:

@@ -1,4 +1,4 @@
-"""What a call of several sequences is made of: which rows go together, in which order, and the control block."""
+"""Composition of calls of several sequences: their rows, the order of rows, and the control block."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from volumetric.devices.gpu.kernels.dispatch import Rows, ceil_div
 from volumetric.run.batch import Span, deal
 
 PLACES = 512
-"""Rows whose places a control block lists, as the shaders have it."""
+"""Rows whose places a control block lists, as in the shaders."""
 _NEAR = 4
 NEAR_PAGES = 56
 _PLACES = _NEAR + NEAR_PAGES
 _STARTS = _PLACES + 4 * PLACES
 NEAR_BYTES = 4 * _NEAR
-"""Where the list of near pages begins."""
+"""Start of the list of near pages."""
 CONTROL_BYTES = 4 * (_STARTS + PLACES)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Rows of a call that follow one another in a sequence.
+    """Consecutive rows of a sequence in a call.
 
     Attributes
     ----------
-    line : of the sequence in the page tables
-    position : of the first row
-    rows : how many
-    pages : of the sequence; read where it is the only one with one row
+    line : line of the sequence in the page tables
+    position : position of the first row
+    rows : number of rows
+    pages : pages of the sequence; read if it is the only one with a single row
     """
 
     line: int
@@ -43,16 +43,16 @@ class Place:
 def schedule(
     lengths: Sequence[int], most: int, *, apart: bool, whole: bool = False, each: int | None = None
 ) -> list[list[Span]]:
-    """Cut pieces of `lengths` rows into calls of at most `most` rows, single rows first.
+    """Split the rows of sequences, `lengths` each, into calls of at most `most` rows, single rows first.
 
     Parameters
     ----------
-    apart : each piece has calls of its own
-    whole : pieces, of `most` rows at most, are not cut
-    each : rows that a call may have of one piece, see `Graph.piece`
+    apart : each sequence has separate calls
+    whole : sequences, of `most` rows at most, are not split
+    each : maximum rows of a sequence in a call, see `Graph.piece`
     """
     if whole and not apart:
-        most = min(most, PLACES)  # more rows are listed for a piece of its own alone
+        most = min(most, PLACES)  # a sequence alone in a call may have more rows than the list
     order = sorted(range(len(lengths)), key=lambda i: lengths[i] > 1)
     groups = [[piece] for piece in order] if apart else [order]
     dealt = (
@@ -64,7 +64,7 @@ def schedule(
 
 
 def count_rows(places: Sequence[Place], each: int, *, singles: bool) -> Rows:
-    """Rows of a call whose longer pieces are cut in blocks of `each`; without `singles`, those of one row are, too."""
+    """Rows of a call with sequences in blocks of `each` rows; without `singles`, single rows are in blocks, too."""
     alone = sum(place.rows == 1 for place in places) if singles else 0
     blocks = sum(ceil_div(place.rows, each) for place in places[alone:])
     return Rows(sum(place.rows for place in places), alone, blocks, len(places))
@@ -89,7 +89,7 @@ def control_words(places: Sequence[Place], rows: Rows, each: int) -> NDArray[np.
         words[_NEAR:_PLACES] = near_words(places[0].pages)
     lists, at, starts = words[_PLACES:_STARTS].reshape(-1, 4), 0, []
     for number, place in enumerate(places):
-        part = lists[at : at + place.rows]  # of a call longer than the list, its beginning
+        part = lists[at : at + place.rows]  # for a call longer than the list, its beginning
         part[:, 0] = place.position + np.arange(len(part))
         part[:, 1:3] = place.line, at + place.rows
         lists[number, 3] = at
@@ -101,29 +101,29 @@ def control_words(places: Sequence[Place], rows: Rows, each: int) -> NDArray[np.
 
 
 def gathered_words(words: NDArray[np.uint32], rows: Sequence[int]) -> NDArray[np.uint32]:
-    """Contents of a control block for some rows of the call that another one describes; none is in a block."""
+    """Contents of a control block for some rows of the call described by another one; no row is in a block."""
     places = words[_PLACES : min(_STARTS, len(words))].reshape(-1, 4)
     at = np.minimum(rows, len(places) - 1)
-    taken = places[at]
-    taken[:, 0] += np.asarray(rows, np.uint32) - at.astype(np.uint32)
+    gathered = places[at]
+    gathered[:, 0] += np.asarray(rows, np.uint32) - at.astype(np.uint32)
     header = np.zeros(_PLACES, np.uint32)
     header[0] = len(rows)
-    return np.concatenate([header, taken[:PLACES].reshape(-1)])
+    return np.concatenate([header, gathered[:PLACES].reshape(-1)])
 
 
 def near_words(pages: Sequence[int]) -> NDArray[np.uint32]:
-    """The first pages of a sequence, as a call of one row finds them."""
+    """The first pages of a sequence, as stored for a call of one row."""
     words = np.zeros(NEAR_PAGES, np.uint32)
     words[: len(pages)] = pages[:NEAR_PAGES]
     return words
 
 
 def runs(rows: Iterable[int]) -> list[tuple[int, int]]:
-    """Ascending numbers as (first, count) of those that follow one another."""
-    found: list[tuple[int, int]] = []
+    """Ascending numbers as (first, count) of consecutive runs."""
+    stretches: list[tuple[int, int]] = []
     for row in rows:
-        if found and sum(found[-1]) == row:
-            found[-1] = (found[-1][0], found[-1][1] + 1)
+        if stretches and sum(stretches[-1]) == row:
+            stretches[-1] = (stretches[-1][0], stretches[-1][1] + 1)
         else:
-            found.append((row, 1))
-    return found
+            stretches.append((row, 1))
+    return stretches

@@ -1,4 +1,4 @@
-"""Commands: what a submission does, and how calls are encoded with plain wgpu-py calls."""
+"""Commands: the contents of a submission, and encoding of calls through wgpu-py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, Rows
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One compute pass over prepared calls, for so many rows."""
+    """One compute pass over prepared calls, for a number of rows."""
 
     prepared: Any
     rows: Rows = ONE_ROW
@@ -33,10 +33,10 @@ Command: TypeAlias = Pass | Copy
 
 
 class Executor(Protocol):
-    """Submits commands, as `native` does by prepared calls."""
+    """Submits commands through wgpu-py; `native` has a faster one with prepared calls."""
 
     def prepare(self, calls: Sequence[Call]) -> Any:
-        """Turn recorded calls into what `Pass` holds."""
+        """Convert recorded calls to the form that `Pass` holds."""
         ...
 
     def submit(self, commands: Sequence[Command]) -> int:
@@ -44,27 +44,27 @@ class Executor(Protocol):
         ...
 
     def begin(self, commands: Sequence[Command]) -> Any:
-        """Encode commands, as far ahead as the executor can, for one later `send`."""
+        """Encode commands for one later `send`, as far ahead as the executor can."""
         ...
 
     def record(self, commands: Sequence[Command]) -> Any:
-        """As `begin`, but less far ahead, so that `discard` can drop it."""
+        """Like `begin`, but less far ahead, so that `discard` can drop it."""
         ...
 
     def send(self, begun: Any) -> int:
-        """Submit what `begin` or `record` returned; returns a number for `read`."""
+        """Submit the result of `begin` or `record`; returns a number for `read`."""
         ...
 
     def must_be_sent(self, begun: Any) -> bool:
-        """Whether what `begin` returned was not sent, and stays behind for ever unless it is."""
+        """Whether the result of `begin` was not sent, and would leak unless it is sent."""
         ...
 
     def discard(self, begun: Any) -> None:
-        """Drop what needs not be sent."""
+        """Drop commands that need not be sent."""
         ...
 
     def close(self) -> None:
-        """Give back what submitting needed; the next submission would make it again."""
+        """Free the resources of submissions; the next submission would create them again."""
         ...
 
     def read(self, buffer: Any, nbytes: int, submission: int) -> bytearray:
@@ -84,7 +84,7 @@ def encode_calls(compute: Any, calls: Sequence[Call], rows: Rows, limit: int) ->
     for call in calls:
         size = call.grid.size(rows, limit)
         if not size[1]:
-            continue  # for rows of a kind that the call has none of
+            continue  # for rows of a kind that the call does not have
         compute.set_pipeline(call.pipeline)
         compute.set_bind_group(0, call.group)
         if call.immediates:

@@ -1,4 +1,4 @@
-"""One open GPU: device, queue, buffers, pipelines. Errors of the library leave here as `DeviceError`."""
+"""One open GPU: device, queue, buffers, pipelines. Errors of wgpu are converted to `DeviceError`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _WANTED_FEATURES = ("subgroup", "immediates", "timestamp-query")
 _UPLOAD_CHUNK = 32 << 20
 _UPLOAD_FLUSH = 256 << 20
 _SUBGROUP_UNKNOWN = (4, 128)
-"""Range that wgpu reports where the driver states none; the real size is then fixed and is measured."""
+"""Range that wgpu reports if the driver states none; the real size is then fixed and is measured."""
 _ARGS = 15
 _PROBED_ROUNDS = 1 << 17
-"""More than the 65,535 of llvmpipe; a GPU makes them in a millisecond or two."""
+"""More than the 65,535 of llvmpipe; a GPU runs them in a millisecond or two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A compiled kernel and what it binds."""
+    """A compiled kernel and its bindings."""
 
     linked: Linked
     layout: Any
@@ -39,7 +39,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One bound dispatch: ready to replay, nothing is looked up again. `label` tells kinds apart in profiles."""
+    """One bound dispatch, ready to replay without further look-ups. `label` identifies its kind in profiles."""
 
     name: str
     label: str
@@ -51,20 +51,20 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Part of a buffer, to be bound in place of a whole one; `offset` is a multiple of the GPU's alignment."""
+    """Part of a buffer to bind instead of the whole; `offset` is a multiple of the GPU's alignment."""
 
     buffer: Any
     offset: int
     size: int
 
     def overlaps(self, other: Slice) -> bool:
-        """Whether both have bytes in common."""
+        """Whether the two have bytes in common."""
         apart = self.offset + self.size <= other.offset or other.offset + other.size <= self.offset
         return self.buffer is other.buffer and not apart
 
 
 class Guard:
-    """Turns errors of wgpu into `DeviceError`. A class, because a run of a small program enters several."""
+    """Converts errors of wgpu to `DeviceError`. A class for speed: a small program's run enters it several times."""
 
     __slots__ = ("_context", "_doing")
 
@@ -87,11 +87,11 @@ class GpuContext:
     Parameters
     ----------
     adapter : from `ranked_adapters`
-    narrow : fields of `Caps` to lower, so that tests run the paths of lesser devices
+    narrow : fields of `Caps` to lower, so that tests cover the paths of weaker devices
 
     Raises
     ------
-    DeviceError : the adapter gives no device
+    DeviceError : the adapter provides no device
     """
 
     def __init__(self, adapter: Any, narrow: Mapping[str, Any] | None = None) -> None:
@@ -122,11 +122,11 @@ class GpuContext:
         self.caps = replace(self.caps, **{"max_rounds": self._most_rounds(), **(narrow or {})})
 
     def guard(self, doing: str) -> Guard:
-        """Turn errors of wgpu into `DeviceError`, saying what was being done."""
+        """Convert errors of wgpu to `DeviceError`; `doing` is the activity to name in the message."""
         return Guard(self, doing)
 
     def error(self, error: BaseException, doing: str) -> DeviceError | None:
-        """What to raise instead of an error of wgpu; None if it is none of its."""
+        """Return the exception to raise for an error of wgpu; None if it is another error."""
         if isinstance(error, self._out_of_memory):
             return DeviceError(
                 f"out of GPU memory while {doing}; {self.allocated >> 20} MiB are in use by this process",
@@ -143,7 +143,7 @@ class GpuContext:
 
         Raises
         ------
-        DeviceError : beyond the device's limit or its memory
+        DeviceError : the buffer exceeds the device's limit or its memory
         """
         size = max(-(-nbytes // 16) * 16, 16)
         if size > self.caps.max_binding and not read:
@@ -157,9 +157,9 @@ class GpuContext:
             usage = self._usage.STORAGE | self._usage.COPY_DST | self._usage.COPY_SRC
             usage |= self._usage.UNIFORM if uniform else 0
         with self.guard(f"allocating {size >> 10} KiB for {label}"):
-            made = self.device.create_buffer(label=label, size=size, usage=usage)
+            buffer = self.device.create_buffer(label=label, size=size, usage=usage)
         self.allocated += size
-        return made
+        return buffer
 
     def free(self, buffer: Any) -> None:
         """Release a buffer's memory now."""
@@ -167,7 +167,7 @@ class GpuContext:
         buffer.destroy()
 
     def write(self, buffer: Any, data: NDArray[Any], offset: int = 0) -> None:
-        """Copy an array into a buffer, in pieces that keep the staging memory of all copies bounded."""
+        """Copy an array into a buffer, in parts that bound the staging memory of all copies."""
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         if raw.size % 4:
             raw = np.pad(raw, (0, 4 - raw.size % 4))
@@ -181,10 +181,10 @@ class GpuContext:
                     self._staged = 0
 
     def upload(self, data: NDArray[Any], label: str) -> Any:
-        """Return a new buffer that holds `data`."""
-        made = self.buffer(data.nbytes, label)
-        self.write(made, data)
-        return made
+        """Return a new buffer with the contents `data`."""
+        buffer = self.buffer(data.nbytes, label)
+        self.write(buffer, data)
+        return buffer
 
     def read(self, buffer: Any, nbytes: int, offset: int = 0) -> NDArray[np.uint8]:
         """Wait for the GPU and return bytes of a buffer."""
@@ -194,7 +194,7 @@ class GpuContext:
 
     @property
     def alignment(self) -> int:
-        """Bytes of which the offset of a storage binding must be a multiple."""
+        """Required alignment of the offset of a storage binding, in bytes."""
         return self.device.limits["min-storage-buffer-offset-alignment"]
 
     @property
@@ -233,10 +233,10 @@ class GpuContext:
             layout = self._layout(tuple((b.index, b.access) for b in linked.bindings))
             whole = self.device.create_pipeline_layout(bind_group_layouts=[layout], immediate_size=immediates)
             module = create_module(self.device, linked.name, linked.text)
-            made = self.device.create_compute_pipeline(
+            pipeline = self.device.create_compute_pipeline(
                 label=linked.name, layout=whole, compute={"module": module, "entry_point": "main"}
             )
-        return Pipeline(linked, layout, made)
+        return Pipeline(linked, layout, pipeline)
 
     def _layout(self, bindings: tuple[tuple[int, str], ...]) -> Any:
         if bindings not in self._layouts:
@@ -249,23 +249,23 @@ class GpuContext:
         return self._layouts[bindings]
 
     def bind_all(self, entries: Iterable[Entry], buffers: Mapping[str, Any]) -> list[Call]:
-        """Bind a recording to buffers by the names that it has for them; raises as `bind`."""
+        """Bind a recording to buffers by their names in it; raises as `bind`."""
         return [
             self.bind(entry.dispatch, {local: buffers[name] for local, name in entry.buffers.items()}, entry.dims)
             for entry in entries
         ]
 
     def bind(self, dispatch: Dispatch, buffers: Mapping[str, Any], dims: Sequence[int | float] = ()) -> Call:
-        """Bind a dispatch to `buffers`, by the shader's names. Optional bindings left out get an idle buffer.
+        """Bind a dispatch to `buffers`, by the shader's names. Missing optional bindings get an idle buffer.
 
         Parameters
         ----------
-        dims : contents of the uniform ``dims``, for kernels that take their sizes from it
+        dims : contents of the uniform ``dims``, for kernels that read their sizes from it
 
         Raises
         ------
-        DeviceError : more rounds in loops than the driver makes; a name that the shader does not declare; a buffer that
-            it would write to through two of them, which wgpu lets pass and WebGPU forbids
+        DeviceError : loops need more rounds than the driver runs; the shader does not declare a name; or a buffer would
+            be bound to two writable bindings, which wgpu accepts and WebGPU forbids
         """
         pipeline = self.pipeline(dispatch)
         linked = pipeline.linked
@@ -296,44 +296,44 @@ class GpuContext:
     def _check_rounds(self, linked: Linked, dims: Sequence[int | float]) -> None:
         if self.caps.max_rounds and (needed := rounds(linked.text, dims)) > self.caps.max_rounds:
             raise DeviceError(
-                f"{linked.name} would go round in loops {needed} times; this GPU's driver stops after "
+                f"{linked.name} needs {needed} loop rounds; this GPU's driver stops after "
                 f"{self.caps.max_rounds} without an error, and the result would be wrong",
                 hint="use a shorter context or smaller sizes, or device='cpu'",
             )
 
     def _idle_at(self, binding: Binding) -> Any:
-        """Buffer that nobody uses. WebGPU forbids one buffer on two writable bindings, so each of those has its own."""
+        """An unused buffer. WebGPU forbids one buffer on two writable bindings, so each of those has its own."""
         place = binding.index if binding.access == "read_write" else -1
         if place not in self._idle:
             self._idle[place] = self.buffer(256, "unused binding", uniform=True)
         return self._idle[place]
 
     def _uniform(self, words: bytes) -> Any:
-        """Uniform buffer with these arguments or sizes, one for all dispatches with the same."""
+        """Uniform buffer with these arguments or sizes, shared by all dispatches with the same contents."""
         if words not in self._uniforms:
             self._uniforms[words] = self.buffer(len(words), "arguments", uniform=True)
             self.write(self._uniforms[words], np.frombuffer(words, np.uint32))
         return self._uniforms[words]
 
     def _most_rounds(self) -> int:
-        """Rounds after which the driver ends a loop, 0 if it lets one go on for `_PROBED_ROUNDS`."""
+        """Rounds after which the driver ends a loop, 0 if it runs `_PROBED_ROUNDS`."""
         probe = Dispatch(kernel="probe_rounds", grid=Grid(x=1), constants={"ROUNDS": _PROBED_ROUNDS})
-        found = self.buffer(16, "probe of loops")
-        self.run([self.bind(probe, {"found": found})])
-        made = int(self.read(found, 4).view(np.uint32)[0])
-        self.free(found)
-        return 0 if made >= _PROBED_ROUNDS else made
+        buffer = self.buffer(16, "probe of loops")
+        self.run([self.bind(probe, {"found": buffer})])
+        reached = int(self.read(buffer, 4).view(np.uint32)[0])
+        self.free(buffer)
+        return 0 if reached >= _PROBED_ROUNDS else reached
 
     def _certain_lanes(self, adapter: Any) -> int:
-        """Smallest subgroup size, 0 without subgroups or where lanes are not neighbouring invocations."""
+        """Smallest subgroup size; 0 without subgroups or if lanes are not neighbouring invocations."""
         if "subgroup" not in self.features:
             return 0
         low, high = adapter.info["stackgroup_min_size"], adapter.info["stackgroup_max_size"]
         probe = Dispatch(kernel="probe_subgroup", grid=Grid(x=1), constants={"WG": 128})
-        found = self.buffer(4 * 128 * 2, "subgroup probe")
-        self.run([self.bind(probe, {"found": found})])
-        size, lane = self.read(found, 1024).view(np.uint32).reshape(128, 2).T
-        self.free(found)
+        buffer = self.buffer(4 * 128 * 2, "subgroup probe")
+        self.run([self.bind(probe, {"found": buffer})])
+        size, lane = self.read(buffer, 1024).view(np.uint32).reshape(128, 2).T
+        self.free(buffer)
         if np.any(lane != np.arange(128) % size[0]) or np.any(size != size[0]):
             return 0
         return int(size[0]) if low == high or (low, high) == _SUBGROUP_UNKNOWN else int(low)
@@ -355,7 +355,7 @@ def _words(dims: Sequence[int | float]) -> bytes:
 
 
 def _essence(error: BaseException) -> str:
-    """The last line of a report of wgpu: what is wrong, after the list of calls in which it went wrong."""
+    """Return the last line of a wgpu error report: the cause, after the list of calls in which it occurred."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__
 
@@ -373,7 +373,7 @@ def _caps(adapter: Any, features: frozenset[str]) -> Caps:
         max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
         max_binding=min(limits["max-storage-buffer-binding-size"], limits["max-buffer-size"]),
         max_groups=limits["max-compute-workgroups-per-dimension"],
-        # A software adapter has a few threads: finer cuts only add overhead.
+        # A software adapter has a few threads: finer splitting only adds overhead.
         invocations=2048 if is_software(adapter) else 131072,
         unroll=2 if is_software(adapter) else 32,
     )

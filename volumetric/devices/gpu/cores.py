@@ -1,8 +1,8 @@
-"""Core segments on a GPU: what stands between operations on rows, as launches in the same pass.
+"""Segments that do not run on rows, on a GPU: launches in the same pass as row operations.
 
-A program for so many rows has dense tensors of its own. Rows of a call's values are moved into them and back, fixed
-states out of the lines of their sequences and back, and positions of rows written, by launches that find these in the
-control block: what is recorded knows how many rows a call has of each sequence, not whose they are.
+A program for a fixed number of rows has separate dense tensors. Launches copy rows of a call's values into them and
+back, copy fixed states out of the lines of their sequences and back, and write positions of rows; they read the places
+from the control block. So a recording depends on how many rows a call has of each sequence, not on the sequences.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from volumetric.run.graph.cores import Core, Stretch
 from volumetric.run.graph.segments import Segment
 
 _TENSOR_BYTES = 256 << 20
-"""Of one tensor of a program, beyond which fewer rows run at a time."""
+"""Bytes of one tensor of a program, beyond which fewer rows run at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreProgram:
-    """A core segment for so many rows, as plain data, and the buffers that are its own.
+    """A segment for a fixed number of rows, as plain data, and its private buffers.
 
     Attributes
     ----------
     inputs, outputs : buffers of the segment's inputs and outputs, in their order
     buffers : name → buffer
-    retired : takes it when it is closed, as recordings may name its buffers until the next call
+    retired : receives it when it is closed, as recordings may name its buffers until the next call
     """
 
     entries: Sequence[Entry]
@@ -50,20 +50,20 @@ class CoreProgram:
     retired: list[CoreProgram]
 
     def close(self) -> None:
-        """Give it up."""
+        """Release the buffers."""
         self.retired.append(self)
 
 
 class GpuCores:
-    """The core segments of one graph.
+    """The segments of one graph that do not run on rows.
 
     Parameters
     ----------
     context : the open GPU
-    graph : the whole one
+    graph : the whole graph
     parts : its segments
-    weights : gets the parameters that cores read, as float32
-    before_close : called before buffers of programs go: recordings that name them must go
+    weights : receives the parameters that these segments read, as float32
+    before_close : called before buffers of programs are freed: recordings that name them must be dropped
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class GpuCores:
         return {name: buffer for program in self._programs() for name, buffer in program.buffers.items()}
 
     def prepare(self, lengths: Sequence[int]) -> None:
-        """Have the programs for a call of pieces of so many rows at hand; those given up before it go now."""
+        """Prepare the programs for a call with these numbers of rows; retired programs are freed now."""
         if self._retired:
             self._before_close()
             self._free_retired()
@@ -113,25 +113,25 @@ class GpuCores:
                 core.program(stretch.rows, stretch.sequences)
 
     def entries(self, part: Segment, lengths: Sequence[int], values: Mapping[int, str], control: str) -> list[Entry]:
-        """Write a segment for a call of pieces of so many rows."""
+        """Record a segment for a call with these numbers of rows."""
         core, entries = self._cores[id(part)], []
         for stretch in self._stretches(core, lengths):
             program: CoreProgram = core.program(stretch.rows, stretch.sequences)
-            taken: dict[str, str] = {}
+            renamed: dict[str, str] = {}
             for i, name in zip(part.inputs, program.inputs, strict=True):
                 if self._is_state(i):
                     entries.append(self._state(i, stretch, {"x": self._line(i), "y": name, "ctl": control}, back=False))
                 elif i in self._graph.derived:
                     entries.append(self._places(stretch, {"y": name, "ctl": control}))
                 elif self._lies_dense(i, stretch):
-                    taken[name] = values[i]  # where it lies
+                    renamed[name] = values[i]  # location of the value
                 else:
                     entries.append(self._rows(i, stretch, {"x": values[i], "y": name}, back=False))
             for entry in program.entries:
-                buffers = {local: taken.get(name, name) for local, name in entry.buffers.items()}
+                buffers = {local: renamed.get(name, name) for local, name in entry.buffers.items()}
                 entries.append(replace(entry, buffers=buffers))
             for i, name in zip(part.outputs, program.outputs, strict=True):
-                source = taken.get(name, name)
+                source = renamed.get(name, name)
                 if self._is_state(i):
                     entries.append(
                         self._state(i, stretch, {"x": source, "y": self._line(i), "ctl": control}, back=True)
@@ -151,12 +151,12 @@ class GpuCores:
             self._retired.pop().buffers.close()
 
     def _programs(self) -> list[CoreProgram]:
-        """All that recordings may name."""
-        held: list[Any] = [program for core in self._cores.values() for program in core.programs]
-        return [*held, *self._retired]
+        """All programs that recordings may name."""
+        programs: list[Any] = [program for core in self._cores.values() for program in core.programs]
+        return [*programs, *self._retired]
 
     def _stretches(self, core: Core, lengths: Sequence[int]) -> Iterator[Stretch]:
-        """Runs of a core: sequences of equal lengths together, as far as their tensors are no burden."""
+        """Runs of a segment: sequences of equal lengths together, while their tensors are small enough."""
 
         def most(rows: int) -> int:
             if (id(core), rows) not in self._most:
@@ -168,7 +168,7 @@ class GpuCores:
         return core.grouped(lengths, most)
 
     def _lies_dense(self, i: int, stretch: Stretch) -> bool:
-        """Whether the rows of a value lie as a program takes them: from the beginning of its buffer on."""
+        """Whether the rows of a value are where a program needs them: contiguous from the start of its buffer."""
         tensor = self._graph.tensors[i]
         return stretch.start == 0 and stretch.gapless and row_words(tensor) == tensor.width
 
@@ -229,26 +229,26 @@ class GpuCores:
 
 
 def steps(graph: Graph, parts: Sequence[Segment]) -> tuple[Node, ...]:
-    """Nodes on rows, and one node ``core`` for each segment between them, with the values that it reads and makes."""
-    found: list[Node] = []
+    """Nodes on rows, and one node ``core`` for each segment between them, with its input and output values."""
+    nodes: list[Node] = []
     for part in parts:
         if part.graph is None:
-            found += part.nodes
+            nodes += part.nodes
             continue
         inputs, outputs = (
             tuple(i for i in tensors if graph.tensors[i].role != "state" and i not in graph.derived)
             for tensors in (part.inputs, part.outputs)
         )
-        found.append(Node(op="core", inputs=inputs, outputs=outputs, where=part.name, tail=part.tail))
-    return tuple(found)
+        nodes.append(Node(op="core", inputs=inputs, outputs=outputs, where=part.name, tail=part.tail))
+    return tuple(nodes)
 
 
 def rows_of_cores(parts: Sequence[Segment], most: int, caps: Caps, *, whole: bool) -> int:
-    """Rows, at most `most`, with which every tensor between operations on rows has a size that is no burden.
+    """Number of rows, at most `most`, with which every tensor of these segments is small enough.
 
     Parameters
     ----------
-    whole : rows of a sequence run together, so that their number is not cut for less than what the GPU can bind
+    whole : rows of a sequence run together, so that only the GPU's binding limit reduces their number
     """
     limit = caps.max_binding if whole else min(caps.max_binding, _TENSOR_BYTES)
     graphs = [part.graph for part in parts if part.graph is not None]
@@ -259,6 +259,6 @@ def rows_of_cores(parts: Sequence[Segment], most: int, caps: Caps, *, whole: boo
 
 
 def _made(graph: Graph, caps: Caps) -> list[Tensor]:
-    """Tensors that need room; columns that products read where they lie do not."""
+    """Tensors that need memory; columns that products compute on the fly do not."""
     prepared_graph = prepared(graph, caps)
     return [prepared_graph.tensors[i] for node in prepared_graph.nodes for i in node.outputs]

@@ -1,9 +1,9 @@
-"""Decoding on the device, two tokens in flight, of one sequence or several, greedy or drawn.
+"""Decoding on the GPU, two tokens in flight, for one sequence or several, greedy or sampled.
 
-Arg max or draw, next token and position stay in GPU buffers, so every token replays the same commands: token n + 1 is
-submitted before token n is waited for, and those after it are encoded meanwhile: one is recorded here while wgpu
-translates the one before on another thread. The commands know no sequence: what is encoded when decoding ends serves
-the next loop.
+Argmax or sampling, next token and position stay in GPU buffers, so every token replays the same commands. Token n + 1
+is submitted before waiting for token n, and those after it are encoded meanwhile: one is recorded here while wgpu
+translates the one before on another thread. The commands do not depend on the sequence: commands left over at the end
+of decoding serve the next loop.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from volumetric.run.device import Chooser
 
 _DEPTH = 2
-"""Tokens in flight. Two hide the way of a token to the host; more would only waste work after the end."""
+"""Tokens in flight. Two hide the latency of passing a token to the host; more would only waste work after the end."""
 _AHEAD = 2
 """Tokens encoded beyond those: one in each of the two stages of encoding."""
 UNUSABLE = {0xFFFFFFFF: NAN, 0xFFFFFFFE: INFINITE, 0xFFFFFFFD: NONE_POSSIBLE}
-"""What `argmax.wgsl` writes in place of a token where the logits allow no choice."""
+"""Value that `argmax.wgsl` writes instead of a token if the logits allow no choice."""
 
 
 class EncodedTokens:
-    """Commands of the next tokens of so many sequences, and the buffers that bring their ids to the host."""
+    """Commands of the next tokens of several sequences, and the buffers that pass their ids to the host."""
 
     def __init__(self, recordings: Recordings, rows: Rows, ways: Ways | None) -> None:
         self.rows, self.ways = rows, ways
@@ -49,7 +49,7 @@ class EncodedTokens:
         self._turn = 0
 
     def encode(self) -> None:
-        """Have the next tokens' commands at hand."""
+        """Encode the commands of the next tokens, unless they are already encoded."""
         while len(self._encoded) < _AHEAD:
             buffer = self._ring[self._turn % len(self._ring)]
             self._turn += 1
@@ -58,7 +58,7 @@ class EncodedTokens:
             self._encoded.append((buffer, self._recordings.executor.begin(commands)))
 
     def send(self) -> tuple[Any, int]:
-        """Submit the next token; returns what `read` wants."""
+        """Submit the next token; returns the argument for `read`."""
         if not self._encoded:
             self.encode()
         executor = self._recordings.executor
@@ -76,7 +76,7 @@ class EncodedTokens:
         return np.frombuffer(data, np.uint32).tolist()
 
     def close(self) -> None:
-        """Drop what is encoded, and the buffers."""
+        """Drop the encoded commands, and the buffers."""
         while self._encoded:
             self._recordings.drop(self._encoded.popleft()[1])
         for buffer in self._ring:
@@ -90,7 +90,7 @@ class Decoder:
     Parameters
     ----------
     recordings : its commands
-    pool : pages and fixed states; its lock is held while a token is made
+    pool : pages and fixed states; its lock is held while a token is computed
     check_rows : raises `GenerationError` unless so many rows fit after a position
     """
 
@@ -107,17 +107,17 @@ class Decoder:
         constant: Mapping[str, NDArray[Any]],
         choosers: Sequence[Chooser | None] | None = None,
     ) -> Generator[list[int]]:
-        """Yield tokens without end; the states count exactly those fed for the tokens yielded.
+        """Yield tokens without end; the states count exactly the tokens that were fed for the yielded ones.
 
         Parameters
         ----------
-        constant : inputs beside the ids, a row for each state
-        choosers : how tokens are drawn; none at all for the arg max of each
+        constant : inputs other than the ids, a row for each state
+        choosers : how tokens are sampled; empty for the argmax of each
         """
         return TokenLoop(self, states, constant, choosers).run(tokens)
 
     def encoded(self, rows: Rows, ways: Ways | None) -> EncodedTokens:
-        """Commands of the next tokens of so many sequences; those of the last number are kept."""
+        """Commands of the next tokens of so many sequences; those of the last such number are kept."""
         if ways is not None:
             self.make_room(rows.total)
         if self._encoded is None or (self._encoded.rows, self._encoded.ways) != (rows, ways):
@@ -126,7 +126,7 @@ class Decoder:
         return self._encoded
 
     def make_room(self, rows: int, changes: int = 0) -> None:
-        """Have room to draw the tokens of so many rows, of which so many scores change before."""
+        """Reserve room to sample the tokens of so many rows, with so many scores changed before."""
         drawing = self.recordings.drawing
         if drawing.rows < rows or drawing.changes < changes:
             self.drop()
@@ -134,14 +134,14 @@ class Decoder:
             drawing.make(max(rows, drawing.rows), max(changes, drawing.changes))
 
     def drop(self) -> None:
-        """Drop what is encoded."""
+        """Drop the encoded commands."""
         if self._encoded is not None:
             self._encoded.close()
             self._encoded = None
 
 
 class TokenLoop:
-    """One run of decoding over states."""
+    """One decoding run over states."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class TokenLoop:
         self._told = 0
 
     def run(self, tokens: Sequence[int]) -> Generator[list[int]]:
-        """Yield tokens without end; the states count exactly those fed for the tokens yielded."""
+        """Yield tokens without end; the states count exactly the tokens that were fed for the yielded ones."""
         lock = self._decoder.pool.lock
         try:
             while True:
@@ -178,6 +178,7 @@ class TokenLoop:
                 self._flying.clear()
 
     def _next(self, tokens: Sequence[int]) -> list[int]:
+        """Run the next step of all sequences, with later ones submitted ahead; returns a token for each."""
         decoder = self._decoder
         positions = [state.position for state in self._states]
         if positions != self._expected and self._recordings.owner is self:
@@ -196,20 +197,20 @@ class TokenLoop:
         while len(self._flying) < depth:
             self._flying.append(encoded.send())
         encoded.encode()
-        found = encoded.read(self._flying.popleft())
+        next_tokens = encoded.read(self._flying.popleft())
         for state in self._states:
             state.advance(1)
-        for place, token in enumerate(found):
+        for place, token in enumerate(next_tokens):
             if token in UNUSABLE:
                 raise unusable(UNUSABLE[token], sequence=place)
         self._expected = [state.position for state in self._states]
         if not self._drawn:
-            return found
-        rows = enumerate(zip(self._drawn, found, strict=True))
+            return next_tokens
+        rows = enumerate(zip(self._drawn, next_tokens, strict=True))
         return [self._settled(row, place, token) for place, (row, token) in rows]
 
     def _settled(self, row: DrawnRow, place: int, token: int) -> int:
-        """The token of a row that may be drawn; one that the device has left to the host begins the loop anew."""
+        """Return the token of a row if it can be sampled; a row left to the host restarts the loop."""
         if token == UNCERTAIN and row.chooser is not None:
             self._recordings.owner = None
             return row.chooser.choose(self._recordings.drawing.left([place])[place])
@@ -218,14 +219,14 @@ class TokenLoop:
         return token
 
     def _tell(self) -> None:
-        """Give the device the numbers of the next draws."""
+        """Write the random numbers of the next draws to the device."""
         for row, state in zip(self._drawn, self._states, strict=True):
             row.turn(state.position)
         self._recordings.drawing.tell(self._drawn)
         self._told = self._states[0].position
 
     def _depth(self, position: int) -> int:
-        """Tokens that may be in flight: those after the first one too must have a place."""
+        """Number of tokens that may be in flight: tokens after the first need room, too."""
         for depth in range(_DEPTH, 1, -1):
             try:
                 self._decoder.check_rows(position, depth)
@@ -239,7 +240,7 @@ class TokenLoop:
         return [Place(state.held.line, state.position, 1, near(state.held)) for state in self._states]
 
     def _begin(self, tokens: Sequence[int]) -> None:
-        """Set tokens and positions on the device. What was in flight before wrote only rows that are written again."""
+        """Set tokens and positions on the device. Tokens that were in flight wrote only rows that are overwritten."""
         self._flying.clear()
         self._recordings.place(self._places())
         self._recordings.context.write(self._ids, np.array(tokens, np.uint32))

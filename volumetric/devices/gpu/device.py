@@ -28,13 +28,13 @@ class GpuDevice:
     Parameters
     ----------
     selector : ``"1"`` (index in `list_gpus`) or part of the adapter's name such as ``"llvmpipe"``; None: the best one
-    narrow : fields of `devices.gpu.kernels.dispatch.Caps` to lower below what the adapter offers: tests use it to run
-        the paths of lesser devices
+    narrow : fields of `devices.gpu.kernels.dispatch.Caps` to lower below the adapter's: tests use it to cover the paths
+        of weaker devices
 
     Attributes
     ----------
-    native_schemes : schemes that are executed as stored; all others become float32 when made resident
-    native_operations : operations on the rows of a call that run on packed weights and states
+    native_schemes : schemes that are executed as stored; all others are converted to float32
+    native_operations : row operations with kernels on packed weights and states
 
     Raises
     ------
@@ -48,27 +48,27 @@ class GpuDevice:
         adapters = ranked_adapters()
         index = choose(adapters, selector)
         self.context = GpuContext(adapters[index], narrow)
-        found = describe(adapters[index], index)
+        info = describe(adapters[index], index)
         measured = {
             "neighbouring_lanes": self.context.caps.subgroup_size,
             "loop_rounds": self.context.caps.max_rounds or "no end found",
         }
-        self._info = replace(found, details={**found.details, **measured})
+        self._info = replace(info, details={**info.details, **measured})
 
     @property
     def info(self) -> DeviceInfo:
-        """What the device is and can do."""
+        """Name, limits and features of the device."""
         return self._info
 
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> GpuExecutable:
         """Bind `plan` (as `lower` wrote it) to resident copies of `params`.
 
-        What a network has as operations on rows runs on packed weights; what is between them, in float32.
+        Row operations run on packed weights; segments between them in float32.
 
         Raises
         ------
         DeviceError : the weights or the scratch memory exceed the GPU
-        UnsupportedError : the options hold something that has no GPU form, or weights are of a 64-bit type
+        UnsupportedError : an option has no GPU implementation, or weights are of a 64-bit type
         """
         from volumetric.devices.gpu.executable import GpuExecutable
 
@@ -88,14 +88,14 @@ class GpuDevice:
         return open_stream(self, machine, params, batch=batch)
 
     def graphs(self) -> GpuGraphs:
-        """Return what compiles tensor graphs for this GPU."""
+        """Return the compiler of tensor graphs for this GPU."""
         from volumetric.devices.gpu.graph import GpuGraphs
 
         return GpuGraphs(self.context)
 
 
 def refuse_wide(plan: Plan, params: Params) -> None:
-    """Raise `UnsupportedError` if a weight is of a 64-bit type: WGSL has none, and float32 does not keep its values."""
+    """Raise `UnsupportedError` if a weight is of a 64-bit type: WGSL has none, and float32 would lose digits."""
     for key in plan.params:
         dtype = params[key].scheme.dtype
         if dtype.bits > 32:

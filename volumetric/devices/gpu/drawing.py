@@ -1,4 +1,4 @@
-"""What drawing tokens on the GPU needs beside the logits: how each row is drawn, its next random numbers, scratch."""
+"""Buffers for sampling tokens on the GPU: how each row is sampled, its next random numbers, scratch."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from volumetric.run.device import Chooser
 
 UNCERTAIN = 0xFFFFFFFC
-"""What `drawing/token.wgsl` writes in place of a token that the host must draw."""
+"""Value that `drawing/token.wgsl` writes instead of a token that the host must sample."""
 AHEAD = drawing.NUMBERS // 2
-"""Draws after which the next numbers must be written."""
+"""Draws after which the next random numbers must be written."""
 Ways: TypeAlias = tuple[bool, bool, bool]
 """Whether any row has top-p without top-k, any has top-k, and scores of any change before."""
 _NAMES = ("plans", "binned", "cuts", "sums", "doubtful", "changes")
 
 
 class Drawing:
-    """Draws of one executable.
+    """Sampling for one executable.
 
     Parameters
     ----------
-    context : where
+    context : the open GPU
     width : tokens of the vocabulary
-    most : rows that are drawn together
+    most : maximum rows sampled together
 
     Attributes
     ----------
-    buffers : their names and what they are now
-    rows, changes : for how many rows there is room, and for how many scores of them that change before the draw
+    buffers : name → present buffer
+    rows, changes : capacity in rows, and in changed scores per row
     """
 
     def __init__(self, context: GpuContext, width: int, most: int) -> None:
@@ -51,7 +51,7 @@ class Drawing:
         self.rows = self.changes = 0
 
     def plan(self, chooser: Chooser | None) -> NDArray[np.uint32] | None:
-        """Return how a row is drawn, arg max without a chooser; None where that is left to the host."""
+        """Return the sampling plan of a row, argmax without a chooser; None if it is left to the host."""
         if chooser is None:
             return np.zeros(12, np.uint32)
         return drawing.plan(
@@ -63,13 +63,13 @@ class Drawing:
         )
 
     def withheld(self) -> DrawnRow:
-        """Return a row whose logits are left to the host in any case."""
+        """Return a row whose logits are always left to the host."""
         plan = np.zeros(12, np.uint32)
         plan[0] = drawing.WITHHELD
         return DrawnRow(plan, None)
 
     def loops(self, chooser: Chooser | None) -> bool:
-        """Whether a decoding loop has such rows: what changes scores follows from tokens that it has on the way."""
+        """Whether a decoding loop contains such rows: changes of scores depend on tokens still in flight."""
         return (chooser is None or not chooser.adjusted) and self.plan(chooser) is not None
 
     def row(self, chooser: Chooser | None) -> DrawnRow:
@@ -77,33 +77,37 @@ class Drawing:
 
         Raises
         ------
-        UnsupportedError : it is drawn as only the host can
+        UnsupportedError : only the host can sample it
         """
         plan = self.plan(chooser)
         if plan is None or not self.loops(chooser):
-            raise UnsupportedError("the GPU cannot draw tokens so", hint="draw them from Executable.run's logits")
+            raise UnsupportedError("the GPU cannot sample with these parameters", hint="sample on the host from logits")
         return DrawnRow(plan, chooser)
 
     def single(self, chooser: Chooser | None) -> DrawnRow:
-        """Return a row of a single call, which is left to the host where only that can draw it."""
+        """Return a row of a single call, left to the host if only that can sample it."""
         plan = self.plan(chooser)
         if plan is None:
             return self.withheld()
         if chooser is None or not chooser.adjusted:
             return DrawnRow(plan, chooser)
-        made = chooser.adjustments()
-        if made.ids.size and (int(made.ids.max()) >= self._width or not np.isfinite(made.bias).all()):
+        adjustments = chooser.adjustments()
+        if adjustments.ids.size and (
+            int(adjustments.ids.max()) >= self._width or not np.isfinite(adjustments.bias).all()
+        ):
             return self.withheld()
         plan = plan.copy()
         plan[0] |= drawing.ADJUSTED
-        plan[11] = np.float32(made.repetition).view(np.uint32)
-        changes = np.zeros((made.ids.size, 4), np.uint32)
-        changes[:, 0] = made.ids.astype(np.uint32) | np.where(made.recent, np.uint32(drawing.RECENT), np.uint32(0))
-        changes[:, 1], changes[:, 2] = made.bias.view(np.uint32), made.less.view(np.uint32)
+        plan[11] = np.float32(adjustments.repetition).view(np.uint32)
+        changes = np.zeros((adjustments.ids.size, 4), np.uint32)
+        changes[:, 0] = adjustments.ids.astype(np.uint32) | np.where(
+            adjustments.recent, np.uint32(drawing.RECENT), np.uint32(0)
+        )
+        changes[:, 1], changes[:, 2] = adjustments.bias.view(np.uint32), adjustments.less.view(np.uint32)
         return DrawnRow(plan, chooser, changes)
 
     def make(self, rows: int, changes: int = 0) -> None:
-        """Make room for so many rows and changes; buffers are new then."""
+        """Make room for so many rows and changes; replaces the buffers."""
         self.close()
         rows = min(power_of_two(rows), self._most)
         changes = power_of_two(max(changes, 1))
@@ -127,7 +131,7 @@ class Drawing:
         self.rows = self.changes = 0
 
     def tell(self, rows: Sequence[DrawnRow]) -> None:
-        """Write how rows are drawn, their next numbers, and how scores change before."""
+        """Write the sampling plans of rows, their next random numbers, and the changes of scores."""
         words = np.zeros((len(rows), drawing.ROW_WORDS), np.uint32)
         first = 0
         for place, row in enumerate(rows):
@@ -145,7 +149,7 @@ class Drawing:
         return sum(buffer.size for buffer in self.buffers.values())
 
     def left(self, rows: Sequence[int]) -> dict[int, F32Array]:
-        """Return the logits of ascending rows that are left to the host: all that lie between come with them."""
+        """Return the logits of ascending rows left to the host; all rows between the first and the last are copied."""
         if not rows:
             return {}
         first, count, stride = rows[0], rows[-1] - rows[0] + 1, 4 * self._stride
@@ -155,13 +159,13 @@ class Drawing:
 
 
 class DrawnRow:
-    """A row of a decoding loop: how it is drawn, and its numbers as they lie on the GPU.
+    """A row of a decoding loop: its sampling plan, and its random numbers in GPU layout.
 
     Parameters
     ----------
     plan : see `volumetric.devices.gpu.kernels.drawing.plan`
-    chooser : gives the numbers; None for arg max
-    changes : ``[N, 4]``, how scores change before the draw, see ``devices/gpu/shaders/drawing/adjust.wgsl``
+    chooser : provides the random numbers; None for argmax
+    changes : ``[N, 4]``, changes of scores before the draw, see ``devices/gpu/shaders/drawing/adjust.wgsl``
     """
 
     def __init__(
@@ -173,19 +177,19 @@ class DrawnRow:
         self.ring = np.zeros((drawing.NUMBERS, 2), np.uint32)
 
     def next_at(self, position: int) -> None:
-        """Put the next number where the draw at `position` looks for it."""
+        """Put the next random number where the draw at `position` reads it."""
         if self.chooser is not None:
             self.ring[position % drawing.NUMBERS] = drawing.numbers(self.chooser.ahead(1))[0]
 
     def turn(self, position: int) -> None:
-        """Put the next `2 * AHEAD` numbers where draws from `position` on look for them."""
+        """Put the next `2 * AHEAD` numbers where draws from `position` on read them."""
         if self.chooser is not None:
             places = (position + np.arange(drawing.NUMBERS)) % drawing.NUMBERS
             self.ring[places] = drawing.numbers(self.chooser.ahead(drawing.NUMBERS))
 
 
 def kinds(rows: Sequence[DrawnRow]) -> Ways | None:
-    """What must be launched for some rows; None where each takes its arg max."""
+    """Return the launches needed for some rows; None if each takes its argmax."""
     if not any(row.plan.any() for row in rows):
         return None
     by_weight = any(row.plan[0] & drawing.BY_WEIGHT and not row.plan[4] for row in rows)
@@ -193,33 +197,33 @@ def kinds(rows: Sequence[DrawnRow]) -> Ways | None:
 
 
 def pick_entries(width: int, ways: Ways | None, names: dict[str, str], control: str) -> list[Entry]:
-    """Launches after which each row's token and position are set.
+    """Launches that set each row's token and position.
 
     Parameters
     ----------
-    ways : what some rows are drawn by, see `kinds`; None where each takes its arg max
-    names : buffers' names in the recording: x, winners and token
+    ways : kinds of sampling of the rows, see `kinds`; None if each takes its argmax
+    names : names of buffers in the recording: x, winners and token
     control : the control block
     """
     named = {**{name: name for name in _NAMES}, **names, "control": control, "ctl": control}
 
-    def made(dispatch: Dispatch, *used: str) -> Entry:
+    def launch(dispatch: Dispatch, *used: str) -> Entry:
         return entry(dispatch, {name: named[name] for name in used})
 
-    first = made(elementwise.argmax(width=width, final=False), "x", "winners")
+    first = launch(elementwise.argmax(width=width, final=False), "x", "winners")
     if ways is None:
-        return [first, made(elementwise.argmax(width=width, final=True), "winners", "token", "control")]
+        return [first, launch(elementwise.argmax(width=width, final=True), "winners", "token", "control")]
     by_weight, by_count, adjusted = ways
     read = ("x", "winners", "plans")
-    found = [made(drawing.adjust(width), "x", "plans", "changes"), first] if adjusted else [first]
+    entries = [launch(drawing.adjust(width), "x", "plans", "changes"), first] if adjusted else [first]
     if by_weight or by_count:
-        found.append(made(drawing.bins(width), *read, "binned"))
+        entries.append(launch(drawing.bins(width), *read, "binned"))
     if by_weight:
-        found.append(made(drawing.top_p(width), *read, "binned", "cuts"))
+        entries.append(launch(drawing.top_p(width), *read, "binned", "cuts"))
     if by_count:
-        found.append(made(drawing.top_k(width), *read, "binned", "cuts", "ctl"))
-    found.append(made(drawing.sums(width), *read, "cuts", "sums"))
-    found.append(made(drawing.token(width), *read, "sums", "cuts", "token", "doubtful", "control"))
+        entries.append(launch(drawing.top_k(width), *read, "binned", "cuts", "ctl"))
+    entries.append(launch(drawing.sums(width), *read, "cuts", "sums"))
+    entries.append(launch(drawing.token(width), *read, "sums", "cuts", "token", "doubtful", "control"))
     if adjusted:
-        found.append(made(drawing.restore(width), "plans", "changes", "doubtful"))
-    return found
+        entries.append(launch(drawing.restore(width), "plans", "changes", "doubtful"))
+    return entries

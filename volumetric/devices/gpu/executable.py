@@ -1,7 +1,4 @@
-"""GpuExecutable: a network with resident weights, run by replaying recorded commands.
-
-A recording knows how many rows a call has, not whose they are: positions, page tables and tokens lie in buffers.
-"""
+"""GpuExecutable: a network with resident weights, run by replaying recordings that depend only on numbers of rows."""
 
 from __future__ import annotations
 
@@ -53,17 +50,17 @@ class GpuExecutable:
     ----------
     context : the open GPU
     plan : as `lower` wrote it
-    native : operations that run on rows
+    native : row operations
     params : weights of the network
     options : how to run
-    executor : submits commands; prepared native calls unless given
-    sources : the weights as they were given, before their groups were narrowed
-    like : matrices that it has of the same sources are used there, and states of either serve both
+    executor : submits commands; default: prepared native calls
+    sources : the original weights, before their groups were narrowed
+    like : executable to share matrices of the same sources with; states of either serve both
 
     Raises
     ------
     DeviceError : weights or scratch exceed the GPU
-    UnsupportedError : the graph or the options hold something that has no GPU form
+    UnsupportedError : the graph or the options contain something without a GPU implementation
     """
 
     def __init__(
@@ -98,9 +95,9 @@ class GpuExecutable:
         chain = dataclasses.replace(graph, nodes=steps(graph, parts))
         self.scratch = Scratch(context, chain, most=most, least=options.context if alone else 1)
         attends = (node for node in graph.nodes if node.op == "attend")
-        kept = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
+        cache_shapes = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
-        self.pool = PagePool(context, kept, options.context, fixed) if like is None else like.pool
+        self.pool = PagePool(context, cache_shapes, options.context, fixed) if like is None else like.pool
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
         attention = Attending(shapes, self.scratch, context.caps)
         self._recorder = Recorder(
@@ -114,7 +111,7 @@ class GpuExecutable:
         self._results = Results(self.recordings)
         self._room = Room(graph, options.context, self.scratch.rows)
         self._decoder = Decoder(self.recordings, self.pool, self._room.check)
-        # Recording one row ahead uploads all weights, and finds early what the GPU cannot do.
+        # Recording one row ahead uploads all weights, and detects early if the GPU cannot run the graph.
         with self.weights.meter:
             self.recordings.one_row()
         self.pool.users.append(self._unbind)
@@ -133,7 +130,7 @@ class GpuExecutable:
 
     @property
     def decoded(self) -> frozenset[str]:
-        """Parameters without a native layout; they are resident as float32."""
+        """Parameters without a native layout; they are stored as float32."""
         return frozenset(self.weights.decoded)
 
     def new_state(self) -> GpuState:
@@ -141,48 +138,47 @@ class GpuExecutable:
         return GpuState(self.pool, self.plan.states)
 
     def restore(self, data: bytes) -> GpuState:
-        """Return a state that goes on where the one went that `data` was saved of."""
+        """Return a state that continues from saved `data`."""
         state = self.new_state()
         restore_state(state, data, self.plan.states, self.options.context)
         return state
 
     def run(self, pieces: Sequence[Piece]) -> list[Found]:
-        """Append the rows of each piece to its state, all in one submission where the scratch memory has room.
+        """Append the rows of each sequence to its state, all in one submission if the scratch memory has room.
 
-        Products read the weights once for all rows; how they sum depends on the number of rows, so outputs differ in
-        their last bits between calls of different sizes, not between runs.
+        Sums depend on the number of rows: outputs of calls of different sizes differ in their last bits.
 
         Raises
         ------
-        DeviceError : the keys and values need more memory than there is; no state has changed then
+        DeviceError : keys and values exceed the GPU's memory; no state has changed then
         """
         with self.pool.lock:
             parts, calls = self._scheduled(pieces)
             results = Handed(self.plan, parts)
             for spans in calls:
-                placed, given = self._begin(parts, spans)
-                wanted = results.wanted(spans)
-                numbers = {self._cut.outputs[name]: rows for name, rows in wanted.items()}
-                outputs = self._results.run(*placed, given, numbers)
+                placed, inputs = self._begin(parts, spans)
+                output_rows = results.wanted(spans)
+                numbers = {self._cut.outputs[name]: rows for name, rows in output_rows.items()}
+                outputs = self._results.run(*placed, inputs, numbers)
                 _advance(parts, spans)
-                results.take(spans, {name: outputs[self._cut.outputs[name]] for name in wanted})
+                results.take(spans, {name: outputs[self._cut.outputs[name]] for name in output_rows})
             return results.found
 
     def pick(self, pieces: Sequence[Piece], choosers: Sequence[Wanted]) -> list[Picked]:
-        """Append rows as `run` does, and draw tokens by the last ones, see `Drawing.pick`."""
+        """Append rows as `run` does, and sample tokens from the last ones, see `Drawing.pick`."""
         with self.pool.lock:
             parts, calls = self._scheduled(pieces)
             picks = Picks(self.recordings.drawing, parts, choosers)
             self._decoder.make_room(min(len(parts), self.recordings.most_singles), picks.changes)
             for spans in calls:
-                placed, given = self._begin(parts, spans)
-                for codes in self._results.pick(*placed, given, picks.ends(spans)):
+                placed, inputs = self._begin(parts, spans)
+                for codes in self._results.pick(*placed, inputs, picks.ends(spans)):
                     picks.take(codes)
                 _advance(parts, spans)
-            return picks.found
+            return picks.picked
 
     def _scheduled(self, pieces: Sequence[Piece]) -> tuple[list[Part], list[list[Span]]]:
-        """Check pieces, have room for them, and cut them into calls of the device."""
+        """Check the rows, reserve room for them, and split them into calls of the device."""
         parts = check_pieces(self.plan, pieces, self.options.context)
         for part in parts:
             self._check_owner(part.state)
@@ -190,25 +186,26 @@ class GpuExecutable:
             self._room.check_together(len(part))
         ends = [(part.state, part.state.position + len(part)) for part in parts]
         self.pool.ensure([(state.held, state.position, end) for state, end in ends], self.scratch.rows)
-        found = self.recordings
-        lengths = [len(part) for part in parts]
-        return parts, schedule(lengths, self.scratch.rows, apart=found.apart, whole=found.whole, each=self.graph.piece)
+        recordings, lengths = self.recordings, [len(part) for part in parts]
+        return parts, schedule(
+            lengths, self.scratch.rows, apart=recordings.apart, whole=recordings.whole, each=self.graph.piece
+        )
 
     def _begin(
         self, parts: Sequence[Part], spans: Sequence[Span]
     ) -> tuple[tuple[Rows, NDArray[np.uint32]], dict[int, Any]]:
-        """Describe a call in the control block; returns its rows, and what they read."""
+        """Write a call to the control block; return its rows, and the values they read."""
         placed = self._place_rows([parts[span.piece].state for span in spans], [len(span) for span in spans])
         return placed, {i: taken(parts, spans, name) for name, i in self._cut.inputs.items()}
 
     def forward(self, state: GpuState, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
-        """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
+        """Append the rows of `x` to `state` and return the output for the last row, or for all rows."""
         return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
     def greedy(
         self, states: Sequence[GpuState], tokens: Sequence[int], constant: Constant | None = None
     ) -> Generator[list[int]]:
-        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on, two in flight.
+        """Feed `tokens`, yield the argmax of each sequence, feed those, and so on, two in flight.
 
         Raises
         ------
@@ -222,13 +219,13 @@ class GpuExecutable:
         return self._decoder.run(states, tokens, more)
 
     def draws(self, choosers: Sequence[Chooser | None]) -> bool:
-        """Whether the GPU can draw the tokens of such sequences together, see `Drawing.draws`."""
+        """Whether the GPU can sample the tokens of such sequences together, see `Drawing.draws`."""
         few = len(choosers) <= self.recordings.most_singles
         return few and all(self.recordings.drawing.loops(chooser) for chooser in choosers)
 
     @property
     def picks(self) -> bool:
-        """Whether `pick` draws on the GPU: networks of which a call has whole sequences hand out all logits."""
+        """Whether `pick` samples on the GPU; networks whose calls have whole sequences return all logits."""
         return not self.recordings.whole and self._results.draws(self.recordings.output)
 
     def drawn(
@@ -238,25 +235,24 @@ class GpuExecutable:
         choosers: Sequence[Chooser | None],
         constant: Constant | None = None,
     ) -> Generator[list[int]]:
-        """As `greedy`, with tokens drawn, see `Drawing.drawn`.
+        """Like `greedy`, with sampled tokens, see `Drawing.drawn`.
 
-        Weights and sums are whole numbers of 64 bits; where they come too near to a border to know on which side
-        float64 is, the row's logits go to the host, and it draws.
+        The host samples rows whose 64-bit integer sums are too close to a border to match float64 with certainty.
 
         Raises
         ------
-        UnsupportedError : these cannot be drawn here, see `draws`
+        UnsupportedError : these cannot be sampled on the GPU, see `draws`
         """
         more = check_tokens(self.plan, tokens, constant)
         self._check_states(states)
         if len(states) > self.recordings.most_singles:
-            raise UnsupportedError(f"this GPU draws the tokens of {self.recordings.most_singles} sequences together")
+            raise UnsupportedError(f"this GPU samples at most {self.recordings.most_singles} sequences together")
         return self._decoder.run(states, tokens, more, choosers)
 
     def tune(self) -> None:
-        """Search for faster cuts of the products of a token, for new states of all executables on this GPU.
+        """Search for faster tunings of the products of a token, used by new states of all executables on this GPU.
 
-        What is found is kept in the user's cache. Does nothing on software adapters and without timestamps.
+        Results are saved in the user's cache. Does nothing on software adapters and without timestamps.
 
         Raises
         ------
@@ -269,10 +265,9 @@ class GpuExecutable:
             self._forget()
 
     def step_times(self, states: Sequence[GpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
-        """GPU time of the dispatches of a call by timestamps, see `kernel_times`; many rows count from position 0.
+        """GPU time of the dispatches of a call, see `kernel_times`; several rows are measured from position 0.
 
-        Each kind runs by itself, so that kinds add up to more than the whole. Of more rows than the scratch memory
-        takes at once, one chunk is measured.
+        Each kind runs alone, so kinds add up to more than the whole. Of more rows than scratch holds, one chunk runs.
 
         Raises
         ------
@@ -291,7 +286,7 @@ class GpuExecutable:
 
         Parameters
         ----------
-        part : ``"whole"`` or ``"body"``, which is what runs for rows without an output
+        part : ``"whole"`` or ``"body"``, the part for rows without an output
         rows : rows of each state, at position 0 for more than one, else at the states' positions
 
         Raises
@@ -317,7 +312,7 @@ class GpuExecutable:
         self.weights.update(params)
 
     def beside(self, plan: Plan, params: Params) -> GpuExecutable:
-        """Compile another plan that uses the same resident weights and states, see `Sharing.beside`."""
+        """Compile another plan sharing the same resident weights and states, see `Sharing.beside`."""
         native = narrowed_params(params, tuple(FORMATS))
         with self.pool.lock:
             return GpuExecutable(self.context, plan, self._native, native, self.options, sources=params, like=self)
@@ -338,7 +333,7 @@ class GpuExecutable:
             self.pool.close(self._unbind)
 
     def _place_rows(self, states: Sequence[GpuState], counts: Sequence[int]) -> tuple[Rows, NDArray[np.uint32]]:
-        """Give states room for so many rows each, and describe the call in the control block."""
+        """Reserve so many rows for each state, and describe the call in the control block."""
         self._reserve(states, counts)
         self._cores.prepare(counts)
         pairs = zip(states, counts, strict=True)
@@ -347,7 +342,7 @@ class GpuExecutable:
         )
 
     def _reserve(self, states: Sequence[GpuState], counts: Sequence[int]) -> None:
-        """Give states room for so many more rows each; if there is not enough for all, none is kept."""
+        """Reserve so many more rows for each state; if there is not enough for all, none is kept."""
         try:
             self.pool.reserve(
                 (state.held, state.position, state.position + n) for state, n in zip(states, counts, strict=True)
@@ -358,22 +353,22 @@ class GpuExecutable:
             raise
 
     def _buffers(self) -> dict[str, Any]:
-        """What recordings name."""
+        """Buffers named in recordings."""
         return {**self.scratch.buffers, **self.weights.buffers, **self.pool.named, **self._cores.buffers}
 
     def _unbind(self) -> None:
-        """Let go of all buffers."""
+        """Release all bindings of buffers."""
         self._results.drop()
         self._decoder.drop()
         self.recordings.unbind()
 
     def _forget(self) -> None:
-        """Let go of all recordings, too: they would be written in another way now."""
+        """Drop all recordings, too: they are outdated."""
         self._unbind()
         self.recordings.forget()
 
     def _check_states(self, states: Sequence[GpuState]) -> None:
-        """Check states that go on together."""
+        """Check states that continue together."""
         check_once(states)
         for state in states:
             self._check_owner(state)
@@ -391,9 +386,8 @@ def _advance(parts: Sequence[Part], spans: Sequence[Span]) -> None:
 
 
 def _storage(plan: Plan, params: Params) -> Literal["float32", "float16"]:
-    """Keys and values in float16 where any weight has less than 32 bits, else in float32.
+    """Keys and values in float16 if any weight has less than 32 bits, else in float32.
 
-    They are half the bytes to read for each token, and move the top logits of SmolLM2 by 0.01; whoever keeps weights in
-    float32 wants its precision.
+    float16 halves the bytes read for each token, and moves the top logits of SmolLM2 by 0.01.
     """
     return "float16" if any(params[key].scheme.dtype.bits < 32 for key in plan.params) else "float32"

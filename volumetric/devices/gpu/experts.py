@@ -1,7 +1,7 @@
 """Recording of mixtures of experts: two products with stacks of matrices, for the rows that chose each expert.
 
-Few rows read the matrices of their own experts, and the second product adds up as it goes. Of many rows those of one
-expert are brought together, so that its matrices are read once for a block of them; the sum is a launch of its own.
+Few rows read the matrices of their own experts, and the second product accumulates the sum. Many rows are grouped by
+expert, so that its matrices are read once for a block of rows; the sum is a separate launch.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mixture:
-    """A node as its kernels need it.
+    """A mixture node in the form its kernels need.
 
     Attributes
     ----------
-    count, slots : experts, and how many a row takes
+    count, slots : number of experts, and experts of a row
     first, last : shapes of the products of an expert
     up, down : the matrices of all experts
-    given : buffers of each product beside its weights and what it multiplies
+    extra_buffers : buffers of each product other than its weights and its input
     """
 
     count: int
@@ -45,7 +45,7 @@ class _Mixture:
     last: MatmulShape
     up: Matrix
     down: Matrix
-    given: tuple[Mapping[str, str], Mapping[str, str]]
+    extra_buffers: tuple[Mapping[str, str], Mapping[str, str]]
 
 
 def experts(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
@@ -83,22 +83,22 @@ def _mixture(r: Recorder, node: Node) -> _Mixture:
         last=last,
         up=up,
         down=down,
-        given=(biases[0] | ({} if norm is None else {"norm_params": norm}), biases[1]),
+        extra_buffers=(biases[0] | ({} if norm is None else {"norm_params": norm}), biases[1]),
     )
 
 
 def _biases(r: Recorder, keys: Mapping[str, str], names: Sequence[str], count: int, width: int) -> dict[str, str]:
-    """Buffer with the biases of all experts, one behind the other."""
+    """Buffer with the biases of all experts, one after the other."""
     roles = [f"{i}.{name}" for i in range(count) for name in names]
-    made = r.weights.vector("bias", *((keys.get(role), 4 * ceil_div(width, 4)) for role in roles))
-    return {} if made is None else {"bias": made}
+    buffer = r.weights.vector("bias", *((keys.get(role), 4 * ceil_div(width, 4)) for role in roles))
+    return {} if buffer is None else {"bias": buffer}
 
 
 def _by_pairs(r: Recorder, node: Node, frame: Frame, mixture: _Mixture, chosen: str) -> list[Entry]:
     """A few rows: each with its own experts, weighted by the first product, summed by the second one."""
     slots, first = mixture.slots, replace(mixture.first, weighted=True)
     hidden = r.spare(_pair_bytes(r, slots, first.n), "hidden rows of experts")
-    buffers = {**mixture.given[0], "x": frame.values[node.inputs[0]], "chosen": chosen, "y": hidden}
+    buffers = {**mixture.extra_buffers[0], "x": frame.values[node.inputs[0]], "chosen": chosen, "y": hidden}
     entries = []
     for shard in mixture.up.shards:
         own = replace(first, format=shard.format)
@@ -107,7 +107,7 @@ def _by_pairs(r: Recorder, node: Node, frame: Frame, mixture: _Mixture, chosen: 
             own, r.caps, first=shard.first, units=shard.units, tuning=cut, stack=stacks.pairs(slots)
         )
         entries.append(entry(dispatch, {**buffers, **shard.buffers}))
-    buffers = {**mixture.given[1], **_residual(node, frame), "x": hidden, "chosen": chosen}
+    buffers = {**mixture.extra_buffers[1], **_residual(node, frame), "x": hidden, "chosen": chosen}
     for shard in mixture.down.shards:
         over = Slots.over(shard.format, slots, first.n)
         own = replace(mixture.last, k=over, format=shard.format, weighted=True)
@@ -132,27 +132,27 @@ def _by_groups(r: Recorder, node: Node, frame: Frame, mixture: _Mixture, chosen:
     routes = Routes(experts=mixture.count, slots=slots, pairs=pairs, each=(_rows_of(cuts[0]), _rows_of(cuts[1])))
     ordered = r.spare(Routes.most_bytes(mixture.count, pairs), "rows by expert")
     hidden = r.spare(_pair_bytes(r, slots, first.n), "hidden rows of experts")
-    made = r.spare(_pair_bytes(r, slots, last.n), "outputs of experts")
+    outputs = r.spare(_pair_bytes(r, slots, last.n), "outputs of experts")
     x, entries = frame.values[node.inputs[0]], []
     entries.append(entry(routes.group(), {"chosen": chosen, "routes": ordered}, control=frame.control))
     stats = {}
     if first.norm is not None and isinstance(cuts[0], GemmTile):
         stats = {"stats": r.stats}
         entries.append(entry(tiles.row_stats(first), {"x": x, **stats}, control=frame.control))
-    products = ((first, mixture.up, {"x": x, "y": hidden, **stats}), (last, mixture.down, {"x": hidden, "y": made}))
+    products = ((first, mixture.up, {"x": x, "y": hidden, **stats}), (last, mixture.down, {"x": hidden, "y": outputs}))
     for number, (shape, matrix, buffers) in enumerate(products):
         for shard in matrix.shards:
             own = replace(shape, format=shard.format)
             dispatch = _product(r, own, cuts[number], routes.stack(number), shard)
-            given = {**mixture.given[number], **buffers, **shard.buffers, "routes": ordered}
-            entries.append(entry(dispatch, given))
+            bound = {**mixture.extra_buffers[number], **buffers, **shard.buffers, "routes": ordered}
+            entries.append(entry(dispatch, bound))
     collect = routes.collect(width=last.n, residual=node.attrs["residual"])
-    given = {"routes": ordered, "parts": made, "y": frame.values[node.outputs[0]], **_residual(node, frame)}
-    return [*entries, entry(collect, given, control=frame.control)]
+    bound = {"routes": ordered, "parts": outputs, "y": frame.values[node.outputs[0]], **_residual(node, frame)}
+    return [*entries, entry(collect, bound, control=frame.control)]
 
 
 def _cut(r: Recorder, mixture: _Mixture, shape: MatmulShape, rows: int) -> MatvecTuning | GemmTile:
-    """How a product is cut where rows spread evenly over experts: in batches, beyond a few rows of each in tiles."""
+    """Tuning of a product if rows spread evenly over experts: batches, or tiles beyond a few rows of each."""
     each = ceil_div(rows * mixture.slots, mixture.count)
     if 4 * each <= matmul.most_batched(r.caps):
         return tune_batch(shape, shape.n * min(mixture.count, rows * mixture.slots), r.caps, power_of_two(2 * each))

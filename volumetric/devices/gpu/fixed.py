@@ -1,4 +1,4 @@
-"""Fixed states of all sequences of an executable: by line of the page tables the values after the last few rows."""
+"""Fixed states of all sequences of an executable: for each line of the page tables the values after the last rows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from volumetric.layers import StateSpec
 
 
 def fixed_name(key: str) -> str:
-    """Name in recordings of the buffer with the values of a state."""
+    """Name of a state's buffer in recordings."""
     return f"values of {key}"
 
 
 class FixedStates:
-    """Buffers ``[lines, RING, size padded]``, one for each state; kernels take the value of position 0 for zeros.
+    """Buffers ``[lines, RING, size padded]``, one for each state; kernels treat the value of position 0 as zeros.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class FixedStates:
 
     Raises
     ------
-    DeviceError : no memory, or more than the GPU binds at once
+    DeviceError : out of memory, or more than the GPU binds at once
     """
 
     def __init__(self, context: GpuContext, specs: Mapping[str, StateSpec], lines: int) -> None:
@@ -62,7 +62,7 @@ class FixedStates:
         self.buffers = dict(larger)
 
     def copy(self, line: int, other: int) -> None:
-        """Copy the values of a line over those of another one."""
+        """Copy the values of a line to another line."""
         if not self.buffers:
             return
         if self._moves is None:
@@ -77,7 +77,7 @@ class FixedStates:
         self._context.run(calls, Rows(1))
 
     def read(self, key: str, line: int, position: int) -> NDArray[Any]:
-        """Value after `position` rows, which are more than none."""
+        """Value after `position` rows, at least one."""
         spec, size = self._specs[key], self._bytes(key)
         data = self._context.read(self.buffers[key], size, (RING * line + position % RING) * size)
         return data.view(spec.dtype)[: spec.size].reshape(spec.shape).copy()
@@ -99,7 +99,7 @@ class FixedStates:
         return 16 * ceil_div(self._specs[key].size, 4)
 
     def _allocate(self, lines: int) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+        buffers: dict[str, Any] = {}
         most = self._context.caps.max_binding
         try:
             for key in self._specs:
@@ -107,11 +107,11 @@ class FixedStates:
                 if size > most:
                     raise DeviceError(
                         f"{lines} sequences need {size} bytes for {key}; this GPU binds at most {most}",
-                        hint="close sequences that are done",
+                        hint="close finished sequences",
                     )
-                made[key] = self._context.buffer(size, f"values of {key}")
+                buffers[key] = self._context.buffer(size, f"values of {key}")
         except DeviceError:
-            for buffer in made.values():
+            for buffer in buffers.values():
                 self._context.free(buffer)
             raise
-        return made
+        return buffers

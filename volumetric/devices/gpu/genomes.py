@@ -1,4 +1,4 @@
-"""Populations of genomes on a GPU: links uploaded once, activated for any number of inputs."""
+"""Populations of genomes on a GPU: connections uploaded once, activated for any number of inputs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from volumetric.devices.gpu.context import GpuContext
 from volumetric.devices.gpu.kernels.genomes import GenomeShape, genomes
 
 FIRED = np.dtype([("slot", "u4"), ("kinds", "u4"), ("first", "u4"), ("last", "u4"), ("bias", "f4")])
-"""One node that fires; see ``devices/gpu/shaders/genomes.wgsl``."""
+"""One node to activate; see ``devices/gpu/shaders/genomes.wgsl``."""
 EDGE = np.dtype([("source", "u4"), ("weight", "f4")])
 """One enabled connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenomeLinks:
-    """Genomes as lists of what fires.
+    """Genomes as lists of nodes to activate and their connections.
 
     Attributes
     ----------
-    heads : uint32 [genomes + 1]; where each genome's nodes begin
-    fired : `FIRED` records in the order in which nodes fire
-    edges : `EDGE` records; those into a node lie side by side
+    heads : uint32 [genomes + 1]; start of each genome's nodes
+    fired : `FIRED` records in activation order
+    edges : `EDGE` records; those into a node are contiguous
     inputs, outputs, slots : as in `GenomeShape`
     most_edges : edges of the largest genome
     """
@@ -45,7 +45,7 @@ class GenomeLinks:
         return len(self.heads) - 1
 
     def part(self, first: int, last: int) -> GenomeLinks:
-        """Return the genomes ``first : last`` alone."""
+        """Return only the genomes ``first : last``."""
         nodes = self.fired[self.heads[first] : self.heads[last]].copy()
         start = int(nodes["first"].min(initial=len(self.edges))) if len(nodes) else 0
         end = int(nodes["last"].max(initial=start))
@@ -76,7 +76,7 @@ class GpuGenomes:
         Raises
         ------
         DeviceError : one genome's values exceed a binding, or memory is short
-        ShapeError : inputs have another width than the genomes, or there are others than one set or one for each
+        ShapeError : inputs have another width than the genomes, or are neither one set nor one set per genome
         """
         x, width, count = inputs[None] if inputs.ndim == 2 else inputs, self._links.inputs, len(self._links)
         if x.ndim != 3 or x.shape[2] != width or len(x) not in (1, count):
@@ -85,13 +85,13 @@ class GpuGenomes:
             )
         shared = len(x) == 1
         self._cut(x.shape[1])
-        found = []
+        outputs = []
         for first, links, buffers in self._parts:
             rows = x if shared else x[first : first + len(links)]
-            found.append(
+            outputs.append(
                 self._run(links, buffers, np.ascontiguousarray(rows.swapaxes(1, 2), np.float32), shared=shared)
             )
-        return np.concatenate(found)
+        return np.concatenate(outputs)
 
     def close(self) -> None:
         """Free the buffers."""
@@ -102,7 +102,7 @@ class GpuGenomes:
         self._samples = 0
 
     def _cut(self, samples: int) -> None:
-        """Divide the genomes so that the values of a part fit into one binding, and upload them."""
+        """Divide the genomes so that the values of a part fit one binding, and upload them."""
         if samples == self._samples:
             return
         self.close()
@@ -141,6 +141,6 @@ class GpuGenomes:
 
 
 def _some(values: NDArray[Any]) -> NDArray[np.uint32]:
-    """The words of an array; an empty one gets a word that nobody reads."""
+    """The words of an array; an empty one gets one unused word."""
     words = np.ascontiguousarray(values).view(np.uint8).reshape(-1).view(np.uint32)
     return words if words.size else np.zeros(1, np.uint32)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 _CHECKED = "graph/"
-"""Kernels of graphs index by their operands' values, so they keep the checks."""
+"""Kernels of graphs use operand values as indices, so they keep the checks."""
 _CLAMPED = frozenset({"graph/cross_heads"})
-"""Those that do not need them."""
+"""Kernels that need no checks."""
 
 
 def create_module(device: Any, name: str, text: str) -> Any:
-    """Compile WGSL: as it is written, or with wgpu's checks of array indices and loops where a kernel needs them.
+    """Compile WGSL unchecked, or with wgpu's checks of array indices and loops if a kernel needs them.
 
-    Other kernels clamp every index themselves. The checks cost them 15 % of a token of a small model on an H100.
+    Other kernels clamp every index themselves. The checks cost 15 % of the time per token of a small model on an H100.
     """
     from wgpu.backends.wgpu_native import _api
 

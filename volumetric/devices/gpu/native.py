@@ -1,12 +1,12 @@
-"""The fast executor: prepared calls into wgpu-native, past the Python objects of wgpu-py.
+"""The fast executor: prepared calls into wgpu-native, bypassing the Python objects of wgpu-py.
 
-Encoding a token's 150 dispatches takes 0.45 ms this way and 0.8 ms with plain calls, and waiting for one submission by
-its number, instead of for all work, lets the next token be encoded and queued meanwhile. Errors are asked for once
-after a series of calls, not after each: an error inside a pass makes the encoder invalid, and `finish` reports it.
+Encoding a token's 150 dispatches takes 0.45 ms this way and 0.8 ms with plain calls. Waiting for one submission by its
+number, instead of for all work, lets the next token be encoded and queued meanwhile. Errors are queried once after a
+series of calls, not after each: an error inside a pass makes the encoder invalid, and `finish` reports it.
 
-wgpu-native 29 never frees a finished command buffer that was not submitted, nor its device, whatever is released:
-93 KB for one dispatch on llvmpipe. So each one that is finished is submitted once, also where nobody wants its results
-any more. An encoder that was not finished it does free.
+wgpu-native 29 never frees a finished command buffer that was not submitted, nor its device, whatever is released: 93 KB
+for one dispatch on llvmpipe. So each finished one is submitted once, even if its results are no longer needed.
+Unfinished encoders are freed.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from volumetric.devices.gpu.context import Call, GpuContext
 from volumetric.devices.gpu.kernels.dispatch import Rows
 
 _Piece: TypeAlias = "tuple[Command, slice]"
-"""A command; of a pass only the dispatches in the slice."""
+"""A command; for a pass only the dispatches in the slice."""
 
 _ALL = slice(None)
 _ALONE = 32
-"""Dispatches that are finished where they were recorded: handing a command buffer to another thread costs as much."""
+"""Dispatches that are finished on the recording thread: handing a command buffer to another thread costs as much."""
 _FIRST = 16
 _GROWTH = 3
 _LONGEST = 512
-"""Dispatches of the first submission of a call, how many times as many the next one has, and at most: the GPU begins
+"""Dispatches of the first submission of a call, growth factor of the following ones, and their maximum: the GPU begins
 the first while wgpu validates the second, which takes about as long as the GPU takes for it."""
 _MAP_READ = 1
 _POLLS = 1000
-"""Each poll blocks until the submission is done, so the first one answers; the bound ends a wait on a lost device."""
+"""Each poll blocks until the submission is done, so the first one suffices; the bound ends a wait on a lost device."""
 
 
 class Prepared:
-    """Native handles of recorded calls; the calls themselves are kept, as they own the handles."""
+    """Native handles of recorded calls; the calls themselves are stored, as they own the handles."""
 
     def __init__(self, calls: Sequence[Call], ffi: Any, limit: int) -> None:
         self._calls = calls
@@ -50,11 +50,11 @@ class Prepared:
         self._sized: tuple[Rows, list[tuple[Any, ...]]] = (Rows(0), [])
 
     def __len__(self) -> int:
-        """Dispatches."""
+        """Number of dispatches."""
         return len(self._calls)
 
     def rows(self, rows: Rows) -> list[tuple[Any, ...]]:
-        """(pipeline, group, x, y, z, data, size of data) of each call that has work; kept for the next time."""
+        """(pipeline, group, x, y, z, data, size of data) of each call that has work; cached."""
         if self._sized[0] != rows:
             table = [
                 (c.pipeline._internal, c.group._internal, *size, data, len(c.immediates))
@@ -66,20 +66,20 @@ class Prepared:
 
 
 def _pieces(commands: Sequence[Command]) -> list[list[_Piece]]:
-    """Cut `commands` into submissions: the first pass into pieces that grow, if it is long, and all that is left."""
+    """Split `commands` into submissions: the first pass into growing parts, if it is long, and the rest."""
     whole: list[_Piece] = [(command, _ALL) for command in commands]
     first = commands[0] if commands else None
     if not isinstance(first, Pass) or len(first.prepared) <= 2 * _FIRST:
         return [whole]
-    found, at, count = [], 0, _FIRST
+    submissions, at, count = [], 0, _FIRST
     while len(first.prepared) - at > count:
-        found.append([(first, slice(at, at + count))])
+        submissions.append([(first, slice(at, at + count))])
         at, count = at + count, min(count * _GROWTH, _LONGEST)
-    return [*found, [(first, slice(at, None)), *whole[1:]]]
+    return [*submissions, [(first, slice(at, None)), *whole[1:]]]
 
 
 class _Calls:
-    """A series of low-level calls; what went wrong in them is raised at the end, as `DeviceError`."""
+    """A series of low-level calls; errors in them are raised at the end, as `DeviceError`."""
 
     __slots__ = ("_context", "_doing", "_handler")
 
@@ -90,25 +90,25 @@ class _Calls:
         self._handler.capture(self._doing)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        found = self._handler.release(self._doing)
+        gpu_error = self._handler.release(self._doing)
         with self._context.guard(self._doing):
             if error is not None:
                 raise error
-            if found is not None:
+            if gpu_error is not None:
                 from wgpu.backends.wgpu_native._helpers import ERROR_TYPES, GPUError
 
-                raise ERROR_TYPES.get(found[0], GPUError)(found[1])
+                raise ERROR_TYPES.get(gpu_error[0], GPUError)(gpu_error[1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """Encoders that hold all commands and are not finished; each leaves when it is finished or dropped."""
+    """Encoders that hold all commands and are not finished; each is removed when it is finished or dropped."""
 
     encoders: deque[Any] = field(default_factory=deque)
 
 
 class _Submissions:
-    """The queue, and what is finished on the other thread for it and not submitted yet."""
+    """The queue, and command buffers finished on the other thread for it and not yet submitted."""
 
     def __init__(self, context: GpuContext) -> None:
         from wgpu.backends.wgpu_native import _api
@@ -120,7 +120,7 @@ class _Submissions:
         self.unsent: set[Future[Any]] = set()
 
     def send(self, buffer: Any) -> int:
-        """Submit a command buffer; the number names this submission."""
+        """Submit a command buffer; returns the number of the submission."""
         self._one[0] = buffer
         with _Calls(self._errors, self._context, "submitting commands"):
             try:
@@ -129,23 +129,23 @@ class _Submissions:
                 self._lib.wgpuCommandBufferRelease(buffer)
 
     def take(self, begun: Future[Any]) -> Any:
-        """Wait for a command buffer, which is the caller's to submit: an interrupt of the wait leaves it unsent."""
+        """Wait for a command buffer, which the caller must submit: an interrupted wait leaves it unsent."""
         wait([begun])
         self.unsent.discard(begun)
         return begun.result()
 
     def send_left(self) -> None:
-        """Submit what an executor that was collected has left; its buffers are alive, as the commands own them."""
+        """Submit the command buffers left by a collected executor; the commands own their buffers, which are alive."""
         with suppress(DeviceError):
             if self.unsent:
                 self._check_device()
             while self.unsent:
                 begun = self.unsent.pop()
-                if begun.done() and begun.exception() is None:  # all are done: one that is not would hold the executor
+                if begun.done() and begun.exception() is None:  # an unfinished one would hold the executor
                     self.send(begun.result())
 
     def _check_device(self) -> None:
-        """Raise `DeviceError` if the GPU is lost: wgpu ends the process where something is submitted to it."""
+        """Raise `DeviceError` if the GPU is lost: a submission to a lost GPU makes wgpu end the process."""
         with _Calls(self._errors, self._context, "encoding commands"):
             self._lib.wgpuCommandEncoderRelease(
                 self._lib.wgpuDeviceCreateCommandEncoder(self._context.device._internal, self._encoder)
@@ -153,7 +153,7 @@ class _Submissions:
 
 
 class NativeExecutor:
-    """Prepared low-level calls."""
+    """Executor with prepared low-level calls."""
 
     def __init__(self, context: GpuContext) -> None:
         from wgpu.backends.wgpu_native import _api
@@ -182,7 +182,7 @@ class NativeExecutor:
         return Prepared(calls, self._ffi, self._context.caps.max_groups)
 
     def submit(self, commands: Sequence[Command]) -> int:
-        """Encode and submit, in pieces that grow: the GPU begins the first one while the others are encoded."""
+        """Encode and submit, in growing parts: the GPU begins the first one while the others are encoded."""
         first, *others = _pieces(commands)
         send, take = self._submissions.send, self._submissions.take
         number = send(self._encode(first))
@@ -200,12 +200,12 @@ class NativeExecutor:
             raise
 
     def begin(self, commands: Sequence[Command]) -> Future[Any] | _Recorded:
-        """Encode for a later `send`. Of a long pass the second half, wgpu's own, runs on another thread."""
+        """Encode for a later `send`. The second half of a long pass, wgpu's own, runs on another thread."""
         long = any(isinstance(command, Pass) and len(command.prepared) > _ALONE for command in commands)
         return self._finish_apart([(command, _ALL) for command in commands]) if long else self.record(commands)
 
     def record(self, commands: Sequence[Command]) -> _Recorded:
-        """Encode the first half, of each submission, for a later `send`: nothing is finished."""
+        """Encode the first half of each submission for a later `send`: nothing is finished."""
         recorded = _Recorded()
         try:
             with _Calls(self._errors, self._context, "encoding commands"):
@@ -217,7 +217,7 @@ class NativeExecutor:
         return recorded
 
     def send(self, begun: Future[Any] | _Recorded) -> int:
-        """Submit what `begin` or `record` encoded; the number names this submission for `read`."""
+        """Submit the result of `begin` or `record`; returns the submission's number for `read`."""
         if isinstance(begun, Future):
             return self._submissions.send(self._submissions.take(begun))
         number = 0
@@ -234,7 +234,7 @@ class NativeExecutor:
         return begun in self._submissions.unsent if isinstance(begun, Future) else False
 
     def discard(self, begun: Future[Any] | _Recorded) -> None:
-        """Drop what is not finished; of what was sent, nothing is left."""
+        """Drop unfinished commands; sent ones leave nothing to drop."""
         encoders = () if isinstance(begun, Future) else begun.encoders
         with _Calls(self._errors, self._context, "dropping commands"):
             while encoders:
@@ -290,7 +290,7 @@ class NativeExecutor:
         lib.wgpuComputePassEncoderRelease(compute)
 
     def _finish(self, encoder: Any) -> Any:
-        """Turn an encoder into a command buffer: wgpu validates and translates what was recorded."""
+        """Turn an encoder into a command buffer: wgpu validates and translates the recorded commands."""
         buffer = None
         try:
             with _Calls(self._errors, self._context, "encoding commands"):
@@ -305,7 +305,7 @@ class NativeExecutor:
         return buffer
 
     def _finish_apart(self, pieces: Sequence[_Piece]) -> Future[Any]:
-        """Record here, and finish on another thread: calls into wgpu let go of Python's lock."""
+        """Record here, and finish on another thread: calls into wgpu release the GIL."""
         if self._finisher is None:
             self._finisher = ThreadPoolExecutor(1, "gpu-finish")
         with _Calls(self._errors, self._context, "encoding commands"):
@@ -315,7 +315,7 @@ class NativeExecutor:
         return begun
 
     def read(self, buffer: Any, nbytes: int, submission: int) -> bytearray:
-        """Wait for one submission alone, and copy bytes out of a buffer that it filled."""
+        """Wait for one submission, and copy bytes out of a buffer that it filled."""
         size = -(-nbytes // 8) * 8
         lib, handle = self._lib, buffer._internal
         self._mapped.clear()

@@ -1,4 +1,4 @@
-"""Named buffers of one owner, which frees them together, as soon as no other owner has them, too."""
+"""Named buffers of one owner, which frees them together, except buffers shared with other owners."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Owned(Mapping[str, Any]):
     def __init__(self, context: GpuContext) -> None:
         self._context = context
         self._buffers: dict[str, Any] = {}
-        self._owners: dict[str, list[int]] = {}  # how many a buffer has, in a list that they share
+        self._owners: dict[str, list[int]] = {}  # reference count of a buffer, in a list shared by its owners
         self._borrowed: set[str] = set()
 
     def __getitem__(self, name: str) -> Any:
@@ -33,15 +33,15 @@ class Owned(Mapping[str, Any]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all buffers, without those that others made."""
+        """Bytes of all buffers, without borrowed ones."""
         return sum(buffer.size for name, buffer in self._buffers.items() if name not in self._borrowed)
 
     def shared(self, name: str) -> bool:
-        """Whether others have a buffer, too."""
+        """Whether other owners share a buffer."""
         return self._owners.get(name, [1]) != [1]
 
     def make(self, name: str, nbytes: int, *, uniform: bool = False, read: bool = False) -> str:
-        """Add a buffer and return its name, with a number where another one has it.
+        """Create a buffer and return its name, with a number appended if the name is taken.
 
         Raises
         ------
@@ -70,12 +70,12 @@ class Owned(Mapping[str, Any]):
         return unique
 
     def make_all(self, sizes: Mapping[str, int]) -> None:
-        """Add a buffer of each of these names and bytes."""
+        """Create a buffer for each of these names and sizes."""
         for name, nbytes in sizes.items():
             self._buffers[name] = self._context.buffer(nbytes, name)
 
     def close(self) -> None:
-        """Free every buffer that no other owner has."""
+        """Free every buffer that no other owner shares."""
         for name, buffer in self._buffers.items():
             owners = self._owners.get(name, [1])
             owners[0] -= 1

@@ -1,8 +1,7 @@
-"""Pages of the layers whose rows are kept equally long: buffers, the users of each page, and the tables that name them.
+"""Pages of layers that keep equally many rows: buffers, the users of each page, and the tables of page numbers.
 
 A page is room for `PAGE` rows in every layer of the set, under one number; a sequence has a line of page numbers in a
-table on the GPU. Line 0 and page 0 belong to nobody: what reads or writes through entries that were never set meets
-that page alone.
+table on the GPU. Line 0 and page 0 belong to no sequence: reads and writes through unset entries access only that page.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ def rows_name(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the sets of a pool share.
+    """State shared by the sets of a pool.
 
     Attributes
     ----------
     context : the open GPU
-    positions : rows that a sequence may have
-    before_move : called before buffers are replaced by larger ones: whatever is bound to them must go
-    collect : takes back what sequences held that are gone
+    positions : maximum rows of a sequence
+    before_move : called before buffers are replaced by larger ones: bindings to them must be released
+    collect : frees pages of sequences that were garbage-collected
     """
 
     context: GpuContext
@@ -58,16 +57,16 @@ class PageSet:
 
     Parameters
     ----------
-    of : what it shares with other sets
-    shapes : key of a state → the attention that keeps its rows there
-    window : how many of the last rows are ever read again; None: all
-    lines : of the table
+    of : state shared with other sets
+    shapes : key of a state → the attention whose rows are stored there
+    window : number of last rows that are ever read again; None: all
+    lines : lines of the table
 
     Attributes
     ----------
     buffers : key of a state → ``[pages, kv_heads, PAGE, head_dim padded]``
     tables : page numbers, uint32 ``[lines, pages of a full context]``
-    page_bytes : of a page in all layers
+    page_bytes : bytes of a page in all layers
 
     Raises
     ------
@@ -97,11 +96,11 @@ class PageSet:
         return (len(self._uses) - 1 - len(self._free)) * self.page_bytes
 
     def first_page(self, position: int) -> int:
-        """Page with the first row that a row at `position`, or a later one, reads again."""
+        """Page with the first row that a row at `position`, or a later one, reads."""
         return 0 if self.window is None else max(0, position + 1 - self.window) // PAGE
 
     def missing(self, pages: list[int], first: int, end: int, each: int) -> int:
-        """Pages that a sequence needs beside its `pages` while rows `first` to `end` come, `each` at a time."""
+        """Pages needed in addition to a sequence's `pages` while rows `first` to `end` come, `each` at a time."""
         at = first // PAGE
         shared = at < len(pages) and self._uses[pages[at]] > 1
         if self.window is None:
@@ -110,24 +109,24 @@ class PageSet:
         return max(0, most - sum(map(bool, pages))) + shared
 
     def ensure(self, pages: int) -> None:
-        """Have so many free pages. Raises `DeviceError` if the GPU has no room."""
+        """Provide so many free pages. Raises `DeviceError` if the GPU has no room."""
         self._of.collect()
         if len(self._free) < pages:
             self._grow(pages - len(self._free))
 
     def reserve(self, pages: list[int], line: int, first: int, end: int, *, fresh: bool) -> tuple[int, int] | None:
-        """Give a sequence with the page list `pages` room of its own for the rows from `first` to `end`.
+        """Reserve unshared room for the rows from `first` to `end` in a sequence with the page list `pages`.
 
         Parameters
         ----------
-        fresh : the table's line has never been written
+        fresh : whether the table's line has never been written
 
         Returns
         -------
-        Page to copy and its copy, where others share the page of the first row
+        Page to copy and its copy, if other users share the page of the first row
         """
         at = first // PAGE
-        if not pages:  # of rows that nobody reads again there are none
+        if not pages:  # rows that are never read again need no pages
             pages += [0] * min(self.first_page(first), at)
         shared = at < len(pages) and self._uses[pages[at]] > 1
         missing = ceil_div(end, PAGE) - len(pages)
@@ -151,12 +150,12 @@ class PageSet:
             self._of.context.write(self.tables, numbers, 4 * (line * self._width + changed))
 
     def share(self, pages: Iterable[int]) -> None:
-        """Count a user more of these pages."""
+        """Add a user to each of these pages."""
         for page in pages:
             self._uses[page] += page > 0
 
     def give(self, pages: Iterable[int]) -> None:
-        """Count a user less of these pages; those without any are free."""
+        """Remove a user from each of these pages; pages without users become free."""
         for page in pages:
             if page:
                 self._uses[page] -= 1
@@ -164,7 +163,7 @@ class PageSet:
                     self._free.append(page)
 
     def forget(self, pages: list[int], position: int) -> None:
-        """Give back what no row from `position` on reads."""
+        """Free pages that no row from `position` on reads."""
         end = min(self.first_page(position), len(pages))
         at = end
         while at and pages[at - 1]:
@@ -173,28 +172,28 @@ class PageSet:
         pages[at:end] = [0] * (end - at)
 
     def reach(self, pages: list[int]) -> int:
-        """First position beyond 0 to which a sequence can go back: all that it reads is there."""
-        held = next((at for at, page in enumerate(pages) if page), len(pages)) * PAGE
-        return 0 if self.window is None or not held else held + self.window - 1
+        """Oldest restorable position beyond 0."""
+        dropped = next((at for at, page in enumerate(pages) if page), len(pages)) * PAGE
+        return 0 if self.window is None or not dropped else dropped + self.window - 1
 
     def dtype(self, key: str) -> np.dtype:
         """Type of a state's numbers."""
         return np.dtype(self._shapes[key].dtype)
 
     def read(self, key: str, pages: list[int], rows: int) -> NDArray[Any]:
-        """Rows of a state as they are stored, ``[…, kv_heads, head_dim]``: the last ones, as far as they are held."""
+        """The stored rows of a state, ``[…, kv_heads, head_dim]``: the last ones, as many as are kept."""
         shape = self._shapes[key]
         first = next((at for at, page in enumerate(pages) if page), len(pages))
-        held = pages[first : ceil_div(rows, PAGE)]
-        found = np.empty((len(held), shape.kv_heads, PAGE, shape.padded), shape.dtype)
-        for page, content in zip(held, found, strict=True):
+        live = pages[first : ceil_div(rows, PAGE)]
+        contents = np.empty((len(live), shape.kv_heads, PAGE, shape.padded), shape.dtype)
+        for page, content in zip(live, contents, strict=True):
             data = self._of.context.read(self.buffers[key], shape.page_bytes, page * shape.page_bytes)
             content[:] = data.view(shape.dtype).reshape(content.shape)
-        flat = found.swapaxes(1, 2).reshape(-1, shape.kv_heads, shape.padded)
+        flat = contents.swapaxes(1, 2).reshape(-1, shape.kv_heads, shape.padded)
         return flat[: rows - first * PAGE, :, : shape.head_dim]
 
     def write(self, key: str, pages: list[int], values: NDArray[Any], end: int) -> None:
-        """Set the last rows of a state before `end`, ``[rows, kv_heads, head_dim]``; they have been reserved."""
+        """Set the last rows of a state before `end`, ``[rows, kv_heads, head_dim]``; they must be reserved."""
         shape = self._shapes[key]
         start = end - len(values)
         before = start % PAGE
@@ -207,7 +206,7 @@ class PageSet:
                 self._of.context.write(self.buffers[key], content, page * shape.page_bytes)
 
     def lengthen(self, lines: int) -> Callable[[], None]:
-        """Make a table of more lines; returns what puts it into the place of the old one."""
+        """Create a table of more lines; returns a function that replaces the old one."""
         larger, context = self._new_tables(lines), self._of.context
 
         def take() -> None:
@@ -245,43 +244,43 @@ class PageSet:
 
     def _take(self, count: int) -> list[int]:
         self.ensure(count)
-        taken = [self._free.pop() for _ in range(count)]
-        for page in taken:
+        pages = [self._free.pop() for _ in range(count)]
+        for page in pages:
             self._uses[page] = 1
-        return taken
+        return pages
 
     def _grow(self, missing: int) -> None:
-        """Replace the buffers by larger ones: twice as large, where that is possible and enough."""
+        """Replace the buffers by larger ones: twice as large, if that is possible and sufficient."""
         count, context = len(self._uses), self._of.context
         if count + missing > self._most:
             rows = (self._most - 1) * PAGE
             raise DeviceError(
                 f"all sequences together need more than the {rows} rows of keys and values that one buffer of this GPU "
                 "holds",
-                hint="close sequences that are done, or open the model with a smaller context",
+                hint="close finished sequences, or open the model with a smaller context",
             )
         larger = min(max(2 * count, count + missing), self._most)
         try:
-            made = self._allocate(larger)
+            buffers = self._allocate(larger)
         except DeviceError:
             larger = count + missing
-            made = self._allocate(larger)
+            buffers = self._allocate(larger)
         self._of.before_move()
-        context.copy_whole([(self.buffers[key], buffer) for key, buffer in made.items()])
+        context.copy_whole([(self.buffers[key], buffer) for key, buffer in buffers.items()])
         for buffer in self.buffers.values():
             context.free(buffer)
-        self.buffers = made
+        self.buffers = buffers
         self._uses += (larger - count) * [0]
         self._free[:0] = range(larger - 1, count - 1, -1)
 
     def _allocate(self, count: int) -> dict[str, Any]:
         """Buffers of `count` pages, or none."""
-        made: dict[str, Any] = {}
+        buffers: dict[str, Any] = {}
         try:
             for key, shape in self._shapes.items():
-                made[key] = self._of.context.buffer(count * shape.page_bytes, rows_name(key))
+                buffers[key] = self._of.context.buffer(count * shape.page_bytes, rows_name(key))
         except DeviceError:
-            for buffer in made.values():
+            for buffer in buffers.values():
                 self._of.context.free(buffer)
             raise
-        return made
+        return buffers

@@ -1,4 +1,4 @@
-"""Keys and values of all sequences of an executable: sets of pages, shared between forks, given back behind windows."""
+"""Keys and values of all sequences of an executable: sets of pages, shared between forks, freed outside of windows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FIRST_LINES = 16
 
 
 class Holding:
-    """What one sequence holds of a pool: its line in the tables, 0 until it has one, and its pages in order, by set.
+    """Resources of one sequence in a pool: its line in the tables, 0 until it has one, and its pages in order, by set.
 
-    Where a page has been given back because no later row reads it, there is a 0.
+    A page freed because no later row reads it is a 0.
     """
 
     __slots__ = ("line", "pages")
@@ -34,25 +34,25 @@ class Holding:
 
 
 class PagePool:
-    """Pages, page tables and fixed states of one executable, or of several that use the same states.
+    """Pages, page tables and fixed states of one executable, or of several that share states.
 
-    Layers with a window have a set of pages for each width of it, so that what lies behind the window goes back though
-    other layers keep all rows.
+    Layers with a window have a set of pages for each window width, so that pages outside of the window are freed
+    although other layers keep all rows.
 
     Parameters
     ----------
     context : the open GPU
-    shapes : key of a state → the attention that keeps its rows there
-    positions : rows that a sequence may have
+    shapes : key of a state → the attention whose rows are stored there
+    positions : maximum rows of a sequence
     fixed : key → states of one value a sequence
 
     Attributes
     ----------
-    lock : held by whoever changes what sequences hold, or uses the executable's buffers
-    returned : holdings of sequences that were collected; appending is all that a finalizer may do
+    lock : held while resources of sequences change, or the executable's buffers are used
+    returned : resources of garbage-collected sequences; a finalizer may only append
     sets : pages, those of layers that keep all rows first
     fixed : fixed states, by line
-    users : called before buffers are replaced by larger ones: whatever is bound to them must go
+    users : called before buffers are replaced by larger ones: bindings to them must be released
 
     Raises
     ------
@@ -95,71 +95,71 @@ class PagePool:
 
     @property
     def forgets(self) -> bool:
-        """Whether pages are given back behind windows."""
+        """Whether pages are freed outside of windows."""
         return any(one.window is not None for one in self.sets)
 
     def holding(self) -> Holding:
-        """Return what a new sequence holds."""
+        """Return the resources of a new sequence."""
         return Holding(len(self.sets))
 
     @staticmethod
-    def near(held: Holding) -> list[int]:
-        """Pages of the first set: those whose numbers a call of one row finds in the control block."""
-        return held.pages[0] if held.pages else []
+    def near(holding: Holding) -> list[int]:
+        """Pages of the first set, whose numbers a call of one row reads from the control block."""
+        return holding.pages[0] if holding.pages else []
 
-    def ensure(self, wanted: Sequence[tuple[Holding, int, int]], each: int) -> None:
-        """Have as many free pages as sequences will hold at once while their rows come, `each` rows at a time.
+    def ensure(self, requests: Sequence[tuple[Holding, int, int]], each: int) -> None:
+        """Provide as many free pages as sequences will need while their rows are appended, `each` rows at a time.
 
         Parameters
         ----------
-        wanted : (holding, first row to write, end of the rows)
+        requests : (holding, first row to write, end of the rows)
 
         Raises
         ------
         DeviceError : the GPU has no room
         """
         for number, one in enumerate(self.sets):
-            one.ensure(sum(one.missing(held.pages[number], first, end, each) for held, first, end in wanted))
+            one.ensure(sum(one.missing(holding.pages[number], first, end, each) for holding, first, end in requests))
 
-    def reserve(self, wanted: Iterable[tuple[Holding, int, int]]) -> None:
-        """Give sequences room of their own for rows.
+    def reserve(self, requests: Iterable[tuple[Holding, int, int]]) -> None:
+        """Reserve unshared room for rows of sequences.
 
         Parameters
         ----------
-        wanted : (holding, first row to write, end of the rows); a page before it that others share is copied
+        requests : (holding, first row to write, end of the rows); a shared page before the first row is copied
 
         Raises
         ------
-        DeviceError : the GPU has no room; holdings are as before, or larger
+        DeviceError : the GPU has no room; resources are unchanged, or larger
         """
         moves: list[list[tuple[int, int]]] = [[] for _ in self.sets]
-        for held, first, end in wanted:
-            fresh = not held.line
-            held.line = held.line or self._take_line()
+        for holding, first, end in requests:
+            fresh = not holding.line
+            holding.line = holding.line or self._take_line()
             for number, one in enumerate(self.sets):
-                move = one.reserve(held.pages[number], held.line, first, end, fresh=fresh)
+                move = one.reserve(holding.pages[number], holding.line, first, end, fresh=fresh)
                 moves[number] += [] if move is None else [move]
         for one, some in zip(self.sets, moves, strict=True):
             one.copy(some)
 
-    def forget(self, held: Holding, position: int) -> None:
-        """Give back the pages that no row of a sequence from `position` on reads."""
-        for one, pages in zip(self.sets, held.pages, strict=True):
+    def forget(self, holding: Holding, position: int) -> None:
+        """Free the pages that no row of a sequence from `position` on reads."""
+        for one, pages in zip(self.sets, holding.pages, strict=True):
             one.forget(pages, position)
 
-    def reach(self, held: Holding) -> int:
-        """First position beyond 0 to which a sequence can go back."""
-        return max((one.reach(pages) for one, pages in zip(self.sets, held.pages, strict=True)), default=0)
+    def reach(self, holding: Holding) -> int:
+        """Oldest restorable position beyond 0."""
+        return max((one.reach(pages) for one, pages in zip(self.sets, holding.pages, strict=True)), default=0)
 
-    def trim(self, held: Holding, position: int) -> None:
-        """Give back the pages behind the first `position` rows."""
+    def trim(self, holding: Holding, position: int) -> None:
+        """Free the pages after the first `position` rows."""
         keep = ceil_div(position, PAGE)
-        for one, pages in zip(self.sets, held.pages, strict=True):
+        for one, pages in zip(self.sets, holding.pages, strict=True):
             one.give(pages[keep:])
             del pages[keep:]
 
-    def share(self, held: Holding, twin: Holding, rows: int) -> None:
-        """Let `twin`, which is empty, hold the first `rows` rows and the fixed states of a sequence, too.
+    def share(self, holding: Holding, twin: Holding, rows: int) -> None:
+        """Let the empty `twin` share the first `rows` rows and copy the fixed states of a sequence.
 
         Raises
         ------
@@ -167,9 +167,9 @@ class PagePool:
         """
         if self.fixed.buffers and rows:
             twin.line = self._take_line()
-            self.fixed.copy(held.line, twin.line)
+            self.fixed.copy(holding.line, twin.line)
         for number, one in enumerate(self.sets):
-            twin.pages[number] = held.pages[number][: ceil_div(rows, PAGE)]
+            twin.pages[number] = holding.pages[number][: ceil_div(rows, PAGE)]
             one.share(twin.pages[number])
             if twin.line:
                 one.write_line(twin.line, twin.pages[number])
@@ -178,18 +178,18 @@ class PagePool:
         """Type of a state's numbers."""
         return self.sets[self._set_of[key]].dtype(key)
 
-    def read(self, key: str, held: Holding, rows: int) -> NDArray[Any]:
-        """Last rows of a state that are held, as they are stored, ``[…, kv_heads, head_dim]``."""
+    def read(self, key: str, holding: Holding, rows: int) -> NDArray[Any]:
+        """The last stored rows of a state, ``[…, kv_heads, head_dim]``."""
         number = self._set_of[key]
-        return self.sets[number].read(key, held.pages[number], rows)
+        return self.sets[number].read(key, holding.pages[number], rows)
 
-    def write(self, key: str, held: Holding, values: NDArray[Any], end: int) -> None:
-        """Set the last rows of a state before `end`, ``[…, kv_heads, head_dim]``; they have been reserved."""
+    def write(self, key: str, holding: Holding, values: NDArray[Any], end: int) -> None:
+        """Set the last rows of a state before `end`, ``[…, kv_heads, head_dim]``; they must be reserved."""
         number = self._set_of[key]
-        self.sets[number].write(key, held.pages[number], values, end)
+        self.sets[number].write(key, holding.pages[number], values, end)
 
     def close(self, user: Callable[[], None]) -> None:
-        """Free every buffer, once its last user is gone."""
+        """Free every buffer when the last user closes."""
         self.users.remove(user)
         if self.users:
             return
@@ -202,12 +202,12 @@ class PagePool:
             user()
 
     def _collect(self) -> None:
-        """Take back what sequences held that are gone."""
+        """Free resources of sequences that were garbage-collected."""
         while self.returned:
-            held = self.returned.popleft()
-            self.trim(held, 0)
-            if held.line:
-                self._free_lines.append(held.line)
+            holding = self.returned.popleft()
+            self.trim(holding, 0)
+            if holding.line:
+                self._free_lines.append(holding.line)
 
     def _take_line(self) -> int:
         self._collect()

@@ -1,4 +1,4 @@
-"""Tokens by the last rows of pieces of a call, drawn on the GPU where it can."""
+"""Tokens sampled from the last rows of sequences in a call, on the GPU if it can."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Picked: TypeAlias = "int | NDArray[np.float32] | GenerationError | None"
 
 
 class Picks:
-    """What comes of the pieces of one call of an executable.
+    """Sampling results for the sequences of one call of an executable.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Picks:
 
     Attributes
     ----------
-    found : of each piece what was picked so far
+    picked : results of each sequence so far
     """
 
     def __init__(self, drawing: Drawing, parts: Sequence[Part], choosers: Sequence[Wanted]) -> None:
@@ -42,15 +42,15 @@ class Picks:
             self._row(chooser) if part.wanted == "last" else None for part, chooser in zip(parts, choosers, strict=True)
         ]
         self._order: deque[tuple[int, DrawnRow]] = deque()
-        self.found: list[Picked] = [None] * len(parts)
+        self.picked: list[Picked] = [None] * len(parts)
 
     @property
     def changes(self) -> int:
-        """Scores that change before the draws."""
+        """Maximum number of scores changed before the draws."""
         return sum(len(row.changes) for row in self._rows if row is not None)
 
     def ends(self, spans: Sequence[Span]) -> list[DrawnRow | None]:
-        """Return of each row of a call how its token is drawn, if one is wanted; before the states advance."""
+        """Return for each row of a call how its token is sampled, if requested; call it before the states advance."""
         rows: list[DrawnRow | None] = []
         for span in spans:
             rows += [None] * len(span)
@@ -63,16 +63,16 @@ class Picks:
         return rows
 
     def take(self, codes: Sequence[int]) -> None:
-        """Take the codes of the next rows of those that are wanted."""
+        """Store the codes of the next requested rows."""
         left = self._drawing.left([place for place, code in enumerate(codes) if code == UNCERTAIN])
         for place, code in enumerate(codes):
             piece, row = self._order.popleft()
             if code in UNUSABLE:
-                self.found[piece] = unusable(UNUSABLE[code], sequence=piece)
+                self.picked[piece] = unusable(UNUSABLE[code], sequence=piece)
             elif code == UNCERTAIN:
-                self.found[piece] = left[place]
+                self.picked[piece] = left[place]
             else:
-                self.found[piece] = code
+                self.picked[piece] = code
                 if row.chooser is not None:
                     row.chooser.drawn(code)
 

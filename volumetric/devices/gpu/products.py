@@ -1,4 +1,4 @@
-"""Recording of products with packed weights: by rows of a matrix for few rows, by tiles for many."""
+"""Recording of products with packed weights: matvec for few rows, tiles for many."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def product_of(r: Recorder, node: Node) -> tuple[MatmulShape, Matrix]:
-    """What a `linear` multiplies; the shape's format is that of the first shard."""
+    """Return the shape of a `linear`'s product, with the format of the first shard."""
     attrs, keys = node.attrs, r.graph.keys(node)
     parts: tuple[int, ...] = attrs["parts"]
     gated = attrs["combine"] == "gated"
@@ -28,7 +28,7 @@ def product_of(r: Recorder, node: Node) -> tuple[MatmulShape, Matrix]:
 
 
 def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: Matrix, *, int8: bool) -> MatmulShape:
-    """What a `linear` with these attributes multiplies, of which `roles` are parameters."""
+    """Return the shape of a `linear`'s product, given its attributes and the roles of its parameters."""
     parts: tuple[int, ...] = attrs["parts"]
     gated = attrs["combine"] == "gated"
     return MatmulShape(
@@ -52,7 +52,7 @@ def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: Matrix, *
 
 
 def linear(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    """A product of one or more matrices, with what stands beside it."""
+    """A product of one or more matrices, including its fused operations."""
     buffers = _operands(r, node, frame, product_of(r, node)[0])
     guard = guards.NONE
     batched = frame.rows <= matmul.most_batched(r.caps)
@@ -95,7 +95,7 @@ def _by_tiles(r: Recorder, node: Node, frame: Frame, buffers: dict[str, str], gu
 
 
 def _operands(r: Recorder, node: Node, frame: Frame, shape: MatmulShape) -> dict[str, str]:
-    """Buffers beside the weights."""
+    """Buffers other than the weights."""
     keys = r.graph.keys(node)
     buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
     norm = norm_params(r, keys, shape.k)
@@ -104,8 +104,8 @@ def _operands(r: Recorder, node: Node, frame: Frame, shape: MatmulShape) -> dict
     lengths = [padded, padded] if shape.gated else [*parts[:-1], parts[-1] + padded - shape.n]
     bias = r.weights.vector("bias", *((keys.get(f"bias.{i}"), length) for i, length in enumerate(lengths)))
     residual = node.named("residual")
-    given = {"norm_params": norm, "bias": bias, "residual": None if residual is None else frame.values[residual]}
-    return buffers | {name: buffer for name, buffer in given.items() if buffer is not None}
+    optional = {"norm_params": norm, "bias": bias, "residual": None if residual is None else frame.values[residual]}
+    return buffers | {name: buffer for name, buffer in optional.items() if buffer is not None}
 
 
 def norm_params(r: Recorder, keys: Mapping[str, str], k: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Where the time of a token goes: GPU timestamps around the dispatches of each kind."""
+"""Time per kind of dispatch, by GPU timestamps."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def call_times(context: GpuContext, calls: Sequence[Call], rows: Rows, repeats: 
 def passes_seconds(context: GpuContext, passes: Sequence[Sequence[Call]], rows: Rows, repeats: int) -> list[float]:
     """GPU seconds of a compute pass over each list of calls, the best of `repeats`.
 
-    Each repetition runs all passes in one submission, after others that are not counted: a GPU that was idle takes a
-    while to raise its clocks, and what is compared must run at the same ones.
+    Each repetition runs all passes in one submission, after warm-up passes: an idle GPU needs a while to raise its
+    clocks, and the compared passes must run at the same clocks.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def passes_seconds(context: GpuContext, passes: Sequence[Sequence[Call]], rows: 
     count = 2 * len(passes)
     queries = context.device.create_query_set(type="timestamp", count=count)
     # a multiple of 256 bytes, as query results need
-    found = context.device.create_buffer(size=-(-8 * count // 256) * 256, usage=context.query_usage)
+    timestamps = context.device.create_buffer(size=-(-8 * count // 256) * 256, usage=context.query_usage)
     best = np.full(len(passes), np.inf)
     warm_at = time.perf_counter() + _WARM_SECONDS
     done = 0
@@ -70,9 +70,9 @@ def passes_seconds(context: GpuContext, passes: Sequence[Sequence[Call]], rows: 
                 compute = encoder.begin_compute_pass(timestamp_writes=writes)
                 encode_calls(compute, calls, rows, context.caps.max_groups)
                 compute.end()
-            encoder.resolve_query_set(queries, 0, count, found, 0)
+            encoder.resolve_query_set(queries, 0, count, timestamps, 0)
             context.queue.submit([encoder.finish()])
-        start, end = context.read(found, 8 * count).view(np.uint64).reshape(-1, 2).T
+        start, end = context.read(timestamps, 8 * count).view(np.uint64).reshape(-1, 2).T
         best = np.minimum(best, (end - start).astype(np.float64))
-    found.destroy()
+    timestamps.destroy()
     return (best * context.timestamp_seconds).tolist()

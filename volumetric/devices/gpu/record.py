@@ -1,4 +1,4 @@
-"""Recording of operations on rows: each node of a graph becomes dispatches, once for each way of running it."""
+"""Recording of row operations: each node of a graph becomes dispatches, once for each way of running it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from volumetric.graph.ops import Graph, Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One way of running nodes: how many rows to prepare for, and where values and control block are.
+    """One way of running nodes: the number of rows, and the buffers of values and control block.
 
     Attributes
     ----------
-    nodes : those to write, in order
-    rows : most rows of a call; 1 selects the kernels for a single row
-    singles : most of them that are the only row of their sequence
+    nodes : nodes to record, in order
+    rows : maximum rows of a call; 1 selects the kernels for a single row
+    singles : maximum number of rows that are the only row of their sequence
     control : buffer with row counts and the place of each row
     values : tensor → buffer
-    partials : output of an attention whose splits its reader joins → how they lie
+    partials : output of an attention whose splits are joined by the reader → layout of the splits
     """
 
     nodes: Sequence[Node]
@@ -41,17 +41,17 @@ class Frame:
 
 
 class Recorder:
-    """Writes the nodes of one graph as dispatches over named buffers.
+    """Records the nodes of one graph as dispatches over named buffers.
 
     Attributes
     ----------
-    graph : operations on rows
-    caps : what kernels may rely on
+    graph : graph of row operations
+    caps : device capabilities
     weights : resident weights, by key
-    int8 : products of integer weights round their other side
-    attention : what nodes with attention share
-    most_rows : rows that values have room for
-    stats : buffer for the statistics of rows that a norm needs
+    int8 : whether products of integer weights round their other side
+    attention : state shared by attention nodes
+    most_rows : maximum rows of values
+    stats : buffer for row statistics of norms
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Recorder:
         self._spares: dict[tuple[int, str], str] = {}
 
     def record(self, frame: Frame) -> list[Entry]:
-        """Write the nodes of a frame.
+        """Record the nodes of a frame.
 
         Raises
         ------
@@ -90,24 +90,24 @@ class Recorder:
         return self.graph.tensors[tensor].width
 
     def spare(self, nbytes: int, label: str) -> str:
-        """A buffer of this size for what the next dispatches read, the same for every asker with this label."""
+        """Return a buffer of this size for the inputs of the next dispatches, shared by all callers with this label."""
         if (nbytes, label) not in self._spares:
             self._spares[nbytes, label] = self._scratch.make(nbytes, label)
         return self._spares[nbytes, label]
 
     def cut_matvec(self, shape: MatmulShape, units: int, rows: int) -> MatvecTuning:
-        """How a product of so many rows is cut for `units` outputs."""
+        """Tuning of a product of so many rows for `units` outputs."""
         return self._tunings.cut(shape, units, self.caps) if rows == 1 else tune_batch(shape, units, self.caps, rows)
 
     def products(self) -> list[tuple[MatmulShape, int]]:
-        """Different matrix products of a row, with the outputs of a shard: what a search for cuts has to look at."""
-        found: dict[tuple[MatmulShape, int], None] = {}
+        """Distinct matrix products of a row, with the outputs of a shard: the products whose tunings are searched."""
+        distinct: dict[tuple[MatmulShape, int], None] = {}
         for node in self.graph.nodes:
             if node.op in ("linear", "recurrence"):
                 product = products.product_of if node.op == "linear" else recurrent.product_of
                 shape, matrix = product(self, node)
-                found |= {(replace(shape, format=shard.format), shard.units): None for shard in matrix.shards}
-        return list(found)
+                distinct |= {(replace(shape, format=shard.format), shard.units): None for shard in matrix.shards}
+        return list(distinct)
 
 
 WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
@@ -120,4 +120,4 @@ WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingP
         **state_space.WRITERS,
     }
 )
-"""Operation → how it is written."""
+"""Operation → function that records it."""

@@ -1,7 +1,7 @@
-"""Recordings: what a GPU is to do, as plain data: kernels by name, buffers by name, grids, and small arguments.
+"""Recordings: GPU work as plain data: kernels by name, buffers by name, grids, and small arguments.
 
-They are made without a GPU and bound to its pipelines and buffers last, so a recording can outlive the buffers, and
-another host that has the same shaders can replay it.
+They are created without a GPU and bound to its pipelines and buffers last, so a recording can outlive the buffers, and
+another host with the same shaders can replay it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Entry:
 
     Attributes
     ----------
-    buffers : the shader's names of its buffers → their names in the recording; those left out are not used
-    dims : contents of the shader's uniform ``dims``, words of 32 bits: ints and floats; empty where it has none
+    buffers : the shader's names of its buffers → their names in the recording; omitted ones are unused
+    dims : contents of the shader's uniform ``dims``, words of 32 bits: ints and floats; empty if it has none
     """
 
     dispatch: Dispatch
@@ -30,7 +30,7 @@ class Entry:
 
 
 def entry(dispatch: Dispatch, buffers: Mapping[str, str], *, control: str | None = None) -> Entry:
-    """One dispatch; with `control`, a control block, where its kernel reads positions or row counts."""
+    """One dispatch; with `control`, a control block, if its kernel reads positions or row counts."""
     return Entry(dispatch=dispatch, buffers=dict(buffers) if control is None else {**buffers, "ctl": control})
 
 
@@ -48,6 +48,6 @@ class Recording:
 
 
 def recording(entries: Sequence[Entry], buffers: Mapping[str, Any]) -> Recording:
-    """Return the recording of `entries` over `buffers`, those of them that they name."""
+    """Return the recording of `entries` over those of `buffers` that they name."""
     named = dict.fromkeys(name for entry in entries for name in entry.buffers.values())
     return Recording(entries=tuple(entries), sizes=MappingProxyType({name: buffers[name].size for name in named}))

@@ -1,4 +1,4 @@
-"""Recordings of one graph by size of call, bound to the buffers of the moment, and the control blocks they read."""
+"""Recordings of one graph by call size, bound to the present buffers, and the control blocks they read."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from volumetric.network import INPUT, OUTPUT
 from volumetric.run.graph.segments import Cut
 
 Needed: TypeAlias = tuple[range, ...]
-"""What runs, see `Cut.needed`."""
+"""The needed parts, see `Cut.needed`."""
 
 
 class _Key(NamedTuple):
-    """Part of the graph, most rows, most that are alone, rows of each piece where these matter, and what is needed."""
+    """Part of the graph, maximum rows, maximum single rows, rows of each sequence if relevant, and needed parts."""
 
     part: str
     rows: int
@@ -46,31 +46,31 @@ class _Key(NamedTuple):
 
 
 _KEPT = 256
-"""Recordings that are kept."""
+"""Maximum number of recordings kept."""
 _NOBODY = Place(0, 0, 1)
 
 
 class Recordings:
-    """What an executable replays.
+    """The recordings that an executable replays.
 
     Parameters
     ----------
-    context, executor : where, and how commands are encoded
+    context, executor : the open GPU, and the encoder of commands
     scratch : values of the graph
-    recorder : writes its nodes on rows
+    recorder : records its nodes on rows
     cut : its segments
-    cores : writes those between them
-    buffers : gives the buffers that recordings name, as they are now
+    cores : records the segments between them
+    buffers : returns the present buffers by their names in recordings
 
     Attributes
     ----------
-    owner : the decoding loop that the control block belongs to now; None after any other call
-    most_singles : sequences with one row each that a call may have
-    whole : a call has all rows of a sequence
-    apart : it has those of one alone
+    owner : the decoding loop to which the control block belongs; None after any other call
+    most_singles : maximum number of sequences with one row each in a call
+    whole : whether a call has all rows of a sequence
+    apart : whether a call has the rows of only one sequence
     inputs : name → tensor
-    input, output : tensors called so, of which decoding makes one from the other
-    drawing : what draws need beside
+    input, output : tensors with these names; decoding computes one from the other
+    drawing : buffers for sampling
     """
 
     def __init__(
@@ -115,15 +115,15 @@ class Recordings:
         return rows, words
 
     def place_near(self, pages: Sequence[int]) -> None:
-        """Tell a decoding loop of one sequence its pages anew."""
+        """Update the page numbers of a decoding loop of one sequence."""
         self.context.write(self.scratch.buffers[self._control], near_words(pages), NEAR_BYTES)
 
     def place_tail(self, words: NDArray[np.uint32]) -> None:
-        """Describe the rows that the tail takes from a call."""
+        """Write the control block of the rows that the tail selects from a call."""
         self.context.write(self.scratch.buffers[self._tail_control], words)
 
     def write(self, value: int, x: NDArray[Any]) -> None:
-        """Put the rows of a value where the graph reads them."""
+        """Write the rows of a value to the graph's input buffer."""
         flat = x.reshape(len(x), -1)
         columns = row_words(self.graph.tensors[value])
         if columns != flat.shape[1]:
@@ -138,27 +138,27 @@ class Recordings:
     def calls(self, part: str, rows: Rows, needed: Needed | None = None) -> list[Call]:
         """Dispatches of ``"body"``, ``"tail"`` or ``"whole"`` for up to so many rows, after rounding up.
 
-        Only those that are `needed`, if that is given.
+        Only the `needed` ones, if passed.
         """
         key = self._key(part, rows, needed)
         if key not in self._calls:
             while len(self._calls) >= _KEPT:
                 oldest = next(iter(self._calls))
-                for kept in (self._calls, self._entries, self._prepared):
-                    kept.pop(oldest, None)
+                for cache in (self._calls, self._entries, self._prepared):
+                    cache.pop(oldest, None)
             self._calls[key] = self.context.bind_all(self.entries(part, rows, needed), self._buffers())
         return self._calls[key]
 
     def entries(self, part: str, rows: Rows, needed: Needed | None = None) -> list[Entry]:
-        """The same as plain data."""
+        """The same as unbound entries."""
         key = self._key(part, rows, needed)
         if key not in self._entries:
             tail = part == "tail"
             values = {**self.scratch.values, **self.scratch.gathered} if tail else self.scratch.values
             control = self._tail_control if tail else self._control
             entries: list[Entry] = []
-            wanted = (one for one in self._cut.within(key.needed) if part == "whole" or one.tail == tail)
-            for on_rows, parts in groupby(wanted, key=lambda one: one.graph is None):
+            segments = (one for one in self._cut.within(key.needed) if part == "whole" or one.tail == tail)
+            for on_rows, parts in groupby(segments, key=lambda one: one.graph is None):
                 if on_rows:
                     nodes = [node for one in parts for node in one.nodes]
                     frame = Frame(nodes=nodes, rows=key.rows, singles=key.singles, control=control, values=values)
@@ -170,11 +170,11 @@ class Recordings:
         return self._entries[key]
 
     def needed(self, outputs: Iterable[int]) -> Needed:
-        """What of the graph must run for some outputs."""
+        """Return the parts of the graph needed for some outputs."""
         return self._cut.needed(outputs)
 
     def recording(self, part: str, rows: Rows) -> Recording:
-        """The same as what can be written to a file, with the sizes of the buffers."""
+        """The same in a form that can be written to a file, with the sizes of the buffers."""
         return recording(self.entries(part, rows), self._buffers())
 
     def one_row(self) -> list[Call]:
@@ -182,11 +182,11 @@ class Recordings:
         return self.calls("whole", self.count([_NOBODY]))
 
     def recorded(self, part: str, rows: Rows, needed: Needed | None = None) -> Pass:
-        """The pass over such dispatches."""
+        """Record a pass over these dispatches."""
         return Pass(self._prepare(self._key(part, rows, needed), lambda: self.calls(part, rows, needed)), rows)
 
     def next_tokens(self, rows: Rows, ways: Ways | None = None) -> Pass:
-        """One token of each sequence: rows through the graph, arg max or draw, next tokens and positions set."""
+        """One token per sequence: rows through the graph, argmax or sampling, next tokens and positions set."""
         needed = self.needed([self.output])
         key = self._key(f"tokens {ways}", rows, needed)
         return Pass(
@@ -194,7 +194,7 @@ class Recordings:
         )
 
     def picks(self, rows: int, ways: Ways | None) -> Pass:
-        """Draws from the first rows of the tail; tokens take the place of the call's."""
+        """Sample from the first rows of the tail; tokens replace those of the call."""
         counted = Rows(rows)
         key = self._key(f"picks {ways}", counted, ())
         return Pass(self._prepare(key, lambda: self._picking(ways, self._tail_control)), counted)
@@ -205,7 +205,7 @@ class Recordings:
         return self.scratch.buffers[self.scratch.values[self.input]]
 
     def drop(self, begun: Any) -> None:
-        """Get rid of encoded commands. wgpu keeps finished ones for ever unless they run: they do, on nobody's page."""
+        """Drop encoded commands. wgpu leaks finished ones unless they run, so they run once, on unused pages."""
         if not self.executor.must_be_sent(begun):
             self.executor.discard(begun)
             return
@@ -217,17 +217,17 @@ class Recordings:
             self.context.write(self.scratch.buffers[self._control], words)
             self.executor.send(begun)
         except DeviceError:
-            return  # the GPU is lost, and all that it kept with it
+            return  # the GPU is lost, with all its resources
 
     def unbind(self) -> None:
-        """Let go of all buffers: some are about to be replaced. What decoding has in flight is lost."""
+        """Release all buffers, some of which will be replaced. Tokens in flight are lost."""
         self.owner = None
         self._calls.clear()
         self._prepared.clear()
         self._picks.clear()
 
     def forget(self) -> None:
-        """Drop all recordings: they would be written in another way now."""
+        """Drop all recordings, which are outdated."""
         self.unbind()
         self._entries.clear()
 
@@ -237,7 +237,7 @@ class Recordings:
         return self._prepared[key]
 
     def _picking(self, ways: Ways | None, control: str) -> list[Call]:
-        """Arg max of the output rows, or draws from them."""
+        """Argmax of the output rows, or sampling from them."""
         key = ways, control
         if key not in self._picks:
             width, values = self.graph.tensors[self.output].width, self.scratch.values
@@ -249,10 +249,10 @@ class Recordings:
         return self._picks[key]
 
     def _key(self, part: str, rows: Rows, needed: Needed | None) -> _Key:
-        """What distinguishes recordings.
+        """Key that identifies a recording.
 
-        They serve as many rows as the next power of two, and more than singles if so; but where there are segments
-        between operations on rows, just the lengths for which they are made.
+        Recordings are reused for any number of rows up to the next power of two, and beyond single rows if any has
+        more; with segments that do not run on rows, only for exactly the lengths they were made for.
         """
         singles = power_of_two(rows.singles) if rows.singles else 0
         lengths = (rows.lengths or (rows.total,)) if self._cores else ()

@@ -1,4 +1,4 @@
-"""Recording of recurrent cells: one product and one launch of the cell for each step of time that a call may have."""
+"""Recording of recurrent cells: one product and one launch of the cell for each possible time step of a call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def product_of(r: Recorder, node: Node) -> tuple[MatmulShape, Matrix]:
-    """The product of the weights with a state."""
+    """Return the shape of the product of the weights with a state."""
     keys = r.graph.keys(node)
     matrix = r.weights.matrix((keys["weight.0"],))
     shape = MatmulShape(k=matrix.k, n=matrix.units, format=matrix.format, bias="bias.0" in keys, int8=r.int8)
@@ -26,7 +26,7 @@ def product_of(r: Recorder, node: Node) -> tuple[MatmulShape, Matrix]:
 
 
 def recurrence(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    """As many steps as the longest piece may have; those beyond the end of a piece do nothing for it."""
+    """As many steps as the longest sequence may have; steps beyond the end of a sequence do nothing for it."""
     shape, matrix = product_of(r, node)
     wide = 4 * ceil_div(shape.n, 4)
     states = {name: fixed_name(key) for name, key in r.graph.states(node).items()}
@@ -55,6 +55,6 @@ def recurrence(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 
 def _cut(r: Recorder, shape: MatmulShape, units: int, frame: Frame, steps: int) -> matmul.MatvecTuning:
-    """Where pieces have several rows there are few of them beside the singles."""
+    """Tuning: only few sequences have several rows."""
     pieces = frame.rows if steps == 1 else max(2, power_of_two(frame.singles + 1))
     return r.cut_matvec(shape, units, pieces)

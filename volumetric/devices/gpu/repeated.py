@@ -1,7 +1,8 @@
-"""Calls of one row of each sequence that hand their outputs to the host, as sampling makes them.
+"""Calls of one row per sequence whose outputs are read by the host, as in sampling.
 
-Positions, page tables and tokens lie in buffers, so such calls of as many sequences have the same commands: while the
-GPU runs one call, those of the next are encoded, which takes the host as long as a small model takes the GPU.
+Positions, page tables and tokens are in buffers, so such calls with the same number of sequences have the same
+commands: while the GPU runs one call, those of the next are encoded, which takes the host as long as a small model
+takes the GPU.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from volumetric.devices.gpu.recordings import Recordings
 
 Outputs: TypeAlias = tuple[int, ...]
-"""Tensors that a call hands to the host."""
+"""Tensors that the host reads after a call."""
 
 
 class RepeatedCalls:
-    """Such calls of a graph; the commands of the next one are kept."""
+    """Repeated calls of a graph; the commands of the next one are encoded ahead."""
 
     def __init__(self, recordings: Recordings) -> None:
         self._recordings = recordings
@@ -32,7 +33,7 @@ class RepeatedCalls:
         self._begun: tuple[tuple[Rows, Outputs], Any] | None = None
 
     def run(self, rows: Rows, outputs: Outputs) -> list[NDArray[np.float32]]:
-        """Run the rows that inputs and control block hold; returns the rows of `outputs` with their padding."""
+        """Run the rows in the input buffers and control block; returns the rows of `outputs` with their padding."""
         executor, call = self._recordings.executor, (rows, outputs)
         if self._begun is None or self._begun[0] != call:
             self.drop()
@@ -55,7 +56,7 @@ class RepeatedCalls:
             self._recordings.drop(begun)
 
     def close(self) -> None:
-        """Drop them, and the buffer."""
+        """Drop the commands, and the buffer."""
         self.drop()
         if self._buffer is not None:
             self._recordings.context.free(self._buffer)

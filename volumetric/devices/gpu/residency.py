@@ -1,4 +1,4 @@
-"""Weights on the GPU: packed tensors become buffers as they are, cut by rows where a binding would be too large."""
+"""Weights on the GPU: packed tensors become buffers unchanged, split by rows if a binding would be too large."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHARD_UNIT = 4
 class Shard:
     """Outputs `first` … `first + units` of a matrix, in one format.
 
-    Of matrices abreast it has these rows of the first one, then those of the next: of gate and up, or of all experts.
+    For matrices abreast it has these rows of the first one, then of the next: gate and up, or all experts.
     """
 
     first: int
@@ -54,7 +54,7 @@ class Matrix:
 
     @property
     def format(self) -> WeightFormat:
-        """Format of the first shard: that of all, unless the matrix was stacked of matrices in several."""
+        """Format of the first shard: that of all, unless matrices in several formats were stacked."""
         return self.shards[0].format
 
 
@@ -65,14 +65,14 @@ class Residency:
     ----------
     context : the open GPU
     params : weights of the network
-    sources : the weights as they were given, before their groups were narrowed
-    like : matrices that this one holds of the same sources are used there, and not uploaded again
+    sources : the original weights, before their groups were narrowed
+    like : residency to share: matrices of the same sources are not uploaded again
 
     Attributes
     ----------
     buffers : name → buffer
     decoded : keys of parameters that have no native layout and were decoded to float32
-    meter : counts the matrices that are uploaded
+    meter : progress of the upload, in matrices
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class Residency:
         ------
         DeviceError : not even a few rows fit one binding, or memory is short
         """
-        found = self._matrices.get((keys, abreast))
-        if found is None:
-            found = self._shared_matrix(keys, abreast=abreast) or self._upload_matrix(keys, abreast=abreast)
-            self._matrices[keys, abreast] = found
-        return found
+        matrix = self._matrices.get((keys, abreast))
+        if matrix is None:
+            matrix = self._shared_matrix(keys, abreast=abreast) or self._upload_matrix(keys, abreast=abreast)
+            self._matrices[keys, abreast] = matrix
+        return matrix
 
     def vector(self, label: str, *parts: tuple[str | None, int]) -> str | None:
         """Buffer with the float32 vectors at these keys, each padded with zeros to its length; None if all are None."""
@@ -129,25 +129,25 @@ class Residency:
         return self._params[key].values()
 
     def made(self, name: tuple[object, ...], build: Callable[[], NDArray[np.float32]]) -> str:
-        """Buffer with a small array that is made of parameters, built once for each name."""
+        """Buffer with a small array computed from parameters, built once per name."""
         if name not in self._vectors:
             self._vectors[name] = self._upload(build(), " ".join(map(str, name[:2])))
         return self._vectors[name]
 
     def dense(self, key: str) -> str:
-        """Buffer with all elements of a parameter as float32, row after row, as graphs of fixed shape read them."""
-        found = self._dense.get(key)
-        if found is None:
+        """Buffer with all elements of a parameter as float32, row-major, as graphs of fixed shape read them."""
+        name = self._dense.get(key)
+        if name is None:
             store = self._params[key]
             if str(store.scheme) != "float32":
                 self.decoded.add(key)
             values = np.ascontiguousarray(store.values(), np.float32)
-            found = self._dense[key] = self._upload(values if values.size else np.zeros(1, np.float32), f"dense {key}")
+            name = self._dense[key] = self._upload(values if values.size else np.zeros(1, np.float32), f"dense {key}")
             store.release()
-        return found
+        return name
 
     def update(self, params: Params) -> None:
-        """Write other numbers over resident float32 matrices, see `Updatable.update`."""
+        """Overwrite resident float32 matrices, see `Updatable.update`."""
         for key, store in params.items():
             if key in self._dense and store.shape == self._params[key].shape:
                 self._context.write(self.buffers[self._dense[key]], np.ascontiguousarray(store.values(), np.float32))
@@ -165,7 +165,7 @@ class Residency:
                 padded = np.pad(payload, ((0, 0), (0, row_bytes // 4 - payload.shape[1])))
                 if self.buffers.shared(matrix.shards[0].weights):
                     hint = "open the models apart"
-                    raise UnsupportedError(f"{key} is shared by several models, and cannot be replaced", hint=hint)
+                    raise UnsupportedError(f"{key} is shared by several models and cannot be replaced", hint=hint)
                 first = sum(prod(shape[:-1]) for shape in shapes[:at])
                 self._context.write(self.buffers[matrix.shards[0].weights], padded, first * row_bytes)
 
@@ -177,22 +177,22 @@ class Residency:
         self._dense.clear()
 
     def _shared_matrix(self, keys: tuple[str, ...], *, abreast: bool) -> Matrix | None:
-        """Return a matrix that lies where another residency has it; None where it has none of these sources."""
+        """Return a matrix shared with another residency; None if it has none of these sources."""
         like = self._like
         if like is None or any(self._sources[key] is not like._sources.get(key) for key in keys):
             return None
-        found = like._matrices.get((keys, abreast))
-        if found is None:
+        matrix = like._matrices.get((keys, abreast))
+        if matrix is None:
             return self._half(like, keys[0]) if len(keys) == 1 else None
-        return replace(found, shards=tuple(self._borrowed(like, shard) for shard in found.shards))
+        return replace(matrix, shards=tuple(self._borrowed(like, shard) for shard in matrix.shards))
 
     def _borrowed(self, like: Residency, shard: Shard) -> Shard:
-        """Return a shard of another residency as one of this."""
+        """Return a shard of another residency as one of this one."""
         weights, scales = (None if name is None else self.buffers.borrow(like.buffers, name) for name in _names(shard))
         return replace(shard, weights=weights or "", scales=scales)
 
     def _half(self, like: Residency, key: str) -> Matrix | None:
-        """Return the gate or the up of a pair that lies abreast, where a binding may begin at it."""
+        """Return the gate or the up of a pair stored abreast, if a binding may begin at it."""
         for (keys, abreast), pair in like._matrices.items():
             if not abreast or len(keys) != 2 or key not in keys or len(pair.shards) != 1:
                 continue
@@ -250,11 +250,11 @@ class Residency:
                 at += payload.nbytes
                 if beside is not None:
                     scales.append(beside)
-        made = None
+        scale_buffer = None
         if scales:
             flat = np.concatenate(scales)
-            made = self._upload(np.pad(flat, (0, flat.size % 2)), f"{label} scales")
-        return Shard(first=first, units=units, format=layout, weights=weights, scales=made)
+            scale_buffer = self._upload(np.pad(flat, (0, flat.size % 2)), f"{label} scales")
+        return Shard(first=first, units=units, format=layout, weights=weights, scales=scale_buffer)
 
 
 def _names(shard: Shard) -> tuple[str, str | None]:
@@ -262,10 +262,10 @@ def _names(shard: Shard) -> tuple[str, str | None]:
 
 
 def _runs(stores: list[WeightStore], *, abreast: bool) -> list[list[int]]:
-    """Numbers of neighbouring matrices that become resident in one format.
+    """Ranges of neighbouring matrices that become resident in one format.
 
-    Those stacked of several native formats, as queries and values of most GGUF files, keep them, unless they lie
-    abreast, as gate and up do, whose rows belong together, or one of them begins where no shard may.
+    Stacked matrices of several native formats, such as queries and values of most GGUF files, keep them. Exceptions:
+    matrices abreast, such as gate and up, whose rows belong together, and matrices that begin where no shard may.
     """
     formats = [FORMATS.get(str(store.scheme)) for store in stores]
     starts = np.cumsum([store.shape[0] for store in stores[:-1]])
@@ -281,7 +281,7 @@ def _runs(stores: list[WeightStore], *, abreast: bool) -> list[list[int]]:
 
 
 def _common_format(stores: list[WeightStore]) -> str:
-    """Scheme in which matrices that share a product become resident: their own if native and the same, else float32."""
+    """Scheme of matrices that share a product: their own if native and equal, else float32."""
     names = {str(store.scheme) for store in stores}
     return names.pop() if len(names) == 1 and names <= FORMATS.keys() else "float32"
 
@@ -292,14 +292,14 @@ def _is_native(block: Packed, layout: WeightFormat) -> bool:
 
 def _ranges(packed: list[Packed], first: int, last: int) -> list[tuple[Packed, int, int]]:
     """Rows `first` … `last` of stacked matrices, as ranges of each."""
-    found = []
+    ranges = []
     at = 0
     for p in packed:
         start, stop = max(first - at, 0), min(last - at, p.rows)
         if start < stop:
-            found.append((p, start, stop))
+            ranges.append((p, start, stop))
         at += p.rows
-    return found
+    return ranges
 
 
 def _blocks(source: Packed, start: int, stop: int, row_bytes: int) -> Iterator[Packed]:
@@ -310,7 +310,7 @@ def _blocks(source: Packed, start: int, stop: int, row_bytes: int) -> Iterator[P
 
 
 def _cut(units: int, unit_bytes: int, limit: int, label: str) -> list[tuple[int, int]]:
-    """Cut `units` outputs in equal (first, count) pieces within `limit` bytes each."""
+    """Split `units` outputs into equal (first, count) parts of at most `limit` bytes each."""
     most = limit // unit_bytes // _SHARD_UNIT * _SHARD_UNIT
     if units * unit_bytes <= limit:
         return [(0, units)]

@@ -1,4 +1,4 @@
-"""One call of a graph: rows in, and out of the rows that are wanted."""
+"""One call of a graph: upload rows, run, and read the requested rows."""
 
 from __future__ import annotations
 
@@ -28,49 +28,53 @@ class Results:
         self._readback: Any = None
 
     def run(
-        self, rows: Rows, words: NDArray[np.uint32], given: Mapping[int, NDArray[Any]], wanted: Mapping[int, list[int]]
+        self,
+        rows: Rows,
+        words: NDArray[np.uint32],
+        inputs: Mapping[int, NDArray[Any]],
+        output_rows: Mapping[int, list[int]],
     ) -> dict[int, NDArray[np.float32]]:
         """Run the call that the control block describes.
 
         Parameters
         ----------
         rows, words : from `Recordings.place`
-        given : input → its rows
-        wanted : output → the rows of it that are handed back, ascending
+        inputs : input → its rows
+        output_rows : output → requested rows, ascending
         """
-        for i, x in given.items():
+        for i, x in inputs.items():
             self._recordings.write(i, x)
-        every = all(len(numbers) == rows.total <= self._scratch.tail_rows for numbers in wanted.values())
-        if wanted and every and rows.total in (1, rows.singles):
-            found = zip(wanted, self._repeated.run(rows, tuple(wanted)), strict=True)
-            return {i: self._output(i, value) for i, value in found}
-        return self._parts(rows, words, wanted)
+        every = all(len(numbers) == rows.total <= self._scratch.tail_rows for numbers in output_rows.values())
+        if output_rows and every and rows.total in (1, rows.singles):
+            outputs = zip(output_rows, self._repeated.run(rows, tuple(output_rows)), strict=True)
+            return {i: self._output(i, value) for i, value in outputs}
+        return self._parts(rows, words, output_rows)
 
     def draws(self, value: int) -> bool:
-        """Whether tokens can be drawn from the rows of a value: those that the tail makes."""
+        """Whether tokens can be sampled from the rows of a value, which must be computed by the tail."""
         return value in self._made_in_tail
 
     def pick(
-        self, rows: Rows, words: NDArray[np.uint32], given: Mapping[int, NDArray[Any]], ends: Sequence[DrawnRow | None]
+        self, rows: Rows, words: NDArray[np.uint32], inputs: Mapping[int, NDArray[Any]], ends: Sequence[DrawnRow | None]
     ) -> Iterator[list[int]]:
-        """Run the call that the control block describes, and yield the codes of the tokens of rows drawn together.
+        """Run the call in the control block, and yield the codes of the tokens of rows sampled together.
 
-        Until the next are asked for, the logits of rows that are left to the host are there.
+        The logits of rows left to the host are valid until the next codes are requested.
 
         Parameters
         ----------
-        ends : of each row how it is drawn; None where nothing is wanted of it
+        ends : how each row is sampled; None if it is not requested
         """
-        for i, x in given.items():
+        for i, x in inputs.items():
             self._recordings.write(i, x)
         recordings, scratch = self._recordings, self._scratch
-        wanted = [number for number, row in enumerate(ends) if row is not None]
+        drawn_rows = [number for number, row in enumerate(ends) if row is not None]
         needed = recordings.needed([recordings.output])
         commands: list[Command] = [recordings.recorded("body", rows)]
-        if not wanted:
+        if not drawn_rows:
             recordings.executor.submit(commands)
-        for start in range(0, len(wanted), recordings.most_singles):
-            part = wanted[start : start + recordings.most_singles]
+        for start in range(0, len(drawn_rows), recordings.most_singles):
+            part = drawn_rows[start : start + recordings.most_singles]
             drawn = [row for row in (ends[number] for number in part) if row is not None]
             recordings.place_tail(gathered_words(words, part))
             recordings.drawing.tell(drawn)
@@ -96,15 +100,15 @@ class Results:
             self._readback = None
 
     def _parts(
-        self, rows: Rows, words: NDArray[np.uint32], wanted: Mapping[int, list[int]]
+        self, rows: Rows, words: NDArray[np.uint32], output_rows: Mapping[int, list[int]]
     ) -> dict[int, NDArray[np.float32]]:
-        """Run the body for all rows, and the tail for those that an output of it is wanted of."""
+        """Run the body for all rows, and the tail for rows with a requested output."""
         graph, scratch = self._graph, self._scratch
-        late = {i: numbers for i, numbers in wanted.items() if i in self._made_in_tail}
-        early = {i: numbers for i, numbers in wanted.items() if i not in late}
+        late = {i: numbers for i, numbers in output_rows.items() if i in self._made_in_tail}
+        early = {i: numbers for i, numbers in output_rows.items() if i not in late}
         ends, needed = sorted(set().union(*late.values())), self._recordings.needed(late)
         commands: list[Command] = [self._recordings.recorded("body", rows)]
-        found: dict[int, list[NDArray[np.float32]]] = {i: [] for i in wanted}
+        values: dict[int, list[NDArray[np.float32]]] = {i: [] for i in output_rows}
         for start in range(0, max(len(ends), 1), scratch.tail_rows):
             part = ends[start : start + scratch.tail_rows]
             if part:
@@ -113,29 +117,32 @@ class Results:
                     commands += _gather(self._buffer(i), scratch.buffers[target], row_bytes(graph.tensors[i]), part)
                 commands.append(self._recordings.recorded("tail", Rows(len(part)), needed))
             place = {number: at for at, number in enumerate(part)}
-            asked = early | {i: [place[n] for n in numbers if n in place] for i, numbers in late.items()}
-            for i, value in self._fetch(commands, asked).items():
-                found[i].append(value)
+            requested = early | {i: [place[n] for n in numbers if n in place] for i, numbers in late.items()}
+            for i, value in self._fetch(commands, requested).items():
+                values[i].append(value)
             commands, early = [], {}
-        return {i: np.concatenate(parts) if len(parts) > 1 else parts[0] for i, parts in found.items()}
+        return {i: np.concatenate(parts) if len(parts) > 1 else parts[0] for i, parts in values.items()}
 
-    def _fetch(self, commands: list[Command], wanted: Mapping[int, list[int]]) -> dict[int, NDArray[np.float32]]:
-        """Submit, and return rows of values."""
+    def _fetch(self, commands: list[Command], output_rows: Mapping[int, list[int]]) -> dict[int, NDArray[np.float32]]:
+        """Submit, and read rows of values."""
         executor = self._recordings.executor
-        sizes = {i: len(rows) * row_bytes(self._graph.tensors[i]) for i, rows in wanted.items()}
+        sizes = {i: len(rows) * row_bytes(self._graph.tensors[i]) for i, rows in output_rows.items()}
         total = sum(sizes.values())
         if not total:
             executor.submit(commands)
-            return {i: np.empty((0, *self._graph.tensors[i].shape[1:]), np.float32) for i in wanted}
+            return {i: np.empty((0, *self._graph.tensors[i].shape[1:]), np.float32) for i in output_rows}
         readback = self._room(total)
         copies, at = list(commands), 0
-        for i, rows in wanted.items():
+        for i, rows in output_rows.items():
             copies += _gather(self._buffer(i), readback, row_bytes(self._graph.tensors[i]), rows, at)
             at += sizes[i]
         number = executor.submit(copies)
         words = np.frombuffer(executor.read(readback, total, number), np.float32)
         parts = np.split(words, np.cumsum([size // 4 for size in sizes.values()])[:-1])
-        return {i: self._output(i, part.reshape(len(wanted[i]), -1)) for i, part in zip(wanted, parts, strict=True)}
+        return {
+            i: self._output(i, part.reshape(len(output_rows[i]), -1))
+            for i, part in zip(output_rows, parts, strict=True)
+        }
 
     def _room(self, size: int) -> Any:
         """Return a buffer of so many bytes that the host can map."""
@@ -149,15 +156,15 @@ class Results:
         return self._scratch.buffers[self._scratch.values[value]]
 
     def _output(self, value: int, padded: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Rows of a value without their padding, in its shape, as a fresh array."""
+        """Rows of a value without their padding, in its shape, as a new array."""
         about = self._graph.tensors[value]
         return np.ascontiguousarray(padded[:, : about.width]).reshape(len(padded), *about.shape[1:])
 
 
 def _gather(source: Any, target: Any, size: int, rows: Sequence[int], at: int = 0) -> list[Command]:
     """Copy rows of `size` bytes to byte `at` of another buffer, one after the other."""
-    found: list[Command] = []
+    copies: list[Command] = []
     for first, count in runs(rows):
-        found.append(Copy(source, first * size, target, at, count * size))
+        copies.append(Copy(source, first * size, target, at, count * size))
         at += count * size
-    return found
+    return copies

@@ -1,4 +1,4 @@
-"""How many rows a sequence and a call may have."""
+"""Limits on the rows of a sequence and of a call."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from volumetric.run.state import check_room
 
 
 class Room:
-    """Bounds of rows.
+    """Limits on rows.
 
     Parameters
     ----------
     graph : the network
-    context : tokens that a state can hold
-    rows : that a call of the device takes at once
+    context : maximum tokens of a state
+    rows : maximum rows of a device call
     """
 
     def __init__(self, graph: Graph, context: int, rows: int) -> None:
@@ -33,10 +33,10 @@ class Room:
                 )
 
     def check_together(self, rows: int) -> None:
-        """Raise `DeviceError` if rows that must run at once have no room."""
+        """Raise `DeviceError` if rows that must run together do not fit."""
         if self._whole and rows > self._rows:
             raise DeviceError(
-                f"layers here look at later rows and need all {rows} rows of a call at once; this GPU has room for "
+                f"layers here read later rows and need all {rows} rows of a call at once; this GPU has room for "
                 f"{self._rows}",
                 hint="use shorter calls, or device='cpu'",
             )

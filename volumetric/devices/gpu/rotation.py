@@ -1,6 +1,6 @@
-"""Tables of cosines and sines for rotary embeddings, made on the host in float64.
+"""Tables of cosines and sines for rotary embeddings, computed on the host in float64.
 
-GPUs owe no accuracy for the sine of a large angle (Vulkan bounds it on [-π, π] alone), so kernels look it up.
+GPUs guarantee no accuracy for the sine of a large angle (Vulkan bounds it on [-π, π] only), so kernels look it up.
 """
 
 from __future__ import annotations

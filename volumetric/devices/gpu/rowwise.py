@@ -1,4 +1,4 @@
-"""Recording of the operations that work row by row without a matrix product."""
+"""Recording of row-wise operations without matrix products."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _lookup(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
         shards = [(elementwise.embedding(**facts, first=s.first, units=s.units), s.buffers) for s in matrix.shards]
         return [entry(dispatch, {"ids": ids, "y": y, **own}, control=frame.control) for dispatch, own in shards]
     if len(matrix.shards) != 1:
-        raise UnsupportedError(f"{node.where}: a position table over several bindings", hint="use a smaller dtype")
+        raise UnsupportedError(f"{node.where}: the position table exceeds one binding", hint="use a smaller dtype")
     dispatch = elementwise.position_embedding(
         width=matrix.k, layout=matrix.format, offset=node.attrs["offset"], limit=matrix.units
     )
@@ -120,4 +120,4 @@ WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingP
         "gated": _gated,
     }
 )
-"""Operation → how it is written."""
+"""Operation → function that records it."""

@@ -1,4 +1,4 @@
-"""Buffers for the values of a graph on rows: rows of bounded number, shared between values that do not live at once."""
+"""Buffers for the values of a graph on rows: a bounded number of rows, shared between values not live at once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from volumetric.devices.gpu.slots import Slots, Tenants
 from volumetric.graph.ops import Graph, Node, Tensor
 
 CHUNK_ROWS = 512
-"""Most rows that run at a time."""
+"""Maximum rows that run at a time."""
 _TAIL_BYTES = 64 << 20
 
 
 def row_words(tensor: Tensor) -> int:
-    """Words of 32 bits of a row: ids lie side by side, features take whole vectors."""
+    """32-bit words of a row: ids are side by side, features take whole vectors."""
     return tensor.width if tensor.dtype == "int32" else 4 * ceil_div(tensor.width, 4)
 
 
@@ -31,7 +31,7 @@ def row_bytes(tensor: Tensor) -> int:
 
 
 def rows_within(graph: Graph, nodes: Iterable[Node], most: int, limit: int) -> int:
-    """Rows, at most `most`, with which every value that `nodes` write fits in `limit` bytes.
+    """Number of rows, at most `most`, with which every value that `nodes` write fits `limit` bytes.
 
     Raises
     ------
@@ -54,21 +54,21 @@ class Scratch:
     Parameters
     ----------
     context : the open GPU
-    graph : its nodes are what runs one after the other: operations on rows, and segments between them
-    most : rows to have room for at once, if the GPU has it
-    least : rows without which nothing can run, as attention without a cache needs all of a call
+    graph : its nodes run in order: row operations, and segments between them
+    most : rows to allocate for, if the GPU has room
+    least : minimum rows; attention without a cache needs all rows of a call
 
     Attributes
     ----------
-    rows : rows that the body of the graph takes at once; longer calls run in chunks
-    tail_rows : rows that the tail takes at once
+    rows : rows that the body of the graph processes at once; longer calls run in chunks
+    tail_rows : rows that the tail processes at once
     values : tensor → name of its buffer
     gathered : tensor that the tail reads from the body → name of the buffer with the tail's rows of it
     buffers : name → buffer
 
     Raises
     ------
-    DeviceError : the GPU has no room for a row, or for all rows of a call where that must be
+    DeviceError : the GPU has no room for a row, or for the minimum of rows
     """
 
     def __init__(self, context: GpuContext, graph: Graph, *, most: int, least: int) -> None:
@@ -87,8 +87,8 @@ class Scratch:
         made_in_tail = {i for node in tail for i in node.outputs}
         crossing = {i for node in tail for i in graph_values(graph, node)} - made_in_tail
         slots = Slots("value", limit)
-        given = [i for i in graph.inputs if i not in graph.derived]
-        self.values = {i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in given}
+        inputs = [i for i in graph.inputs if i not in graph.derived]
+        self.values = {i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in inputs}
         self._place(graph, body, slots, self.rows, sorted(crossing))
         self._place(graph, tail, slots, self.tail_rows, ())
         self.buffers.make_all(slots.sizes)
@@ -100,11 +100,11 @@ class Scratch:
         return self.buffers.nbytes
 
     def make(self, nbytes: int, label: str, *, uniform: bool = False) -> str:
-        """Return the name of another buffer that lives as long as these."""
+        """Create another buffer with the same lifetime, and return its name."""
         return self.buffers.make(label, nbytes, uniform=uniform)
 
     def hold(self, values: NDArray[Any], label: str) -> str:
-        """Return the name of another buffer, with these contents."""
+        """Create another buffer with these contents, and return its name."""
         name = self.make(values.nbytes, label)
         self._context.write(self.buffers[name], values)
         return name
@@ -115,9 +115,9 @@ class Scratch:
         self.values.clear()
         self.gathered.clear()
 
-    def _place(self, graph: Graph, nodes: list[Node], slots: Slots, rows: int, kept: Sequence[int]) -> None:
-        """Find a buffer for each value that `nodes` write."""
-        part = replace(graph, nodes=tuple(nodes), outputs=(*graph.outputs, *kept))
+    def _place(self, graph: Graph, nodes: list[Node], slots: Slots, rows: int, lasting: Sequence[int]) -> None:
+        """Assign a buffer to each value that `nodes` write."""
+        part = replace(graph, nodes=tuple(nodes), outputs=(*graph.outputs, *lasting))
         names = Tenants(part, self.values, slots, lambda tensor: rows * row_bytes(tensor))
         for at in range(len(nodes)):
             names.begin(at)
@@ -126,11 +126,11 @@ class Scratch:
 
 
 def _pairs_bytes(graph: Graph, node: Node) -> int:
-    """Bytes of what the experts make of a row, the wider one of their two products."""
+    """Bytes of the experts' results of a row, for the wider of the two products."""
     wide = max(node.attrs["first"]["parts"][0], graph.tensors[node.outputs[0]].width)
     return node.attrs["top_k"] * 16 * ceil_div(wide, 4)
 
 
 def graph_values(graph: Graph, node: Node) -> list[int]:
-    """What a node reads that has a row for each row of the call, what guards it included."""
+    """Inputs of a node with a row for each row of the call, including those of predicates."""
     return list(dict.fromkeys([*graph.values(node.inputs), *([] if node.guard is None else [node.guard[0]])]))

@@ -19,7 +19,7 @@ class GpuState(SequenceState):
 
     Attributes
     ----------
-    pool : of the executable that made it
+    pool : pool of the executable that created it
     held : pages and page table
     """
 
@@ -30,30 +30,32 @@ class GpuState(SequenceState):
         weakref.finalize(self, pool.returned.append, self.held).atexit = False
 
     def advance(self, rows: int) -> None:
-        """Count rows that a forward pass has appended; what lies behind windows now is given back."""
+        """Count the rows appended by a forward pass; free pages now outside of windows."""
         self.position += rows
         if self.pool.forgets:
             self.pool.forget(self.held, self.position)
 
     def trim(self, position: int) -> None:
-        """Forget all tokens from `position` on, and give back the room that nothing is left in; see `State.trim`."""
+        """Drop all tokens from `position` on, and free unused pages; see `State.trim`."""
         with self.pool.lock:
             super().trim(position)
 
     def shrink_to_fit(self) -> None:
-        """Nothing: a state has the pages that it needs."""
+        """Does nothing: a state has only the pages that it needs."""
 
     def save(self) -> bytes:
+        """Return the state as bytes; calls cannot change the pool meanwhile."""
         with self.pool.lock:
             return super().save()
 
     def read(self, key: str) -> NDArray[Any]:
+        """Return the values of one state: a fixed one, or the last rows ``[rows, kv_heads, head_dim]``."""
         if self.specs[key].kind == "fixed":
             return self.pool.fixed.read(key, self.held.line, self.position)
         return self.pool.read(key, self.held, self.position)
 
     def _write(self, values: Mapping[str, Held], position: int) -> None:
-        """Raise `DeviceError` where the GPU has no room for the rows."""
+        """Set the states; raises `DeviceError` if the GPU has no room for the rows."""
         with self.pool.lock:
             self.reset()
             self.pool.reserve([(self.held, position, position)])

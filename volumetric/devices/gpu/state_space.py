@@ -1,4 +1,4 @@
-"""Recording of the operations that state-space layers are made of."""
+"""Recording of the operations of state-space layers."""
 
 from __future__ import annotations
 
@@ -45,17 +45,18 @@ def _grouped_norm(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 
 def _conv(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    """Record a `causal_conv`; taps and bias are uploaded as ``[taps + 1, channels]`` float32."""
     attrs, keys = node.attrs, r.graph.keys(node)
     channels, _, taps = r.graph.tensors[node.inputs[1]].shape
     stride = 4 * ceil_div(channels, 4)
 
     def build() -> NDArray[np.float32]:
-        made = np.zeros((taps + 1, stride), np.float32)
+        params = np.zeros((taps + 1, stride), np.float32)
         factored = r.weights.values(keys["weight"]) * conv_factors(attrs, np.dtype(np.float32))
-        made[:taps, :channels] = factored[:, 0].T
+        params[:taps, :channels] = factored[:, 0].T
         if "bias" in keys:
-            made[taps, :channels] = r.weights.values(keys["bias"])
-        return made
+            params[taps, :channels] = r.weights.values(keys["bias"])
+        return params
 
     shape = ConvShape(
         channels=channels,
@@ -74,10 +75,11 @@ def _conv(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 
 def _scan(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    """Record a `selective_scan`; rates, skip factors and biases of steps are one buffer."""
     attrs, keys = node.attrs, r.graph.keys(node)
-    given = dict(zip(attrs["roles"], node.inputs, strict=True))
-    heads, rates = attrs["heads"], r.graph.tensors[given["a_log"]]
-    values = {name: frame.values[given[name]] for name in attrs["starts"]}
+    inputs = dict(zip(attrs["roles"], node.inputs, strict=True))
+    heads, rates = attrs["heads"], r.graph.tensors[inputs["a_log"]]
+    values = {name: frame.values[inputs[name]] for name in attrs["starts"]}
     params = r.weights.vector(
         "scan",
         (keys["a_log"], rates.size),
@@ -89,7 +91,7 @@ def _scan(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
         head_dim=attrs["head_dim"],
         groups=attrs["groups"],
         size=attrs["size"],
-        widths={name: r.width(given[name]) for name in attrs["starts"]},
+        widths={name: r.width(inputs[name]) for name in attrs["starts"]},
         starts=attrs["starts"],
         each=len(rates.shape) == 2,
         skip_at=rates.size,
@@ -105,11 +107,11 @@ def _scan(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 
 def _most(r: Recorder, frame: Frame) -> int:
-    """Rows that a piece may have."""
+    """Maximum rows of a sequence in a call."""
     return min(frame.rows, r.most_rows) if frame.singles < frame.rows else 1
 
 
 WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
     {"slice": _columns, "causal_conv": _conv, "selective_scan": _scan, "grouped_norm": _grouped_norm}
 )
-"""Operation → how it is written."""
+"""Operation → function that records it."""

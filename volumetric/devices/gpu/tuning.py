@@ -1,4 +1,4 @@
-"""Search for the fastest cut of each matrix-vector product on the GPU at hand."""
+"""Search for the fastest tuning of each matrix-vector product on this GPU."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from volumetric.devices.gpu.kernels.matmul import MatmulShape, MatvecTuning, nei
 from volumetric.devices.gpu.profile import passes_seconds
 
 _COLD_BYTES = 128 << 20
-"""Copies of a matrix take turns until this much is read, so that none is found in a cache."""
+"""Copies of a matrix are used in turn until this many bytes are read, so that none is in a cache."""
 _MOST_COPIES = 32
 _MOST_CUTS = 40
 _REPEATS = 12
 _BETTER = 0.985
-"""A cut replaces another one if it needs less than this share of its time: less is noise."""
+"""A tuning replaces another one if it needs less than this share of its time: smaller gains are noise."""
 
 
 def search(
     context: GpuContext, shape: MatmulShape, units: int, start: MatvecTuning, *, cold_bytes: int = _COLD_BYTES
 ) -> dict[MatvecTuning, float]:
-    """Walk from `start` to ever faster neighbours; returns the seconds of each cut that was tried.
+    """Search from `start` through ever faster neighbours; returns the seconds of each tuning tried.
 
     Raises
     ------
@@ -42,20 +42,20 @@ def search(
                 break
             tried = [best, *around]
             seconds = passes_seconds(context, [product.calls(cut) for cut in tried], Rows(1), _REPEATS)
-            # The best so far runs again in each round: times count relative to it, as clocks differ between rounds.
+            # The best so far runs again in each round: times are relative to it, as clocks differ between rounds.
             each = seconds[0] / product.copies if math.isinf(times[best]) else times[best]
             times |= {cut: each * value / seconds[0] for cut, value in zip(tried, seconds, strict=True)}
-            found = min(around, key=lambda cut: times[cut])
-            if times[found] > _BETTER * times[best]:
+            fastest = min(around, key=lambda cut: times[cut])
+            if times[fastest] > _BETTER * times[best]:
                 break
-            best = found
+            best = fastest
     finally:
         product.close()
     return times
 
 
 def tune(context: GpuContext, products: Iterable[tuple[MatmulShape, int]]) -> None:
-    """Search for each product and remember the winners.
+    """Search for each product and store the winners.
 
     Raises
     ------
@@ -91,9 +91,9 @@ class Product:
 
     def describe(self, rows: int) -> Rows:
         """Set the control block for calls of so many rows."""
-        found = Rows(rows, rows)
-        self._context.write(self._control, control_words([Place(0, 0, 1)] * rows, found, 1))
-        return found
+        described = Rows(rows, rows)
+        self._context.write(self._control, control_words([Place(0, 0, 1)] * rows, described, 1))
+        return described
 
     def calls(self, cut: MatvecTuning) -> list[Call]:
         """The product with each copy in turn."""

@@ -1,6 +1,6 @@
-"""Cuts of matrix products that a search found, in a file of the user's cache.
+"""Tunings of matrix products found by a search, in a file of the user's cache.
 
-The defaults of `kernels.gpu.matmul.tune_matvec` are good without it: a search gains a few percent of a token.
+The defaults of `devices.gpu.kernels.matmul.tune_matvec` are good: a search gains a few percent of the time per token.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _log = logging.getLogger(__name__)
 
 
 class Tunings:
-    """Cuts found for one GPU, kept in a file for its driver and these shaders.
+    """Tunings found for one GPU, in a file for its driver and these shaders.
 
     Parameters
     ----------
     identity : name and driver of the GPU
-    directory : where the file lies; None: the user's cache
+    directory : folder of the file; None: the user's cache
     """
 
     def __init__(self, identity: str, directory: Path | None = None) -> None:
@@ -40,34 +40,34 @@ class Tunings:
         self._path = base / f"tuning-{digest.hexdigest()[:16]}.json"
         self._cuts: dict[str, dict[str, int]] = {}
         try:
-            found = json.loads(self._path.read_text(encoding="utf-8"))
+            stored = json.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return
-        if isinstance(found, dict):
-            self._cuts = found
+        if isinstance(stored, dict):
+            self._cuts = stored
 
     def cut(self, shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
-        """The cut found for a product, else the default."""
+        """Return the tuning found for a product, else the default."""
         default = tune_matvec(shape, units, caps)
-        found = self._cuts.get(_key(shape, units))
+        stored = self._cuts.get(_key(shape, units))
         try:
-            made = None if found is None else cut_matvec(shape, caps, **found)
+            tuning = None if stored is None else cut_matvec(shape, caps, **stored)
         except (TypeError, ValueError, ZeroDivisionError):
             return default
-        return default if made is None or not _is_legal(made, shape, caps) else made
+        return default if tuning is None or not _is_legal(tuning, shape, caps) else tuning
 
     def put(self, shape: MatmulShape, units: int, cut: MatvecTuning) -> None:
-        """Remember a cut."""
+        """Store a tuning."""
         chosen = {name: getattr(cut, name) for name in ("team", "rows", "workgroup", "unroll")}
         self._cuts[_key(shape, units)] = chosen
 
     def save(self) -> None:
-        """Write the file; where that is impossible the cuts last as long as the process."""
+        """Write the file; if that fails the tunings last as long as the process."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(self._path, json.dumps(self._cuts, indent=1).encode())
         except (OSError, CheckpointError) as error:
-            _log.warning("found cuts cannot be kept: %s", error)
+            _log.warning("tunings cannot be saved: %s", error)
 
 
 def _key(shape: MatmulShape, units: int) -> str:
@@ -76,7 +76,7 @@ def _key(shape: MatmulShape, units: int) -> str:
 
 
 def _is_legal(cut: MatvecTuning, shape: MatmulShape, caps: Caps) -> bool:
-    """Whether the kernel can run with a cut; one from a file is not trusted."""
+    """Whether the kernel can run with a tuning; tunings from a file are not trusted."""
     powers = all(value >= 1 and value & (value - 1) == 0 for value in (cut.team, cut.rows, cut.workgroup))
     small = cut.team <= cut.workgroup <= caps.max_workgroup and cut.rows * shape.parts * cut.unroll <= 32
     return powers and small and cut.unroll >= 1 and fits_memory(shape, cut, caps)

@@ -1,4 +1,4 @@
-"""Block formats: what GGUF stores beside Q8_0, Q4_0 and Q4_1, kept as it is, and one more. They are schemes."""
+"""Block formats: those of GGUF except Q8_0, Q4_0 and Q4_1, stored byte for byte, and Q3_NL. Each is a scheme."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from volumetric.dtypes.registry import declared_dtype
 BLOCK_FORMATS = MappingProxyType(
     {each.name: each for each in (Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q5_0, Q5_1, IQ4_NL, IQ4_XS, MXFP4, TQ1_0, TQ2_0)}
 )
-"""Name → format, of those that GGUF has."""
+"""Name → format, for those in GGUF."""
 
 OWN_FORMATS = MappingProxyType({Q3_NL.name: Q3_NL})
-"""Name → format, of those that GGUF does not have."""
+"""Name → format, for those not in GGUF."""
 
 
 def find_format(name: str) -> BlockFormat | None:
@@ -34,18 +34,18 @@ def named_format(name: str) -> BlockFormat:
 
 
 def register_format(form: BlockFormat) -> BlockFormat:
-    """Make a block format a scheme by its name; devices without a kernel for it compute with what it decodes to.
+    """Register a block format as a scheme under its name; devices without a kernel for it compute with decoded values.
 
     Raises
     ------
-    DTypeError : a format or a numeric type is called so already
+    DTypeError : a format or a numeric type already has the name
     """
     folded = form.name.strip().lower().translate(_DROPPED)
     if folded in _FOLDED:
-        raise DTypeError(f"a block format {form.name!r} is there already", hint="choose another name")
-    taken = declared_dtype(form.name)
-    if taken is not None:
-        raise DTypeError(f"{form.name!r} is a spelling of {taken}", hint="choose another name")
+        raise DTypeError(f"block format {form.name!r} already exists", hint="choose another name")
+    dtype = declared_dtype(form.name)
+    if dtype is not None:
+        raise DTypeError(f"{form.name!r} is a spelling of {dtype}", hint="choose another name")
     _ALL[form.name] = _FOLDED[folded] = form
     return form
 

@@ -1,6 +1,6 @@
 """Q5_0 and Q5_1: blocks of 32 codes of 5 bits. Layouts: ``block_q5_0`` and ``block_q5_1`` in ggml's ``ggml-common.h``.
 
-Four bits of each code come as in Q4_0, elements j and j + 16 in byte j; bit j of a 32-bit word is the fifth bit of
+Four low bits of each code are stored as in Q4_0, elements j and j + 16 in byte j; bit j of a 32-bit word is bit 4 of
 element j.
 """
 
@@ -24,7 +24,7 @@ from volumetric.dtypes.registry import parse_dtype
 
 
 def five_bits(high: Bytes, low: Bytes) -> Bytes:
-    """Codes ``[n, 32]`` of the word of fifth bits and the 16 bytes of the others."""
+    """Codes ``[n, 32]`` from the word of fifth bits and the 16 bytes of low bits."""
     codes = planes(low, 4, 16)
     codes |= np.unpackbits(high, axis=1, bitorder="little") << np.uint8(4)
     return codes

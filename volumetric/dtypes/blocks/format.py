@@ -1,11 +1,11 @@
-"""BlockFormat: numbers stored in self-contained blocks of bytes, as ggml defines them, and one of our own.
+"""BlockFormat: numbers stored in self-contained blocks of bytes, as ggml defines them, plus one format of this package.
 
-A block holds `size` neighbours of a row with everything that they need. All formats here are one formula,
+A block holds `size` neighbours of a row and everything needed to decode them. All formats follow one formula,
 
     value = (step · scale_g) · code + (floor · min_g),
 
-with one float `step` (and `floor`) for the block and small integers `scale_g`, `min_g` for each group of neighbours;
-what a format has none of counts as 1, a missing floor as 0. Products in the brackets, and the one with the code, are
+with one float `step` (and `floor`) per block and small integers `scale_g`, `min_g` per group of neighbours;
+missing factors are 1, and a missing floor is 0. Products in the brackets, and the product with the code, are
 exact in float32, so a value is rounded once, and any kernel that computes the formula gives the bits of ggml's own.
 """
 
@@ -25,11 +25,11 @@ Bytes = NDArray[np.uint8]
 
 
 class Fields(NamedTuple):
-    """What n blocks hold, taken apart.
+    """The decoded parts of n blocks.
 
     Attributes
     ----------
-    codes : uint8 ``[n, size]``, before `BlockFormat.zero` is subtracted or `BlockFormat.table` looked up
+    codes : uint8 ``[n, size]``, before subtracting `BlockFormat.zero` or looking up `BlockFormat.table`
     step : ``[n]`` in float16 or bfloat16
     scales : int8 ``[n, groups]``, or None
     floor : ``[n]`` float16, or None
@@ -44,10 +44,10 @@ class Fields(NamedTuple):
 
 
 ScaleKind = Literal["float16", "bfloat16", "int8", "uint4", "head", "float32"]
-"""How scales are stored; int8 and uint4 times the step of the block, which alone is the scale for ``head``."""
+"""Storage of scales: int8 and uint4 are multiplied by the step of the block; ``head``: the step alone is the scale."""
 
 FloorKind = Literal["none", "float16", "uint8", "uint4"]
-"""How floors are stored; uint8 and uint4 times the floor of the block, uint4 in the scale's byte, above it."""
+"""Storage of floors: uint8 and uint4 are multiplied by the block's floor; uint4 is the high half of a scale's byte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +57,10 @@ class Resident:
     Attributes
     ----------
     scales, floors : how CPU panels store them
-    sections : what a row has beside its low bits on a GPU, in this order: names in `kernels.gpu.blocks.SECTIONS`
-    shaders : files in the shaders' ``block`` that make a reader together with the format's own in ``dtype``
-    nibbles_at : byte of a block from which on its low bits stand as those of Q4_K, None elsewhere
-    read : codes that kernels of a GPU take at a time, where a piece of 16 bytes has two low bits of 64 codes
+    sections : parts of a row after its low bits on a GPU, in this order: names in `devices.gpu.kernels.blocks.SECTIONS`
+    shaders : files in the shaders' ``block`` folder linked with the format's own file in ``dtype`` to read it
+    nibbles_at : byte of a block at which low bits in the order of Q4_K start; None for other orders
+    read : codes that GPU kernels read at a time, if 16 bytes hold the two low bits of 64 codes
     """
 
     scales: ScaleKind = "float16"
@@ -80,18 +80,18 @@ class BlockFormat:
     name : text form as a scheme, ``"q4_k"``
     size : numbers of a block
     block_bytes : bytes of a block
-    dtype : the numeric type that holds the codes, or is nearest to it
+    dtype : the numeric type of the codes, or the nearest one
     group : numbers that share a scale
-    levels : how many codes there are
-    split : takes blocks, uint8 ``[n, block_bytes]``, apart
-    join : makes blocks of what `split` gives
-    fit : finds scales for finite float32 ``[n, size]``, and the codes nearest to it; how much each number counts comes
+    levels : number of codes
+    split : splits blocks, uint8 ``[n, block_bytes]``, into `Fields`
+    join : the inverse of `split`
+    fit : computes scales for finite float32 ``[n, size]``, and the nearest codes; the weight of each number is passed
         as float32 of that shape, or None to let its size decide, as in ggml
-    zero : the code that stands for 0
-    table : values of the codes where they are not evenly spaced, int8
-    in_gguf : whether GGUF has it as a type
-    resident : how devices hold it; None: as what it decodes to
-    calibrated : whether it is among those that calibration chooses from
+    zero : the code of 0
+    table : values of the codes, int8, if they are not evenly spaced
+    in_gguf : whether it is a GGUF type
+    resident : how devices hold it; None: decoded
+    calibrated : whether calibration may choose it
     """
 
     name: str
@@ -111,7 +111,7 @@ class BlockFormat:
 
     @property
     def gguf_type(self) -> str:
-        """Name of the GGUF tensor type, of those that are."""
+        """Name of the GGUF tensor type, if the format is one."""
         return self.name.upper()
 
     @property
@@ -121,7 +121,7 @@ class BlockFormat:
         return tuple(plane for plane in (4, 2, 1) if bits & plane)
 
     def blocks(self, k: int) -> int:
-        """Blocks that a row of `k` numbers takes; the last one may hold fewer numbers than it could."""
+        """Blocks in a row of `k` numbers; the last one may be filled only partly."""
         return -(-k // self.size)
 
     def row_bytes(self, k: int) -> int:
@@ -133,7 +133,7 @@ class BlockFormat:
         return self.join(self.fit(x, importance))
 
     def numbers(self, codes: Bytes) -> NDArray[np.int8]:
-        """Return what codes stand for before they are scaled."""
+        """Return the unscaled values of codes."""
         if self.table is not None:
             return np.array(self.table, np.int8)[codes]
         return codes.view(np.int8) - np.int8(self.zero)
@@ -156,14 +156,14 @@ class BlockFormat:
         return f"BlockFormat({self.name})"
 
     def __reduce__(self) -> tuple[Callable[[str], BlockFormat], tuple[str]]:
-        # Identity is equality, so copies and unpickled values must be the one instance.
+        # Equality is identity, so copying and unpickling must return the single instance.
         from volumetric.dtypes.blocks import named_format
 
         return named_format, (self.name,)
 
 
 def scales_of(fields: Fields) -> tuple[F32Array, F32Array | None]:
-    """Scale, and floor where there is one, of each group of numbers: ``[n, groups]``."""
+    """Scale, and floor if the format has floors, of each group of numbers: ``[n, groups]``."""
     scale = fields.step.astype(np.float32)[:, None]
     if fields.scales is not None:
         scale = scale * fields.scales
@@ -184,9 +184,9 @@ def half_bytes(values: NDArray[Any]) -> Bytes:
 
 
 def planes(packed: Bytes, bits: int, run: int) -> Bytes:
-    """Codes of `bits` bits out of bytes ``[n, bytes]``, in reading order.
+    """Codes of `bits` bits from bytes ``[n, bytes]``, in reading order.
 
-    Of each `run` bytes the lowest bits are `run` neighbours, the next bits the next `run`, and so on.
+    In each `run` bytes the lowest bits hold `run` neighbours, the next bits the next `run`, and so on.
     """
     (n, size), per = packed.shape, 8 // bits
     runs = packed.reshape(n, size // run, run)
@@ -198,7 +198,7 @@ def planes(packed: Bytes, bits: int, run: int) -> Bytes:
 
 
 def packed_planes(codes: Bytes, bits: int, run: int) -> Bytes:
-    """Bytes of codes ``[n, numbers]`` of `bits` bits: undoes `planes`, which has the order."""
+    """Bytes of codes ``[n, numbers]`` of `bits` bits: the inverse of `planes`."""
     (n, numbers), per = codes.shape, 8 // bits
     parts = codes.reshape(n, numbers // (per * run), per, run)
     out = np.zeros((n, parts.shape[1], run), np.uint8)
@@ -212,8 +212,8 @@ def fit_rows(blocks: BlockFormat, x: F32Array, importance: F32Array | None) -> F
 
     Parameters
     ----------
-    x : ``[rows, k]``; numbers beyond the end of a row are zeros that do not count
-    importance : how much the squared error of each column counts, ``[k]``, or None
+    x : ``[rows, k]``; rows are padded with zeros of weight 0
+    importance : weight of the squared error of each column, ``[k]``, or None
     """
     rows, k = x.shape
     padded = np.zeros((rows, blocks.blocks(k) * blocks.size), np.float32)
@@ -224,6 +224,6 @@ def fit_rows(blocks: BlockFormat, x: F32Array, importance: F32Array | None) -> F
     counts = np.zeros((rows, padded.size // max(rows, 1)), np.float32)
     counts[:, :k] = importance
     counts = counts.reshape(padded.shape)
-    # As in ggml: numbers that are large in their block keep weight where activations say little.
+    # As in ggml: numbers that are large in their block keep some weight even if activations are small.
     counts *= np.sqrt(np.square(padded).mean(axis=1, keepdims=True) + np.square(padded))
     return blocks.fit(padded, counts)

@@ -1,7 +1,7 @@
-"""IQ4_NL, IQ4_XS and MXFP4: codes of 4 bits that name one of 16 values which are not evenly spaced.
+"""IQ4_NL, IQ4_XS and MXFP4: 4-bit codes that index a table of 16 unevenly spaced values.
 
 Layouts: ``block_iq4_nl`` and so on in ggml's ``ggml-common.h``; MXFP4 is that of the OCP Microscaling Formats
-specification 1.0, its numbers doubled and its scales halved so that the table is of integers.
+specification 1.0, with numbers doubled and scales halved so that the table holds integers.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def _join_iq4_nl(fields: Fields) -> Bytes:
 
 
 def _fit_iq4_xs(x: F32Array, importance: F32Array | None) -> Fields:
-    wanted = _curve_scales(x, importance).reshape(-1, 8)
-    peak = np.take_along_axis(wanted, np.abs(wanted).argmax(axis=1)[:, None], axis=1)[:, 0]
+    group_scales = _curve_scales(x, importance).reshape(-1, 8)
+    peak = np.take_along_axis(group_scales, np.abs(group_scales).argmax(axis=1)[:, None], axis=1)[:, 0]
     step, whole = stored_half(peak / np.float32(-32))
-    scales = np.clip(np.rint(divided(wanted, whole[:, None])), -32, 31)
+    scales = np.clip(np.rint(divided(group_scales, whole[:, None])), -32, 31)
     each = np.repeat(scales * whole[:, None], 32, axis=1)
     return Fields(codes=nearest_index(divided(x, each), _CURVE), step=step, scales=scales.astype(np.int8))
 
@@ -82,7 +82,7 @@ def _power(e: Bytes) -> np.ndarray:
 
 
 def _fit_mxfp4(x: F32Array, importance: F32Array | None) -> Fields:
-    """The specification's scale, 2**(⌊log₂ peak⌋ − 2), and the nearest numbers; importance changes neither."""
+    """The specification's scale, 2**(⌊log₂ peak⌋ − 2), and the nearest numbers; importance has no effect."""
     peak = np.abs(x).max(axis=1)
     exponent = np.where(peak > 0, np.frexp(peak)[1] - 3, -127)
     e = np.clip(exponent + 127, 0, 254).astype(np.uint8)

@@ -1,8 +1,8 @@
 """Q2_K … Q6_K: blocks of 256 whose groups of 16 or 32 have small integer scales under a float16 of the whole block.
 
 Layouts: ``block_q2_K`` and so on in ggml's ``ggml-common.h``; rules: ``dequantize_row_q2_K`` and so on in its
-``ggml-quants.c``. Numbers are encoded by a search for a scale (and floor) for each group, then small integers for
-these, and last the codes, against the scales as they are stored.
+``ggml-quants.c``. Encoding searches a scale (and floor) for each group, then the small integers for
+these, and last the codes, computed with the scales as stored.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _SPREAD = np.arange(-10, 11) / 10
 _AROUND = np.arange(-9, 10) / 10
 
 
-def _small(wanted: F32Array, top: int) -> tuple[np.ndarray, Bytes, F32Array]:
-    """Numbers ≥ 0 ``[n, groups]`` as integers 0 … `top` times one float16; also what that stands for."""
-    step, whole = stored_half(wanted.max(axis=1) / np.float32(top))
-    small = np.clip(np.rint(divided(wanted, whole[:, None])), 0, top)
+def _small(numbers: F32Array, top: int) -> tuple[np.ndarray, Bytes, F32Array]:
+    """Numbers ≥ 0 ``[n, groups]`` as integers 0 … `top` times one float16; also the values that these represent."""
+    step, whole = stored_half(numbers.max(axis=1) / np.float32(top))
+    small = np.clip(np.rint(divided(numbers, whole[:, None])), 0, top)
     return step, small.astype(np.uint8), small * whole[:, None]
 
 
-def _signed(wanted: F32Array, top: int) -> tuple[np.ndarray, np.ndarray, F32Array]:
+def _signed(numbers: F32Array, top: int) -> tuple[np.ndarray, np.ndarray, F32Array]:
     """Numbers of any sign as integers -`top` … `top` - 1 times one float16; the largest gets -`top`."""
-    peak = np.take_along_axis(wanted, np.abs(wanted).argmax(axis=1)[:, None], axis=1)[:, 0]
+    peak = np.take_along_axis(numbers, np.abs(numbers).argmax(axis=1)[:, None], axis=1)[:, 0]
     step, whole = stored_half(peak / np.float32(-top))
-    small = np.clip(np.rint(divided(wanted, whole[:, None])), -top, top - 1)
+    small = np.clip(np.rint(divided(numbers, whole[:, None])), -top, top - 1)
     return step, small.astype(np.int8), small * whole[:, None]
 
 
@@ -61,15 +61,15 @@ def _affine(x: F32Array, importance: F32Array | None, top: int, group: int, smal
 def _symmetric(x: F32Array, importance: F32Array | None, top: int, small: int) -> Fields:
     """Codes + `top` of groups of 16, whose scales are -`small` … `small` - 1 steps."""
     weights = by_size(x, 16) if importance is None else importance
-    wanted = symmetric_scales(columns(x, 16), columns(weights, 16), top, _AROUND).reshape(len(x), -1)
-    step, scales, scale = _signed(wanted, small)
+    group_scales = symmetric_scales(columns(x, 16), columns(weights, 16), top, _AROUND).reshape(len(x), -1)
+    step, scales, scale = _signed(group_scales, small)
     grouped = x.reshape(len(x), -1, 16)
     codes = np.clip(np.rint(divided(grouped, scale[..., None])), -top, top - 1) + top
     return Fields(codes=codes.astype(np.uint8).reshape(x.shape), step=step, scales=scales)
 
 
 def _parts(fields: Fields) -> tuple[Bytes, Bytes, Bytes]:
-    """Scales and mins as bytes, and the bytes of step and size of the floor's step."""
+    """Scales and mins as bytes, and the bytes of the step and of the floor's step."""
     assert fields.scales is not None
     assert fields.mins is not None
     assert fields.floor is not None
@@ -78,7 +78,7 @@ def _parts(fields: Fields) -> tuple[Bytes, Bytes, Bytes]:
 
 
 def _twelve_bytes(scales: Bytes, mins: Bytes) -> Bytes:
-    """8 scales and 8 mins of 6 bits: undoes `six_bits`."""
+    """8 scales and 8 mins of 6 bits: the inverse of `six_bits`."""
     four = np.uint8(4)
     rest = (scales[:, 4:] & np.uint8(15)) | (mins[:, 4:] << four)
     first = scales[:, :4] | ((scales[:, 4:] >> four) << np.uint8(6))
@@ -134,7 +134,7 @@ def _split_q2_k(blocks: Bytes) -> Fields:
 
 
 def _split_q3_k(blocks: Bytes) -> Fields:
-    """32 bytes of third bits; 64 bytes of the others; 12 bytes of 6-bit scales; step."""
+    """32 bytes of third bits; 64 bytes of low bits; 12 bytes of 6-bit scales; step."""
     codes = planes(blocks[:, 32:96], 2, 32)
     codes |= planes(blocks[:, :32], 1, 32) << np.uint8(2)
     scales = planes(blocks[:, 96:104], 4, 8) | (planes(blocks[:, 104:108], 2, 4) << np.uint8(4))

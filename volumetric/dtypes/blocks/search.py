@@ -1,7 +1,7 @@
-"""Scales (and floors) for groups of numbers, by search: what makes the weighted squared error of rounding small.
+"""Search for scales (and floors) of groups of numbers that minimise the weighted squared rounding error.
 
-Rounding decides the codes, and for given codes the best scale is a least-squares fit; so a few candidates of the scale
-are tried, each fitted to the codes that it leads to, and the best is kept. The candidates are those of ggml's
+Rounding determines the codes, and for fixed codes the best scale is a least-squares fit. So a few candidate scales
+are tried, each refitted to its codes, and the best is kept. The candidates are those of ggml's
 quantisers (``make_qx_quants`` and ``make_qkx2_quants`` in ``ggml-quants.c``).
 
 Groups are columns here, ``[numbers of a group, groups]``: sums over a group then run along whole vectors.
@@ -22,7 +22,7 @@ _LARGEST = np.float32(2e9)
 
 
 def columns(x: F32Array, group: int) -> F32Array:
-    """Blocks ``[n, size]`` as columns of `group` numbers, in order; limited to what can be squared and summed."""
+    """Blocks ``[n, size]`` as columns of `group` numbers, in order, clipped so that squares and sums stay finite."""
     return np.clip(np.ascontiguousarray(x.reshape(-1, group).T), -_LARGEST, _LARGEST)
 
 
@@ -33,9 +33,9 @@ def signed_peaks(x: F32Array) -> F32Array:
 
 
 def by_size(x: F32Array, group: int) -> F32Array:
-    """What numbers of blocks count for where nothing else is known: ``|x|`` plus the root mean square of the group.
+    """Default weights of the numbers of blocks: ``|x|`` plus the root mean square of the group.
 
-    Large weights decide more than small ones, as in ggml's Q4_K.
+    Large weights count more than small ones, as in ggml's Q4_K.
     """
     groups = x.reshape(len(x), -1, group)
     return (np.abs(groups) + np.sqrt(np.square(groups).mean(axis=2, keepdims=True))).reshape(x.shape)
@@ -46,52 +46,52 @@ def symmetric_scales(x: F32Array, weights: F32Array, top: int, tries: Iterable[f
 
     Parameters
     ----------
-    tries : by how much the peak's code may differ from -`top`
+    tries : offsets of the peak's code from -`top` to try
     """
     peak = signed_peaks(x)
     inverse = np.where(np.abs(peak) < _TINY, np.float32(0), np.float32(-1) / np.where(peak == 0, np.float32(1), peak))
     weighted = weights * x
-    best, found = np.full(len(peak), np.float32(-1)), peak / np.float32(-top)
+    best, scales = np.full(len(peak), np.float32(-1)), peak / np.float32(-top)
     for more in tries:
         codes = np.rint((inverse * np.float32(top + more)) * x)
         np.clip(codes, -top, top - 1, out=codes)
         along = (weighted * codes).sum(axis=0)
         codes *= codes
         codes *= weights
-        _keep_better(best, found, along, codes.sum(axis=0))
-    return found
+        _keep_better(best, scales, along, codes.sum(axis=0))
+    return scales
 
 
 def table_scales(x: F32Array, weights: F32Array, table: tuple[int, ...], tries: Iterable[float]) -> F32Array:
-    """Scales s of ``x ≈ s · value`` with values of an ascending `table`; the peak takes one near the first."""
+    """Scales s of ``x ≈ s · value`` with values of an ascending `table`; the peak takes a value near the first."""
     peak = signed_peaks(x)
     inverse = np.where(np.abs(peak) < _TINY, np.float32(0), np.float32(1) / np.where(peak == 0, np.float32(1), peak))
     values = np.array(table, np.float32)
     weighted = weights * x
-    best, found = np.full(len(peak), np.float32(-1)), peak / values[0]
+    best, scales = np.full(len(peak), np.float32(-1)), peak / values[0]
     for more in tries:
         chosen = values[nearest_index((inverse * np.float32(table[0] + more)) * x, table)]
         along = (weighted * chosen).sum(axis=0)
         chosen *= chosen
         chosen *= weights
-        _keep_better(best, found, along, chosen.sum(axis=0))
-    return found
+        _keep_better(best, scales, along, chosen.sum(axis=0))
+    return scales
 
 
-def _keep_better(best: F32Array, found: F32Array, along: F32Array, power: F32Array) -> None:
-    """Take the fit ``along / power`` where its share of the weighted squares, ``along² / power``, is the largest."""
+def _keep_better(best: F32Array, scales: F32Array, along: F32Array, power: F32Array) -> None:
+    """Keep the fit ``along / power`` if its share of the weighted squares, ``along² / power``, is the largest."""
     good = power > 0
     power = np.where(good, power, np.float32(1))
     share = along * along / power
     better = good & (share > best)
     best[better] = share[better]
-    found[better] = (along / power)[better]
+    scales[better] = (along / power)[better]
 
 
 def nearest_index(x: F32Array, table: tuple[int, ...]) -> np.ndarray:
     """Index of the nearest value of an ascending `table` of int8.
 
-    What lies in the middle of two integers is a multiple of a half, so half steps name the nearest.
+    The midpoint of two integers is a multiple of a half, so a table of half steps suffices.
     """
     halves = np.clip(np.floor(x + x), -256, 255).astype(np.int16)
     return _half_steps(table)[halves + np.int16(256)]
@@ -109,7 +109,7 @@ def affine_scales(x: F32Array, weights: F32Array, top: int, tries: Iterable[floa
 
     Parameters
     ----------
-    tries : by how much the code of the greatest number may differ from `top` before it is limited to it
+    tries : offsets of the greatest number's code from `top` to try, before clipping to `top`
     """
     low = np.minimum(x.min(axis=0), np.float32(0))
     spread = x.max(axis=0) - low
@@ -135,7 +135,7 @@ def affine_scales(x: F32Array, weights: F32Array, top: int, tries: Iterable[floa
         upward = f > 0
         s = np.where(upward, sum_cx / np.where(sum_cc > 0, sum_cc, 1.0), s)
         f = np.where(upward, 0.0, f)
-        # The weighted squared error but for Σ w x², which all candidates share.
+        # The weighted squared error without Σ w x², which all candidates share.
         error = s * s * sum_cc + f * f * count + 2 * (s * f * sum_c - s * sum_cx - f * sum_x)
         better = good & (error < least)
         least[better], scale[better], floor[better] = error[better], s[better], f[better]
@@ -143,7 +143,7 @@ def affine_scales(x: F32Array, weights: F32Array, top: int, tries: Iterable[floa
 
 
 def stored_half(x: F32Array) -> tuple[np.ndarray, F32Array]:
-    """`x` as float16, saturating, and the float32 that it then stands for."""
+    """`x` as float16, saturating, and as the float32 that it then represents."""
     half = np.clip(x, np.float32(-65504), np.float32(65504)).astype(np.float16)
     return half, half.astype(np.float32)
 

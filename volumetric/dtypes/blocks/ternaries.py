@@ -22,10 +22,10 @@ _POWERS = np.array([1, 3, 9, 27, 81], np.uint8)[:, None]
 
 
 def _trits(packed: Bytes, count: int) -> Bytes:
-    """`count` base-3 digits of each byte, first digits of all bytes first.
+    """The first `count` base-3 digits of each byte; first digits of all bytes come first.
 
-    A byte is ⌈256 · fraction⌉ of a number in base 3 below 1: times 3ⁱ, modulo 1, its next digit is the whole part of
-    three times what is left.
+    A byte is ⌈256 · fraction⌉ of a base-3 fraction below 1. Digit i is the integer part of three times
+    the fractional part of the fraction times 3ⁱ.
     """
     shifted = packed[:, None, :] * _POWERS[:count]
     return ((shifted.astype(np.uint16) * np.uint16(3)) >> np.uint16(8)).astype(np.uint8).reshape(len(packed), -1)
@@ -43,14 +43,14 @@ def _split_tq2_0(blocks: Bytes) -> Fields:
 
 
 def _fit(x: F32Array, importance: F32Array | None) -> Fields:
-    """Codes against the largest magnitude, as in ggml: for weights that were trained to be ternary, which it keeps."""
+    """Codes against the largest magnitude, as in ggml: exact for weights that were trained to be ternary."""
     step, scale = stored_half(np.abs(x).max(axis=1))
     codes = np.clip(np.rint(divided(x, scale[:, None])), -1, 1) + 1
     return Fields(codes=codes.astype(np.uint8), step=step)
 
 
 def _in_base_3(trits: Bytes, width: int) -> Bytes:
-    """Bytes of digits ``[n, digits · width]``: undoes `_trits`; four digits count as five of which the last is 0."""
+    """Bytes of digits ``[n, digits · width]``: the inverse of `_trits`; four digits are padded with a last 0."""
     digits = trits.reshape(len(trits), -1, width).astype(np.uint16)
     whole = sum(digits[:, i] * np.uint16(3 ** (4 - i)) for i in range(digits.shape[1]))
     return ((np.asarray(whole, np.uint32) * 256 + 242) // 243).astype(np.uint8)

@@ -1,10 +1,11 @@
-"""Q3_NL, a format of ours: blocks of 32 codes of 3 bits with a scale of 8, for rows that fill no blocks of 256.
+"""Q3_NL, a format of this package: blocks of 32 codes of 3 bits with an 8-bit scale, for rows not a multiple of 256.
 
-ggml's own 3 bits, Q3_K, take rows of a multiple of 256; this takes what IQ4_NL takes, at 3.25 bits a weight. The values
-of the codes are between the eight levels that lose least of normal numbers (Max 1960, "Quantizing for minimum
-distortion"; 15, 45, 79, 127) and those for Laplace's: of 32 normal numbers they lose 2.63 % of the squares instead of
-2.59 %, of Laplace's 3.3 % instead of 3.9 %. Being symmetric they need no sign in the scale, whose eight bits are 5 of
-exponent and 3 of mantissa: byte ``8 e + m`` stands for ``2^(e − 22) · (1 + m / 8)``, byte 0 for 0.
+ggml's 3-bit format, Q3_K, needs rows of a multiple of 256; Q3_NL takes the rows of IQ4_NL, at 3.25 bits a weight. The
+values of the codes are a compromise between the eight levels with the least error for normal numbers (Max 1960,
+"Quantizing for minimum distortion"; 15, 45, 79, 127) and those for Laplace numbers: the squared error of 32 normal
+numbers is 2.63 % instead of 2.59 %, that of Laplace numbers 3.3 % instead of 3.9 %. The levels are symmetric, so the
+scale needs no sign: its eight bits are 5 of exponent and 3 of mantissa. Byte ``8 e + m`` means ``2^(e − 22) · (1 + m /
+8)``, byte 0 means 0.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from volumetric.dtypes.registry import parse_dtype
 
 _CURVE = (-127, -70, -38, -12, 12, 38, 70, 127)
 _BIAS = (127 - 22) << 3
-"""What a scale's byte lacks of the upper bits of a float32, without the sign."""
+"""Offset between a scale's byte and the upper bits of a float32 without the sign."""
 _TRIES = range(-64, 9, 8)
-"""By how much less than −127 the peak's value may be before it is limited: of eight levels some serve the many."""
+"""How far below −127 the peak's value may lie before clipping: one clipped number may be worth it for the others."""
 
 
 def _split(blocks: Bytes) -> Fields:
@@ -41,8 +42,8 @@ def _join(fields: Fields) -> Bytes:
 
 def _fit(x: F32Array, importance: F32Array | None) -> Fields:
     weights = by_size(x, 32) if importance is None else importance
-    wanted = np.abs(table_scales(columns(x, 32), columns(weights, 32), _CURVE, _TRIES))  # the levels are symmetric
-    byte = ((wanted.view(np.uint32) + np.uint32(1 << 19)) >> np.uint32(20)).astype(np.int64) - _BIAS
+    scales = np.abs(table_scales(columns(x, 32), columns(weights, 32), _CURVE, _TRIES))  # the levels are symmetric
+    byte = ((scales.view(np.uint32) + np.uint32(1 << 19)) >> np.uint32(20)).astype(np.int64) - _BIAS
     bits = np.where(byte < 0, 0, (np.clip(byte, 1, 255) + _BIAS) << 4).astype(np.uint16)
     step = bits.view(ml_dtypes.bfloat16)
     return Fields(codes=nearest_index(divided(x, step.astype(np.float32)[:, None]), _CURVE), step=step)

@@ -1,7 +1,7 @@
-"""Runs of steps on the same elements become one step, which goes through them block by block.
+"""Fuse runs of steps on the same elements into one step that executes them block by block.
 
-Step after step an array of more than a core's cache goes to memory and comes back. What does not need the elements of
-others moves in front of such a run, so that runs are as long as the data flow allows.
+Otherwise an array larger than a core's cache goes to memory and back for every step. Steps that do not need the
+elements of others move before such a run, so that runs are as long as the data flow allows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from volumetric.devices.cpu.graph.extents import Storage, extents_of
 from volumetric.devices.cpu.steps import BLOCKED, Draft, Step
 
 _SMALLEST = 1 << 18
-"""Bytes of an array from which this pays: smaller ones stay in a cache anyway."""
+"""Bytes of an array from which this pays: smaller arrays stay in a cache anyway."""
 _BLOCK = 1 << 17
 """Bytes of all arrays of a block."""
 _NAMES = frozenset({"unary", "unary_grad", "binary", "dropout"})
@@ -26,7 +26,7 @@ _Extent: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True)
 class _Touched:
-    """Storages that steps read and write, where in those that all share alike, and those that not all do."""
+    """Storages that steps read and write: those that all threads partition in the same way, and the others."""
 
     reads: set[Storage] = field(default_factory=set)
     writes: set[Storage] = field(default_factory=set)
@@ -34,61 +34,67 @@ class _Touched:
     apart: set[Storage] = field(default_factory=set)
 
     def add(self, storage: Storage, extent: _Extent, *, alike: bool) -> None:
-        """Take note of a tensor."""
+        """Record a tensor."""
         if not alike or self.alike.setdefault(storage, extent) != extent:
             self.apart.add(storage)
 
     def with_other(self, other: _Touched) -> _Touched:
-        """Both."""
-        made = _Touched(self.reads | other.reads, self.writes | other.writes, {**self.alike}, self.apart | other.apart)
+        """Return the union of both."""
+        both = _Touched(self.reads | other.reads, self.writes | other.writes, {**self.alike}, self.apart | other.apart)
         for storage, extent in other.alike.items():
-            made.add(storage, extent, alike=True)
-        return made
+            both.add(storage, extent, alike=True)
+        return both
 
 
 def block_by_block(draft: Draft) -> None:
-    """Rewrite the steps of a draft."""
+    """Rewrite the steps of a step list."""
     touched = _toucher(draft)
     steps: list[Step] = []
     run: list[Step] = []
-    seen = _Touched()
+    run_touched = _Touched()
 
     def close() -> None:
-        nonlocal seen
-        steps.extend([_joined(run, len(seen.reads | seen.writes))] if len(run) > 1 else run)
+        nonlocal run_touched
+        steps.extend([_joined(run, len(run_touched.reads | run_touched.writes))] if len(run) > 1 else run)
         run.clear()
-        seen = _Touched()
+        run_touched = _Touched()
 
     for step in draft.steps:
         own = touched(step)
         if step.name not in _NAMES or 4 * int(step.flat) < _SMALLEST:
-            if step.host or step.inner or seen.writes & (own.reads | own.writes) or own.writes & seen.reads:
+            if (
+                step.host
+                or step.inner
+                or run_touched.writes & (own.reads | own.writes)
+                or own.writes & run_touched.reads
+            ):
                 close()
             steps.append(step)
             continue
-        both = seen.with_other(own)
-        strange = own.reads.isdisjoint(seen.reads | seen.writes)  # it would find nothing in the cache, and hold memory
+        both = run_touched.with_other(own)
+        # It would find nothing in the cache, and occupy memory.
+        strange = own.reads.isdisjoint(run_touched.reads | run_touched.writes)
         if run and (strange or step.flat != run[0].flat or both.apart & both.writes):
             close()
             both = own
         run.append(step)
-        seen = both
+        run_touched = both
     close()
     draft.steps[:] = steps
 
 
 def _toucher(draft: Draft) -> Callable[[Step], _Touched]:
-    """Return what tells the storages of a step."""
+    """Return a function that returns the storages of a step."""
     extent = extents_of(draft)
 
     def touched(step: Step) -> _Touched:
-        made = _Touched()
-        for tensors, storages in ((step.reads, made.reads), (step.writes, made.writes)):
+        touches = _Touched()
+        for tensors, storages in ((step.reads, touches.reads), (step.writes, touches.writes)):
             for i in tensors:
                 storage, first = extent(i)
                 storages.add(storage)
-                made.add(storage, (first, draft.sizes[i]), alike=i in step.shared)
-        return made
+                touches.add(storage, (first, draft.sizes[i]), alike=i in step.shared)
+        return touches
 
     return touched
 

@@ -1,4 +1,4 @@
-"""Steps of recurrent cells, one step of time each."""
+"""Steps of recurrent cells, one per time step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from volumetric.graph.operations.recurrent_inputs import step_back_inputs
 from volumetric.graph.ops import Node
 
 UNIT = 2.0
-"""Estimated nanoseconds for a unit of a row, which may have half a dozen exponentials."""
+"""Estimated nanoseconds per unit of a row, which may need half a dozen exponentials."""
 
 
 def results(node: Node, *, keep: bool) -> dict[str, int | None]:
-    """What a cell writes, by name."""
+    """Outputs of a cell, by name."""
     cell = CELLS[node.attrs["cell"]]
     y, *more = node.outputs
     others = more.pop(0) if len(cell.states) > 1 else None
@@ -26,7 +26,7 @@ def results(node: Node, *, keep: bool) -> dict[str, int | None]:
 
 @rule("cell")
 def cell(draft: Draft, node: Node) -> None:
-    """A step of all rows."""
+    """A time step of all rows."""
     of = CELLS[node.attrs["cell"]]
     from_x, from_h, bias, *before = node.inputs
     rows, size = draft.shape(node.outputs[0])
@@ -46,13 +46,13 @@ def cell(draft: Draft, node: Node) -> None:
 
 @rule("cell_grad")
 def cell_grad(draft: Draft, node: Node) -> None:
-    """The same back."""
-    of, given = CELLS[node.attrs["cell"]], step_back_inputs(node.inputs, node.attrs)
-    rows, size = draft.shape(given.y)
+    """The backward pass of `cell`."""
+    of, inputs = CELLS[node.attrs["cell"]], step_back_inputs(node.inputs, node.attrs)
+    rows, size = draft.shape(inputs.y)
     g_x, *more = node.outputs
     g_h = more.pop(0) if of.apart else None
-    reads: dict[str, Any] = {"gy": given.gy, "y": given.y}
-    reads |= {name: next(iter(getattr(given, name)), None) for name in ("g_others", "others", "kept", "before")}
+    reads: dict[str, Any] = {"gy": inputs.gy, "y": inputs.y}
+    reads |= {name: next(iter(getattr(inputs, name)), None) for name in ("g_others", "others", "kept", "before")}
     draft.add(
         "cell_grad",
         CELL_GRAD_ARGUMENTS,

@@ -1,4 +1,4 @@
-"""Graphs on the CPU device."""
+"""Tensor graphs on the CPU device."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class CpuGraphs:
 
     Parameters
     ----------
-    threads : threads that a run may use
-    always : use them all, even for work that one thread does sooner; for tests
-    walker : runs its programs, and those of others that share its threads; None: one of its own
-    alike : a product sums in one order however many rows it has, so that a row has the same bits in any company; with
-        many rows it takes up to twice as long
+    threads : maximum threads of a run
+    always : use them all, even for work that one thread does faster; for tests
+    walker : executes its programs, and those of others that share its threads; None: a separate one
+    alike : products sum in one order for any number of rows, so rows are batch-invariant; with many rows this takes up
+        to twice as long
     """
 
     parted = False
@@ -80,7 +80,7 @@ class CpuGraphs:
 
     @staticmethod
     def rounds(scheme: Scheme) -> Rounds | None:
-        """How weights are rounded to `scheme` for a forward pass."""
+        """Return how weights are rounded to `scheme` in a forward pass."""
         return "native" if str(scheme) == "float32" or training.rounding_rule(scheme) else "codec"
 
     def store(self) -> CpuStore:
@@ -103,7 +103,7 @@ class CpuGraphs:
 
 
 def _written_out(graph: Graph) -> Graph:
-    """The same graph with others in the place of operations without a kernel, where these say how."""
+    """Return the graph with operations without a kernel expanded into others, if they define an expansion."""
     return write_out(graph, lambda node: node.op in rule)
 
 
@@ -125,7 +125,7 @@ _PASSES = (
 
 
 def _rewritten(graph: Graph) -> Graph:
-    """The same graph as the kernels like it best."""
+    """Return the graph rewritten for efficient kernels."""
     for rewritten in _PASSES:
         graph = rewritten(graph)
     return graph

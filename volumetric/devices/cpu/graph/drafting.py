@@ -1,6 +1,6 @@
-"""The steps of a graph, with guards around what need not run.
+"""Lower a graph to steps, with predicates around steps that can be skipped.
 
-What such a guard leaves out may be read after all, see `Guard`: then zeros are written in its place.
+Results skipped by a predicate may still be read, see `Guard`: then they are filled with zeros.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _BLOCK_BITS = 18
 
 
 def drafted(graph: Graph, *, alike: bool = False) -> Draft:
-    """Return the steps of a graph; none for nodes that only make tensors without elements."""
+    """Return the steps of a graph; nodes whose tensors have no elements have none."""
     draft = Draft(graph, SHAPES, alike, shared_storage(graph))
     runs: list[_Run] = []
     for (guard, summed), nodes in groupby(graph.nodes, key=lambda node: (_one(draft, node.guard), _summed(node))):
-        kept: set[int] = set()
+        unchanged: set[int] = set()
         for node in nodes:
             if node.op not in rule or not node.outputs or any(prod(draft.shape(i)) for i in node.outputs):
                 rule.append(draft, node)
-                kept.update(node.outputs if node.attrs.get("stays") else ())
+                unchanged.update(node.outputs if node.attrs.get("stays") else ())
         if draft.steps:
-            alone = any(step.host for step in draft.steps)  # what is Python stands by itself in a table
+            alone = any(step.host for step in draft.steps)  # Python steps run alone in a table
             reads = [(i, guard) for step in draft.steps for i in step.reads]
             reads = reads if summed is None else [(i, term.guard) for term in terms_of(summed) for i in term.operands]
-            runs.append(_Run(None if alone else guard, tuple(draft.steps), reads, kept))
+            runs.append(_Run(None if alone else guard, tuple(draft.steps), reads, unchanged))
             draft.steps.clear()
     read = _Reads(draft, runs) if any(run.guard and run.guard.zeros for run in runs) else None
     for run in runs:
@@ -53,7 +53,7 @@ def drafted(graph: Graph, *, alike: bool = False) -> Draft:
             continue
         first = len(draft.steps)
         for i in dict.fromkeys(i for step in run.steps for i in step.writes):
-            if i not in run.kept and read.elsewhere(i, run.guard):
+            if i not in run.unchanged and read.elsewhere(i, run.guard):
                 fill(draft, i, 0.0)
         if len(draft.steps) > first:
             draft.guard(first, run.guard.tensor, run.guard.column, unless=True)
@@ -63,36 +63,36 @@ def drafted(graph: Graph, *, alike: bool = False) -> Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Neighbouring steps with one guard, or none.
+    """Neighbouring steps with one predicate, or none.
 
     Attributes
     ----------
-    reads : tensors, and the guards under which they are read
-    kept : tensors that stay as they lie where the steps do not run
+    reads : tensors, and the predicates under which they are read
+    unchanged : tensors that keep their contents if the steps are skipped
     """
 
     guard: Guard | None
     steps: Sequence[Step]
     reads: Sequence[tuple[int, Guard | None]]
-    kept: Collection[int]
+    unchanged: Collection[int]
 
 
 def _summed(node: Node) -> Node | None:
-    """Return a node whose inputs are read under guards of their own."""
+    """Return a node whose inputs are read under separate predicates."""
     return node if node.op == "gemm_sum" and any(node.attrs["guards"]) else None
 
 
 def _one(draft: Draft, guard: Guard | None) -> Guard | None:
-    """Return a guard that the walker can look at: of whole results, by one row, as `ROWS_WORD` says."""
+    """Return a predicate that the executor can evaluate: of whole results, by one row, as `ROWS_WORD` defines."""
     return guard if guard is not None and guard.parts == 1 and draft.shape(guard.tensor)[0] == 1 else None
 
 
 _Read: TypeAlias = "tuple[int, int, Guard | None]"
-"""First byte, end, and the guard of who reads."""
+"""First byte, end, and the predicate of the reader."""
 
 
 class _Reads:
-    """Which bytes of storages are read, by blocks of them, and under which guards."""
+    """Bytes of storages that are read, in blocks, and under which predicates."""
 
     def __init__(self, draft: Draft, runs: Sequence[_Run]) -> None:
         self._extent, self._sizes = extents_of(draft), draft.sizes
@@ -104,7 +104,7 @@ class _Reads:
             self._add(i, None)
 
     def elsewhere(self, tensor: int, guard: Guard) -> bool:
-        """Whether something is read of a tensor by steps without this guard."""
+        """Whether steps without this predicate read part of a tensor."""
         _, first = self._extent(tensor)
         end = first + self._sizes[tensor]
         return any(

@@ -24,7 +24,7 @@ def _sizes(draft: Draft, node: Node, q: int, kv: int) -> dict[str, int | float]:
 
 
 def _work(draft: Draft, node: Node, edges: int, kv: int) -> float:
-    """Estimated nanoseconds: a head of an edge takes some, its numbers a little."""
+    """Estimated nanoseconds: a fixed cost per head of an edge, and a little per number."""
     count, batch, wide = draft.shape(edges)[0], *draft.shape(kv)[1:]
     return 50 + count * batch * (12.0 * node.attrs["heads"] + wide / 16)
 
@@ -48,7 +48,7 @@ def edge_attend(draft: Draft, node: Node) -> None:
 
 @rule("edge_attend_grad")
 def edge_attend_grad(draft: Draft, node: Node) -> None:
-    """By receivers, and then by senders."""
+    """Gradients by receivers, then by senders."""
     g, weights, q, kv, starts, senders, readers, out_starts, out_edges = node.inputs
     slope, g_q, g_kv = node.outputs
     draft.add(

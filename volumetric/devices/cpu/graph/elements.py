@@ -1,4 +1,4 @@
-"""Steps of functions of elements, and of copies and reductions over strided layouts."""
+"""Steps of element-wise functions, and of copies and reductions over strided layouts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from volumetric.graph.ops import Node
 from volumetric.graph.strides import strides_of
 
 _COST = {"linear": 0.0, "relu": 0.0, "exp": 0.3, "log": 0.5, "tanh": 0.8, "gelu": 1.0, "gelu_tanh": 1.0, "silu": 0.7}
-"""Nanoseconds for an element besides moving it."""
+"""Nanoseconds per element in addition to moving it."""
 
 
 def _flat(
@@ -44,50 +44,52 @@ def _flat(
     reads: Mapping[str, int | None],
     y: int,
     cost: float = 0.0,
-    **given: Any,
+    **arguments: Any,
 ) -> None:
-    """Append a step of which threads share the elements of `y`, and of operands of its size; `cost` is for each."""
+    """Append a step whose threads partition the elements of `y`, and of operands of its size; `cost` is per element."""
     count = draft.sizes[y] // 4
     like = tuple(i for i in (*reads.values(), y) if i is not None and draft.sizes[i] == draft.sizes[y])
     work = moved(4 * count * len(like)) + cost * count
-    given |= {"count": count, "flat": count, "shared": like, "work": work}
-    draft.add(name, names, *constants, reads=reads, writes={"y": y}, **given)
+    arguments |= {"count": count, "flat": count, "shared": like, "work": work}
+    draft.add(name, names, *constants, reads=reads, writes={"y": y}, **arguments)
 
 
 @rule("unary")
 def unary(draft: Draft, node: Node) -> None:
     """One function of each element."""
     [x], [y], name = node.inputs, node.outputs, node.attrs["name"]
-    given = {key: float(node.attrs[key]) for key in ("alpha", "beta")}
+    arguments = {key: float(node.attrs[key]) for key in ("alpha", "beta")}
     code, cost = code_of(name, FUNCTIONS), _COST.get(name, 0.2)
-    _flat(draft, "unary", UNARY_ARGUMENTS, code, reads={"x": x}, y=y, cost=cost, over=(x,), **given)
+    _flat(draft, "unary", UNARY_ARGUMENTS, code, reads={"x": x}, y=y, cost=cost, over=(x,), **arguments)
 
 
 @rule("dropout")
 def dropout(draft: Draft, node: Node) -> None:
-    """Some elements scaled, the others 0."""
+    """Scale some elements; set the others to 0."""
     (x, key), [y], p = node.inputs, node.outputs, node.attrs["p"]
-    given = {"stream": node.attrs["stream"], "threshold": threshold_of(p), "factor": 0.0 if p == 1 else 1 / (1 - p)}
-    _flat(draft, "dropout", DROPOUT_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=0.5, **given)
+    arguments = {"stream": node.attrs["stream"], "threshold": threshold_of(p), "factor": 0.0 if p == 1 else 1 / (1 - p)}
+    _flat(draft, "dropout", DROPOUT_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=0.5, **arguments)
 
 
 @rule("gumbel")
 def gumbel(draft: Draft, node: Node) -> None:
-    """Noise by place and position added."""
+    """Add noise derived from place and position."""
     (x, positions), [y] = node.inputs, node.outputs
     rows, width = draft.graph.tensors[x].shape
     low, high = (part % (1 << 32) for part in (node.attrs["seed"], node.attrs["seed"] >> 32))
-    given = {"rows": rows, "width": width, "low": low, "high": high, "over": (x,)}
+    arguments = {"rows": rows, "width": width, "low": low, "high": high, "over": (x,)}
     work = moved(8 * rows * width) + 2 * rows * width
-    draft.add("gumbel", GUMBEL_ARGUMENTS, reads={"x": x, "positions": positions}, writes={"y": y}, work=work, **given)
+    draft.add(
+        "gumbel", GUMBEL_ARGUMENTS, reads={"x": x, "positions": positions}, writes={"y": y}, work=work, **arguments
+    )
 
 
 @rule("normal")
 def normal(draft: Draft, node: Node) -> None:
-    """Noise by number added."""
+    """Add noise derived from element numbers."""
     (x, key), [y] = node.inputs, node.outputs
-    given = {"stream": node.attrs["stream"], "first": node.attrs["first"] % (1 << 32)}
-    _flat(draft, "normal", NORMAL_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=2.0, over=(x,), **given)
+    arguments = {"stream": node.attrs["stream"], "first": node.attrs["first"] % (1 << 32)}
+    _flat(draft, "normal", NORMAL_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=2.0, over=(x,), **arguments)
 
 
 @rule("unary_grad")
@@ -100,7 +102,7 @@ def unary_grad(draft: Draft, node: Node) -> None:
 
 @rule("binary", "accumulate")
 def binary(draft: Draft, node: Node) -> None:
-    """A function of pairs, with broadcasting over at most 4 axes; ``accumulate`` adds in place, see `skipping`."""
+    """A function of pairs with broadcasting over at most 4 axes; ``accumulate`` adds in place, see `skipping`."""
     (a, b), [y] = node.inputs, node.outputs
     count = draft.tensor(y).size
     sizes, (_, *steps) = broadcast_layout(draft.shape(y), draft.shape(a), draft.shape(b))
@@ -112,7 +114,7 @@ def binary(draft: Draft, node: Node) -> None:
     lead = BINARY_AXES - len(sizes)
     sizes = (1,) * lead + sizes
     a_steps, b_steps = ((0,) * lead + tuple(4 * s for s in own) for own in steps)
-    if sizes[-1] == 1:  # one element: any step will do, and vectors are the common case
+    if sizes[-1] == 1:  # one element: any stride works, and vectors are the common case
         a_steps, b_steps = (*a_steps[:-1], 4), (*b_steps[:-1], 4)
     places: dict[str, Any] = {f"a{i}": step for i, step in enumerate(a_steps)}
     places |= {f"b{i}": step for i, step in enumerate(b_steps)} | {f"n{i}": sizes[i] for i in (1, 2, 3)}
@@ -127,27 +129,29 @@ def fill(draft: Draft, y: int, value: float) -> None:
 
 
 def copy(draft: Draft, x: Address, y: Address, sizes: Shape, x_steps: Sequence[int], y_steps: Sequence[int]) -> None:
-    """Copy `sizes` elements between two layouts with steps in elements; the last axis of y is contiguous."""
+    """Copy `sizes` elements between two layouts with strides in elements; the last axis of y is contiguous."""
     if prod(sizes) == 0:
         return
     sizes, (y_steps, x_steps) = merged(sizes, y_steps, x_steps)
     work = moved(8 * prod(sizes))
     *outer, inner = range(len(sizes))
     across = [i for i in outer if x_steps[i] == 1 and sizes[i] >= 8]
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     common: dict[str, Any] = {"reads": (x.tensor,), "writes": (y.tensor,), "x": x, "y": y}
     if across and x_steps[inner] > 1 and sizes[inner] >= 8:
         [m] = across
         outer.remove(m)
-        given = {"work": work, "outer": prod(sizes[i] for i in outer), "m": sizes[m]}
-        given |= {"n": sizes[inner], "x_n": 4 * x_steps[inner], "y_m": 4 * y_steps[m]}
-        draft.add("transpose", TRANSPOSE_ARGUMENTS, **common, **_axes(draft, outer, sizes, x_steps, y_steps), **given)
+        arguments = {"work": work, "outer": prod(sizes[i] for i in outer), "m": sizes[m]}
+        arguments |= {"n": sizes[inner], "x_n": 4 * x_steps[inner], "y_m": 4 * y_steps[m]}
+        draft.add(
+            "transpose", TRANSPOSE_ARGUMENTS, **common, **_axes(draft, outer, sizes, x_steps, y_steps), **arguments
+        )
         return
     flat = prod(sizes) if tuple(y_steps) == strides_of(sizes) and draft.sizes[y.tensor] == 4 * prod(sizes) else 0
-    given = {"shared": (y.tensor,) if flat else (), "work": work}
-    given |= {"rows": prod(sizes[i] for i in outer), "inner": sizes[inner]}
-    given |= {"x_inner": 4 * x_steps[inner], "y_inner": 4 * y_steps[inner]}
-    draft.add("copy", COPY_ARGUMENTS, **common, flat=flat, **_axes(draft, outer, sizes, x_steps, y_steps), **given)
+    arguments = {"shared": (y.tensor,) if flat else (), "work": work}
+    arguments |= {"rows": prod(sizes[i] for i in outer), "inner": sizes[inner]}
+    arguments |= {"x_inner": 4 * x_steps[inner], "y_inner": 4 * y_steps[inner]}
+    draft.add("copy", COPY_ARGUMENTS, **common, flat=flat, **_axes(draft, outer, sizes, x_steps, y_steps), **arguments)
 
 
 def _axes(draft: Draft, outer: list[int], sizes: Shape, x: Sequence[int], y: Sequence[int]) -> dict[str, Any]:
@@ -157,7 +161,7 @@ def _axes(draft: Draft, outer: list[int], sizes: Shape, x: Sequence[int], y: Seq
 
 @rule("permute")
 def permute(draft: Draft, node: Node) -> None:
-    """Axes in another order."""
+    """Permute axes."""
     [x], [y] = node.inputs, node.outputs
     own = strides_of(draft.shape(x))
     shape = draft.shape(y)
@@ -175,7 +179,7 @@ def broadcast(draft: Draft, node: Node) -> None:
 
 @rule("slice")
 def slice_(draft: Draft, node: Node) -> None:
-    """Cut out a block, unless it is read where it lies."""
+    """Copy out a block, unless it is read in place."""
     [x], [y] = node.inputs, node.outputs
     own, shape = strides_of(draft.shape(x)), draft.shape(y)
     first = sum(4 * s * a for s, a in zip(own, node.attrs["starts"], strict=True))
@@ -186,7 +190,7 @@ def slice_(draft: Draft, node: Node) -> None:
 
 @rule("flip")
 def flip(draft: Draft, node: Node) -> None:
-    """Turn one axis round: a copy that starts at its end and steps back."""
+    """Reverse one axis: a copy that starts at its end with a negative stride."""
     [x], [y], axis = node.inputs, node.outputs, node.attrs["axis"]
     shape = draft.shape(x)
     own = strides_of(shape)
@@ -197,7 +201,7 @@ def flip(draft: Draft, node: Node) -> None:
 
 @rule("pad")
 def pad(draft: Draft, node: Node) -> None:
-    """Put zeros around."""
+    """Pad with zeros."""
     [x], [y] = node.inputs, node.outputs
     own, shape = strides_of(draft.shape(y)), draft.shape(x)
     if draft.shape(y) != shape:
@@ -208,7 +212,7 @@ def pad(draft: Draft, node: Node) -> None:
 
 @rule("concat")
 def concat(draft: Draft, node: Node) -> None:
-    """Join along an axis what was not made there."""
+    """Copy the parts not already built in place, joined along an axis."""
     [y], axis, at = node.outputs, node.attrs["axis"], 0
     own = strides_of(draft.shape(y))
     flat = prod(draft.shape(y)[:axis]) == 1
@@ -263,17 +267,17 @@ def reduction(
     draft: Draft, x: int, y: int, sizes: Sequence[int], *, factor: float = 1.0, largest: bool = False
 ) -> None:
     """Append sums, or maxima, of a tensor of 5 axes over its second and fourth."""
-    given = dict(zip(("k0", "r0", "k1", "r1", "k2"), sizes, strict=True))
+    arguments = dict(zip(("k0", "r0", "k1", "r1", "k2"), sizes, strict=True))
     work = moved(draft.sizes[x])
     places: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}}
-    draft.add("reduce", REDUCE_ARGUMENTS, int(largest), **places, work=work, factor=factor, **given)
+    draft.add("reduce", REDUCE_ARGUMENTS, int(largest), **places, work=work, factor=factor, **arguments)
 
 
 def _chunked(draft: Draft, x: int) -> tuple[int, list[tuple[int, bool]]]:
-    """Sums of chunks, which all threads share; returns them as what is left to sum."""
+    """Append sums of chunks, shared by all threads; return them as the tensor left to sum."""
     count = draft.sizes[x] // 4
     chunks = -(-count // CHUNK)
     partial = draft.temporary(4 * chunks)
-    given = {"reads": {"x": x}, "writes": {"y": partial}, "count": count}
-    draft.add("chunk_sums", SUMS_ARGUMENTS, work=moved(4 * count), **given)
+    arguments = {"reads": {"x": x}, "writes": {"y": partial}, "count": count}
+    draft.add("chunk_sums", SUMS_ARGUMENTS, work=moved(4 * count), **arguments)
     return partial, [(chunks, True)]

@@ -1,4 +1,4 @@
-"""Which part of which storage a tensor of a draft is: tensors with one key, parts and views lie in one."""
+"""The part of a storage that each tensor occupies: tensors with one key, parts and views share a storage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Storage: TypeAlias = "int | str"
 
 
 def extents_of(draft: Draft) -> Callable[[int], tuple[Storage, int]]:
-    """Return what tells a tensor's storage, and its first byte there."""
+    """Return a function from a tensor to its storage, and its first byte there."""
     of = draft.roots() if draft.shared is None else draft.shared.of
     start = [0] * len(of) if draft.shared is None else draft.shared.start
     keys = [draft.graph.tensors[i].key for i in of]

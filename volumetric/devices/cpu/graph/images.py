@@ -16,9 +16,9 @@ from volumetric.graph.ops import Node
 
 
 def _table(draft: Draft, node: Node, sizes: Shape) -> int:
-    """Return the table of a node's windows; missing axes are in front and have one element.
+    """Return the window table of a node; missing axes come first and have one element.
 
-    So are axes behind that are no more than that: neighbours in memory are then neighbours on the last axis.
+    Trailing axes of one element are moved there, too: neighbours in memory are then neighbours on the last axis.
     """
     axes = len(sizes)
     while axes > 1 and sizes[axes - 1] == node.attrs["kernel"][axes - 1] == node.attrs["counts"][axes - 1] == 1:
@@ -31,37 +31,41 @@ def _table(draft: Draft, node: Node, sizes: Shape) -> int:
 
 @rule("unfold", "fold")
 def windows(draft: Draft, node: Node) -> None:
-    """Windows out of images, or back into them."""
+    """Copy windows out of images, or sum them back."""
     [x], [y] = node.inputs, node.outputs
     image = draft.shape(x if node.op == "unfold" else y)
     columns = y if node.op == "unfold" else x
     if draft.tensor(columns).size == 0:
-        raise UnsupportedError(f"{node.op} of no windows at {node.where}", hint="the reference device runs it")
-    given: dict[str, Any] = {"reads": {"x": x}, "images": image[0] * image[1], "table": _table(draft, node, image[2:])}
-    draft.add(node.op, WINDOW_ARGUMENTS, writes={"y": y}, work=moved(2 * draft.sizes[columns]), **given)
+        raise UnsupportedError(f"{node.op} at {node.where} has no windows", hint="the reference device runs it")
+    arguments: dict[str, Any] = {
+        "reads": {"x": x},
+        "images": image[0] * image[1],
+        "table": _table(draft, node, image[2:]),
+    }
+    draft.add(node.op, WINDOW_ARGUMENTS, writes={"y": y}, work=moved(2 * draft.sizes[columns]), **arguments)
 
 
 @rule("pool_max", "pool_max_grad", "pool_sum", "pool_spread")
 def pools(draft: Draft, node: Node) -> None:
-    """Numbers of windows, or the image that such numbers are the gradient of."""
+    """Pool windows, or add pooled gradients back to the image."""
     x, *taps = node.inputs
     y, *more = node.outputs
     image = x if node.op in ("pool_max", "pool_sum") else y
     pooled = y if image == x else x
     lines = node.attrs["stride"][-1] <= WIDEST_STRIDE and node.attrs["counts"][-1] >= FEWEST
-    seen = draft.tensor(pooled).size * (1 if node.op == "pool_max_grad" and not lines else _taps(node))
-    given: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}}
-    wanted = [i for i in more if i in draft.graph.outputs or list(draft.graph.readers(i))]
-    given["writes" if more else "reads"]["tap"] = (*taps, *wanted, None)[0]
-    given |= {"images": draft.shape(image)[0] * draft.shape(image)[1]}
-    given |= {"table": _table(draft, node, draft.shape(image)[2:])}
+    elements_read = draft.tensor(pooled).size * (1 if node.op == "pool_max_grad" and not lines else _taps(node))
+    arguments: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}}
+    used_taps = [i for i in more if i in draft.graph.outputs or list(draft.graph.readers(i))]
+    arguments["writes" if more else "reads"]["tap"] = (*taps, *used_taps, None)[0]
+    arguments |= {"images": draft.shape(image)[0] * draft.shape(image)[1]}
+    arguments |= {"table": _table(draft, node, draft.shape(image)[2:])}
     cost = 0.15 if lines or max(node.attrs["kernel"]) >= LONG else 0.8
-    work = moved(draft.sizes[image], draft.sizes[pooled]) + cost * seen
-    draft.add(node.op, POOL_ARGUMENTS, work=work, **given)
+    work = moved(draft.sizes[image], draft.sizes[pooled]) + cost * elements_read
+    draft.add(node.op, POOL_ARGUMENTS, work=work, **arguments)
 
 
 def _taps(node: Node) -> int:
-    """Elements of a window."""
+    """Number of elements of a window."""
     count = 1
     for taps in node.attrs["kernel"]:
         count *= taps

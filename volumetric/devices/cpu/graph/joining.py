@@ -1,9 +1,9 @@
-"""Sums of products as one: the gradients of weights that many steps of time read.
+"""Fuse sums of products, such as the gradients of weights read in many time steps.
 
-``gemm_sum`` is ``Σ_i op(a_i) op(b_i)``, group by group, of operands ``a_0, b_0, a_1, b_1 …``: a sum stays in a
-cache, where single products would write each term to memory and add it to what is there. Graphs as they are built
-never hold it. Terms that guards let be zeros are not computed there, either: what guards look at are inputs behind the
-operands, and the attribute ``guards`` has, for each term, which input and column that is, or None.
+``gemm_sum`` is ``Σ_i op(a_i) op(b_i)``, group by group, of operands ``a_0, b_0, a_1, b_1 …``: a sum stays in the cache,
+whereas separate products would write each term to memory and add it there. Only this rewrite creates it. Terms that
+predicates allow to be zero are not computed, either: the predicates' inputs follow the operands, and the attribute
+``guards`` has, for each term, the input and its column, or None.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from volumetric.graph.rewriting import Rewriting
 
 
 class Term(NamedTuple):
-    """A product in a sum: what it is of, and where it need not be, nor its operands."""
+    """A product in a sum: its operands, and the predicate under which it and they are needed."""
 
     operands: tuple[int, int]
     guard: Guard | None
 
 
 MOST = 16
-"""Terms of a sum: all their operands are held until it is made, and the last ones should still be in a cache."""
+"""Maximum terms of a sum: all operands are held until it is computed, and the last ones should still be in a cache."""
 
 
 def terms_of(node: Node) -> list[Term]:
     """Return the terms of a ``gemm_sum``."""
-    found: list[Term] = []
+    terms: list[Term] = []
     for n, guard in enumerate(node.attrs["guards"]):
         a, b = node.inputs[2 * n : 2 * n + 2]
-        found.append(Term((a, b), guard and Guard(node.inputs[guard[0]], guard[1], zeros=True)))
-    return found
+        terms.append(Term((a, b), guard and Guard(node.inputs[guard[0]], guard[1], zeros=True)))
+    return terms
 
 
 def join_products(graph: Graph) -> Graph:
@@ -45,9 +45,9 @@ def join_products(graph: Graph) -> Graph:
 def _emit(work: Rewriting, block: Block) -> int:
     first, whole = block.terms[0], block.sums[-1].outputs
     inputs = [i for term in block.terms for i in term.inputs]
-    asked = [term.guard if term.guard and term.guard.zeros else None for term in block.terms]
-    place = {tensor: len(inputs) + n for n, tensor in enumerate(dict.fromkeys(of.tensor for of in asked if of))}
-    guards = tuple(of and (place[of.tensor], of.column) for of in asked)
+    term_guards = [term.guard if term.guard and term.guard.zeros else None for term in block.terms]
+    place = {tensor: len(inputs) + n for n, tensor in enumerate(dict.fromkeys(of.tensor for of in term_guards if of))}
+    guards = tuple(of and (place[of.tensor], of.column) for of in term_guards)
     inputs += place
     if block.before is None:
         return work.emit_to(whole, "gemm_sum", inputs, **first.attrs, guards=guards)

@@ -1,6 +1,6 @@
-"""Cells with the products before them, and the norm behind them, as one step.
+"""Fuse cells with the products before them and the norm after them into one step.
 
-A node's weights are read once, and what is computed of them stays in a first-level cache.
+A node's weights are read once, and intermediate values stay in the first-level cache.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from volumetric.graph.pruning import pruned
 
 
 def fuse_nodes(graph: Graph) -> Graph:
-    """Let cells compute their products themselves, where nothing else reads these.
+    """Let cells compute their products themselves if nothing else reads these.
 
     Such a ``cell_nodes`` has as inputs m [R,K], h [R,H], their weights [n or 1,K,bH] and [n or 1,H,bH], the bias, the
-    states before, if any, the gain [n or 1,H] of the norm, and which of the weights each node has, if these are tables
-    of sets [s,…]; as outputs those of the ``cell`` and, with a gain, what the norm gives. Attributes: ``cell``;
-    ``keep``: whether what it keeps is among the outputs; ``heads``, of the norm, 0 without; ``eps``; ``ids``: whether
+    previous states, if any, the gain [n or 1,H] of the norm, and the set index of each node if the weights are tables
+    of sets [s,…]; as outputs those of the ``cell`` and, with a gain, the result of the norm. Attributes: ``cell``;
+    ``keep``: whether kept values are among the outputs; ``heads``, of the norm, 0 without; ``eps``; ``ids``: whether
     the weights are tables.
     """
-    found = _Matching(graph)
-    made: dict[int, Node] = {}
+    matching = _Matching(graph)
+    fused_cells: dict[int, Node] = {}
     dropped: set[int] = set()
     for node in graph.nodes:
-        products = found.products(node) if node.op == "cell" else None
+        products = matching.products(node) if node.op == "cell" else None
         if products is None:
             continue
-        sets = found.sets(products)
+        sets = matching.sets(products)
         inputs = (*(p.inputs[0] for p in products), *sets.weights, *node.inputs[2:])
-        outputs, norm = found.wanted(node), found.norm(node)
+        outputs, norm = matching.wanted(node), matching.norm(node)
         attrs: dict[str, Any] = {**node.attrs, "keep": outputs == node.outputs, "heads": 0, "eps": 0.0}
         attrs["ids"] = sets.ids is not None
         if norm is not None:
@@ -54,16 +54,16 @@ def fuse_nodes(graph: Graph) -> Graph:
         fused = dataclasses.replace(
             node, op="cell_nodes", inputs=inputs, outputs=outputs, attrs=MappingProxyType(attrs)
         )
-        made[node.outputs[0]] = fused
-    if not made:
+        fused_cells[node.outputs[0]] = fused
+    if not fused_cells:
         return graph
-    nodes = tuple(made.get(n.outputs[0], n) for n in graph.nodes if n.outputs[0] not in dropped)
+    nodes = tuple(fused_cells.get(n.outputs[0], n) for n in graph.nodes if n.outputs[0] not in dropped)
     return pruned(dataclasses.replace(graph, nodes=nodes))
 
 
 @dataclass(frozen=True, slots=True)
 class _Sets:
-    """Weights of messages and of states, and which of them each node has; None: its own, or all have the same."""
+    """Weights of messages and of states, and the set of each node; None: each has its own, or all have the same."""
 
     weights: tuple[int, int]
     ids: int | None = None
@@ -71,7 +71,7 @@ class _Sets:
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """The norm of what a cell gives: the product with the gain, the gain, and what the norm is of."""
+    """The norm of a cell's result: the product with the gain, the gain, and the input of the norm."""
 
     node: Node
     gain: int
@@ -80,44 +80,44 @@ class _Norm:
 
 
 class _Matching:
-    """Who makes and who reads what in a graph, views apart."""
+    """Writers and readers of the tensors of a graph, ignoring views."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph, self._root = graph, roots(graph)
         self._norms = [node for node in graph.nodes if node.op == "norm"]
         self._written = {graph.tensors[i].key for node in graph.nodes for i in node.outputs} - {None}
-        self._made = {i: (at, node) for at, node in enumerate(graph.nodes) for i in node.outputs}
+        self._makers = {i: (at, node) for at, node in enumerate(graph.nodes) for i in node.outputs}
         self._reads = Counter(self._root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
         self._reads.update(self._root[i] for i in graph.outputs)
         self._readers = {self._root[i]: node for node in graph.nodes if node.op != "reshape" for i in node.inputs}
 
     def wanted(self, cell: Node) -> tuple[int, ...]:
-        """What a cell gives, without what it keeps where nobody reads that."""
+        """Outputs of a cell, without kept values that nothing reads."""
         *others, last = cell.outputs
         return cell.outputs if not CELLS[cell.attrs["cell"]].keeps or self._reads[last] else tuple(others)
 
     def products(self, cell: Node) -> tuple[Node, Node] | None:
-        """Both products before a cell, if these are all that they are for."""
+        """Return both products before a cell, if nothing else reads them."""
         of, shapes = CELLS[cell.attrs["cell"]], [self._graph.tensors[i].shape for i in cell.inputs]
         rows, wide = shapes[0]
         n = shapes[2][0]
         if of.apart or not rows:
             return None
-        found: list[Node] = []
+        products: list[Node] = []
         for i in cell.inputs[:2]:
-            made = self._made.get(self._root[i])
-            if made is None or not self._is_plain(made[1], (n, rows, wide)) or self._reads[self._root[i]] != 1:
+            maker = self._makers.get(self._root[i])
+            if maker is None or not self._is_plain(maker[1], (n, rows, wide)) or self._reads[self._root[i]] != 1:
                 return None
-            found.append(made[1])
-        first, second = found
-        sets = {self._graph.tensors[node.inputs[1]].shape[0] for node in found}
+            products.append(maker[1])
+        first, second = products
+        sets = {self._graph.tensors[node.inputs[1]].shape[0] for node in products}
         return (first, second) if len(sets) == 1 else None
 
     def sets(self, products: tuple[Node, Node]) -> _Sets:
-        """Weights where they lie before each node gets a copy of those of its set."""
+        """Return the weights before they are copied to each node of a set."""
         own = products[0].inputs[1], products[1].inputs[1]
-        made = [self._made.get(self._root[i]) for i in own]
-        copies = [node for _, node in filter(None, made) if node.op == "gather_rows"]
+        makers = [self._makers.get(self._root[i]) for i in own]
+        copies = [node for _, node in filter(None, makers) if node.op == "gather_rows"]
         if len(copies) < 2 or any(self._changes(node.inputs[0]) for node in copies):
             return _Sets(own)
         first, second = (self._graph.constants.get(node.inputs[1]) for node in copies)
@@ -126,7 +126,7 @@ class _Matching:
         return _Sets((copies[0].inputs[0], copies[1].inputs[0]), copies[0].inputs[1])
 
     def _is_plain(self, node: Node, sizes: tuple[int, int, int]) -> bool:
-        """Whether a product is one of rows of nodes with a matrix for each node, or one for all."""
+        """Whether a product multiplies rows of nodes by a matrix per node, or by one for all."""
         n, rows, wide = sizes
         attrs = node.attrs
         if node.op != "gemm" or len(node.inputs) != 2 or attrs["trans_a"] or attrs["trans_b"]:
@@ -137,11 +137,11 @@ class _Matching:
         return whole and gb in (1, n) and (gb == 1 or ga == n) and attrs["activation"] == "linear" and not persistent
 
     def _changes(self, i: int) -> bool:
-        """Whether a tensor is a buffer that some node writes to, and which must not be read later than it was."""
+        """Whether a tensor is a buffer that some node writes, so that reading it later would see other values."""
         return self._graph.tensors[self._root[i]].key in self._written
 
     def norm(self, cell: Node) -> _Norm | None:
-        """The norm of what a cell gives and the product with its gain, if nobody reads what is in between."""
+        """The norm of a cell's result and the product with its gain, if nothing else reads the values in between."""
         y = cell.outputs[0]
         rows, size = self._graph.tensors[y].shape
         n = self._graph.tensors[cell.inputs[2]].shape[0]
@@ -153,9 +153,9 @@ class _Matching:
         if not only or product is None or product.op != "binary" or product.attrs["name"] != "mul":
             return None
         left, right = product.inputs
-        made = self._made.get(self._root[right])
+        maker = self._makers.get(self._root[right])
         fits = self._graph.tensors[left].shape == (n, rows // n, size) and self._root[left] == node.outputs[0]
-        known = made is None or made[0] < self._made[y][0]
+        known = maker is None or maker[0] < self._makers[y][0]
         if not fits or not known or self._graph.tensors[right].shape not in ((n, 1, size), (1, 1, size)):
             return None
         width = self._graph.tensors[node.inputs[0]].shape[-1]

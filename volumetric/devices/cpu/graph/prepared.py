@@ -1,4 +1,4 @@
-"""A program with its input and output at fixed places: what is left of a call in Python is a copy in and one out."""
+"""A program with its input and output at fixed addresses: a call needs only one copy in and one copy out in Python."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class PreparedCall:
-    """One array in, one out, both copied; like `CpuProgram.run`, several threads may call it.
+    """One array in, one out, both copied; thread-safe as `CpuProgram.run`.
 
-    Whoever calls it has checked that the array has the shape and type of the program's input.
+    The caller must have checked the shape and type of the array against the program's input.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class PreparedCall:
     def __init__(self, program: CpuProgram) -> None:
         self._program, self._lock, self._scratch = program, program.store.lock, program.store.scratch
         self._homes = [aligned_array(tensor.shape, tensor.dtype) if lent else None for tensor, lent in program.ends]
-        self._token = object()  # not this object: scratch memory would keep the program
+        self._token = object()  # not self: scratch memory would keep the program alive
         self._x = self._y = aligned_array((0,), "float32")
 
     def __call__(self, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Steps of matrix products: which kernel, and how groups become rows where they can."""
+"""Steps of matrix products: the choice of kernel, and merging groups into rows where possible."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from volumetric.devices.cpu.steps import Address, Draft, Operation
 from volumetric.graph.ops import Node
 
 _DOT_ROWS = 8
-"""Rows up to which a right side that is contiguous along k is read where it lies."""
+"""Rows up to which a right side that is contiguous along k is read in place."""
 _DOT_COLUMNS = 16
-"""The same for a narrow right side, which would fill only a part of a panel."""
+"""The same for a narrow right side, which would fill only part of a panel."""
 _DOT_DEPTH = 64
 """k from which spreading sums over lanes pays."""
 _STRIP_ROWS = 2
@@ -41,11 +41,12 @@ class _Product:
 
     @property
     def groups(self) -> int:
+        """Number of matrix products: that of the operand with the most groups."""
         return max(self.ga, self.gb, self.gc)
 
 
 def _merged(p: _Product) -> _Product:
-    """Groups that lie one below the other become rows, or a longer sum, of a single group."""
+    """Merge groups that follow one another into rows, or into a longer sum, of a single group."""
     if p.gb == 1 and p.ga == p.gc and not p.trans_a and not p.biases:
         return replace(p, m=p.m * p.ga, ga=1, gc=1)
     if p.gc == 1 and p.ga == p.gb and p.trans_a and not p.trans_b:
@@ -55,7 +56,7 @@ def _merged(p: _Product) -> _Product:
 
 @rule("gemm", "gemm_sum")
 def gemm(draft: Draft, node: Node) -> None:
-    """Matrix product of groups, or a sum of such, see `joining`."""
+    """Matrix product of groups, or a sum of them, see `joining`."""
     summed = node.op == "gemm_sum"
     terms = terms_of(node) if summed else []
     a, b, *bias = node.inputs[:2] if summed else node.inputs
@@ -71,7 +72,7 @@ def gemm(draft: Draft, node: Node) -> None:
     p = _Product(m=m, n=n, k=k, ga=ga, gb=gb, gc=gc, trans_a=trans_a, trans_b=trans_b, biases=biases)
     p = p if summed else _merged(p)
     activation = FUNCTIONS.index(node.attrs["activation"])
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "a": Address(a),
         "b": Address(b),
         "bias": Address(bias[0]) if bias else 0,
@@ -86,11 +87,13 @@ def gemm(draft: Draft, node: Node) -> None:
         "finish": Operation("finish", (activation,)) if activation else 0,
         "bias_group": 4 * n if biases else 0,
     }
-    work = 2 * p.m * p.n * p.k * given["groups"] / 90 + moved(*(draft.sizes[i] for i in (*node.inputs, *node.outputs)))
+    work = 2 * p.m * p.n * p.k * arguments["groups"] / 90 + moved(
+        *(draft.sizes[i] for i in (*node.inputs, *node.outputs))
+    )
     few = not summed and (p.m <= _DOT_ROWS or p.n <= _DOT_COLUMNS or draft.alike)
     if p.trans_b and not p.trans_a and p.k >= _DOT_DEPTH and few:
         shape = (1, 8) if p.m == 1 and p.n >= 8 and dot_shape()[0] > 1 else dot_shape()
-        draft.add("dots", DOTS_ARGUMENTS, *shape, reads=node.inputs, writes=node.outputs, work=work, **given)
+        draft.add("dots", DOTS_ARGUMENTS, *shape, reads=node.inputs, writes=node.outputs, work=work, **arguments)
         return
     if (
         not summed
@@ -100,7 +103,7 @@ def gemm(draft: Draft, node: Node) -> None:
         and p.groups == 1
         and p.n >= _STRIP_COLUMNS
     ):
-        places: dict[str, Any] = {name: given[name] for name in ("a", "b", "bias", "c", "m", "n", "k", "finish")}
+        places: dict[str, Any] = {name: arguments[name] for name in ("a", "b", "bias", "c", "m", "n", "k", "finish")}
         places |= {"a_row": 4 if p.trans_a else 4 * p.k, "a_k": 4 * p.m if p.trans_a else 4}
         draft.add("strips", STRIPS_ARGUMENTS, reads=node.inputs, writes=node.outputs, work=work, **places)
         return
@@ -111,4 +114,6 @@ def gemm(draft: Draft, node: Node) -> None:
     more |= {"b_k": 4 if p.trans_b else 4 * p.n, "b_column": 4 * p.k if p.trans_b else 4}
     words = [word for term in terms for word in (*term.operands, *(term.guard or (-1, 0))[:2])]
     more["many"] = draft.table(words) if summed else 0
-    draft.add("gemm", GEMM_ARGUMENTS, tall, wide, reads=node.inputs, writes=node.outputs, work=work, **given, **more)
+    draft.add(
+        "gemm", GEMM_ARGUMENTS, tall, wide, reads=node.inputs, writes=node.outputs, work=work, **arguments, **more
+    )

@@ -1,4 +1,4 @@
-"""A graph of fixed shape bound to its memory: one native call on each thread for a run."""
+"""A graph of fixed shape bound to memory: a run is one native call on each thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from volumetric.run.profile import StepTime
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """An input or output: its number, its tensor, whether it lies in the caller's array, and what its ids must be."""
+    """An input or output: its index and tensor, whether it is in the caller's array, and the bound of its ids."""
 
     number: int
     tensor: Tensor
@@ -36,13 +36,13 @@ class _End:
 
 
 class CpuProgram:
-    """A compiled graph. `run` may be called from several Python threads; programs of one store take turns.
+    """A compiled graph. Several Python threads may call `run`; programs of one store are serialised.
 
     Parameters
     ----------
     store : of its persistent buffers, and of scratch memory for its programs
-    walker : runs its steps
-    alike : numbers of a row do not depend on how many there are, see `CpuGraphs`
+    walker : executes its steps
+    alike : rows are batch-invariant, see `CpuGraphs`
     """
 
     def __init__(self, graph: Graph, store: CpuStore, walker: Walker, *, alike: bool = False) -> None:
@@ -62,7 +62,7 @@ class CpuProgram:
         self._fixed = {number: address_of(self._buffers[key]) for number, key in of_key.items()}
         self._fixed |= {number: address_of(value) for number, value in self._constants.items()}
         self._views: dict[int, Array] = {}
-        self._arena: Array | None = None  # where the table is bound to
+        self._arena: Array | None = None  # memory to which the table is bound
         ids = id_bounds(graph, ("gather_rows", "cross_attend", "weigh_rows"))
 
         def end(i: int, bounds: Sequence[IdBound] = ()) -> _End:
@@ -73,12 +73,12 @@ class CpuProgram:
 
     @property
     def constant_bytes(self) -> int:
-        """Memory that the program shares with no other."""
+        """Bytes of memory not shared with other programs."""
         return sum(value.nbytes for value in self._constants.values())
 
     @property
     def scratch_bytes(self) -> int:
-        """Memory that a run takes besides the store's buffers; programs of one store share all but constants."""
+        """Bytes of a run in addition to the store's buffers; programs of one store share all but constants."""
         return self._table.placement.arena + self._table.scratch * self._walker.threads + self.constant_bytes
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
@@ -87,33 +87,34 @@ class CpuProgram:
         Raises
         ------
         ShapeError
-            An input has another shape or kind of number, or an id lies outside of its table.
+            An input has another shape or kind of number, or an id is outside of its table.
         """
         if len(inputs) != len(self._inputs):
             raise ShapeError(f"the graph takes {len(self._inputs)} inputs, got {len(inputs)}")
         with self.store.lock:
             self._bind()
-            kept = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
+            input_arrays = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
             results = [self._offer(end) for end in self._outputs]
             self.run_parts()
-            del kept
+            del input_arrays
             return [result if end.lent else result.copy() for end, result in zip(self._outputs, results, strict=True)]
 
     def prepared(self) -> PreparedCall | None:
-        """Return the program as a call with little work in Python, if it has one input, not of ids, and one output."""
+        """Return the program as a call with little Python work, if it has one input without ids and one output."""
         if len(self._inputs) != 1 or len(self._outputs) != 1 or self._inputs[0].ids:
             return None
         return PreparedCall(self)
 
     @property
     def ends(self) -> list[tuple[Tensor, bool]]:
-        """Inputs and outputs, and whether each lies in an array of the caller's."""
+        """Inputs and outputs, and whether each is in an array of the caller's."""
         return [(end.tensor, end.lent) for end in (*self._inputs, *self._outputs)]
 
     def lay_out(self, homes: Sequence[Array | None]) -> list[Array]:
-        """Let inputs and outputs lie in `homes`, None where they have a place of their own; returns where each lies.
+        """Place inputs and outputs at the addresses `homes`, None for their usual places; return each address.
 
-        It stays so until another program of the store runs, or this one in another way: then `Scratch.user` changes.
+        The layout holds until another program of the store runs, or this one with another layout: then `Scratch.user`
+        changes.
         """
         self._bind()
         ends = (*self._inputs, *self._outputs)
@@ -123,18 +124,18 @@ class CpuProgram:
         return [self.view(end.number) if home is None else home for end, home in zip(ends, homes, strict=True)]
 
     def run_parts(self) -> None:
-        """Run all steps on what lies where they look for it."""
+        """Run all steps on the inputs at their present addresses."""
         for part in self._table.parts:
             self._run_part(part)
 
     def step_times(self, inputs: Sequence[Array], *, repeats: int = 10) -> list[StepTime]:
-        """Time of each step of a run on `inputs`; tensors with a key that the graph writes are written."""
+        """Time of each step of a run on `inputs`; graph writes to tensors with a key take effect."""
         with self.store.lock:
             self._bind()
-            kept = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
+            input_arrays = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
             results = [self._offer(end) for end in self._outputs]
             times = walk_times(self._table, self.store.scratch.control, self._walker.threads, repeats, self)
-            del kept, results
+            del input_arrays, results
             return times
 
     def view(self, i: int) -> Array:
@@ -156,8 +157,8 @@ class CpuProgram:
         scratch, table = self.store.scratch, self._table
         scratch.user = None
         scratch.words[FLUSH_WORD], scratch.words[SLOTS_WORD] = self.graph.flush, address_of(table.slots)
-        scratch.words[ROWS_WORD] = 1  # of guards
-        if scratch.arena is self._arena:  # where it was, and scratch never becomes less
+        scratch.words[ROWS_WORD] = 1  # of predicates
+        if scratch.arena is self._arena:  # the scratch address is unchanged, and scratch never shrinks
             return
         scratch.reserve(table.placement.arena, each=table.scratch, threads=self._walker.threads)
         table.bind(scratch.arena, self._fixed)
@@ -174,7 +175,7 @@ class CpuProgram:
             walker.alone(part.address, part.count, control)
 
     def _take(self, end: _End, value: Array) -> Array:
-        """Bring an input to where the steps look for it; returns what must live until they are done."""
+        """Copy an input to its address; return the array that must stay alive during the run."""
         check_value(end.tensor, value)
         for bound in end.ids:
             if _beyond(value, bound):
@@ -187,7 +188,7 @@ class CpuProgram:
         return value
 
     def _offer(self, end: _End) -> Array:
-        """Make a fresh array for an output that steps write directly; else return where they leave it."""
+        """Allocate an array for an output that steps write directly; else return the present address of the output."""
         if not end.lent:
             return self.view(end.number)
         result = np.empty(end.tensor.shape, end.tensor.dtype)
@@ -196,14 +197,14 @@ class CpuProgram:
 
 
 def _constant(tensor: Tensor, value: Array) -> Array:
-    made = aligned_array(tensor.shape, tensor.dtype)
+    array = aligned_array(tensor.shape, tensor.dtype)
     with np.errstate(over="ignore"):
-        made[...] = value
-    return made
+        array[...] = value
+    return array
 
 
 def _beyond(ids: Array, bound: IdBound) -> bool:
     """Whether an id is below 0, or the bound or more."""
     if bound.where is None and ids.size and ids.dtype == np.int32 and ids.flags.c_contiguous:
-        return bool(ids.view(np.uint32).max() >= bound.below)  # without its sign what is below 0 is huge
+        return bool(ids.view(np.uint32).max() >= bound.below)  # as unsigned, negative numbers are huge
     return bound.wrong(ids).size > 0

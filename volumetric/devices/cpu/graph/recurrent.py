@@ -1,4 +1,4 @@
-"""Steps of recurrent cells: one of the table for each step of the sequence."""
+"""Steps of recurrent cells: one table step per time step."""
 
 from __future__ import annotations
 
@@ -23,47 +23,47 @@ from volumetric.graph.strides import strides_of
 from volumetric.layers.recurrent import Cell
 
 _PACKED_PRODUCTS = 8
-"""Products of a state with the weights from which packing these pays."""
+"""Number of products of a state with the weights from which packing them pays."""
 
 
 def _beside(draft: Draft, parts: Sequence[int], shape: tuple[int, int], *, by_row: bool) -> int:
-    """Return tensors ``[B, H]`` one behind the other, or side by side in each row; one alone is what it is."""
+    """Return tensors ``[B, H]`` one after the other, or side by side in each row; a single one unchanged."""
     if len(parts) == 1:
         return parts[0]
     batch, size = shape
-    made = draft.temporary(4 * len(parts) * batch * size)
+    whole = draft.temporary(4 * len(parts) * batch * size)
     apart, row = (size, len(parts) * size) if by_row else (batch * size, size)
     for at, part in enumerate(parts):
-        copy(draft, Address(part), Address(made, 4 * at * apart), shape, strides_of(shape), (row, 1))
-    return made
+        copy(draft, Address(part), Address(whole, 4 * at * apart), shape, strides_of(shape), (row, 1))
+    return whole
 
 
-def _states(draft: Draft, cell: Cell, starts: Sequence[int], y: int, kept: int, at: int) -> dict[str, Any]:
-    """Where the states before step `at` lie: in the first ones, h and the others, or in the rows of y and `_behind`."""
+def _states(draft: Draft, cell: Cell, starts: Sequence[int], y: int, stored: int, at: int) -> dict[str, Any]:
+    """Places of the states before step `at`: in the initial states, or in the rows of y and `_behind`."""
     _, length, size = draft.shape(y)
     second = len(starts) > 1
     if at == 0:
         c = Address(starts[1]) if second else 0
         return {"h": Address(starts[0]), "h_row": 4 * size, "c": c, "c_row": 4 * (len(cell.states) - 1) * size}
-    c, row = _behind(draft, cell, y, kept, at - 1)
+    c, row = _behind(draft, cell, y, stored, at - 1)
     return {"h": Address(y, 4 * (at - 1) * size), "h_row": 4 * length * size, "c": c if second else 0, "c_row": row}
 
 
-def _behind(draft: Draft, cell: Cell, y: int, kept: int, at: int) -> tuple[Address, int]:
-    """Where step `at` leaves the states behind h, and how many bytes lie between rows.
+def _behind(draft: Draft, cell: Cell, y: int, stored: int, at: int) -> tuple[Address, int]:
+    """Place of the states other than h after step `at`, and the bytes between rows.
 
-    That is in the rows of what is kept; or, where that is a temporary tensor, in the same place at every step: nothing
-    but the next step reads it.
+    They are in the rows of kept values; if those are temporary, at the same place in every step, because only the next
+    step reads them.
     """
     _, length, size = draft.shape(y)
-    if kept >= len(draft.graph.tensors):
-        return Address(kept), 4 * (len(cell.states) - 1) * size
+    if stored >= len(draft.graph.tensors):
+        return Address(stored), 4 * (len(cell.states) - 1) * size
     each = 4 * cell.kept * size
-    return Address(kept, each * at + 4 * len(cell.keeps) * size), length * each
+    return Address(stored, each * at + 4 * len(cell.keeps) * size), length * each
 
 
 def _packed(draft: Draft, weight: int, blocks: int, products: int) -> tuple[int, ...]:
-    """Weights in the order of panels, where they are used often enough; or nothing."""
+    """Weights packed in the order of panels, if they are used often enough; else None."""
     wide, width = draft.shape(weight)
     if products < _PACKED_PRODUCTS:
         return ()
@@ -84,23 +84,23 @@ def _packed(draft: Draft, weight: int, blocks: int, products: int) -> tuple[int,
 
 @rule("recurrent")
 def recurrent(draft: Draft, node: Node) -> None:
-    """A step of the table for each step of the sequence."""
+    """One table step per time step."""
     cell = CELLS[node.attrs["cell"]]
     from_x, weight, *rest = node.inputs
     starts, bias, keep = given(rest, node.attrs)
     y, *more = node.outputs
-    kept = more.pop() if cell.kept else y
+    stored = more.pop() if cell.kept else y
     batch, length, size = draft.shape(y)
     outputs = node.outputs
-    read = kept in draft.outputs or any(kept in other.inputs for other in draft.graph.nodes)
+    read = stored in draft.outputs or any(stored in other.inputs for other in draft.graph.nodes)
     if cell.kept and not read:  # only gradients read it
-        kept = draft.temporary(4 * batch * max(len(cell.states) - 1, 1) * size)
-        outputs = (y, *more, kept)
+        stored = draft.temporary(4 * batch * max(len(cell.states) - 1, 1) * size)
+        outputs = (y, *more, stored)
     products = 2 * prod(draft.shape(weight)) * batch
     packed = _packed(draft, weight, cell.blocks, length if draft.alike else batch * length)
     starts = _joined(draft, starts, (batch, size)) if length else starts
     for at in range(length):
-        after, row = _behind(draft, cell, y, kept, at)
+        after, row = _behind(draft, cell, y, stored, at)
         draft.add(
             "recurrent_step",
             STEP_ARGUMENTS,
@@ -112,7 +112,7 @@ def recurrent(draft: Draft, node: Node) -> None:
             weight=Address(weight),
             bias=Address(bias[0]) if bias else 0,
             y=Address(y),
-            kept=Address(kept) if cell.kept and read else 0,
+            kept=Address(stored) if cell.kept and read else 0,
             after=after,
             after_row=row,
             batch=batch,
@@ -122,10 +122,10 @@ def recurrent(draft: Draft, node: Node) -> None:
             packed=Address(packed[0]) if packed else 0,
             keep=Address(keep[0]) if keep else 0,
             width=draft.shape(weight)[1],
-            **_states(draft, cell, starts, y, kept, at),
+            **_states(draft, cell, starts, y, stored, at),
         )
-    for number, last in enumerate(more):  # of c and others, as they are before a step that does not come
-        own = _states(draft, cell, starts, y, kept, length)
+    for number, last in enumerate(more):  # gradients of c and others before the first step
+        own = _states(draft, cell, starts, y, stored, length)
         if length:
             place = Address(own["c"].tensor, own["c"].offset + 4 * number * size)
             row = own["c_row"] // 4
@@ -135,7 +135,7 @@ def recurrent(draft: Draft, node: Node) -> None:
 
 
 def _joined(draft: Draft, starts: Sequence[int], shape: tuple[int, int]) -> tuple[int, ...]:
-    """Return h and, side by side in a tensor, the other states."""
+    """Return h, and the other states side by side in a tensor."""
     first, *others = starts
     return (first, _beside(draft, others, shape, by_row=True)) if others else (first,)
 
@@ -146,10 +146,10 @@ def _constants(cell: Cell) -> tuple[int, int, int]:
 
 @rule("recurrent_grad")
 def recurrent_grad(draft: Draft, node: Node) -> None:
-    """The same backwards."""
+    """The backward pass, one table step per time step."""
     cell = CELLS[node.attrs["cell"]]
     of = back_inputs(node.inputs, node.attrs)
-    kept = of.kept[0] if cell.kept else of.y
+    stored = of.kept[0] if cell.kept else of.y
     g_x, *more = node.outputs
     batch, length, size = draft.shape(of.y)
     products = 2 * prod(draft.shape(of.weight)) * batch
@@ -166,7 +166,7 @@ def recurrent_grad(draft: Draft, node: Node) -> None:
             work=products / 20 + 4 * batch * size,
             gy=Address(of.gy),
             y=Address(of.y),
-            kept=Address(kept),
+            kept=Address(stored),
             weight=Address(of.weight),
             g_x=Address(g_x),
             g_h=Address(more[0] if cell.apart else g_x),
@@ -178,5 +178,5 @@ def recurrent_grad(draft: Draft, node: Node) -> None:
             at=at,
             keep=Address(of.keep[0]) if of.keep else 0,
             width=draft.shape(of.weight)[1],
-            **_states(draft, cell, starts, of.y, kept, at),
+            **_states(draft, cell, starts, of.y, stored, at),
         )

@@ -25,9 +25,9 @@ def gather_rows(draft: Draft, node: Node) -> None:
     """Rows of a table."""
     (table, ids), [y] = node.inputs, node.outputs
     count, width = draft.shape(y)
-    given: dict[str, Any] = {"reads": {"table": table, "ids": ids}, "count": count, "width": width}
-    given |= {"rows": draft.shape(table)[0]}
-    draft.add("gather_rows", GATHER_ARGUMENTS, writes={"y": y}, work=moved(8 * count * width), **given)
+    arguments: dict[str, Any] = {"reads": {"table": table, "ids": ids}, "count": count, "width": width}
+    arguments |= {"rows": draft.shape(table)[0]}
+    draft.add("gather_rows", GATHER_ARGUMENTS, writes={"y": y}, work=moved(8 * count * width), **arguments)
 
 
 @rule("scatter_rows", "scatter_add")
@@ -38,9 +38,9 @@ def scatter_rows(draft: Draft, node: Node) -> None:
     count = draft.shape(g)[0]
     places: dict[str, Any] = {name: Address(i) for name, i in (("g", g), ("ids", ids), ("y", y))}
     work = moved(4 * ((0 if total else rows) + 3 * count) * width)
-    given = {"reads": node.inputs, "writes": (y,), "work": work}
+    arguments = {"reads": node.inputs, "writes": (y,), "work": work}
     places |= {"count": count, "width": width, "rows": rows, "fresh": int(not total)}
-    draft.add("scatter_rows", SCATTER_ARGUMENTS, **given, **places)
+    draft.add("scatter_rows", SCATTER_ARGUMENTS, **arguments, **places)
 
 
 @rule("weigh_rows")
@@ -102,11 +102,11 @@ def norm(draft: Draft, node: Node) -> None:
     y, stats = node.outputs
     gain, bias, *_ = (*vectors, None, None)
     rows, width = draft.shape(x)
-    given: dict[str, Any] = {"reads": {"x": x, "gain": gain, "bias": bias}}
-    given |= {"writes": {"y": y, "stats": stats}, "work": moved(12 * rows * width) + 20 * rows}
-    given |= {"rows": rows, "width": width, "eps": float(node.attrs["eps"])}
-    given |= {"offset": float(bool(node.attrs["unit_offset"]))}
-    draft.add("norm", NORM_ARGUMENTS, int(node.attrs["kind"] == "layer"), **given)
+    arguments: dict[str, Any] = {"reads": {"x": x, "gain": gain, "bias": bias}}
+    arguments |= {"writes": {"y": y, "stats": stats}, "work": moved(12 * rows * width) + 20 * rows}
+    arguments |= {"rows": rows, "width": width, "eps": float(node.attrs["eps"])}
+    arguments |= {"offset": float(bool(node.attrs["unit_offset"]))}
+    draft.add("norm", NORM_ARGUMENTS, int(node.attrs["kind"] == "layer"), **arguments)
 
 
 @rule("norm_grad")
@@ -114,10 +114,10 @@ def norm_grad(draft: Draft, node: Node) -> None:
     """Gradient of the rows."""
     g, x, stats, *vectors = node.inputs
     rows, width = draft.shape(x)
-    given: dict[str, Any] = {"reads": {"g": g, "x": x, "stats": stats, "gain": vectors[0] if vectors else None}}
-    given |= {"writes": {"gx": node.outputs[0]}, "work": moved(24 * rows * width) + 20 * rows}
-    given |= {"rows": rows, "width": width, "offset": float(bool(node.attrs["unit_offset"]))}
-    draft.add("norm_grad", NORM_GRAD_ARGUMENTS, int(node.attrs["kind"] == "layer"), **given)
+    arguments: dict[str, Any] = {"reads": {"g": g, "x": x, "stats": stats, "gain": vectors[0] if vectors else None}}
+    arguments |= {"writes": {"gx": node.outputs[0]}, "work": moved(24 * rows * width) + 20 * rows}
+    arguments |= {"rows": rows, "width": width, "offset": float(bool(node.attrs["unit_offset"]))}
+    draft.add("norm_grad", NORM_GRAD_ARGUMENTS, int(node.attrs["kind"] == "layer"), **arguments)
 
 
 @rule("norm_param_grad")
@@ -126,17 +126,17 @@ def norm_param_grad(draft: Draft, node: Node) -> None:
     g, x, stats = node.inputs
     rows, width = draft.shape(x)
     gain, *bias = node.outputs
-    given: dict[str, Any] = {"reads": {"g": g, "x": x, "stats": stats}, "rows": rows, "width": width}
-    given |= {"writes": {"ggain": gain, "gbias": bias[0] if node.attrs["bias"] else None}}
-    draft.add("norm_param_grad", PARAM_GRAD_ARGUMENTS, work=moved(12 * rows * width), **given)
+    arguments: dict[str, Any] = {"reads": {"g": g, "x": x, "stats": stats}, "rows": rows, "width": width}
+    arguments |= {"writes": {"ggain": gain, "gbias": bias[0] if node.attrs["bias"] else None}}
+    draft.add("norm_param_grad", PARAM_GRAD_ARGUMENTS, work=moved(12 * rows * width), **arguments)
 
 
 @rule("rope")
 def rope(draft: Draft, node: Node) -> None:
-    """Turn pairs of elements."""
+    """Rotate pairs of elements."""
     (x, cos, sin), [y] = node.inputs, node.outputs
     batch, length, heads, width = draft.shape(x)
-    given: dict[str, Any] = {"reads": {"x": x, "cos": cos, "sin": sin}, "rows": batch * length * heads}
-    given |= {"length": length, "heads": heads, "width": width, "half": draft.shape(cos)[1]}
-    given |= {"sign": -1.0 if node.attrs["back"] else 1.0}
-    draft.add("rope", ROPE_ARGUMENTS, writes={"y": y}, work=moved(8 * draft.tensor(x).size), **given)
+    arguments: dict[str, Any] = {"reads": {"x": x, "cos": cos, "sin": sin}, "rows": batch * length * heads}
+    arguments |= {"length": length, "heads": heads, "width": width, "half": draft.shape(cos)[1]}
+    arguments |= {"sign": -1.0 if node.attrs["back"] else 1.0}
+    draft.add("rope", ROPE_ARGUMENTS, writes={"y": y}, work=moved(8 * draft.tensor(x).size), **arguments)

@@ -1,8 +1,8 @@
-"""Convolutions a few samples at a time, so that their columns stay in cache.
+"""Split convolutions into a few samples at a time, so that their columns stay in cache.
 
-A convolution of a batch makes columns of many times the size of its images. Written whole they go to memory and come
-back, which takes longer than the products with them; in training they would even be kept for the gradient. Here every
-product with columns makes them anew for a few samples at a time: copying within a cache is cheap.
+The columns of a batch are many times larger than its images. Writing them all to memory and reading them back takes
+longer than the products; in training they would even be stored for the gradient. Here every product recomputes the
+columns for a few samples at a time: copying within a cache is cheap.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from volumetric.graph.ops import Graph, Node
 from volumetric.graph.rewriting import Rewriting
 
 PIECE_BYTES = 1 << 20
-"""Columns of a piece: what a second-level cache holds."""
+"""Bytes of columns per part: as many as a second-level cache holds."""
 WHOLE_BYTES = 8 << 20
-"""Columns that are left whole: making them twice would cost more than a larger cache does."""
+"""Columns that are not split: computing them twice would cost more than a larger cache does."""
 MOST_PIECES = 32
-"""Pieces of a product: each costs a few nodes."""
+"""Maximum parts of a product: each costs a few nodes."""
 
 
 def by_samples(graph: Graph, nbytes: int = PIECE_BYTES, whole: int = WHOLE_BYTES) -> Graph:
-    """Cut products with the columns of `unfold`, and those whose columns `fold` sums, along the samples.
+    """Split products with the columns of `unfold`, and those whose columns `fold` sums, along the samples.
 
-    What a product gives for a sample is computed as without the cut. The gradient of a weight is the sum of the
-    pieces' sums, in the order of the samples.
+    The results of each sample are unchanged. The gradient of a weight is the sum of the parts' sums, in the order of
+    the samples.
     """
     reader = _Reader(graph, whole)
     work = Rewriting(graph)
@@ -46,19 +46,19 @@ def by_samples(graph: Graph, nbytes: int = PIECE_BYTES, whole: int = WHOLE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The `unfold` that makes columns, and how many groups of a product belong to a sample."""
+    """The `unfold` that computes columns, and the number of product groups per sample."""
 
     unfold: Node
     groups: int
 
 
 class _Reader:
-    """Finds what can be cut.
+    """Finds products that can be split.
 
     Attributes
     ----------
-    columns : tensor of columns as products read it → where it comes from
-    folds : image that a `fold` makes → the product that makes its columns
+    columns : tensor of columns as products read it → its source
+    folds : image computed by a `fold` → the product that computes its columns
     """
 
     def __init__(self, graph: Graph, whole: int) -> None:
@@ -79,25 +79,25 @@ class _Reader:
                 self.folds[node.outputs[0]] = product
 
     def gone(self) -> set[int]:
-        """Tensors that no node makes any more: whole columns."""
-        found = set(self.columns)
+        """Tensors no longer computed: whole columns."""
+        dropped = set(self.columns)
         for columns in self.columns.values():
-            found.add(columns.unfold.outputs[0])
+            dropped.add(columns.unfold.outputs[0])
         for image, product in self.folds.items():
-            found |= {product.outputs[0], self._maker[image].inputs[0]}
-        return found
+            dropped |= {product.outputs[0], self._maker[image].inputs[0]}
+        return dropped
 
     def _large(self, columns: int) -> bool:
         tensor = self._graph.tensors[columns]
         return tensor.shape[0] > 1 and 4 * tensor.size > self._whole
 
     def _columns_of(self, unfold: Node) -> dict[int, _Columns]:
-        """All tensors through which products read the columns; none if anything else reads them."""
+        """Return all tensors through which products read the columns; none if anything else reads them."""
         whole = unfold.outputs[0]
         key = self._graph.tensors[unfold.inputs[0]].key
         if not self._large(whole) or whole in self._graph.outputs or (key is not None and key in self._written):
             return {}
-        samples, found = self._graph.tensors[whole].shape[0], {}
+        samples, columns = self._graph.tensors[whole].shape[0], {}
         users = list(self._users.get(whole, []))
         while users:
             node = users.pop()
@@ -106,8 +106,8 @@ class _Reader:
                 continue
             if node.op != "gemm" or not self._cuts(node, samples):
                 return {}
-            found[node.inputs[1]] = _Columns(unfold, self._graph.tensors[node.inputs[1]].shape[0] // samples)
-        return found
+            columns[node.inputs[1]] = _Columns(unfold, self._graph.tensors[node.inputs[1]].shape[0] // samples)
+        return columns
 
     def _cuts(self, product: Node, samples: int) -> bool:
         """Whether a product reads columns on its right, group by group, each belonging to one sample."""
@@ -115,25 +115,25 @@ class _Reader:
         if len(product.inputs) != 2 or product.inputs[0] == product.inputs[1] or right[0] % samples:
             return False
         each, groups = right[0] // samples, product.attrs["groups"]
-        if groups == right[0]:  # a result for each sample, from a left side that all samples share
+        if groups == right[0]:  # one result per sample, from a left side that all samples share
             return not product.attrs["trans_b"] and each % left[0] == 0
         shared = left[0] == right[0] and each % groups == 0 and product.attrs["activation"] == "linear"
         return shared and not product.attrs["trans_a"] and product.attrs["trans_b"]  # a sum over the samples
 
     def _product_of(self, fold: Node) -> Node | None:
-        """The product that makes the columns of `fold`, sample by sample, for nobody else."""
+        """The product that computes the columns of `fold` per sample, if nothing else reads them."""
         i = fold.inputs[0]
         if not self._large(i):
             return None
-        samples, made = self._graph.tensors[i].shape[0], self._maker.get(i)
-        if made is not None and made.op == "reshape" and self._count[i] == 1:
-            i = made.inputs[0]
-            made = self._maker.get(i)
-        if made is None or made.op != "gemm" or self._count[i] != 1 or len(made.inputs) != 2:
+        samples, product = self._graph.tensors[i].shape[0], self._maker.get(i)
+        if product is not None and product.op == "reshape" and self._count[i] == 1:
+            i = product.inputs[0]
+            product = self._maker.get(i)
+        if product is None or product.op != "gemm" or self._count[i] != 1 or len(product.inputs) != 2:
             return None
-        left, right = (self._graph.tensors[i].shape[0] for i in made.inputs)
-        whole = made.attrs["groups"] == right and right % samples == 0
-        return made if whole and (right // samples) % left == 0 and not made.attrs["trans_b"] else None
+        left, right = (self._graph.tensors[i].shape[0] for i in product.inputs)
+        whole = product.attrs["groups"] == right and right % samples == 0
+        return product if whole and (right // samples) % left == 0 and not product.attrs["trans_b"] else None
 
 
 def _pieces(nbytes: int, samples: int, all_bytes: int) -> list[tuple[int, int]]:

@@ -15,14 +15,14 @@ def linear_scan(draft: Draft, node: Node) -> None:
     keep, reverse = node.attrs["keep"], node.attrs["reverse"]
     batch, length, width = draft.shape(u)
     each = draft.shape(a) == draft.shape(u)
-    start, kept = None if reverse else rest[0], rest[-1] if keep else None
+    start, keep_factors = None if reverse else rest[0], rest[-1] if keep else None
     draft.add(
         "linear_scan",
         LINEAR_SCAN_ARGUMENTS,
         int(reverse),
         int(keep),
         int(each),
-        reads={"u": u, "a": a, "start": start, "keep": kept},
+        reads={"u": u, "a": a, "start": start, "keep": keep_factors},
         writes={"s": node.outputs[0]},
         work=moved(4 * batch * length * width * (2 + each)),
         batch=batch,
@@ -37,13 +37,13 @@ def rotate_scan(draft: Draft, node: Node) -> None:
     u, g, phi, *rest = node.inputs
     keep, reverse = node.attrs["keep"], node.attrs["reverse"]
     batch, length, wide = draft.shape(u)
-    start, kept = None if reverse else rest[0], rest[-1] if keep else None
+    start, keep_factors = None if reverse else rest[0], rest[-1] if keep else None
     draft.add(
         "rotate_scan",
         ROTATE_SCAN_ARGUMENTS,
         int(reverse),
         int(keep),
-        reads={"u": u, "g": g, "phi": phi, "start": start, "keep": kept},
+        reads={"u": u, "g": g, "phi": phi, "start": start, "keep": keep_factors},
         writes={"s": node.outputs[0]},
         work=moved(8 * batch * length * wide),
         batch=batch,

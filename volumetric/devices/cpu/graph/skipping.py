@@ -1,9 +1,9 @@
-"""Sums in place, and guards of training: as little as can be is outside of them, and neighbours have one together.
+"""In-place sums, and predicates of training: move nodes inside predicates and merge neighbouring predicates.
 
-What is added to a sum that nobody else reads any more is added in place, inside of the guard that lets it be zeros:
-where nothing fires, the sum stays as it lies. ``accumulate`` is such an addition, and ``scatter_add`` one of rows to
-those of their ids, guarded or not; graphs as they are built hold neither. Their attribute ``stays`` tells that the
-sum is wanted also where the guard leaves them out.
+An addition to a sum that nothing else reads afterwards runs in place, inside the predicate that allows the addend to be
+zero: if it is skipped, the sum keeps its contents. ``accumulate`` is such an addition, and ``scatter_add`` adds rows to
+the rows of their ids, with or without a predicate; only this rewrite creates them. Their attribute ``stays`` marks a
+sum that is needed even if the predicate skips them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from volumetric.graph.liveness import last_use, roots
 from volumetric.graph.ops import Graph, Node
 
 _FAR = 32
-"""Nodes that are put off until a guard ends: what they read waits for them."""
+"""Maximum nodes postponed to the end of a predicate: their operands must be kept for them."""
 
 
 def skip_together(graph: Graph) -> Graph:
-    """Let sums be added to in place, and put nodes of one guard one behind the other."""
+    """Make additions in place, and put nodes with the same predicate next to each other."""
     nodes = _in_place(graph)
     if any(node.guard is not None and node.guard.zeros for node in nodes):
         nodes = _gathered(graph, nodes)
@@ -29,16 +29,16 @@ def skip_together(graph: Graph) -> Graph:
 
 
 def _in_place(graph: Graph) -> list[Node]:
-    """Return the nodes; additions in place stand for those that may be. Rows are so whatever guards there are."""
+    """Return the nodes with additions replaced by in-place ones where allowed; row sums regardless of predicates."""
     root, last = roots(graph), last_use(graph)
     maker = {i: node for node in graph.nodes for i in node.outputs}
     reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
-    # Parts may lie in what they are parts of: nobody may write there.
+    # Parts may be views of larger tensors, which must not be written.
     apart = {root[i] for node in graph.nodes if node.op in ("slice", "concat") for i in (*node.inputs, *node.outputs)}
     fixed = {i for i, tensor in enumerate(graph.tensors) if tensor.role != "scratch"}
 
     def summed(at: int, node: Node) -> Node | None:
-        """What an addition becomes, if it may be made in place."""
+        """Return the in-place form of an addition, if it may run in place."""
         if node.op != "binary" or node.attrs["name"] != "add" or node.inputs[1] not in maker:
             return None
         total, term = node.inputs
@@ -57,33 +57,33 @@ def _in_place(graph: Graph) -> list[Node]:
             return None
         return replace(node, op="accumulate", attrs=MappingProxyType({**node.attrs, "stays": True}), guard=guard)
 
-    made = [summed(at, node) for at, node in enumerate(graph.nodes)]
-    gone = {old.inputs[1] for old, new in zip(graph.nodes, made, strict=True) if new and new.op == "scatter_add"}
-    pairs = zip(graph.nodes, made, strict=True)
+    sums = [summed(at, node) for at, node in enumerate(graph.nodes)]
+    gone = {old.inputs[1] for old, new in zip(graph.nodes, sums, strict=True) if new and new.op == "scatter_add"}
+    pairs = zip(graph.nodes, sums, strict=True)
     return [new or old for old, new in pairs if gone.isdisjoint(old.outputs)]
 
 
 def _gathered(graph: Graph, nodes: list[Node]) -> list[Node]:
-    """Put off nodes without a guard that stand between nodes of one, and that these do not need."""
-    found: list[Node] = []
+    """Postpone nodes without a predicate between nodes with one, if these do not need them."""
+    ordered: list[Node] = []
     waiting: list[Node] = []
-    made: set[int] = set()
+    written: set[int] = set()
     guard: Guard | None = None
 
     def close() -> None:
-        found.extend(waiting)
+        ordered.extend(waiting)
         waiting.clear()
-        made.clear()
+        written.clear()
 
     for node in nodes:
         if node.guard is None and guard is not None and len(waiting) < _FAR:
             waiting.append(node)
-            made.update(node.outputs)
+            written.update(node.outputs)
             continue
         keyed = any(graph.tensors[i].key is not None for i in node.outputs)
-        if node.guard != guard or keyed or not made.isdisjoint((*node.inputs, *node.outputs)):
+        if node.guard != guard or keyed or not written.isdisjoint((*node.inputs, *node.outputs)):
             close()
         guard = node.guard
-        found.append(node)
+        ordered.append(node)
     close()
-    return found
+    return ordered

@@ -1,4 +1,4 @@
-"""Rules for graphs of fixed shape: what all of them share."""
+"""Lowering rules for graphs of fixed shape: helpers that they share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from volumetric.graph.operations.base import kernels_for
 from volumetric.graph.ops import Node
 
 rule = Rules(kernels_for("cpu"))
-"""Operation → what appends its steps; the modules beside this one register theirs, packages that of theirs."""
+"""Operation → function that appends its steps; the modules of this package register theirs, other packages add more."""
 
 READ_SPEED = 12.0
 """Bytes a core moves in a nanosecond, for estimates."""

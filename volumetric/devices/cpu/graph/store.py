@@ -1,4 +1,4 @@
-"""Persistent buffers of graphs in host memory, at addresses that do not change."""
+"""Persistent buffers of graphs in host memory, at fixed addresses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CpuStore:
 
     Attributes
     ----------
-    lock : held by whoever uses the buffers: programs of one store, and reads of it, take turns
+    lock : held while the buffers are used: programs of one store, and reads of it, are serialised
     scratch : of its programs
     """
 
@@ -49,7 +49,7 @@ class CpuStore:
             return self.buffers[key].copy()
 
     def seen(self, key: str) -> Array | None:
-        """Return a buffer as it is."""
+        """Return a buffer without copying."""
         return self.buffers[key]
 
     def keys(self) -> Iterable[str]:
@@ -57,10 +57,10 @@ class CpuStore:
         return self.buffers.keys()
 
     def share(self, keys: Iterable[str]) -> CpuStore:
-        """Return a new store that has these buffers too, for both to read. Raises `KeyError`."""
-        made = CpuStore()
-        made.buffers = {key: self.buffers[key] for key in keys}
-        return made
+        """Return a new store that shares these buffers, for reading by both. Raises `KeyError`."""
+        store = CpuStore()
+        store.buffers = {key: self.buffers[key] for key in keys}
+        return store
 
     def drop(self, key: str) -> None:
         """Forget a buffer; programs that were bound to it keep its memory alive."""

@@ -49,8 +49,10 @@ def loss(draft: Draft, node: Node) -> None:
         soft = int(draft.tensor(target).dtype == "float32")
         ignored, smoothing = attrs["ignore_index"], float(attrs["label_smoothing"])
         rows, width = draft.shape(prediction)
-        given = {"rows": rows, "classes": width, "smoothing": smoothing, "ignored": ignored}
-        draft.add("class_loss", CLASS_LOSS_ARGUMENTS, soft, reads=reads, writes=writes, work=work, **common, **given)
+        arguments = {"rows": rows, "classes": width, "smoothing": smoothing, "ignored": ignored}
+        draft.add(
+            "class_loss", CLASS_LOSS_ARGUMENTS, soft, reads=reads, writes=writes, work=work, **common, **arguments
+        )
     else:
         name = term_of(attrs)
         numbers = {"field0": 0.0, "field1": 0.0, "count": size}
@@ -59,8 +61,8 @@ def loss(draft: Draft, node: Node) -> None:
         draft.add(
             "element_loss", ELEMENT_LOSS_ARGUMENTS, code, reads=reads, writes=writes, work=work, **common, **numbers
         )
-    given: dict[str, Any] = {"writes": {"total": total, "count": count}, "pairs": pairs}
-    draft.add("pair_sum", PAIR_SUM_ARGUMENTS, reads={"partial": partial}, work=10 + pairs, **given)
+    arguments: dict[str, Any] = {"writes": {"total": total, "count": count}, "pairs": pairs}
+    draft.add("pair_sum", PAIR_SUM_ARGUMENTS, reads={"partial": partial}, work=10 + pairs, **arguments)
 
 
 def _chunks(draft: Draft, x: int) -> int:
@@ -78,37 +80,37 @@ def sumsq(draft: Draft, node: Node) -> None:
     chunks = [_chunks(draft, x) for x in node.inputs]
     partial = draft.temporary(4 * max(1, sum(chunks)))
     for at, x in enumerate(node.inputs):
-        given: dict[str, Any] = {"writes": {"partial": Address(partial, 4 * sum(chunks[:at]))}}
-        given |= {"count": draft.tensor(x).size, "chunks": chunks[at]}
-        draft.add("squares", SQUARES_ARGUMENTS, reads={"x": x}, work=moved(draft.sizes[x]), **given)
+        arguments: dict[str, Any] = {"writes": {"partial": Address(partial, 4 * sum(chunks[:at]))}}
+        arguments |= {"count": draft.tensor(x).size, "chunks": chunks[at]}
+        draft.add("squares", SQUARES_ARGUMENTS, reads={"x": x}, work=moved(draft.sizes[x]), **arguments)
     _sum_up(draft, partial, sum(chunks), node.outputs[0])
 
 
 @rule("update", "update_squares")
 def update(draft: Draft, node: Node) -> None:
-    """One optimiser step of one parameter, or the sum of squares of what it would give."""
+    """One optimiser step of one parameter, or the sum of squares of its result."""
     param, grad, *slots, scalars = node.inputs
     trial = node.op == "update_squares"
     partial = draft.temporary(4 * max(1, _chunks(draft, param))) if trial else 0
-    made = (partial,) if trial else node.outputs
+    written = (partial,) if trial else node.outputs
     form = form_of(node.attrs)
     count = draft.tensor(param).size
     places = {f"slot{i}": Address(slots[i]) if i < len(slots) else 0 for i in range(3)}
-    places |= {f"new{i}": Address(made[1 + i]) if i < len(slots) and not trial else 0 for i in range(3)}
-    given: dict[str, Any] = {"reads": node.inputs, "writes": made}
-    given |= {"work": moved(4 * count * ((2 + len(slots)) if trial else (3 + 2 * len(slots))))}
-    given |= {"shared": () if trial else (param, grad, *slots, *node.outputs)}
-    given |= {"flat": 0 if trial else count, "weight": Address(param), "grad": Address(grad)}
-    given |= {"scalars": Address(scalars), "new_weight": Address(made[0]), "count": count}
+    places |= {f"new{i}": Address(written[1 + i]) if i < len(slots) and not trial else 0 for i in range(3)}
+    arguments: dict[str, Any] = {"reads": node.inputs, "writes": written}
+    arguments |= {"work": moved(4 * count * ((2 + len(slots)) if trial else (3 + 2 * len(slots))))}
+    arguments |= {"shared": () if trial else (param, grad, *slots, *node.outputs)}
+    arguments |= {"flat": 0 if trial else count, "weight": Address(param), "grad": Address(grad)}
+    arguments |= {"scalars": Address(scalars), "new_weight": Address(written[0]), "count": count}
     values = [field(node.attrs, name) for name in fields_of(form)]
-    given |= {f"field{i}": values[i] if i < len(values) else 0.0 for i in range(FIELDS)}
-    draft.add("update", UPDATE_ARGUMENTS, code_of(form, FORMS), len(slots), int(trial), **places, **given)
+    arguments |= {f"field{i}": values[i] if i < len(values) else 0.0 for i in range(FIELDS)}
+    draft.add("update", UPDATE_ARGUMENTS, code_of(form, FORMS), len(slots), int(trial), **places, **arguments)
     if trial:
         _sum_up(draft, partial, _chunks(draft, param), node.outputs[0])
 
 
 def rounding_rule(scheme: Scheme) -> tuple[str, float] | None:
-    """Return the kernel's rule for a scheme and its levels; None where the codec itself must do it."""
+    """Return the kernel's rule for a scheme and its levels; None if only the codec implements it."""
     dtype = scheme.dtype
     if scheme.scale_dtype is None:
         plain = {"float16": "half", "bfloat16": "bfloat"}
@@ -124,15 +126,15 @@ def rounding_rule(scheme: Scheme) -> tuple[str, float] | None:
 
 @rule("fake_quant")
 def fake_quant(draft: Draft, node: Node) -> None:
-    """Round to what a scheme can hold."""
+    """Round to the values of a scheme."""
     [x], [y] = node.inputs, node.outputs
     scheme, count = Scheme.parse(node.attrs["scheme"]), draft.tensor(x).size
     native = rounding_rule(scheme)
     if native is not None:
         width = draft.shape(x)[-1]
-        given: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}, "rows": count // width, "width": width}
-        given |= {"size": scheme.group or (width if scheme.has_scale else 64), "levels": native[1]}
-        draft.add("rounded", ROUND_ARGUMENTS, ROUNDING.index(native[0]), work=moved(8 * count) + 5 * count, **given)
+        arguments: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}, "rows": count // width, "width": width}
+        arguments |= {"size": scheme.group or (width if scheme.has_scale else 64), "levels": native[1]}
+        draft.add("rounded", ROUND_ARGUMENTS, ROUNDING.index(native[0]), work=moved(8 * count) + 5 * count, **arguments)
         return
 
     def by_codec(values: Any) -> None:

@@ -1,8 +1,8 @@
-"""Which tensors of a graph lie in others: parts that need no copy.
+"""Aliasing of a graph's tensors: parts that need no copy.
 
-A contiguous `slice` lies in what it is cut from. What a `concat` joins one behind the other can be made where it will
-be read: so the rows that a tick reads are those that the tick before wrote, one place further. Two storages become one
-if they meet nowhere but in the part that is joined, where both hold the same numbers.
+A contiguous `slice` is a view of its source. The inputs of a contiguous `concat` can be computed directly in its
+result: so the rows read by a tick are those written by the tick before, one place further. Two storages are joined if
+their live ranges overlap only in the joined part, where both hold the same numbers.
 """
 
 from __future__ import annotations
@@ -13,56 +13,56 @@ from volumetric.graph.liveness import roots
 from volumetric.graph.ops import Graph, Node
 
 _WORTH = 2
-"""Times as large as a part its storage may be: all of it is held as long as the part is needed."""
+"""Maximum ratio of a storage to its part: all of it stays allocated as long as the part is needed."""
 
 
 def shared_storage(graph: Graph) -> Shared:
-    """Return where tensors lie, those of `reshape` included."""
+    """Return the storage of each tensor, including those of `reshape`."""
     root = roots(graph)
     sizes = [4 * tensor.size for tensor in graph.tensors]
-    made = Shared(of=list(range(len(sizes))), start=[0] * len(sizes), sizes=dict(enumerate(sizes)))
+    shared = Shared(of=list(range(len(sizes))), start=[0] * len(sizes), sizes=dict(enumerate(sizes)))
     outputs = {root[i] for i in graph.outputs}
     fixed = {i for i in range(len(sizes)) if graph.tensors[i].key is not None} | graph.constants.keys()
-    given = set(graph.inputs)
-    alone = fixed | outputs | given
-    """Storages that are the size of one tensor: they lie elsewhere than in the arena."""
+    inputs = set(graph.inputs)
+    alone = fixed | outputs | inputs
+    """Storages of this size are placed outside the arena."""
     members = {i: [i] for i in range(len(sizes))}
 
     def join(gone: int, into: int, delta: int) -> None:
-        """Put a storage into another one, `delta` bytes from its start, which may be below 0."""
+        """Join a storage into another one, `delta` bytes from its start, which may be negative."""
         first = min(0, delta)
         if first:
             for i in members[into]:
-                made.start[i] -= first
+                shared.start[i] -= first
         for i in members[gone]:
-            made.of[i], made.start[i] = into, made.start[i] + delta - first
-        end = max(made.sizes[into], delta + made.sizes.pop(gone))
-        made.sizes[into] = end - first
+            shared.of[i], shared.start[i] = into, shared.start[i] + delta - first
+        end = max(shared.sizes[into], delta + shared.sizes.pop(gone))
+        shared.sizes[into] = end - first
         members[into] += members.pop(gone)
 
     for node in graph.nodes:
         if node.op == "reshape" or (node.op == "slice" and _is_view(graph, node, fixed, root, outputs)):
             [x], [y] = node.inputs, node.outputs
-            if node.op == "slice" and made.of[x] not in given and made.sizes[made.of[x]] > _WORTH * sizes[y]:
+            if node.op == "slice" and shared.of[x] not in inputs and shared.sizes[shared.of[x]] > _WORTH * sizes[y]:
                 continue
-            join(y, made.of[x], made.start[x] + (_first(graph, node) if node.op == "slice" else 0))
+            join(y, shared.of[x], shared.start[x] + (_first(graph, node) if node.op == "slice" else 0))
         elif node.op in ("accumulate", "scatter_add"):
             total, [y] = node.inputs[0], node.outputs
-            join(y, made.of[total], made.start[total])
+            join(y, shared.of[total], shared.start[total])
         elif node.op == "concat" and node.outputs[0] not in alone and _is_flat(graph, node):
             at, [y] = 0, node.outputs
             for x in node.inputs:
-                gone, into, delta = made.of[x], made.of[y], made.start[y] + at - made.start[x]
-                meets = max(0, delta), min(made.sizes[into], delta + made.sizes[gone])
-                free = gone != into and alone.isdisjoint(members[gone]) and 0 < made.sizes[gone] <= _WORTH * sizes[x]
-                if free and meets == (made.start[y] + at, made.start[y] + at + sizes[x]):
+                gone, into, delta = shared.of[x], shared.of[y], shared.start[y] + at - shared.start[x]
+                meets = max(0, delta), min(shared.sizes[into], delta + shared.sizes[gone])
+                free = gone != into and alone.isdisjoint(members[gone]) and 0 < shared.sizes[gone] <= _WORTH * sizes[x]
+                if free and meets == (shared.start[y] + at, shared.start[y] + at + sizes[x]):
                     join(gone, into, delta)
                 at += sizes[x]
-    return made
+    return shared
 
 
 def _is_view(graph: Graph, node: Node, fixed: set[int], root: list[int], outputs: set[int]) -> bool:
-    """Whether a slice may be read where it lies: a buffer might be written to before, and an output lies elsewhere."""
+    """Whether a slice may be read in place: a buffer might be written before, and an output has its own memory."""
     [x], [y] = node.inputs, node.outputs
     whole = graph.tensors[x].shape
     return (
@@ -79,5 +79,5 @@ def _first(graph: Graph, node: Node) -> int:
 
 
 def _is_flat(graph: Graph, node: Node) -> bool:
-    """Whether a concat puts whole tensors one behind the other."""
+    """Whether a concat puts whole tensors one after the other in memory."""
     return lies_flat(graph.tensors[node.outputs[0]].shape, node.attrs["axis"])

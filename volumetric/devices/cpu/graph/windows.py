@@ -1,4 +1,4 @@
-"""Convolutions in pieces: the columns of a few windows at a time, which stay in cache until their product is done."""
+"""Split convolutions: compute the columns of a few windows at a time, kept in cache for their product."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from volumetric.graph.ops import Graph, Node
 from volumetric.graph.rewriting import Rewriting
 
 PIECE_BYTES = 1 << 20
-"""Columns of a piece: what a second-level cache holds."""
+"""Columns per part: as many as a second-level cache holds."""
 _LEAST_COLUMNS = 64
 """Columns that a product needs to be worth its set-up."""
 
 
 def in_pieces(graph: Graph, nbytes: int = PIECE_BYTES) -> Graph:
-    """Cut every `unfold` that one product alone reads along its first spatial axis, and the product with it.
+    """Split every `unfold` that only one product reads along its first spatial axis, and the product with it.
 
-    A piece is an unfold of fewer windows that starts further in: its ``before`` may be negative, which the operation as
-    others see it does not allow, but its kernel here does. Each number is computed as without the cut.
+    A part is an unfold of fewer windows with a later start: its ``before`` may be negative, which the operation does
+    not allow in general, but its CPU kernel does. Results are unchanged.
     """
     reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
     maker = {node.outputs[0]: node for node in graph.nodes}
@@ -58,7 +58,7 @@ def _fits(graph: Graph, product: Node, source: Node, reads: Counter[int]) -> boo
 
 
 def _cut(work: Rewriting, product: Node, source: Node, nbytes: int) -> bool:
-    """Emit the pieces of a product and their join; False where one piece is enough."""
+    """Emit the partial products and their concatenation; False if one part is enough."""
     attrs = source.attrs
     count, *others = attrs["counts"]
     rest = prod(others)

@@ -1,9 +1,9 @@
-"""What attention needs first: angles of the positions, ready queries, and keys and values in the cache.
+"""Preparation for attention: angles of the positions, prepared queries, and keys and values written to the cache.
 
-Keys have the form of weight panels, ``[kv_head, position / 16, head_dim, 16]``, and values are ``[kv_head, position,
-width]``, `head_dim` rounded up to 16: `attention` says why. An int8 cache has a float32 scale for each head of each
-position behind its codes, ``[kv_head, position]``. Positions count from the cache's first row, a multiple of 16: what
-lies before it has been given back, because it is behind the window of every later row.
+Keys have the layout of weight panels, ``[kv_head, position / 16, head_dim, 16]``, and values are ``[kv_head, position,
+width]``, `head_dim` rounded up to 16; `attention` explains why. An int8 cache has a float32 scale for each head of each
+position after its codes, ``[kv_head, position]``. Positions count from the cache's first row, a multiple of 16: earlier
+rows were freed, because they are outside the window of every later row.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from volumetric.devices.cpu.kernels.steps import (
 f32 = np.float32
 
 STORAGE_BYTES = {"float32": 4, "float16": 2, "int8": 1}
-"""Storage of keys and values → bytes of a number."""
+"""Storage type of keys and values → bytes of a number."""
 
 ANGLE_ARGUMENTS = ("frequencies", "half", "out", "factor")
 """Address of float64 radians per position, their number, slot of the table ``[rows, 2 · half]``, factor of both."""
@@ -89,13 +89,13 @@ APPEND_ARGUMENTS = (
     "q_norm",  # address of the gain, or 0 = none
     "k_norm",
     "eps",
-    "half",  # pairs that turn; 0 = no rotation
+    "half",  # number of pairs to rotate; 0 = no rotation
     "table",  # slot of angles [rows, 2 · half]
     "state",  # index of the cache
-    "queries",  # slot of ready queries [rows, heads, head_dim]
+    "queries",  # slot of prepared queries [rows, heads, head_dim]
     "scale",  # of the scores; multiplied into the queries
-    "held",  # 1: the cache holds earlier tokens; 0: this call alone
-    "norm",  # of heads: NO_NORM, RMS_NORM, LAYER_NORM
+    "held",  # 1: the cache holds earlier tokens; 0: only this call
+    "norm",  # norm of heads: NO_NORM, RMS_NORM, LAYER_NORM
     "gain_stride",  # bytes from the gain of a head to that of the next; 0 = all have the same
     "temperature_scale",  # queries grow by 1 + this · log(1 + ⌊(position + 1) / temperature_every⌋)
     "temperature_every",
@@ -168,7 +168,7 @@ def _head_scale(source, size):
 
 @kernel
 def _round_head(source, out, size):
-    """Write a head as int8 codes, whole vectors of them; `out` may be `source`."""
+    """Write a head as int8 codes, in whole vectors; `out` may be `source`."""
     scale = _head_scale(source, size)
     inverse = f32(0.0)
     if scale > f32(1e-30):
@@ -213,7 +213,7 @@ def _put_value(source, values, size, capacity, head, place, wide):
 
 @kernel
 def _round(source, out, size, wide):
-    """Round a head to bfloat16, whole vectors of it; to float16 before, where it is stored in `wide` 2 bytes."""
+    """Round a head to bfloat16, in whole vectors; first to float16, if it is stored in `wide` 2 bytes."""
     for i in range(0, size, 16):
         value = load(source + 4 * i)
         if wide == 2:
@@ -222,7 +222,7 @@ def _round(source, out, size, wide):
 
 
 def append(storage: str, rounded: int) -> Callable[..., None]:
-    """Make queries ready and write keys and values to a cache of `storage` (a key of `STORAGE_BYTES`).
+    """Prepare queries and write keys and values to a cache of `storage` (a key of `STORAGE_BYTES`).
 
     `rounded` is 1 to round all of them to bfloat16, see `rounded_attention`.
     """

@@ -1,11 +1,11 @@
-"""Attention over the cache that `append` has filled.
+"""Attention over the cache filled by `append`.
 
-The key cache has the form of weight panels, ``[kv_head, position / 16, head_dim, 16]``: scores of 16 positions need no
-sum across lanes, and the float tile computes them. Values are ``[kv_head, position, head_dim rounded up to 16]``: the
-same tile reads them with positions as k. Every head of every row is computed by one thread over all its positions in
-order, so the number of threads does not change a bit.
+The key cache has the layout of weight panels, ``[kv_head, position / 16, head_dim, 16]``: scores of 16 positions need
+no sum across lanes, and the float tile computes them. Values are ``[kv_head, position, head_dim rounded up to 16]``:
+the same tile reads them with positions as k. Every head of every row is computed by one thread over all its positions
+in order, so results do not depend on the number of threads.
 
-With an int8 cache the tiles see codes alone: scores are multiplied by the keys' scales before the softmax, weights by
+With an int8 cache the tiles read only codes: scores are multiplied by the keys' scales before the softmax, weights by
 the values' after it.
 
 At 1000 tokens SmolLM2-135M reads 46 MB of float32 keys and values a token, 23 MB of float16, 12 MB of int8.
@@ -68,7 +68,7 @@ ATTEND_ARGUMENTS = (
 
 @kernel
 def seen_from(step, own):
-    """First position that the row at position `own` sees."""
+    """First position visible to the row at position `own`."""
     window = word(step, 5)
     first = max(own + 1 - window, 0) if window != 0 else 0
     chunk = word(step, 10)
@@ -76,16 +76,16 @@ def seen_from(step, own):
 
 
 @kernel
-def seen_until(step, own, held):
-    """Position after the last one of `held` that the row at position `own` sees: a window counts both ways."""
+def seen_until(step, own, end):
+    """One past the last position before `end` visible to the row at position `own`: a window counts both ways."""
     if word(step, 4) != 0:
-        return min(own + 1, held)
+        return min(own + 1, end)
     window = word(step, 5)
-    return min(own + window, held) if window != 0 else held
+    return min(own + window, end) if window != 0 else end
 
 
 AS_FLOAT, AS_BRAIN, ROUNDED = range(3)
-"""What softmax weights become: float32, bfloat16, or float32 that was rounded to bfloat16."""
+"""Storage of softmax weights: float32, bfloat16, or float32 rounded to bfloat16."""
 
 
 @kernel
@@ -100,7 +100,7 @@ def _put_weights(scores, i, value, form):
 
 @kernel
 def sink_of(step, head):
-    """Logit that joins the softmax of a head and has no value; -inf where there is none."""
+    """Logit that joins the softmax of a head without a value; -inf if there is none."""
     address = word(step, 11)
     return load_f32(address + 4 * head) if address != 0 else f32(-math.inf)
 
@@ -109,9 +109,9 @@ def sink_of(step, head):
 def softmax_row(scores, first, last, until, softcap, sink, form):
     """Turn scores of positions into ``e**(s - max)``: those in [first, last) count, the rest of [0, until) become 0.
 
-    Returns the sum, with what the `sink` adds unless it is -inf. `first`, `last`, `until` count from the scores' start;
-    `until` is a multiple of 16. Weights take the place of the scores in one of the forms of above; they are rounded
-    after they were summed.
+    Returns the sum, including the `sink` unless it is -inf. `first`, `last`, `until` count from the scores' start;
+    `until` is a multiple of 16. Weights replace the scores, in one of the storage forms above; they are rounded after
+    being summed.
     """
     lowest = splat(f32(-math.inf))
     zero = splat(f32(0.0))
@@ -130,7 +130,7 @@ def softmax_row(scores, first, last, until, softcap, sink, form):
     largest_score = peak(top)
     if sink != f32(-math.inf):
         largest_score = max(largest_score, sink)
-    highest = splat(max(largest_score, f32(-3.4028234663852886e38)))  # nothing but -inf: the weights are 0, not NaN
+    highest = splat(max(largest_score, f32(-3.4028234663852886e38)))  # all scores are -inf: the weights are 0, not NaN
     sums = zero
     for i in range(0, start, 16):
         _put_weights(scores, i, zero, form)
@@ -156,7 +156,7 @@ def _scale_columns(rows, scores, stride, scales, count):
 
 @kernel
 def store_mixed(step, control, room, row, head, valid, by_row):
-    """Divide the mixed values of `valid` queries by their sums and store them; `room` as in `_attend_tile`."""
+    """Divide the weighted values of `valid` queries by their sums and store them; `room` as in `_attend_tile`."""
     size = word(step, 3)
     padded = (size + 15) // 16 * 16
     mixed = room + 64
@@ -178,8 +178,8 @@ def store_mixed(step, control, room, row, head, valid, by_row):
 def _attend_tile(storage, size_of, form, rows, wide, step, control, room, row, head, x_stride, by_row, valid, until):
     """Attention of `rows` queries over one key/value head: consecutive rows of a head, or heads of a row.
 
-    `by_row` is 1 in the first case. Positions from `until` on are not looked at; results of the first `valid` queries
-    are stored. `room` has space for their sums, their mixed values, and their scores.
+    `by_row` is 1 in the first case. Positions from `until` on are ignored; results of the first `valid` queries are
+    stored. `room` has space for their sums, their weighted values, and their scores.
     """
     size = word(step, 3)
     padded = (size + 15) // 16 * 16
@@ -245,20 +245,20 @@ def _attend_tile(storage, size_of, form, rows, wide, step, control, room, row, h
 def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
     """Attention of many rows over the cache, in tiles of `rows` rows × `wide` panels.
 
-    Scratch: `rows` rows of scores, of mixed values, and their sums.
+    Scratch: `rows` rows of scores, of weighted values, and their sums.
     """
     size_of = STORAGE_BYTES[storage]
 
     def attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, 1)
-        held = before(word(step, 9), control)
+        origin = before(word(step, 9), control)
         start = first_row(control)
         end = last_row(step, control)
         tiles = (end - start + rows - 1) // rows
         for item in range(thread, tiles * heads, threads):
-            # Later rows see more positions: the longest items first, dealt out in turn.
+            # Later rows see more positions: the longest items first, distributed round-robin.
             row = start + (tiles - 1 - item // heads) * rows
-            until = seen_until(step, held + min(row + rows, end) - 1, held + end)
+            until = seen_until(step, origin + min(row + rows, end) - 1, origin + end)
             x_stride = heads * word(step, 3) * 4
             valid = min(rows, end - row)
             room = scratch(control, thread)
@@ -293,14 +293,14 @@ def attend_few(storage: str, rounded: int, together: int, wide: int) -> Callable
 
     def attend_few(step: Any, thread: Any, threads: Any, control: Any) -> None:
         parts = word(step, 1) // together
-        held = before(word(step, 9), control)
+        origin = before(word(step, 9), control)
         start = first_row(control)
         end = last_row(step, control)
         tasks = (end - start) * parts
         for task in range(tasks * thread // threads, tasks * (thread + 1) // threads):
             row = start + task // parts
             head = task % parts * together
-            until = seen_until(step, held + row, held + end)
+            until = seen_until(step, origin + row, origin + end)
             stride = word(step, 3) * 4
             room = scratch(control, thread)
             _attend_tile(
@@ -311,6 +311,6 @@ def attend_few(storage: str, rounded: int, together: int, wide: int) -> Callable
 
 
 def heads_together(heads: int, kv_heads: int, most: int) -> int:
-    """How many heads `attend_few` takes at once: the largest divisor of the group that fits a tile."""
+    """Number of heads that `attend_few` processes at once: the largest divisor of the group that fits a tile."""
     group = heads // kv_heads
     return max(n for n in range(1, min(group, most) + 1) if group % n == 0)

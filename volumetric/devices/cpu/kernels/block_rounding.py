@@ -1,8 +1,7 @@
 """Rows of float32 rounded to int8 in blocks of 32, sixteen blocks at a time.
 
-Each block needs its largest magnitude and its sums. Found block by block these are reductions of a vector, four steps
-that wait for each other; sixteen blocks share the steps, a lane each. Largest numbers and sums of integers are exact
-in any order.
+Each block needs its largest magnitude and its sums. Computed per block these are vector reductions, four dependent
+steps each; here sixteen blocks share the steps, one lane per block. Maxima and sums of integers are exact in any order.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ def quantise_row(x, out, padded):
     """int8 activations in blocks of 32: q = round(x / d), d = max |x| / 127, rounding half to even.
 
     Writes `padded` bytes of q, then for every block d, then ``-8·Σq`` (int32), then ``d·Σq``, then ``-8·Σq`` of its
-    first half. A block with a number that is not finite has a d of NaN, and so have all products with it.
+    first half. A block with a non-finite number has d = NaN, and so have all products with it.
     """
     blocks = padded // 32
     count = min(blocks, _TOGETHER)
     steps = out + padded
     rest = 4 * blocks
     for some in range(0, blocks, _TOGETHER):
-        start = min(some, blocks - count)  # the last sixteen may be among those before: they come to the same
+        start = min(some, blocks - count)  # the last sixteen may overlap those before: the result is the same
         here = x + 128 * start
         tops = _block_tops(here, count)
         limit = splat(f32(math.inf))
@@ -83,7 +82,7 @@ Join = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 def _fold(e: Emitter, vectors: list[ir.Value], join: Join, steps: int) -> list[ir.Value]:
-    """Join neighbouring lanes `steps` times; each time two vectors become one, the lanes of the first one first."""
+    """Join neighbouring lanes `steps` times; each time two vectors become one, lanes of the first one first."""
     for _ in range(steps):
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
         vectors = [join(_every_other(e, a, b, 0), _every_other(e, a, b, 1)) for a, b in pairs]
@@ -96,26 +95,26 @@ def _every_other(e: Emitter, a: ir.Value, b: ir.Value, first: int) -> ir.Value:
 
 
 def _place(e: Emitter, base: ir.Value, index: int, count: ir.Value, size: int) -> ir.Value:
-    """Address of the piece of `size` bytes with this number; of the last of `count` pieces beyond them."""
-    last, wanted = e.b.sub(count, constant(1)), constant(index)
-    return e.at(base, e.b.mul(e.b.select(e.b.icmp_signed("<", wanted, last), wanted, last), constant(size)))
+    """Address of the item of `size` bytes with this number, clamped to the last of `count` items."""
+    last, number = e.b.sub(count, constant(1)), constant(index)
+    return e.at(base, e.b.mul(e.b.select(e.b.icmp_signed("<", number, last), number, last), constant(size)))
 
 
 @define(Floats, types.int64, types.int64)
 def _block_tops(e: Emitter, x: ir.Value, count: ir.Value) -> ir.Value:
-    """Largest magnitudes of 16 blocks, NaN where there is one; beyond `count` of the last block again."""
+    """Largest magnitudes of 16 blocks, NaN if a block contains NaN; beyond `count` the last block is repeated."""
     tops = []
     for i in range(_TOGETHER):
         here = _place(e, x, i, count, 128)
         tops.append(e.b.bitcast(larger_magnitude(e, e.load(here, F32X), e.load(e.at(here, 64), F32X)), I32X))
-    # Without its sign a float orders as its bits do, with infinity above all numbers and NaN above infinity.
-    [found] = _fold(e, tops, lambda a, b: e.b.select(e.b.icmp_signed(">", a, b), a, b), 4)
-    return e.b.bitcast(found, F32X)
+    # Without its sign a float is ordered as its bits, with infinity above all numbers and NaN above infinity.
+    [largest] = _fold(e, tops, lambda a, b: e.b.select(e.b.icmp_signed(">", a, b), a, b), 4)
+    return e.b.bitcast(largest, F32X)
 
 
 @define(types.void, types.int64, types.int64, types.int64)
 def _round_block(e: Emitter, x: ir.Value, inverse: ir.Value, out: ir.Value) -> None:
-    """32 numbers times the one at `inverse`, as the nearest bytes."""
+    """Multiply 32 numbers by the one at `inverse` and round to bytes."""
     factor = e.broadcast(inverse)
     for half in range(2):
         # Adding 1.5 * 2**23 leaves the integer in the low bits of the sum, as in `simd.nearest`.
@@ -126,9 +125,9 @@ def _round_block(e: Emitter, x: ir.Value, inverse: ir.Value, out: ir.Value) -> N
 
 @define(Ints, types.int64, types.int64, types.int64)
 def _half_sums(e: Emitter, q: ir.Value, count: ir.Value, half: ir.Value) -> ir.Value:
-    """Sums of the first (0) or second (1) halves of 16 blocks of bytes; beyond `count` of the last blocks again."""
+    """Sums of the first (0) or second (1) halves of 16 blocks of bytes; beyond `count` the last block is repeated."""
     dot, pairs = ByteDot(e, 0), e.b.lshr(count, constant(1))
     quads = [dot.bytes_in(e.load(_place(e, q, i, pairs, 64), I32X, align=1)) for i in range(_TOGETHER // 2)]
     low, high = _fold(e, quads, e.b.add, 2)
-    wanted = e.b.icmp_signed("==", half, constant(0))
-    return e.b.select(wanted, _every_other(e, low, high, 0), _every_other(e, low, high, 1))
+    is_first = e.b.icmp_signed("==", half, constant(0))
+    return e.b.select(is_first, _every_other(e, low, high, 0), _every_other(e, low, high, 1))

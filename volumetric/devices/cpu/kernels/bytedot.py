@@ -19,10 +19,10 @@ _QUARTER_BYTES = ir.VectorType(I8, 16)
 
 
 def multiplies_bytes(form: Format) -> bool:
-    """Whether this machine's byte products are right for all codes of a form.
+    """Whether this machine's byte products are correct for all codes of a form.
 
-    Codes above 127 with floors are not centred at 0: AVX2's sums of two products overflow there, and NEON takes the
-    bytes for negative ones.
+    Codes above 127 with floors are not centred at 0: AVX2's sums of two products overflow for them, and NEON reads the
+    bytes as negative.
     """
     return form.codes is None or form.codes.planes != (8,) or form.zero != 0 or target().dot not in ("avx2", "neon")
 
@@ -30,7 +30,7 @@ def multiplies_bytes(form: Format) -> bool:
 class ByteDot:
     """Emits byte dot products for weights whose stored byte `zero` means 0.
 
-    LLVM finds none of these instructions by itself, so each is called by name.
+    LLVM does not select these instructions by itself, so each is called by name.
     """
 
     def __init__(self, e: Emitter, zero: int) -> None:
@@ -93,7 +93,7 @@ class ByteDot:
             return self.e.call("llvm.x86.avx512.vpdpbusd.256", _HALF_INTS, [sums, weights, x])
         weights, x = b.bitcast(weights, _HALF_BYTES), b.bitcast(x, _HALF_BYTES)
         if self.zero == 128:
-            # Two products of an unsigned byte above 127 would saturate: give the sign to the activation instead.
+            # Two products of an unsigned byte above 127 would saturate: move the sign to the activation instead.
             weights = b.xor(weights, ir.Constant(_HALF_BYTES, [-128] * 32))
             x = self.e.call("llvm.x86.avx2.psign.b", _HALF_BYTES, [x, weights])
             negative = b.icmp_signed("<", weights, ir.Constant(_HALF_BYTES, [0] * 32))
@@ -106,7 +106,7 @@ class ByteDot:
         b = self.e.b
         sums, weights, x = (self._cut(value, part, 4) for value in (sums, weights, x))
         weights, x = b.bitcast(weights, _QUARTER_BYTES), b.bitcast(x, _QUARTER_BYTES)
-        if self.zero == 128:  # both factors are signed here; codes of 4 bits are the same either way
+        if self.zero == 128:  # both factors are signed here; 4-bit codes are the same either way
             weights = b.xor(weights, ir.Constant(_QUARTER_BYTES, [-128] * 16))
         return self.e.call("llvm.aarch64.neon.sdot.v4i32.v16i8", sums.type, [sums, weights, x])
 
@@ -117,7 +117,7 @@ class ByteDot:
         return self.e.b.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), lanes)
 
     def _join(self, parts: list[ir.Value]) -> ir.Value:
-        """The vector that `_cut` cut."""
+        """Undo `_cut`."""
 
         def pair(a: ir.Value, b: ir.Value) -> ir.Value:
             size = 2 * a.type.count
@@ -127,12 +127,12 @@ class ByteDot:
 
 
 class BlockSums:
-    """The sums that belong to one block of 32 of prepared activations (`block_rounding.quantise_row`).
+    """The sums of one block of 32 prepared activations (`block_rounding.quantise_row`).
 
     Parameters
     ----------
     scale : address of the block's scale
-    stride : bytes from an array with one number a block to the next
+    stride : bytes from an array with one number per block to the next
     """
 
     def __init__(self, e: Emitter, scale: ir.Value, stride: ir.Value) -> None:

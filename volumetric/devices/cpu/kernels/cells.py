@@ -1,8 +1,8 @@
-"""Recurrent cells on the rows of a call, step by step of time, for all its sequences together.
+"""Recurrent cells on the rows of a call, time step by time step, for all its sequences together.
 
-Hidden states stand side by side, one row for each piece, while a call runs: the product with them is one of as many
-rows, so its weights are read once for all sequences. `recall` brings the states there, `retain` takes them back;
-between the two the walker repeats the product and `cell` for each step of time. Equations: `layers.recurrent`.
+Hidden states are stored side by side during a call, one row per sequence, so the product with them reads its weights
+once for all sequences. `recall` copies the states there, `retain` copies them back; between the two the executor
+repeats the product and `cell` for each time step. Equations: `layers.recurrent`.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from volumetric.devices.cpu.kernels.steps import (
 from volumetric.formula import cells
 
 CELLS = tuple(name for name, of in cells.CELLS.items() if len(of.after) <= 2)
-"""Position = the code of a cell."""
+"""Index = the code of a cell."""
 
 STATE_ARGUMENTS = ("state", "slot", "size")
-"""Number of the state in a piece's state table, slot of the rows beside it, numbers in it."""
+"""Number of the state in a sequence's state table, slot of the rows of all sequences, numbers in a state."""
 
 
 @kernel
 def piece_address(control, number):
-    """Address of piece `number`."""
+    """Address of the record of sequence `number`."""
     return load_i64(control + 8 * PIECES_WORD) + 8 * PIECE_WORDS * number
 
 
 @kernel
 def state_address(control, number, state):
-    """Address of a state of piece `number`."""
+    """Address of a state of sequence `number`."""
     return load_i64(load_i64(piece_address(control, number) + 24) + 8 * STATE_WORDS * state)
 
 
 def recall(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Copy a state of each piece to the piece's row."""
+    """Copy a state of each sequence to its row."""
     for i in range(thread, load_i64(control + 8 * COUNT_WORD), threads):
         source = state_address(control, i, word(step, 0))
         out = slot_address(control, word(step, 1)) + i * slot_stride(control, word(step, 1))
@@ -56,7 +56,7 @@ def recall(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 def retain(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Copy each piece's row to its state."""
+    """Copy each sequence's row to its state."""
     for i in range(thread, load_i64(control + 8 * COUNT_WORD), threads):
         source = slot_address(control, word(step, 1)) + i * slot_stride(control, word(step, 1))
         out = state_address(control, i, word(step, 0))
@@ -65,7 +65,7 @@ def retain(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 CELL_ARGUMENTS = ("from_x", "from_h", "y", "h", "c", "size")
-"""Slots of the pre-activations by row and by piece, the output by row, h and c (lstm) by piece; hidden units."""
+"""Slots of the pre-activations by row and by sequence, the output by row, h and c (lstm) by sequence; hidden units."""
 
 
 def _step(of: cells.Cell) -> list[str]:
@@ -88,7 +88,7 @@ step_of = by_code(
 
 
 def cell(code: int) -> Callable[..., None]:
-    """One step of time of cell number `code` of `CELLS`; its number is the first row of the control block."""
+    """One time step of cell number `code` of `CELLS`; the step's number is the first row of the control block."""
 
     def cell(step: Any, thread: Any, threads: Any, control: Any) -> None:
         size = word(step, 5)
@@ -103,8 +103,8 @@ def cell(code: int) -> Callable[..., None]:
             x = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0)) + at
             h = slot_address(control, word(step, 1)) + number * slot_stride(control, word(step, 1)) + at
             out = slot_address(control, word(step, 2)) + row * slot_stride(control, word(step, 2)) + at
-            held = slot_address(control, word(step, 3)) + number * slot_stride(control, word(step, 3)) + at
-            kept = slot_address(control, word(step, 4)) + number * slot_stride(control, word(step, 4)) + at
-            step_of(code, x, h, held, kept, out, 4 * size, min(size - at // 4, 16))
+            c = slot_address(control, word(step, 3)) + number * slot_stride(control, word(step, 3)) + at
+            c_out = slot_address(control, word(step, 4)) + number * slot_stride(control, word(step, 4)) + at
+            step_of(code, x, h, c, c_out, out, 4 * size, min(size - at // 4, 16))
 
     return cell

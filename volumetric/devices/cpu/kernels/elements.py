@@ -1,6 +1,6 @@
-"""Functions of elements and of pairs of elements, on the rows of a call.
+"""Element-wise functions of one and two values, on the rows of a call.
 
-Rows are shared out among the threads in order.
+Rows are divided among the threads in order.
 """
 
 from __future__ import annotations

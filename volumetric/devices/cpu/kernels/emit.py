@@ -1,4 +1,4 @@
-"""Small words for writing LLVM vector code: what the intrinsics of this package are made of.
+"""Primitives for writing LLVM vector code, used by the intrinsics of this package.
 
 A vector has 16 lanes everywhere; the code generator splits it where registers are narrower. Addresses are 64-bit
 integers. Operations carry ``contract`` (a multiply and an add may fuse) and nothing that could reorder a sum.
@@ -59,9 +59,11 @@ class Emitter:
         return self.b.add(base, offset)
 
     def load(self, address: ir.Value, kind: ir.Type, align: int = 4) -> ir.Value:
+        """Value of type `kind` at `address`, which is a multiple of `align` bytes."""
         return self.b.load(self.b.inttoptr(address, kind.as_pointer()), align=align)
 
     def store(self, address: ir.Value, value: ir.Value, align: int = 4) -> None:
+        """Write `value` to `address`, which is a multiple of `align` bytes."""
         self.b.store(value, self.b.inttoptr(address, value.type.as_pointer()), align=align)
 
     def load_lanes(self, address: ir.Value, storage: str) -> ir.Value:
@@ -82,7 +84,7 @@ class Emitter:
         return [self.b.bitcast(low, F32X), self.b.bitcast(high, F32X)]
 
     def fetch(self, address: ir.Value, *, write: bool = False) -> None:
-        """Ask for the cache line at `address`; nothing waits for it."""
+        """Prefetch the cache line at `address`."""
         to_write, keep, data = (ir.Constant(I32, value) for value in (int(write), 3, 1))
         pointer = self.b.inttoptr(address, I8.as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
@@ -92,12 +94,15 @@ class Emitter:
     # ---- constants and broadcasts
 
     def ints(self, value: int) -> ir.Constant:
+        """Constant vector of 16 int32, all `value`."""
         return ir.Constant(I32X, [value] * LANES)
 
     def floats(self, value: float) -> ir.Constant:
+        """Constant vector of 16 float32, all `value`."""
         return ir.Constant(F32X, [value] * LANES)
 
     def splat(self, scalar: ir.Value) -> ir.Value:
+        """Vector with `scalar` in all 16 lanes."""
         kind = ir.VectorType(scalar.type, LANES)
         one = self.b.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(I32, 0))
         return self.b.shuffle_vector(one, ir.Constant(kind, ir.Undefined), self.ints(0))
@@ -107,14 +112,17 @@ class Emitter:
         return self.splat(self.load(address, kind, align=1 if kind is I8 else 4))
 
     def lane_numbers(self) -> ir.Constant:
+        """Constant vector 0, 1, … 15 of int32."""
         return ir.Constant(I32X, list(range(LANES)))
 
     # ---- arithmetic
 
     def add(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """``a + b`` of floats, which the target may contract with a product."""
         return self.b.fadd(a, b, flags=_FLAGS)
 
     def mul(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """``a * b`` of floats, which the target may contract with a sum."""
         return self.b.fmul(a, b, flags=_FLAGS)
 
     def fma(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
@@ -130,6 +138,7 @@ class Emitter:
         return items[0]
 
     def to_float(self, ints: ir.Value) -> ir.Value:
+        """Float32 vector of signed integers, with as many lanes."""
         return self.b.sitofp(ints, ir.VectorType(F32, ints.type.count))
 
     def dot_pairs(self, sums: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
@@ -143,6 +152,7 @@ class Emitter:
         return sums
 
     def call(self, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
+        """Call the LLVM function `name`, declaring it if needed; returns its `result`."""
         kind = ir.FunctionType(result, [a.type for a in args])
         return self.b.call(cgutils.get_or_insert_function(self.b.module, kind, name), list(args))
 
@@ -198,7 +208,7 @@ class Emitter:
     # ---- control
 
     def cell(self, kind: ir.Type, value: ir.Value | None = None) -> ir.Value:
-        """A variable; the optimiser turns it into a register."""
+        """A stack variable; the optimiser turns it into a register."""
         slot = cgutils.alloca_once(self.b, kind)
         self.b.store(ir.Constant(kind, None) if value is None else value, slot)
         return slot

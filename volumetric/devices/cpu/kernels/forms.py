@@ -1,9 +1,9 @@
-"""The forms in which products read their weights, under one signature.
+"""The storage forms of weights in products, under one signature.
 
-A *kind* names a form: a panel format as it lies in memory (``int4``), with ``:exact`` where codes meet
-float32 activations and ``:rounded`` where bfloat16 weights meet bfloat16 ones; or panels that were opened for many
+A *kind* names a form: a panel format as stored (``int4``), with ``:exact`` if codes are multiplied by float32
+activations and ``:rounded`` if bfloat16 weights are multiplied by bfloat16 activations; or panels unpacked for many
 rows: ``bytes:ZERO:GROUP`` (see `unpack_bytes`), and ``float32`` for `unpack_floats`. Every sum runs over k in order,
-into one register, so the opened form of a kind gives the bits of the packed one, for any number of rows.
+into one register, so the unpacked form of a kind gives the bits of the packed form, for any number of rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from volumetric.devices.cpu.kernels.panels import BY_NAME
 from volumetric.devices.cpu.kernels.tiles import emit_brain_tile, emit_float_tile, emit_integer_tile
 
 AHEAD = ":ahead"
-"""Behind the kind of packed integer panels: ask memory for what comes next, see `emit_packed_panels`."""
+"""Suffix of a kind of packed integer panels: prefetch the next panels, see `emit_packed_panels`."""
 
 _CODED = {form.name for form in BY_NAME.values() if form.is_coded}
 
@@ -67,6 +67,7 @@ def _emit(
     out: Any,
     out_stride: Any,
 ) -> None:
+    """Emit the product of a tile of rows with panels by the code for `kind`; sums go to `out`."""
     name, _, how = kind.removesuffix(AHEAD).partition(":")
     if name == "bytes":
         padded = e.b.mul(units, constant(64))
@@ -76,14 +77,14 @@ def _emit(
         vectors = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(shape[0])]
         columns = [e.at(weights, e.b.mul(panel_stride, constant(p))) for p in range(shape[1])]
         together = [columns] if len(vectors) == 1 else [[column] for column in columns]  # as many as registers hold
-        # A single row waits for nothing but memory: there are panels enough in flight.
+        # A single row waits only for memory: enough panels are in flight.
         ahead = kind.endswith(AHEAD) and len(vectors) > 1
-        found = [
+        panel_sums = [
             sums
             for some in together
             for sums in emit_packed_panels(e, name, some, vectors, units, exact=how == "exact", ahead=ahead)
         ]
-        for p, sums in enumerate(found):
+        for p, sums in enumerate(panel_sums):
             for m, value in enumerate(sums):
                 e.store(e.at(e.at(out, e.b.mul(out_stride, constant(m))), 64 * p), value)
     elif how == "rounded":
@@ -95,7 +96,7 @@ def _emit(
 
 @kernel
 def product_tiles(kind, rows, wide, weights, panel_stride, panels, x, x_stride, units, out):
-    """`product_tile` over any number of panels: `wide` at once, the rest one by one; results lie row by row."""
+    """`product_tile` over any number of panels: `wide` at once, the rest one by one; results are stored row by row."""
     panel = 0
     while panel < panels:
         source = weights + panel * panel_stride
@@ -112,8 +113,8 @@ def product_tiles(kind, rows, wide, weights, panel_stride, panels, x, x_stride, 
 def some_rows(kind, most, middle, few, wide, alone, weights, panel_stride, panels, x, x_stride, count, units, out):
     """`product_tiles` for `count` rows in the smallest tile of `most`, `middle`, `few` rows or one that holds them.
 
-    A single row takes `alone` panels at once. Rows beyond `count` are computed from what lies there, and nobody reads
-    them.
+    A single row takes `alone` panels at once. Rows beyond `count` are computed from whatever memory holds, and their
+    results are ignored.
     """
     if count > middle:
         product_tiles(kind, most, wide, weights, panel_stride, panels, x, x_stride, units, out)

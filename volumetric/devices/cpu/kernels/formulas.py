@@ -1,11 +1,11 @@
 """Expressions as kernels of vectors of 16 numbers.
 
-A kernel of an expression is text, compiled as if it stood in the module that asks for it: its compiled code is kept as
-that of the module's own kernels, under a name that its text has a part in.
+A kernel of an expression is generated source text, compiled as part of the requesting module: its compiled code is
+cached with that module's kernels, under a name that includes a hash of its text.
 
-The formulas of the engine are computed by number, as one kernel with a branch for each. One that a package registers
-gets a kernel of its own, in the place of that one in a copy of the operation (`or_registered`), whose name has that of
-the kernel in it: no compiled code ever meets a formula that it was not compiled for.
+The engine's formulas are selected by number in one kernel with a branch for each. A formula registered by a package
+gets a separate kernel, which replaces that one in a copy of the operation (`or_registered`). The copy's name includes
+the name of the kernel, so compiled code is never used for another formula.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ VECTORS: Final = Language(
 def one_of(
     home: str, name: str, arguments: str, results: Sequence[Expression | Sequence[Expression]], words: Iterable[Any]
 ) -> Any:
-    """Return the kernel ``name(code, …)`` that computes the expression, or the expressions, of that number.
+    """Return the kernel ``name(code, …)`` that computes expression number ``code``, or several expressions.
 
     Parameters
     ----------
-    home : name of the module that it belongs to
-    arguments : names of variables with spaces between
+    home : name of the module it belongs to
+    arguments : names of variables, separated by spaces
     words : the functions that `VECTORS` calls
     """
     each = (written([of] if isinstance(of, Expression) else of, VECTORS) for of in results)
@@ -59,7 +59,7 @@ def one_of(
 
 
 def by_code(home: str, name: str, arguments: str, bodies: Iterable[Sequence[str]], words: Iterable[Any]) -> Any:
-    """Return the kernel ``name(code, …)`` of statements, of which those of a number are run; parameters as `one_of`."""
+    """Return the kernel ``name(code, …)`` that runs the statements of number ``code``; parameters as `one_of`."""
     lines = [f"def {name}(code, {', '.join(arguments.split())}):"]
     *several, last = bodies
     for code, body in enumerate(several):
@@ -73,38 +73,38 @@ def by_code(home: str, name: str, arguments: str, bodies: Iterable[Sequence[str]
 
 
 def placed(results: Iterable[Expression], loads: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Write expressions of which variables are read from memory, each once: name → text, of operations too."""
+    """Write expressions whose variables are read from memory, each once: name → text, also of operations."""
     leaves = {variable(name): node(name) for name in loads}
     return written([replaced(each, leaves) for each in results], Language(VECTORS.constant, {**VECTORS.words, **loads}))
 
 
 def code_of(name: str, names: Sequence[str]) -> int | str:
-    """Return the number of a formula of the engine, or the name of one that a package has registered."""
+    """Return the number of a formula of the engine, or the name of a registered one."""
     return names.index(name) if name in names else name
 
 
 def or_registered(kernels_of: Callable[[str], Mapping[str, Any]]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let what makes an operation of the number of a formula also take the name of a registered one; a decorator.
+    """Decorate a function that creates an operation from a formula's number, so that it accepts registered names, too.
 
     Parameters
     ----------
-    kernels_of : of that name, the kernels in the place of those that know the engine's formulas, by their names
+    kernels_of : name of a formula → kernels that replace those of the engine's formulas, by their names
     """
 
     def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(make)
-        def made(code: int | str, *constants: str | int) -> Any:
+        def operation_of(code: int | str, *constants: str | int) -> Any:
             return (
                 with_kernels(make(0, *constants), kernels_of(code)) if isinstance(code, str) else make(code, *constants)
             )
 
-        return made
+        return operation_of
 
     return decorate
 
 
 def with_kernels(function: Any, kernels: Mapping[str, Any]) -> Any:
-    """Return a function, or that of a kernel, that calls other kernels than its module has by these names."""
+    """Return a function, or a kernel's function, that calls other kernels than those of its module by these names."""
     function = getattr(function, "py_func", function)
     named = {**function.__globals__, **kernels}
     other = FunctionType(function.__code__, named, function.__name__, function.__defaults__, function.__closure__)

@@ -1,9 +1,9 @@
-"""How every CPU kernel is compiled: one set of Numba options, and one place for the compiled code.
+"""Compilation of all CPU kernels: one set of Numba options, and one cache of compiled code.
 
-Numba's own cache looks only at the file of the function that it compiles, so an edit in an imported module (every
-micro-kernel here) would leave stale code behind. The kernels of a module are therefore kept in a directory named by a
-hash over the module and all that it imports, of another package over all of its modules and what they import of this
-one; set ``VOLUMETRIC_JIT_CACHE=0`` to compile afresh in every process.
+Numba's own cache checks only the file of the compiled function, so an edit in an imported module (every micro-kernel
+here) would leave stale code behind. The kernels of a module are therefore cached in a directory named by a hash of the
+module and everything it imports; for a module of another package, of all its modules and what they import from this
+one. Set ``VOLUMETRIC_JIT_CACHE=0`` to compile anew in every process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @cache
 def source_hash(module: Path) -> str:
-    """Hash over the source of a module of kernels and of all that it imports, and over the compiler's version."""
+    """Hash of the source of a kernel module and of everything it imports, and of the compiler's version."""
     digest = hashlib.sha256(numba.__version__.encode())
     for path in sorted(_sources(module)):
         digest.update(str(path.relative_to(_PACKAGE)).encode() if path.is_relative_to(_PACKAGE) else path.name.encode())
@@ -60,18 +60,18 @@ def source_hash(module: Path) -> str:
 
 
 def _sources(module: Path) -> set[Path]:
-    """`module`, how kernels are compiled, and every file of the package that either needs."""
-    wanted = {module, Path(__file__).resolve(), *_package_of(module)}
-    unread = list(wanted)
+    """`module`, the compilation settings, and every file of the package that either needs."""
+    files = {module, Path(__file__).resolve(), *_package_of(module)}
+    unread = list(files)
     while unread:
-        new = _imported(unread.pop()) - wanted
-        wanted |= new
+        new = _imported(unread.pop()) - files
+        files |= new
         unread += new
-    return wanted
+    return files
 
 
 def _package_of(module: Path) -> set[Path]:
-    """All modules of the package that a module of others belongs to: which of them its kernels need, nobody knows."""
+    """All modules of the package of a third-party module, because any of them may affect its kernels."""
     home = module.parent
     if module.is_relative_to(_PACKAGE) or not (home / "__init__.py").exists():
         return set()
@@ -82,7 +82,7 @@ def _package_of(module: Path) -> set[Path]:
 
 @cache
 def _imported(path: Path) -> set[Path]:
-    """The files that `path` imports of ours at its top; of a package outside of the kernels, all that lies in it."""
+    """The files of this package that `path` imports at top level; for a package outside the kernels, all files."""
     files = set[Path]()
     for source, what, whole in _IMPORT.findall(_read(path).decode()):
         target = _PACKAGE.joinpath(*(source or whole).split(".")[1:])
@@ -102,7 +102,7 @@ def _read(path: Path) -> bytes:
 
 @cache
 def cache_root() -> Path | None:
-    """The folder of the directories of compiled kernels, or None if they are not kept."""
+    """The root folder of compiled kernels, or None if caching is disabled."""
     if os.environ.get("VOLUMETRIC_JIT_CACHE", "1") == "0":
         return None
     root = platformdirs.user_cache_path("volumetric", appauthor=False) / "kernels" / volumetric.__version__
@@ -114,13 +114,13 @@ def cache_root() -> Path | None:
 
 
 def cache_directory(module: Path) -> Path | None:
-    """Where the compiled kernels of a module are kept, or None if they are not kept."""
+    """The cache directory of a module's kernels, or None if caching is disabled."""
     root = cache_root()
     return root / source_hash(module) if root else None
 
 
 class _Locator:
-    """Tells Numba's cache where to put a function of this package, and when it is stale."""
+    """Tells Numba's cache where to store a function of this package, and when it is stale."""
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
         self._stem = f"{Path(path).stem}-{function.__code__.co_firstlineno}"
@@ -128,18 +128,23 @@ class _Locator:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], path: str) -> _Locator | None:
+        """Return a locator, or None if there is no cache directory."""
         return cls(function, path) if cache_root() is not None else None
 
     def ensure_cache_path(self) -> None:
+        """Create the cache directory of the module."""
         Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
 
     def get_cache_path(self) -> str:
+        """Return the cache directory of the module."""
         return str(cache_directory(self._module))
 
     def get_source_stamp(self) -> str:
+        """Return the hash of all sources that the kernel is compiled from."""
         return source_hash(self._module)
 
     def get_disambiguator(self) -> str:
+        """Return the file stem and first line of the function, which name its cache file."""
         return self._stem
 
 
@@ -148,13 +153,14 @@ class _Implementation(CompileResultCacheImpl):
 
 
 class _CodeAlone(_Implementation):
-    """Keeps the machine code of a function that is never part of another.
+    """Caches the machine code of a function that is never part of another.
 
-    Numba keeps the bitcode beside it, to link it into other functions, and reads all of it when it loads one: three
-    quarters of the time to load. Of that module it then asks for nothing but the names of what it defines.
+    Numba also stores the bitcode, to link it into other functions, and parses all of it on loading: three quarters of
+    the loading time. Of that module it needs only the names of its definitions.
     """
 
     def reduce(self, cres: Any) -> Any:
+        """Return the data to pickle: the machine code, and bitcode that only declares the defined names."""
         (name, kind, (code, _)), *rest = super().reduce(cres)
         wrappers = cres.fndesc.llvm_cpython_wrapper_name, cres.fndesc.llvm_cfunc_wrapper_name
         defined = (each for each in wrappers if cres.library.get_pointer_to_function(each))
@@ -163,15 +169,18 @@ class _CodeAlone(_Implementation):
 
 
 class _ModuleAlone(_Implementation):
-    """Keeps the module of a part in files of its own, for the same function may be kept as others are (`kernel`)."""
+    """Caches the module of a part in separate files, as the same function may be cached as an entry, too (`kernel`)."""
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        """Return Numba's file name with the prefix ``part-``."""
         return f"part-{super().get_filename_base(fullname, abiflags)}"
 
     def reduce(self, cres: Any) -> Any:
+        """Return the data to pickle of a part, see `parts.reduced`."""
         return parts.reduced(cres)
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """Return the unpickled part, see `parts.rebuilt`."""
         return parts.rebuilt(target_context, payload)
 
 
@@ -183,22 +192,22 @@ class _KernelCache(FunctionCache):
         self._cache_file = KernelFiles(self._cache_path, self._impl.filename_base)
 
     def holds(self, signature: Any, target_context: Any) -> bool:
-        """Whether the function need not be compiled for `signature`."""
+        """Whether the function is compiled for `signature`, in memory or on disk."""
         return self._cache_file.holds(self._index_key(signature, target_context.codegen()))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load without `target_context.refresh`, the first thing that Numba's own method does.
+        """Load without `target_context.refresh`, which Numba's own method calls first.
 
         Refreshing reads all of Numba's typing rules and compiles its reference counting, which costs 0.3 s and 30 MiB
-        and serves compilation alone: kernels take and return integers. A miss still refreshes, when it compiles.
+        and is needed only for compilation: kernels take and return integers. After a miss, compilation refreshes.
         """
         _offer_symbols()
-        found = None
+        overload = None
         with self._guard_against_spurious_io_errors():
-            found = self._load_overload(sig, target_context)
-        if found is None:
+            overload = self._load_overload(sig, target_context)
+        if overload is None:
             _announce()
-        return found
+        return overload
 
 
 class _EntryCache(_KernelCache):
@@ -211,21 +220,21 @@ class _PartCache(_KernelCache):
 
 @cache
 def _offer_symbols() -> None:
-    """Let loaded code link to Numba's allocator, which only the path of an operation that raises would call."""
+    """Let loaded code link to Numba's allocator, which is called only if an operation raises."""
     for name, address in c_helpers.items():
         llvmlite.binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 @cache
 def _announce() -> None:
-    """Say once in a process why it takes so long; the command line shows this."""
+    """Log once per process why starting takes so long; the command line shows this."""
     _log.info("compiling kernels (first run)…")
 
 
 def kernel(function: _Function) -> _Function:
     """Compile `function` on first call, without the GIL and with the options that all kernels share.
 
-    It is compiled for the kernels that call it (`parts`), and where Python calls it a second time, as an `entry`.
+    It is compiled for the kernels that call it (`parts`), and, if Python calls it, a second time as an `entry`.
     """
     compiled: Any = parts.Part(function, _options(), entry)
     if cache_root() is not None:
@@ -234,7 +243,7 @@ def kernel(function: _Function) -> _Function:
 
 
 def entry(function: _Function) -> _Function:
-    """Compile `function`, which only Python calls and no kernel, as `kernel` does; it loads in a third of the time."""
+    """Compile `function`, which only Python calls and no kernel, like `kernel`; it loads in a third of the time."""
     compiled: Any = numba.njit(pipeline_class=parts.Passes, **_options())(function)
     if cache_root() is not None:
         compiled._cache = _EntryCache(function)
@@ -242,17 +251,17 @@ def entry(function: _Function) -> _Function:
 
 
 def _options() -> dict[str, Any]:
-    """Only an operation is called by its address (`compile_operation`), so nothing else needs a second entry for C."""
+    """Return Numba's options: only operations are called by address (`compile_operation`) and need a C entry point."""
     return {"nogil": True, "error_model": "numpy", "fastmath": set(FASTMATH), "no_cfunc_wrapper": True}
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
-    """Make a function of LLVM values callable from kernels; strings and integers that are constants arrive as such."""
+    """Make a function of LLVM values callable from kernels; constant strings and integers arrive as Python values."""
     return numba.extending.intrinsic(prefer_literal=True)(function)
 
 
 def compile_operation(function: Callable[..., None]) -> Any:
-    """Compile one operation of the plan walker now, or load it from the cache; ``.address`` is what a step holds.
+    """Compile an operation of the plan executor now, or load it from the cache; steps store its ``.address``.
 
     `function` may close over strings and integers: they are compile-time constants and part of the cache key.
     Anything else in a closure would have a key that changes with every process.
@@ -276,15 +285,15 @@ def _operation(function: Callable[..., None]) -> Any:
 
 
 class Library:
-    """Operations by name, compiled when first asked for, so that a table costs only what it uses.
+    """Operations by name, compiled on first use, so that a table compiles only the operations it uses.
 
-    One of a package is ``module:function``: the operation, or what makes it where there are constants.
+    The name of an operation of a package is ``module:function``: the operation, or its factory if there are constants.
 
     Parameters
     ----------
-    home : ``module:name`` of the library, by which another process finds it
+    home : ``module:name`` of the library, for other processes
     plain : name → operation
-    specialised : name → what makes the operation, given its constants
+    specialised : name → factory of the operation from its constants
     """
 
     def __init__(
@@ -300,7 +309,7 @@ class Library:
         self._open: dict[tuple[str, tuple[str | int, ...]], Any] = {}
 
     def compiled(self, name: str, *constants: str | int) -> Any:
-        """Operation `name`, specialised to `constants`; ``.address`` is what a step holds."""
+        """Return operation `name`, specialised to `constants`; steps store its ``.address``."""
         key = name, constants
         if key not in self._compiled:
             operation = self._operation(key)
@@ -309,11 +318,11 @@ class Library:
         return self._compiled[key]
 
     def address(self, name: str, *constants: str | int) -> int:
-        """Address of operation `name`, specialised to `constants`."""
+        """Return the address of operation `name`, specialised to `constants`."""
         return self.compiled(name, *constants).address
 
     def is_ready(self, name: str, *constants: str | int) -> bool:
-        """Whether the operation was compiled before, in this process or in one that kept it."""
+        """Whether the operation was compiled before, by this process or by one that cached it."""
         if (name, constants) in self._compiled:
             return True
         operation = self._operation((name, constants))
@@ -321,12 +330,12 @@ class Library:
         return isinstance(cache, _KernelCache) and cache.holds(operation._sig, operation._targetdescr.target_context)
 
     def _operation(self, key: tuple[str, tuple[str | int, ...]]) -> Any:
-        """An operation that is not compiled yet, the same one until it is."""
+        """Return an operation that is not compiled yet; the same object until it is compiled."""
         if key not in self._open:
             name, constants = key
             if ":" in name:
-                found = import_named(name)
-                self._open[key] = _operation(found(*constants) if constants else found)
+                function = import_named(name)
+                self._open[key] = _operation(function(*constants) if constants else function)
             else:
                 make = self._specialised.get(name)
                 self._open[key] = _operation(make(*constants) if make else self._plain[name])

@@ -1,8 +1,8 @@
-"""Compiled kernels on disk: one file for each kernel and signature, which any number of processes may write at once.
+"""Compiled kernels on disk: one file per kernel and signature, safe for concurrent writers.
 
-Numba keeps an index beside numbered files and reads, changes and replaces that index without a lock. Two processes that
-compile two specialisations of one function at once then choose the same number, and the index of the one names the
-machine code of the other. Here a file's name follows from its key alone, so nothing is read before it is written.
+Numba keeps an index of numbered files, and updates that index without a lock. Two processes that compile two
+specialisations of one function at once then choose the same number, and one process's index names the machine code of
+the other. Here a file's name depends only on its key, so nothing is read before it is written.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from numba.core.serialize import dumps
 _log = logging.getLogger(__name__)
 
 _BROKEN = (EOFError, pickle.UnpicklingError, OSError, ValueError, ImportError, AttributeError)
-"""What reading a file raises that something else than this class has written or cut short."""
+"""Exceptions from reading a file that another program wrote or truncated."""
 
 
 class KernelFiles:
-    """The compiled code of one function, by key, in a folder; has the methods of Numba's ``IndexDataCacheFile``.
+    """The compiled code of one function, by key, in a folder; implements Numba's ``IndexDataCacheFile``.
 
     Parameters
     ----------
-    folder : made when something is saved
-    stem : beginning of the files' names: function, line and Python version
+    folder : created when something is saved
+    stem : prefix of the file names: function, line and Python version
     """
 
     def __init__(self, folder: str, stem: str) -> None:
         self._folder, self._stem = Path(folder), stem
 
     def path(self, key: object) -> Path:
-        """Where the code of `key` (signature, processor, hashes of code and closure) is kept."""
+        """Path of the code for `key` (signature, processor, hashes of code and closure)."""
         return self._folder / f"{self._stem}.{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.nbc"
 
     def save(self, key: object, data: object) -> None:
-        """Write the file whole, or not at all; a disk that is full costs the next start its time, and no more."""
+        """Write the file atomically; if the disk is full, only the next start is slower."""
         path = self.path(key)
         unfinished = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
         try:
@@ -48,13 +48,13 @@ class KernelFiles:
             unfinished.write_bytes(dumps(data))
             unfinished.replace(path)
         except OSError as error:
-            _log.warning("a compiled kernel could not be kept in %s: %s", self._folder, error.strerror or error)
+            _log.warning("cannot save a compiled kernel in %s: %s", self._folder, error.strerror or error)
         finally:
             with contextlib.suppress(OSError):
                 unfinished.unlink(missing_ok=True)
 
     def load(self, key: object) -> Any:
-        """Return what was saved for `key`; None if nothing was, or if it cannot be read any more."""
+        """Return the data saved for `key`; None if there is none, or if it is unreadable."""
         try:
             return pickle.loads(self.path(key).read_bytes())
         except _BROKEN:
@@ -65,6 +65,6 @@ class KernelFiles:
         return self.path(key).exists()
 
     def flush(self) -> None:
-        """Forget everything that is kept of the function."""
+        """Delete all files of the function."""
         for path in self._folder.glob(f"{self._stem}.*.nbc"):
             path.unlink(missing_ok=True)

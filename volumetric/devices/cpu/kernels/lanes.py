@@ -1,4 +1,4 @@
-"""More words for vectors of 16 numbers: parts of vectors in memory, comparisons, roots, transposition."""
+"""More primitives for vectors of 16 numbers: partial loads and stores, comparisons, roots, transposition."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MASK = ir.VectorType(ir.IntType(1), LANES)
 
 
 def mask_of_first(e: Emitter, count: ir.Value) -> ir.Value:
-    """Mask of the first `count` lanes; `count` may be beyond either end of 0 … 16."""
+    """Mask of the first `count` lanes; `count` may be outside of 0 … 16."""
     return e.b.icmp_signed("<", e.lane_numbers(), e.splat(e.b.trunc(count, I32)))
 
 
 def masked_load(e: Emitter, address: ir.Value, mask: ir.Value, rest: ir.Value) -> ir.Value:
-    """Lanes of `mask` from memory, the others from `rest`; memory of the others is not touched."""
+    """Load the lanes of `mask` from memory, the others from `rest`; memory of the others is not accessed."""
     pointer = e.b.inttoptr(address, F32X.as_pointer())
     return e.call("llvm.masked.load.v16f32.p0", F32X, [pointer, ir.Constant(I32, 4), mask, rest])
 
@@ -32,10 +32,10 @@ def masked_store(e: Emitter, address: ir.Value, value: ir.Value, mask: ir.Value)
 
 
 def _store_lanes(e: Emitter, address: ir.Value, value: ir.Value, mask: ir.Value, every: ir.Value) -> None:
-    """Write the lanes of `mask`; `every` says whether these are all, as in all rounds of most loops but the last.
+    """Write the lanes of `mask`; `every` says that these are all, as in all but the last round of most loops.
 
-    Where the processor has no registers for masks, a masked store is a loop of its own: on a Zen 3 the branch around it
-    makes copies up to six times as fast.
+    If the processor has no mask registers, a masked store is a loop: on a Zen 3 the branch around it makes copies up to
+    six times as fast.
     """
     if "avx512f" in e.target.features:
         masked_store(e, address, value, mask)
@@ -61,13 +61,13 @@ def _between(e: Emitter, low: ir.Value, high: ir.Value) -> ir.Value:
 
 @define(Floats, types.int64, types.int64, types.int64)
 def load_between(e: Emitter, address: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
-    """Lanes `low` to `high`, this one excluded, of the 16 numbers at `address`; zeros elsewhere."""
+    """Lanes `low` to `high` (exclusive) of the 16 numbers at `address`; zeros elsewhere."""
     return masked_load(e, address, _between(e, low, high), e.floats(0.0))
 
 
 @define(types.void, types.int64, Floats, types.int64, types.int64)
 def store_between(e: Emitter, address: ir.Value, value: ir.Value, low: ir.Value, high: ir.Value) -> None:
-    """Write lanes `low` to `high`, this one excluded."""
+    """Write lanes `low` to `high` (exclusive)."""
     every = e.b.and_(e.b.icmp_signed("<=", low, constant(0)), e.b.icmp_signed(">=", high, constant(LANES)))
     _store_lanes(e, address, value, _between(e, low, high), every)
 
@@ -79,37 +79,37 @@ def _shuffle(e: Emitter, a: ir.Value, b: ir.Value, lanes: list[int]) -> ir.Value
 
 @define(Floats, Floats, Floats)
 def even_lanes(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
-    """Every second number of `a` and `b`, which lie one behind the other."""
+    """Every second number of `a` and `b` concatenated."""
     return _shuffle(e, a, b, list(range(0, 2 * LANES, 2)))
 
 
 @define(Floats, Floats, Floats)
 def odd_lanes(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
-    """The numbers that `even_lanes` leaves out."""
+    """The odd-numbered numbers of `a` and `b` concatenated."""
     return _shuffle(e, a, b, list(range(1, 2 * LANES, 2)))
 
 
 @define(Floats, Floats)
 def spread_first(e: Emitter, a: ir.Value) -> ir.Value:
-    """The first eight numbers with a zero behind each."""
+    """The first eight numbers, each followed by a zero."""
     return _shuffle(e, a, e.floats(0.0), [lane // 2 if lane % 2 == 0 else LANES for lane in range(LANES)])
 
 
 @define(Floats, Floats)
 def spread_last(e: Emitter, a: ir.Value) -> ir.Value:
-    """The last eight numbers with a zero behind each."""
+    """The last eight numbers, each followed by a zero."""
     return _shuffle(e, a, e.floats(0.0), [8 + lane // 2 if lane % 2 == 0 else LANES for lane in range(LANES)])
 
 
 @define(Floats, Floats)
 def spread_first_odd(e: Emitter, a: ir.Value) -> ir.Value:
-    """The first eight numbers with a zero in front of each."""
+    """The first eight numbers, each preceded by a zero."""
     return _shuffle(e, a, e.floats(0.0), [lane // 2 if lane % 2 else LANES for lane in range(LANES)])
 
 
 @define(Floats, Floats)
 def spread_last_odd(e: Emitter, a: ir.Value) -> ir.Value:
-    """The last eight numbers with a zero in front of each."""
+    """The last eight numbers, each preceded by a zero."""
     return _shuffle(e, a, e.floats(0.0), [8 + lane // 2 if lane % 2 else LANES for lane in range(LANES)])
 
 
@@ -133,13 +133,13 @@ def where_equal(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise:
 
 @define(Floats, Floats, Floats, Floats, Floats)
 def where_beats(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
-    """`then` where `a` takes the place of `b` as the largest: it is greater, or the first NaN; else `otherwise`."""
+    """`then` if `a` replaces `b` as the largest: it is greater, or the first NaN; else `otherwise`."""
     less = e.b.fcmp_unordered("<", b, a)  # true for any NaN as well
     return e.b.select(e.b.and_(less, e.b.fcmp_ordered("ord", b, b)), then, otherwise)
 
 
 def _first_unless(e: Emitter, a: ir.Value, b: ir.Value, order: str) -> ir.Value:
-    """`b` where that order holds, else `a`; NaN where either is."""
+    """`b` where ``a order b`` holds, else `a`; NaN where either is NaN."""
     chosen = e.b.select(e.b.fcmp_ordered(order, a, b), b, a)
     with_b = e.b.select(e.b.fcmp_unordered("uno", b, b), b, chosen)
     return e.b.select(e.b.fcmp_unordered("uno", a, a), a, with_b)
@@ -165,7 +165,7 @@ def root(e: Emitter, a: ir.Value) -> ir.Value:
 
 @define(Floats, Floats)
 def whole_part(e: Emitter, a: ir.Value) -> ir.Value:
-    """Largest whole number that is not above `a`."""
+    """Largest whole number that is at most `a`."""
     return e.call("llvm.floor.v16f32", F32X, [a])
 
 
@@ -201,7 +201,7 @@ def either_bits(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
 
 @define(Floats, types.int64, types.int64)
 def load_strided(e: Emitter, address: ir.Value, stride: ir.Value) -> ir.Value:
-    """16 numbers that lie `stride` bytes apart."""
+    """16 numbers that are `stride` bytes apart."""
     value: ir.Value = ir.Constant(F32X, ir.Undefined)
     for lane in range(LANES):
         number = e.load(e.at(address, e.b.mul(stride, constant(lane))), F32)
@@ -210,16 +210,16 @@ def load_strided(e: Emitter, address: ir.Value, stride: ir.Value) -> ir.Value:
 
 
 def _blend(e: Emitter, rows: list[ir.Value], distance: int) -> list[ir.Value]:
-    """Exchange blocks of `distance` × `distance` off the diagonal between rows that far apart."""
-    made = list(rows)
+    """Exchange blocks of `distance` × `distance` off the diagonal between rows `distance` apart."""
+    blended = list(rows)
     lanes = range(LANES)
     first = ir.Constant(I32X, [i if not i & distance else 16 + (i ^ distance) for i in lanes])
     second = ir.Constant(I32X, [i ^ distance if not i & distance else 16 + i for i in lanes])
     for i in range(LANES):
         if not i & distance:
             a, b = rows[i], rows[i | distance]
-            made[i], made[i | distance] = e.b.shuffle_vector(a, b, first), e.b.shuffle_vector(a, b, second)
-    return made
+            blended[i], blended[i | distance] = e.b.shuffle_vector(a, b, first), e.b.shuffle_vector(a, b, second)
+    return blended
 
 
 def transposed(e: Emitter, rows: list[ir.Value]) -> list[ir.Value]:
@@ -235,8 +235,8 @@ def transpose_block(
 ) -> Any:
     """Write 16 vectors ``out[j, i] = source[i, j]`` with rows `stride` and `apart` bytes apart.
 
-    Only `rows` × `columns` numbers of the source are read; the others of the 16 × 16 block become zeros, save that rows
-    beyond `rows` repeat the last one.
+    Only `rows` × `columns` numbers of the source are read; the others of the 16 × 16 block become zeros, except that
+    rows beyond `rows` repeat the last one.
     """
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:

@@ -1,4 +1,4 @@
-"""The likeliest token of each row of logits, and the next call made ready with it: a greedy loop that stays native.
+"""Argmax token of each row of logits, and preparation of the next call: a greedy loop in native code.
 
 Ties and NaN as in ``numpy.argmax``: the first of equals, and the first NaN before every number.
 """
@@ -28,15 +28,15 @@ from volumetric.devices.cpu.kernels.steps import (
 f32 = np.float32
 
 FOUND_BYTES = 16
-"""What a thread finds in a row: the logit (float32, in 8 bytes) and its place (int64), -1 if it had no part of it."""
+"""Result of a thread for a row: the logit (float32, in 8 bytes) and its index (int64), -1 if it had no share."""
 
 _BLOCK = 256
-"""Logits of which the largest is compared at once; within the best block its place is looked for."""
+"""Logits whose maximum is compared at once; the index is then searched within the best block."""
 
 
 @kernel
 def _place_of(x, first, last, value):
-    """First of the places in [first, last) that hold `value`, or NaN if `value` is NaN; -1 if none does."""
+    """The first index in [first, last) that holds `value`, or NaN if `value` is NaN; -1 if none does."""
     for i in range(first, last):
         here = load_f32(x + 4 * i)
         if here == value or (np.isnan(here) and np.isnan(value)):
@@ -46,7 +46,7 @@ def _place_of(x, first, last, value):
 
 @kernel
 def _likeliest_of(x, first, last):
-    """Place of the likeliest of the logits [first, last) of a row at `x`, at least one."""
+    """Index of the largest of the logits [first, last) of a row at `x`, at least one."""
     infinity = splat(f32(math.inf))
     lowest = splat(f32(-math.inf))
     best, block = f32(-math.inf), first
@@ -66,34 +66,34 @@ def _likeliest_of(x, first, last):
 
 
 LIKELIEST_ARGUMENTS = ("logits", "width", "found")
-"""Slot of the logits, numbers in a row, slot of what each thread finds, `FOUND_BYTES` for each."""
+"""Slot of the logits, numbers in a row, slot of the threads' results, `FOUND_BYTES` for each."""
 
 
 def likeliest(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Find the likeliest of a share of each row: threads share the columns."""
+    """Find the argmax of a share of each row: threads divide the columns."""
     width = word(step, 1)
     vectors = (width + 15) // 16
     first = vectors * thread // threads * 16
     last = min(vectors * (thread + 1) // threads * 16, width)
     for row in range(last_row(step, control)):
         x = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
-        found = slot_address(control, word(step, 2)) + row * slot_stride(control, word(step, 2))
+        maxima = slot_address(control, word(step, 2)) + row * slot_stride(control, word(step, 2))
         place = -1
         if last > first:
             place = _likeliest_of(x, first, last)
-            store_f32(found + FOUND_BYTES * thread, load_f32(x + 4 * place))
-        store_i64(found + FOUND_BYTES * thread + 8, place)
+            store_f32(maxima + FOUND_BYTES * thread, load_f32(x + 4 * place))
+        store_i64(maxima + FOUND_BYTES * thread + 8, place)
 
 
 FEED_ARGUMENTS = ("found", "ids", "limit", "tokens")
-"""Slots of what threads found and of the next call's ids; ids below the limit have an embedding; address of the tokens:
-how many calls have written some, then (token, bits of its logit) for each row of each call."""
+"""Slots of the threads' results and of the next call's ids; ids below the limit have an embedding; address of the
+tokens: the number of calls that have written some, then (token, bits of its logit) for each row of each call."""
 
 
 def feed(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Write down the token of each row, and make the call behind it ready, of one row of each of the same sequences.
+    """Record the token of each row, and prepare the next call of one row for each of the same sequences.
 
-    Stops a repeated call where a token cannot be fed: its logit is not finite, or it is the limit or more.
+    Stops a repeated call if a token cannot be fed: its logit is not finite, or it is not below the limit.
     """
     if thread != 0:
         return
@@ -101,11 +101,11 @@ def feed(step: Any, thread: Any, threads: Any, control: Any) -> None:
     done = load_i64(word(step, 3))
     stop = 0
     for row in range(rows):
-        found = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
+        maxima = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
         best, token = f32(-math.inf), -1
         for other in range(threads):
-            value = load_f32(found + FOUND_BYTES * other)
-            place = load_i64(found + FOUND_BYTES * other + 8)
+            value = load_f32(maxima + FOUND_BYTES * other)
+            place = load_i64(maxima + FOUND_BYTES * other + 8)
             if place >= 0 and (token < 0 or value > best or (np.isnan(value) and not np.isnan(best))):
                 best, token = value, place
         record = word(step, 3) + 8 + 16 * (rows * done + row)

@@ -1,7 +1,7 @@
-"""Elementary functions on vectors of 16 numbers, and the activations that formulas make of them.
+"""Elementary functions on vectors of 16 numbers, and the activations built from them by formulas.
 
-As NumPy's, they keep NaN and overflow to infinity. Powers too small to be normal numbers, below 1.2e-38, are 0:
-processors are slow with these, GPUs mostly have none. Errors, measured over the range of float32: ``exp`` and ``log``
+As in NumPy, NaN is preserved and overflow gives infinity. Powers too small to be normal numbers, below 1.2e-38, are 0:
+processors are slow with these, and most GPUs have none. Errors, measured over the range of float32: ``exp`` and ``log``
 1 ulp, ``tanh`` 2, ``sigmoid`` 3; ``erf`` 6e-7 relative.
 """
 
@@ -43,9 +43,9 @@ f32 = np.float32
 
 
 _MOST = f32(88.72284)
-"""The smallest number whose power overflows."""
+"""The smallest number whose exponential overflows."""
 _LEAST = f32(-87.33655)
-"""Below it a power is too small to be normal."""
+"""Numbers below have an exponential too small to be normal."""
 
 
 @kernel
@@ -64,7 +64,7 @@ def exp(x):
     y = y * r + splat(f32(5.0000001201e-1))
     y = y * (r * r) + r + splat(f32(1.0))
     y = where_less(x, splat(_LEAST), splat(f32(0.0)), with_exponent(y, shifted))
-    return where_less(x, splat(_MOST), y, x * splat(f32(np.inf)))  # NaN is not less, and stays
+    return where_less(x, splat(_MOST), y, x * splat(f32(np.inf)))  # NaN does not compare as less, and stays
 
 
 @kernel
@@ -231,15 +231,15 @@ WORDS = (
     *(erf, exp, floor, larger, log, log_of_one_plus, magnitude, negative, positive, root, sigmoid, sign, smaller),
     *(softplus, splat, tanh, turned, where_at_most, where_equal, where_less),
 )
-"""What formulas are written with."""
+"""Functions available to formulas."""
 
 ACTIVATIONS = tuple(functions.ACTIVATIONS.own)
-"""Position = the code that a step holds."""
+"""Index = the code that a step holds."""
 
 activate = one_of(__name__, "activate", "x", [each.value for each in functions.ACTIVATIONS.own.values()], WORDS)
 """(code, x) → activation number `code` of `ACTIVATIONS`."""
 
 
 def activate_by(name: str) -> Any:
-    """Return `activate` of an activation that a package has registered."""
+    """Return `activate` for an activation registered by a package."""
     return one_of(__name__, "activate", "x", [functions.ACTIVATIONS[name].value], WORDS)

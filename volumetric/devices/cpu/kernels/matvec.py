@@ -1,11 +1,11 @@
-"""Integer panels times rows of activations, as they lie in memory: the kernels of decoding.
+"""Integer panels times rows of activations, without unpacking to memory: the kernels of decoding.
 
-Codes are taken out of their words in registers; nothing is written but results. Where integer weights meet activations
-that `prepare` rounded, a block of 32 is summed in integers; otherwise (`exact`) every number is opened to the very
-float32 that `unpack_floats` makes of it.
+Codes are unpacked in registers; only results are written. If integer weights are multiplied by activations that
+`prepare` rounded, a block of 32 is summed in integers; otherwise (`exact`) every number is unpacked to the same float32
+as in `unpack_floats`.
 
 Every sum has one order, that of `tiles`: block after block, or number after number, into one register. So a row has the
-same bits whichever kernel computes it.
+same bits in every kernel.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from volumetric.devices.cpu.kernels.emit import F32X, Emitter, constant
 from volumetric.devices.cpu.kernels.panels import BY_NAME
 
 _AHEAD = 4096
-"""Bytes from what is multiplied to what is asked for. One core of a Xeon reads 13 GB/s from memory; four rows of int4
-took 9.4 ms for 88 MB without, and take 7.2 ms with it, where the reading alone takes 6.6 ms."""
+"""Prefetch distance in bytes. One core of a Xeon reads 13 GB/s from memory; four rows of int4 took 9.4 ms for 88 MB
+without prefetching, and take 7.2 ms with it, where the reading alone takes 6.6 ms."""
 
 
 def emit_packed_panels(
@@ -37,8 +37,8 @@ def emit_packed_panels(
 ) -> list[list[ir.Value]]:
     """Dot products of integer panels of format `name` with each of the prepared rows at addresses `vectors`.
 
-    One row needs several panels at once: a sum waits for the one before it, and the processor has time for others.
-    With `ahead`, memory is asked for what comes next; otherwise the processor's own guesses wait for the products.
+    A single row processes several panels at once: a sum waits for the one before it, and the processor has time for
+    others. With `ahead`, the next data are prefetched; otherwise the hardware prefetcher waits for the products.
     """
     emit, form = (_exact_unit if exact else _rounded_unit), BY_NAME[name]
     cells = [[e.cell(F32X) for _ in vectors] for _ in panels]
@@ -77,7 +77,7 @@ def _rounded_unit(
 
 
 def _group_sum(e: Emitter, dot: ByteDot, unit: Unit, block: int, part: int, quants: Any, start: ir.Value) -> ir.Value:
-    """Integer dot products of one group of a block of 32; two sums where it is the whole block, to wait less."""
+    """Integer dot products of one group of a block of 32; two sums for a whole block, to shorten the chain."""
     codes = unit.codes
     if codes.planes == (4,) and codes.table is None:
         return _nibble_sum(e, dot, unit, block, quants, start)
@@ -92,7 +92,7 @@ def _group_sum(e: Emitter, dot: ByteDot, unit: Unit, block: int, part: int, quan
 
 
 def _nibble_sum(e: Emitter, dot: ByteDot, unit: Unit, block: int, quants: Any, sums: ir.Value) -> ir.Value:
-    """The same for plain nibbles: upper ones need no shift where the instruction cannot saturate."""
+    """The same for plain nibbles: upper ones need no shift if the instruction cannot saturate."""
     high = e.ints(0)
     for j in range(4):
         both = plane_vector(e, unit, 0, block, j)

@@ -1,7 +1,7 @@
 """Loads, stores, atomics and indirect calls on int64 addresses, for use inside kernels.
 
-Addresses, rather than arrays, keep the kernels' signatures the same for every operation and free of reference
-counting. Nothing checks bounds: whoever writes an address into a step keeps the memory alive.
+Addresses, rather than arrays, keep the kernels' signatures the same for every operation and free of reference counting.
+Nothing checks bounds: the code that writes an address into a step must keep the memory alive.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def bits_float(typing_context: Any, bits: Any) -> Any:
 
 @intrinsic
 def atomic_add(typing_context: Any, address: Any, value: Any) -> Any:
-    """Add to the int64 at `address`, in one indivisible operation; returns the value before."""
+    """Atomically add to the int64 at `address`; returns the value before."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         pointer = builder.inttoptr(args[0], I64.as_pointer())
@@ -114,7 +114,7 @@ def load_acquire(typing_context: Any, address: Any) -> Any:
 
 @intrinsic
 def store_release(typing_context: Any, address: Any, value: Any) -> Any:
-    """Store an int64 so that all earlier stores are visible to whoever acquires it."""
+    """Store an int64 so that all earlier stores are visible to threads that acquire it."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         builder.store_atomic(args[1], builder.inttoptr(args[0], I64.as_pointer()), ordering="release", align=8)
@@ -135,10 +135,10 @@ def _fetcher(*, write: bool) -> Any:
 
 
 fetch_to_read = _fetcher(write=False)
-"""Ask for the cache line at an address; nothing waits for it."""
+"""Prefetch the cache line at an address."""
 
 fetch_to_write = _fetcher(write=True)
-"""Ask for the cache line at an address, which will be written; nothing waits for it."""
+"""Prefetch the cache line at an address for writing."""
 
 
 @intrinsic

@@ -1,4 +1,4 @@
-"""Mixtures: the choice of a gate's largest logits, the weighted sum of branches, and gates of single elements."""
+"""Mixtures: top-k of a gate's logits, the weighted sum of branches, and gates of single elements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ f32 = np.float32
 
 @kernel
 def largest_of_row(x, y, width, k):
-    """Write the k largest of the row at `x` to `y`, of equals the earlier, and all NaN; the rest becomes -inf."""
+    """Write the k largest of the row at `x` to `y`, the earlier of equals, and all NaN; the rest becomes -inf."""
     for i in range(width):
         value = load_f32(x + 4 * i)
         store_f32(y + 4 * i, value if np.isnan(value) else f32(-math.inf))
@@ -57,7 +57,7 @@ GATE_ARGUMENTS = ("input", "factor", "output", "width", "limit", "up_offset")
 
 
 def _gated_by(name: str) -> dict[str, Any]:
-    """Return `gated_value` of an activation that a package has registered."""
+    """Return `gated_value` for an activation registered by a package."""
     return {"gated_value": kernel(with_kernels(gated_value, {"activate": activate_by(name)}))}
 
 
@@ -83,7 +83,7 @@ MIX_ARGUMENTS = ("weights", "branches", "count", "output", "width", "weighted")
 
 
 def mix(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """``Σ weightᵢ · branchᵢ`` of each row; a branch of weight 0 is not looked at."""
+    """``Σ weightᵢ · branchᵢ`` of each row; a branch of weight 0 is not read."""
     rows = last_row(step, control)
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
         weights = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))

@@ -1,4 +1,4 @@
-"""The operations on rows, by name."""
+"""The row operations, by name."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from volumetric.devices.cpu.kernels.jit import Library
 
 
 def _of(module: str, name: str, *, plain: bool = True) -> Callable[..., Callable[..., None]]:
-    """Return what makes an operation of a module that few networks need, which is imported then."""
+    """Return a factory of an operation that few networks need; it imports the module on first use."""
 
     def make(*constants: str | int) -> Callable[..., None]:
-        found = getattr(import_module(f"volumetric.devices.cpu.kernels.{module}"), name)
-        return found if plain else found(*constants)
+        function = getattr(import_module(f"volumetric.devices.cpu.kernels.{module}"), name)
+        return function if plain else function(*constants)
 
     return make
 

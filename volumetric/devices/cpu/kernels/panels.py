@@ -1,4 +1,4 @@
-"""How weights lie in memory for the CPU: panels of 16 rows, one stream of bytes each.
+"""Layout of weights in CPU memory: panels of 16 rows, each one stream of bytes.
 
 Row ``r`` of a matrix is lane ``r % 16`` of panel ``r // 16``. A kernel broadcasts activations and keeps a row in each
 lane, so it needs no sum across lanes and no shuffle, and the same panels serve one token and five hundred. Along k a
@@ -13,10 +13,9 @@ bfloat16 256   4 vectors of 16 rows × 2 k, the form that products of pairs take
 ======== ===== ===============================================================================
 
 Integers have units of 64 k, which `Codes` describes: the bits of the codes, plane by plane, then scales, then floors
-(value = scale · code + floor), 16 rows together. They stand in the stream because a second stream of scales was
-measured to halve the bandwidth. Where scales are small integers, a head with the float16 that multiplies them (and one
-for the floors) stands before each 4 units. All units and heads are multiples of 64 bytes, so aligned panels stay
-aligned.
+(value = scale · code + floor), 16 rows together. They are in the stream because a second stream of scales was measured
+to halve the bandwidth. If scales are small integers, a head with the float16 that multiplies them (and one for the
+floors) precedes every 4 units. All units and heads are multiples of 64 bytes, so aligned panels stay aligned.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ BLOCK = 32
 """Numbers that share a scale in quantised activations."""
 
 UNIT = 64
-"""Numbers of a unit of codes."""
+"""Numbers in a unit of codes."""
 
 HEAD_UNITS = 4
 """Units under one head."""
 
 Rounding = Literal["float32", "int8", "bfloat16"]
-"""What a product rounds its activations to; float32 is no rounding."""
+"""Rounding of activations in a product; float32 is no rounding."""
 
 ROUNDINGS: tuple[Rounding, ...] = ("float32", "int8", "bfloat16")
-"""Numbered as kernels know them."""
+"""Numbered as in kernels."""
 
 SCALE_KINDS: tuple[ScaleKind, ...] = ("float16", "bfloat16", "int8", "uint4", "head", "float32")
 FLOOR_KINDS: tuple[FloorKind, ...] = ("none", "float16", "uint8", "uint4")
@@ -59,7 +58,7 @@ class SmallFloat:
     ----------
     mantissa : its bits
     power : exponents are stored with this bias less than those of float32
-    special : codes from here on, without the sign, are ∞ and NaN
+    special : codes from this value on, without the sign, are ∞ and NaN
     """
 
     mantissa: int
@@ -72,16 +71,16 @@ class Codes:
     """A unit of 64 codes of 16 rows.
 
     A plane of b bits has b vectors for each 32 k. In a 32-bit lane of vector w, the b bits from bit ``8 i + b c`` on
-    belong to k = ``32 w / b + 4 c + i``: so the bytes of four neighbours are at hand by one shift and one mask.
+    belong to k = ``32 w / b + 4 c + i``: so one shift and one mask give the bytes of four neighbours.
 
     Attributes
     ----------
     planes : bits of each plane, lowest bits of the codes first
-    zero : the code that stands for 0; 0 exactly where there are floors
+    zero : the code that means 0; 0 exactly if there are floors
     group : numbers that share a scale, 16 or 32
-    scales, floors : how they are stored
+    scales, floors : their storage
     table : values of up to 16 codes that are not evenly spaced; they are multiplied as bytes + 128, so `zero` is 128
-    floats : codes are floats; they meet activations that nothing has rounded
+    floats : codes are floats, which are multiplied by unrounded activations
     """
 
     planes: tuple[int, ...]
@@ -115,13 +114,13 @@ class Codes:
 
     @property
     def head_bytes(self) -> int:
-        """Bytes of the head before every `HEAD_UNITS` units; 0 = none."""
+        """Bytes of the head of every `HEAD_UNITS` units; 0 = none."""
         return 64 if self.scales in ("int8", "uint4", "head") else 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """One panel layout; `codes` where weights are codes, in units of 64 k, else `unit` and `unit_bytes` of floats."""
+    """One panel layout; `codes` if weights are codes, in units of 64 k, else `unit` and `unit_bytes` of floats."""
 
     name: str
     unit: int = UNIT
@@ -135,12 +134,12 @@ class Format:
 
     @property
     def is_integer(self) -> bool:
-        """Whether these are codes of integers, which products of bytes can multiply."""
+        """Whether codes are integers, which byte products can multiply."""
         return self.codes is not None and self.codes.floats is None
 
     @property
     def zero(self) -> int:
-        """What stands for 0 in the stored bytes."""
+        """The stored byte that means 0."""
         return 0 if self.codes is None else self.codes.zero
 
     @property
@@ -150,14 +149,16 @@ class Format:
 
     @cached_property
     def unit_bytes(self) -> int:
+        """Bytes of a unit of a panel."""
         return self.float_bytes if self.codes is None else self.codes.unit_bytes
 
     @cached_property
     def head_bytes(self) -> int:
+        """Bytes of the scales at the head of some units; 0 without."""
         return 0 if self.codes is None else self.codes.head_bytes
 
     def units(self, k: int) -> int:
-        """Units that `k` numbers need."""
+        """Number of units for `k` numbers."""
         return -(-k // self.unit)
 
     def panel_bytes(self, k: int) -> int:
@@ -171,7 +172,7 @@ _E5M2 = SmallFloat(mantissa=2, power=112, special=0x7C)
 
 
 def _kernel_name(text: str) -> str:
-    """Name of a scheme's panels, in which a colon has another meaning."""
+    """Name of a scheme's panels, without colons, which have another meaning there."""
     return text.replace(":g32", "").replace(":", "_")
 
 
@@ -190,7 +191,7 @@ _CODES = {
 
 
 def _codes_of(form: BlockFormat, resident: Resident) -> Codes:
-    """Panels of a block format: scales of more than 32 neighbours stand in the head."""
+    """Panels of a block format: scales of more than 32 neighbours are in the head."""
     return Codes(
         planes=form.planes,
         zero=form.zero if form.table is None else 128,
@@ -212,15 +213,15 @@ FORMATS: dict[str, Format] = {
     "float16": Format(name="float16", unit=8, float_bytes=256),
     "bfloat16": Format(name="bfloat16", unit=8, float_bytes=256),
 } | {text: Format(name=_kernel_name(text), codes=codes) for text, codes in _CODES.items()}
-"""Text of a `Scheme` → its panel layout; every other scheme becomes float32 when it is made resident."""
+"""Text of a `Scheme` → its panel layout; every other scheme is converted to float32."""
 
 BY_NAME = {form.name: form for form in FORMATS.values()}
-"""The same by the names that kernels know."""
+"""The same by the names used in kernels."""
 
 
 def prepared_bytes(k: int, rounding: Rounding) -> int:
-    """Bytes of one row of prepared activations, a multiple of 64; int8 rows have block scales and sums behind them."""
+    """Bytes of one row of prepared activations, a multiple of 64; int8 rows are followed by block scales and sums."""
     padded = -(-k // 64) * 64
     size = {"float32": 4 * padded, "int8": padded + 16 * (padded // BLOCK), "bfloat16": 2 * padded}[rounding]
-    # Rows a multiple of 4 KiB apart share the same few places of the level 1 cache; a tile reads several at once.
+    # Rows a multiple of 4 KiB apart share the same few sets of the level 1 cache; a tile reads several at once.
     return -(-size // 64) * 64 + (64 if size % 4096 == 0 else 0)

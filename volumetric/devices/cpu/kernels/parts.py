@@ -1,8 +1,8 @@
-"""Kernels that are parts of others: compiled as far as linking needs, and made callable only when Python calls one.
+"""Kernels as parts of others: compiled only as far as linking needs, and made callable only if Python calls one.
 
-Numba compiles every function as if Python called it: it writes a wrapper that takes Python's objects, and machine code
-of both. Of a kernel inside others nothing but the optimised LLVM module is ever read, which is linked into its callers
-and becomes machine code there. So a part ends with that module, which is also all that is kept of it.
+Numba compiles every function as if Python called it: it writes a wrapper that takes Python objects, and machine code of
+both. Of a kernel inside others only the optimised LLVM module is ever read, which is linked into its callers and
+becomes machine code there. So compilation of a part ends with that module, which is also all that is cached.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NEVER = {InlineClosureLikes, InlineOverloads, NopythonRewrites}
 
 
 class _Module(JITCodeLibrary):
-    """An optimised LLVM module that is linked into others, and never made machine code by itself."""
+    """An optimised LLVM module to link into others, never compiled to machine code by itself."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -30,12 +30,13 @@ class _Module(JITCodeLibrary):
 
 
 class Passes(compiler.Compiler):
-    """Numba's passes, without three that look for what kernels never have: closures, inlined overloads, arrays.
+    """Numba's passes, without three for features that kernels never use: closures, inlined overloads, arrays.
 
-    Each walks a function's whole code, and Numba analyses all of it anew afterwards.
+    Each traverses a function's whole code, and Numba repeats its analysis afterwards.
     """
 
     def define_pipelines(self) -> list[Any]:
+        """Return Numba's pipeline without the passes in `_NEVER`."""
         (manager,) = super().define_pipelines()
         manager.passes = [each for each in manager.passes if each[0] not in _NEVER]
         manager.finalize()
@@ -43,9 +44,10 @@ class Passes(compiler.Compiler):
 
 
 class _PartPasses(Passes):
-    """The same, with such a module at the end."""
+    """The same passes, ending with that module."""
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:
+        """Compile a function into a separate module."""
         self.state.library = _Module(self.state.targetctx.codegen(), func.__qualname__)
         return super().compile_extra(func)
 
@@ -60,7 +62,7 @@ class _PartCompiler(dispatcher._FunctionCompiler):  # pyright: ignore[reportAttr
 
 
 class Part(CPUDispatcher):
-    """A kernel for others to call. Called from Python, it is compiled once more, by `callable_of`."""
+    """A kernel for other kernels to call. If Python calls it, it is compiled once more, by `callable_of`."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any], callable_of: Callable[..., Any]) -> None:
         super().__init__(function, targetoptions={**options, "nopython": True}, pipeline_class=_PartPasses)
@@ -69,7 +71,7 @@ class Part(CPUDispatcher):
         self._called: Any = None
 
     def add_overload(self, cres: Any) -> None:
-        """Keep what was compiled, without offering it to Python."""
+        """Keep the compiled module, without offering it to Python."""
         self.overloads[tuple(cres.signature.args)] = cres
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -79,22 +81,22 @@ class Part(CPUDispatcher):
 
 
 def known(result: Any) -> Any:
-    """Tell Numba what to link where the part is called; a call finds it by what takes the place of an address."""
+    """Tell Numba what to link for a call of the part; a call refers to it by a placeholder for its address."""
     result = result._replace(entry_point=object())
     result.target_context.insert_user_function(result.entry_point, result.fndesc, [result.library])
     return result
 
 
 def reduced(result: Any) -> Any:
-    """What is kept of a part."""
+    """Return the data cached for a part."""
     result.fndesc.typemap = result.fndesc.calltypes = None
     name, _, bitcode = result.library.serialize_using_bitcode()
     return name, bitcode, result.fndesc, result.signature
 
 
-def rebuilt(target: Any, kept: Any) -> Any:
-    """A part from what was kept of it."""
-    name, bitcode, description, signature = kept
+def rebuilt(target: Any, stored: Any) -> Any:
+    """Return a part from its cached data."""
+    name, bitcode, description, signature = stored
     library = _Module(target.codegen(), name)
     library._final_module = llvmlite.binding.parse_bitcode(bitcode)
     library._finalize_final_module()

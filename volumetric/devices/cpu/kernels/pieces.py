@@ -1,6 +1,6 @@
-"""Steps that depend on a sequence, run for each piece of a call: a piece is the rows that one sequence adds.
+"""Steps that depend on a sequence, run for the rows that each sequence adds in a call.
 
-All other steps look at nothing but their rows, so that they run once for the rows of all pieces.
+All other steps depend only on their rows, so they run once for the rows of all sequences.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from volumetric.devices.cpu.kernels.steps import (
 )
 
 FEW_ROWS = 4
-"""Rows up to which a piece takes the forms for few rows; results are the same."""
+"""Rows of a sequence up to which the forms for few rows are used; results are the same."""
 
 BLOCK_BYTES = 8 * CONTROL_WORDS
-"""Scratch of `each_piece`, before that of the steps that it runs."""
+"""Scratch of `each_piece`, before the scratch of the steps it runs."""
 
 EACH_PIECE_ARGUMENTS = ("few", "many")
-"""Addresses of the step for pieces of few rows and for others; 0 = nothing to do."""
+"""Addresses of the step for sequences with few rows and for others; 0 = nothing to do."""
 
 
 @kernel
 def _enter(block, piece):
-    """Make `block` the control block of a call in which `piece` is alone."""
+    """Make `block` the control block of a call that contains only sequence `piece`."""
     store_i64(block + 8 * FIRST_WORD, load_i64(piece))
     store_i64(block + 8 * ROWS_WORD, load_i64(piece + 8))
     store_i64(block + 8 * BEFORE_WORD, load_i64(piece + 16))
@@ -48,9 +48,9 @@ def _enter(block, piece):
 
 
 def each_piece(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Run another step for every piece. All threads share a piece of many rows; of few rows, each takes some pieces.
+    """Run another step for each sequence: with all threads for many rows, else with sequences divided among threads.
 
-    A piece of few rows has one share of work for each thread, as it has alone; a thread does the shares of others, too.
+    Few rows have one share of work per thread, as when alone; a thread also does the shares of others.
     """
     few = word(step, 0)
     many = word(step, 1)

@@ -1,7 +1,7 @@
-"""Rows of activations made ready for a product: normalised, padded with zeros, and rounded if asked.
+"""Prepare rows of activations for a product: normalise, pad with zeros, and optionally round.
 
-Rows of values have a stride of a multiple of 16 numbers, so reading the last vector whole is safe; what lies beyond
-the row's end is ignored.
+Rows of values have a stride of a multiple of 16 numbers, so reading the last vector whole is safe; numbers beyond the
+row's end are ignored.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def square_sum(x, n):
 
 @kernel
 def moments(x, n, mean):
-    """What a `mean` rounded to float32 is off by, and the variance about the exact one.
+    """Return the rounding error of a `mean` in float32, and the variance about the exact mean.
 
-    Numbers near `mean` lose nothing when it is subtracted, so their own mean is what the rounding took away.
+    Numbers near `mean` lose nothing when it is subtracted, so their own mean is the rounding error.
     """
     zero = splat(f32(0.0))
     centre = splat(mean)
@@ -70,7 +70,7 @@ def variance_about(squares, n, shift):
 def inverse_root(power, eps):
     """``1 / √(power + eps)``; 0 where `power` is infinite.
 
-    In float64, because in float32 the compiler takes the processor's estimate and improves it, which is NaN there.
+    In float64, because in float32 the compiler refines the processor's estimate, which gives NaN there.
     """
     return f32(1.0 / math.sqrt(f64(power) + f64(eps)))
 
@@ -104,13 +104,13 @@ def normalise(x, out, n, padded, kind, eps, weight, bias):
 
 @kernel
 def code_step(top):
-    """What one step of an int8 code is worth if the largest magnitude is `top`: NaN if that is not finite."""
+    """The step of an int8 code if the largest magnitude is `top`: NaN if that is not finite."""
     return top / f32(127.0) if top < f32(math.inf) else f32(math.nan)
 
 
 @kernel
 def prepare_row(x, out, room, n, rounding, kind, eps, weight, bias):
-    """Normalise one row of `n` numbers into `out`, by way of the float row `room` if `rounding` is not 0, float32."""
+    """Normalise one row of `n` numbers into `out`, through the float row `room` if `rounding` is not 0, float32."""
     padded = (n + 63) // 64 * 64
     if rounding == 0:
         normalise(x, out, n, padded, kind, eps, weight, bias)

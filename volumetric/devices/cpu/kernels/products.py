@@ -1,15 +1,15 @@
 """The product steps: ``act(norm(x) Wᵀ + b)``, gated or not, plus a residual, capped.
 
-Three forms with the same arguments and the same bits. `vector_product` serves up to `VECTOR_ROWS` rows: each thread
-prepares the rows for itself (cheaper than a barrier: 0.3 µs for 576 numbers) and multiplies panels as they lie in
-memory. For more rows a `prepare` step prepares them for all threads. Then `rows_product` multiplies integer panels as
-they lie in memory, up to `DIRECT_ROWS` rows, and `tile_product` opens a group of panels into its thread's scratch and
-runs over the rows. Opening costs as much as 40 rows gain from it: on a Xeon with VNNI, tiles of 4 rows reach 350-410
-GOP/s on packed panels and tiles of 6 × 2 reach 460-490 on opened ones. Where the processor has matrix registers,
-`amx.product` takes the place of both for more than ten rows.
+Three forms have the same arguments and the same bits. `vector_product` serves up to `VECTOR_ROWS` rows: each thread
+prepares the rows for itself (cheaper than a barrier: 0.3 µs for 576 numbers) and multiplies packed panels. For more
+rows a `prepare` step prepares them for all threads. Then `rows_product` multiplies packed integer panels, up to
+`DIRECT_ROWS` rows, and `tile_product` unpacks a group of panels into its thread's scratch and runs over the rows.
+Unpacking costs as much as 40 rows gain from it: on a Xeon with VNNI, tiles of 4 rows reach 350-410 GOP/s on packed
+panels and tiles of 6 × 2 reach 460-490 on unpacked ones. If the processor has matrix registers, `amx.product` replaces
+both for more than ten rows.
 
-Who computes what depends on the number of threads and of rows; every result is one sum with one order (see `forms`), so
-the bits do not.
+The division of work depends on the number of threads and of rows; every result is one sum with one order (see `forms`),
+so the bits do not.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from volumetric.devices.cpu.kernels.tiles import byte_block_bytes
 from volumetric.devices.cpu.kernels.unpack import unpack_bytes, unpack_floats
 
 VECTOR_ROWS = 4
-"""Rows that threads prepare for themselves, and rows of a tile on packed panels."""
+"""Rows that each thread prepares for itself, and rows of a tile on packed panels."""
 
 PACKED_WIDE = 4
 """Integer panels that `vector_product` takes at once."""
 
 DIRECT_ROWS = 40
-"""Rows up to which integer panels are multiplied as they lie in memory; beyond, opening them first is faster."""
+"""Rows up to which integer panels are multiplied packed; for more rows, unpacking them first is faster."""
 
 PRODUCT_ARGUMENTS = (
     "input",  # slot
@@ -54,7 +54,7 @@ PRODUCT_ARGUMENTS = (
     "output",  # slot
     "softcap",  # 0 = none
     "up_bias",  # gated: bias of the second matrix
-    "panel_bytes",  # gated: the up panel lies this far behind its gate panel
+    "panel_bytes",  # gated: offset of the up panel from its gate panel
     "prepared",  # slot of the shared prepared rows, for tiles
     "row_bytes",  # bytes of a prepared row
     "rounding",  # of the prepared rows, a number of `ROUNDINGS`
@@ -90,7 +90,7 @@ PRODUCT_ARGUMENTS = (
 ) = range(23)
 
 UNGATED, GATED, BOUNDED = range(3)
-"""Whether a product's panels are pairs of gate and up, and whether what these give is held within a limit."""
+"""Whether a product's panels are pairs of gate and up, and whether these have a limit."""
 
 
 @kernel
@@ -141,7 +141,7 @@ def with_bias(address, panel, value):
 
 
 def gating(limit: float | None) -> int:
-    """Which of these a product of two matrices is, whose results have this limit."""
+    """Return the gating mode of a product of two matrices with this limit."""
     return GATED if limit is None else BOUNDED
 
 
@@ -194,7 +194,7 @@ def vector_product(kind: str, activation: int, gated: int, wide: int) -> Callabl
 
 
 def rows_product(kind: str, activation: int, gated: int) -> Callable[..., None]:
-    """Product of rows that a `prepare` step made ready, with packed integer panels. Scratch: results of one tile."""
+    """Product of rows prepared by a `prepare` step with packed integer panels. Scratch: results of one tile."""
     most, few = VECTOR_ROWS, min(2, VECTOR_ROWS)
     each = 2 if gated else 1
 
@@ -210,7 +210,7 @@ def rows_product(kind: str, activation: int, gated: int) -> Callable[..., None]:
         for panel in range(panels * thread // threads * each, panels * (thread + 1) // threads * each, each):
             source = word(step, _WEIGHTS) + panel * stride
             for row in range(0, count, most):
-                # The next panel comes from memory while this one is multiplied; it would be waited for otherwise.
+                # Prefetch the next panel during this multiplication; it would be waited for otherwise.
                 for line in range(lines * row // count, lines * min(row + most, count) // count):
                     fetch_to_read(source + each * stride + 64 * line)
                 x = prepared + row * row_bytes
@@ -249,7 +249,7 @@ def finish_tile(step, control, row, last, panel, count, room, most, activation, 
 
 @kernel
 def fetch_tile(step, control, row, last, panel, count, most, gated):
-    """Ask for the lines that `finish_tile` will read and write: they come while the tile is multiplied."""
+    """Prefetch the lines that `finish_tile` will read and write."""
     residual = word(step, _RESIDUAL)
     shift = 1 if gated != 0 else 0
     for m in range(min(last - row, most)):
@@ -263,15 +263,15 @@ def fetch_tile(step, control, row, last, panel, count, most, gated):
 
 
 def tile_product(kind: str, activation: int, gated: int, rows: int, wide: int) -> Callable[..., None]:
-    """Product of many rows in tiles of `rows` × `wide` sums; `kind` as in `forms`, of panels as they lie in memory.
+    """Product of many rows in tiles of `rows` × `wide` sums; `kind` as in `forms`, of packed panels.
 
-    Scratch: one opened group of panels and one tile of results.
+    Scratch: one unpacked group of panels and one tile of results.
     """
     name, form, unit_bytes = _opened(kind)
     opens = int(unit_bytes > 0)
     bytes_ = int(form.startswith("bytes"))
     group = max(wide, 2) if gated else wide
-    smaller = 8 if opens and not bytes_ else 1  # units of the opened form in one of the packed one
+    smaller = 8 if opens and not bytes_ else 1  # units of the unpacked form per packed unit
     middle, few = min(4, rows), min(2, rows)
 
     def tile_product(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -286,7 +286,7 @@ def tile_product(kind: str, activation: int, gated: int, rows: int, wide: int) -
         stride = word(step, _PANEL_BYTES)
         prepared = slot_address(control, word(step, _PREPARED))
         x_stride = word(step, _ROW_BYTES)
-        # All tiles of a group of panels follow each other, so that a thread opens each of its groups once.
+        # All tiles of a group of panels follow each other, so that a thread unpacks each of its groups once.
         tile = groups * tiles * thread // threads
         end = groups * tiles * (thread + 1) // threads
         while tile < end:
@@ -317,7 +317,7 @@ def tile_product(kind: str, activation: int, gated: int, rows: int, wide: int) -
 
 
 def _opened(kind: str) -> tuple[str, str, int]:
-    """Format of a kind, the kind that its panels are opened to, and the bytes of an opened unit; 0 = not opened."""
+    """Format of a kind, the kind its panels are unpacked to, and the bytes of an unpacked unit; 0 = not unpacked."""
     name, _, how = kind.partition(":")
     form = BY_NAME[name]
     if not form.is_coded:

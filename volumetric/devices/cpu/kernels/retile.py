@@ -1,10 +1,10 @@
-"""From the logical packing (rows of 32-bit words, scales apart) to panels. Runs once for each weight.
+"""Convert the logical packing (rows of 32-bit words, scales apart) to panels. Runs once for each weight.
 
 One kernel for each layout, over a range of panels, so that threads can share a tensor. Rows beyond the last and k
 beyond the end become zeros: code `zero`, scale 0.
 
 Bandwidth bound: a 94 MB model reads and writes 190 MB, 10 ms at 20 GB/s. Lanes are gathered from 16 rows word by word,
-about 20 cycles a vector: 10 ms a core. Loading is bound by reading the file, not by this.
+about 20 cycles a vector: 10 ms on one core. Loading is bound by reading the file, not by this.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Attention of many rows with bfloat16 products, for devices that round activations anyway.
 
-`append` has rounded queries, keys and values to bfloat16, whatever they are stored as. `open_cache` copies keys and
-values of one layer to panels of bfloat16 pairs: keys ``[kv_head, position / 16, head_dim / 2]`` and values
+`append` has rounded queries, keys and values to bfloat16, in whatever type they are stored. `open_cache` copies keys
+and values of one layer to panels of bfloat16 pairs: keys ``[kv_head, position / 16, head_dim / 2]`` and values
 ``[kv_head, head_dim / 16, position / 2]`` of 16 × 2 numbers, head dimensions padded with zeros to whole vectors.
 `attend_rounded` rounds softmax weights and multiplies with `brain_tile`; sums and the softmax are float32. Copying
-costs 2 · kv_heads · head_dim numbers a position, the products 4 · heads · head_dim · rows, so for a prompt it is lost
-in noise.
+costs 2 · kv_heads · head_dim numbers a position, the products 4 · heads · head_dim · rows, so for a prompt the copy is
+negligible.
 
-Few rows are not worth a copy: `attend_few` gets the same bits from float32 products of the same numbers, because a
+For few rows a copy does not pay: `attend_few` gets the same bits from float32 products of the same numbers, because a
 product of two bfloat16 numbers is exact in float32, and the processor adds the two of a pair one after the other.
 
 Limit: twice the rate of float32 products. 512 tokens of SmolLM2-135M take 9 G multiplications and additions, 39 ms in
@@ -52,7 +52,7 @@ f32 = np.float32
 
 
 def opened_bytes(kv_heads: int, head_dim: int) -> int:
-    """Bytes of an opened cache for each position."""
+    """Bytes of an unpacked cache for each position."""
     return 2 * 2 * kv_heads * (-(-head_dim // 16) * 16)
 
 
@@ -75,22 +75,23 @@ def _open_keys(source, out, size, size_of):
 
 
 @kernel
-def _open_values(source, out, padded, size_of, panel_stride, held):
+def _open_values(source, out, padded, size_of, panel_stride, valid):
     """16 positions of values, in pairs of positions.
 
-    Positions from `held` on get zeros: an earlier use of the cache may have left NaN there, which a weight of 0 keeps.
+    Positions from `valid` on become zeros: an earlier use of the cache may have left NaN there, which a weight of 0
+    keeps.
     """
     zero = splat(f32(0.0))
     for pair in range(8):
         here = source + 2 * pair * padded * size_of
         for i in range(0, padded, 16):
-            first = _numbers(size_of, here + i * size_of) if 2 * pair < held else zero
-            second = _numbers(size_of, here + (padded + i) * size_of) if 2 * pair + 1 < held else zero
+            first = _numbers(size_of, here + i * size_of) if 2 * pair < valid else zero
+            second = _numbers(size_of, here + (padded + i) * size_of) if 2 * pair + 1 < valid else zero
             store_pairs(out + i // 16 * panel_stride + 64 * pair, first, second)
 
 
 def open_cache(storage: str) -> Callable[..., None]:
-    """Copy the positions of a layer's cache that the rows of this call can see."""
+    """Copy the positions of a layer's cache that are visible to the rows of this call."""
     size_of = 4 if storage == "float32" else 2
 
     def open_cache(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -99,9 +100,9 @@ def open_cache(storage: str) -> Callable[..., None]:
         state = word(step, _STATE)
         capacity, first = state_word(control, state, 2), state_word(control, state, 3)
         room, places = opened_cache(control)
-        held = before(word(step, _HELD), control)
-        low = seen_from(step, held + first_row(control)) // 16
-        end = held + last_row(step, control)
+        origin = before(word(step, _HELD), control)
+        low = seen_from(step, origin + first_row(control)) // 16
+        end = origin + last_row(step, control)
         panels = (end + 15) // 16 - low
         for task in range(panels * kv_heads * thread // threads, panels * kv_heads * (thread + 1) // threads):
             head, panel = task // panels, low - first // 16 + task % panels
@@ -154,21 +155,21 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
 
 
 def attend_rounded(rows: int, wide: int) -> Callable[..., None]:
-    """Attention over the opened cache in tiles of `rows` rows × `wide` panels.
+    """Attention over the unpacked cache in tiles of `rows` rows × `wide` panels.
 
-    Scratch: `rows` rows of scores, of mixed values, of rounded queries, and their sums.
+    Scratch: `rows` rows of scores, of weighted values, of rounded queries, and their sums.
     """
 
     def attend_rounded(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, _HEADS)
-        held = before(word(step, _HELD), control)
+        origin = before(word(step, _HELD), control)
         start = first_row(control)
         end = last_row(step, control)
         tiles = (end - start + rows - 1) // rows
         for item in range(thread, tiles * heads, threads):
-            # Later rows see more positions: the longest items first, dealt out in turn.
+            # Later rows see more positions: the longest items first, distributed round-robin.
             row = start + (tiles - 1 - item // heads) * rows
-            until = seen_until(step, held + min(row + rows, end) - 1, held + end)
+            until = seen_until(step, origin + min(row + rows, end) - 1, origin + end)
             room = scratch(control, thread)
             _attend_rounded_tile(step, control, room, rows, wide, row, item % heads, min(rows, end - row), until)
 

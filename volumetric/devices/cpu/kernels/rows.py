@@ -1,6 +1,6 @@
-"""Steps that treat each row by itself: look-ups, norms and joins.
+"""Row-wise steps: look-ups, norms and joins.
 
-Rows are shared out among the threads in order. Values may be overwritten in whole vectors up to their row stride.
+Rows are divided among the threads in order. Values may be overwritten in whole vectors up to their row stride.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EMBEDDING_ARGUMENTS = ("input", "output", "weights", "panel_stride", "k", "scale
 
 
 def embedding(code: int) -> Callable[..., None]:
-    """Row `id` of the table, of format number `code`, read out of its panel; ids were checked by the caller."""
+    """Row `id` of the table, of format number `code`, read from its panel; the caller has checked the ids."""
 
     def embedding(step: Any, thread: Any, threads: Any, control: Any) -> None:
         start = _share_start(step, thread, threads, control)
@@ -121,7 +121,7 @@ GATHER_ARGUMENTS = ("slot", "width")
 
 
 def gather(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Move the rows that are wanted to the front, in order; each thread moves columns of its own."""
+    """Move the requested rows to the front, in order; threads divide the columns."""
     slot = word(step, 0)
     vectors = (word(step, 1) + 15) // 16
     count = last_row(step, control)

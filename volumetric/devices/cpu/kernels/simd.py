@@ -76,8 +76,8 @@ def define(result: types.Type, *args: types.Type) -> Callable[[Callable[..., ir.
 
     def wrap(emit: Callable[..., ir.Value]) -> Any:
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, values: Any) -> ir.Value:
-            made = emit(Emitter(builder), *values)
-            return context.get_dummy_value() if result is types.void else made
+            value = emit(Emitter(builder), *values)
+            return context.get_dummy_value() if result is types.void else value
 
         names = ", ".join(f"a{i}" for i in range(len(args)))
         scope: dict[str, Any] = {"made": (result(*args), generate)}
@@ -180,8 +180,8 @@ def magnitude(e: Emitter, a: ir.Value) -> ir.Value:
 
 
 def larger_magnitude(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
-    """What `larger_size` does."""
-    # Without its sign a float orders as its bits do, with infinity above all numbers and NaN above infinity.
+    """Emit `larger_size`."""
+    # Without its sign a float is ordered as its bits, with infinity above all numbers and NaN above infinity.
     sizes = [e.b.and_(e.b.bitcast(value, I32X), e.ints(0x7FFFFFFF)) for value in (a, b)]
     return e.b.bitcast(e.b.select(e.b.icmp_signed(">", *sizes), *sizes), F32X)
 
@@ -214,7 +214,7 @@ def where_at_most(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwis
 
 @define(Floats, Floats)
 def positive(e: Emitter, a: ir.Value) -> ir.Value:
-    """What is above 0, else 0; unlike the larger of the two, it lets NaN through."""
+    """``a`` if above 0, else 0; unlike the larger of the two, it preserves NaN."""
     zero = e.floats(0.0)
     return e.b.select(e.b.fcmp_ordered("<", a, zero), zero, a)
 
@@ -254,13 +254,13 @@ def as_floats(e: Emitter, value: ir.Value) -> ir.Value:
 
 @define(Floats, Ints)
 def as_bits(e: Emitter, value: ir.Value) -> ir.Value:
-    """The bits of integers as those of floats, to be stored."""
+    """The bits of integers reinterpreted as floats, for storing."""
     return e.b.bitcast(value, F32X)
 
 
 @define(Ints, Ints, types.int64)
 def times(e: Emitter, a: ir.Value, factor: ir.Value) -> ir.Value:
-    """All lanes times the same integer."""
+    """Multiply all lanes by the same integer."""
     return e.b.mul(a, e.splat(e.b.trunc(factor, I32)))
 
 
@@ -281,7 +281,7 @@ def _reduce(e: Emitter, value: ir.Value, join: Callable[[ir.Value, ir.Value], ir
 
 
 def _bit_reversed() -> list[int]:
-    """Lane order in which pairwise joining is joining of register halves."""
+    """Lane order in which pairwise joining becomes joining of register halves."""
     return [int(f"{lane:04b}"[::-1], 2) for lane in range(LANES)]
 
 

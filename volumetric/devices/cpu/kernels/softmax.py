@@ -25,7 +25,7 @@ def fill_row(out, width, value):
 
 @kernel
 def row_peak(x, width):
-    """Largest number of a row, NaN where it is not finite save for a row of nothing but -inf, which gives -inf."""
+    """Largest number of a row; NaN if one is NaN or +inf; -inf for a row of only -inf."""
     lowest = splat(f32(-math.inf))
     zero = splat(f32(0.0))
     top = lowest
@@ -42,7 +42,7 @@ def row_peak(x, width):
 
 @kernel
 def _share_of(x):
-    """``e**x`` for x ≤ 0; what float32 has as 0 is not computed: processors are slow with numbers close to that."""
+    """``e**x`` for x ≤ 0; results that are 0 in float32 are not computed: processors are slow with subnormals."""
     zero = splat(f32(0.0))
     least = splat(f32(-104.0))
     return where_less(x, least, zero, exp(where_less(x, least, zero, x)))
@@ -50,7 +50,7 @@ def _share_of(x):
 
 @kernel
 def softmax_of_row(x, y, width):
-    """``e**x / Σ e**x``; a row of nothing but -inf becomes zeros, a row with NaN or +inf NaN."""
+    """``e**x / Σ e**x``; a row of only -inf becomes zeros, a row with NaN or +inf NaN."""
     lowest = splat(f32(-math.inf))
     highest = row_peak(x, width)
     if highest == f32(-math.inf):

@@ -1,10 +1,10 @@
-"""What a step table and a control block look like in memory: the contract between the runtime and the operations.
+"""Memory layout of a step table and a control block: the contract between the runtime and the operations.
 
-A step is `STEP_WORDS` int64; word 0 is the address of the operation, word 1 tells whether all threads wait for each
-other after it, word 2 whether it belongs to the plan's tail, whose rows are those that are wanted. The rest are the
-operation's arguments, listed where the operation is defined. Floats travel as their float32 bits.
+A step is `STEP_WORDS` int64; word 0 is the address of the operation, word 1 whether a barrier follows it, word 2
+whether it belongs to the plan's tail, which runs only on requested rows. The rest are the operation's arguments, listed
+at its definition. Floats are passed as their float32 bits.
 
-The control block is written anew for each call. Values are *slots*: a pair (address, bytes from row to row) in the
+The control block is rewritten for each call. Values are *slots*: a pair (address, bytes from row to row) in the
 slot table, so that a step does not change when a value moves.
 """
 
@@ -19,7 +19,7 @@ OPERATION_WORD, BARRIER_WORD, TAIL_WORD, FIRST_ARGUMENT = range(4)
 CONTROL_WORDS = 24
 """Whole cache lines."""
 (
-    ROWS_WORD,  # one past the last row of this call, or of the piece that a block is for
+    ROWS_WORD,  # one past the last row of this call, or of a single sequence in its block
     FIRST_WORD,  # its first row
     TAIL_ROWS_WORD,  # rows of the tail
     SLOTS_WORD,  # address of the slot table
@@ -28,18 +28,18 @@ CONTROL_WORDS = 24
     POSITIONS_WORD,  # address of the position of each row, int64
     WANTED_WORD,  # address of the row that each row of the tail is, int64, ascending
     TAIL_POSITIONS_WORD,  # address of the position of each row of the tail, int64
-    PIECES_WORD,  # address of the pieces, `PIECE_WORDS` each
-    COUNT_WORD,  # number of pieces
-    BEFORE_WORD,  # tokens that the piece's state held before, less its first row: position of row 0
+    PIECES_WORD,  # address of the records of sequences, `PIECE_WORDS` each
+    COUNT_WORD,  # number of sequences
+    BEFORE_WORD,  # tokens in the sequence's state before the call, minus its first row: position of row 0
     STATES_WORD,  # address of its state table: (keys, values, capacity, first) for each cache
     OPENED_WORD,  # address of the bfloat16 copy of its cache
     PLACES_WORD,  # positions that the copy has room for
-    STOP_WORD,  # not 0: a call that is repeated ends here
-    FLUSH_WORD,  # not 0: numbers too small to be normal count as 0
+    STOP_WORD,  # not 0: a repeated call ends here
+    FLUSH_WORD,  # not 0: subnormal numbers count as 0
 ) = range(17)
 
 PIECE_WORDS = 8
-"""(first row, one past the last, before, states, opened, places): what a piece's block has of its own."""
+"""(first row, one past the last, before, states, opened, places): the fields specific to a sequence's block."""
 
 STATE_WORDS = 4
 
@@ -58,7 +58,7 @@ def number(step, index):
 
 @kernel
 def last_row(step, control):
-    """One past the last row that the step is to compute; row 0 is the first, but for a piece."""
+    """One past the last row that the step must compute; the first is row 0, except in a block of one sequence."""
     if load_i64(step + 8 * 2) != 0:
         return load_i64(control + 8 * 2)
     return load_i64(control)
@@ -66,22 +66,22 @@ def last_row(step, control):
 
 @kernel
 def first_row(control):
-    """First row of a piece."""
+    """First row of a sequence."""
     return load_i64(control + 8)
 
 
 @kernel
 def row_position(step, control, row):
-    """Tokens that the sequence of a row holds before it."""
+    """Tokens in the sequence of a row before it."""
     if load_i64(step + 8 * 2) != 0:
         return load_i64(load_i64(control + 8 * 8) + 8 * row)
     return load_i64(load_i64(control + 8 * 6) + 8 * row)
 
 
 @kernel
-def before(held, control):
-    """Position of row 0 of the call, if it were the piece's; for `held` 0 the piece's own rows count from 0."""
-    if held != 0:
+def before(stateful, control):
+    """Position of row 0 of the call, if it belonged to the sequence; for `stateful` 0 its own rows count from 0."""
+    if stateful != 0:
         return load_i64(control + 8 * 11)
     return -load_i64(control + 8)
 
@@ -106,7 +106,7 @@ def state_word(control, state, index):
 
 @kernel
 def opened_cache(control):
-    """Address of the bfloat16 copy of the piece's cache, and the positions it has room for."""
+    """Address of the bfloat16 copy of the sequence's cache, and the positions it has room for."""
     return load_i64(control + 8 * 13), load_i64(control + 8 * 14)
 
 

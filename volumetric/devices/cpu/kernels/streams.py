@@ -1,4 +1,4 @@
-"""Random streams inside kernels: SplitMix64, started from a key and the name of the stream."""
+"""Random streams inside kernels: SplitMix64, seeded from a key and the name of the stream."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which instructions the compiler will generate, and so which form of every micro-kernel is chosen.
+"""Instruction set of generated code, which selects the form of every micro-kernel.
 
-An intrinsic for an instruction that the code generator's target lacks aborts the process; it is no Python exception.
-The features are therefore read from the same place as Numba's code generator reads them (``NUMBA_CPU_NAME`` and
+An intrinsic for an instruction that the code generator's target lacks aborts the process, without a Python exception.
+The features are therefore read from the same place as by Numba's code generator (``NUMBA_CPU_NAME`` and
 ``NUMBA_CPU_FEATURES`` override the host), and a feature counts only if it is certain.
 """
 
@@ -40,7 +40,7 @@ Dot = Literal["vnni512", "vnni256", "avx2", "neon", "generic"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What the micro-kernels need to know about the instruction set.
+    """Facts about the instruction set for micro-kernels.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Target:
 
     @property
     def description(self) -> str:
-        """What to print about the instruction set."""
+        """Text about the instruction set, for printing."""
         names = {
             "vnni512": "AVX-512 VNNI",
             "vnni256": "AVX-VNNI",
@@ -72,7 +72,7 @@ class Target:
 @cache
 def target() -> Target:
     """The target of this process."""
-    config: Any = _config  # its names are made at run time
+    config: Any = _config  # its attributes are built at run time
     name = config.CPU_NAME or llvm.get_host_cpu_name()
     text = config.CPU_FEATURES if config.CPU_FEATURES is not None else codegen.get_host_cpu_features()
     return describe(resolve_features(str(name), str(text)), platform.machine().lower())
@@ -90,7 +90,7 @@ def resolve_features(name: str, text: str) -> frozenset[str]:
 
 
 def _without_orphans(features: set[str]) -> set[str]:
-    """Drop what the code generator drops along with a feature that was taken away."""
+    """Drop features that the code generator drops along with a disabled one."""
     if "avx" not in features:
         features -= {"avx2", "fma", "f16c", "avxvnni"}
     if not {"avx2", "fma", "f16c"} <= features:
@@ -105,7 +105,7 @@ def _without_orphans(features: set[str]) -> set[str]:
 
 
 def describe(features: frozenset[str], machine: str) -> Target:
-    """Choose the forms of the kernels for a machine (`platform.machine()` in lower case) with `features`."""
+    """Choose the kernel forms for a machine (`platform.machine()` in lower case) with `features`."""
     if machine in {"arm64", "aarch64"}:
         # 32 registers of 4 lanes.
         return Target(features=features, dot="neon" if "dotprod" in features else "generic", half=True, registers=8)

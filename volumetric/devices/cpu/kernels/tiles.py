@@ -1,7 +1,7 @@
 """Register tiles: a few rows of activations times a few panels, the kernels of prefill, batches and attention.
 
-A tile keeps rows × panels sums in registers while k runs; both tiles add nothing to memory until k is done. Results go
-to `out`, row by row, 16 numbers a panel. Tile sizes depend on the register file (`float_tile_shape`,
+A tile keeps rows × panels sums in registers while k runs; both tiles write to memory only when k is done. Results go to
+`out`, row by row, 16 numbers a panel. Tile sizes depend on the register file (`float_tile_shape`,
 `integer_tile_shape`).
 """
 
@@ -17,7 +17,7 @@ from volumetric.devices.cpu.kernels.emit import F32X, I32, I32X, Emitter, consta
 from volumetric.devices.cpu.kernels.jit import intrinsic, kernel
 from volumetric.devices.cpu.kernels.target import target as machine
 
-# 24 sums, 4 vectors of weights and one broadcast fill 32 registers; sums hide latency from 8 on. In float32 12 × 2
+# 24 sums, 4 vectors of weights and one broadcast fill 32 registers; 8 or more sums hide latency. In float32 12 × 2
 # and 8 × 3 measured the same; 6 × 4 has the fewest address registers.
 _FLOAT_SHAPES = {32: (6, 4), 8: (6, 1), 4: (2, 1)}
 # An integer tile needs every sum twice: the int32 sums of the block and the float32 sums of the row.
@@ -60,7 +60,8 @@ def float_tile(
 
     `weights` are vectors of 16 numbers of type `storage` (compile-time), at ``p * panel_stride + k * k_stride``; `x`
     is float32 in rows of `x_stride` bytes; `count` is the number of k. bfloat16 is stored in pairs of k: `k_stride`
-    then leads from pair to pair, and an odd `count` is rounded up. With ``:pairs`` behind another storage, a sum takes
+    then steps from pair to pair, and an odd `count` is rounded up. With the suffix ``:pairs`` for another storage, a
+    sum takes
     the second number of a pair before the first: numbers that bfloat16 can hold then give the bits of `brain_tile`.
     """
     if not isinstance(storage, types.StringLiteral) or not isinstance(rows, types.IntegerLiteral):
@@ -87,7 +88,7 @@ def emit_float_tile(
     out: Any,
     out_stride: Any,
 ) -> None:
-    """What `float_tile` does, for rows and panels of `shape`."""
+    """Emit `float_tile` for rows and panels of `shape`."""
     rows, panels = shape
     cells = [[e.cell(F32X) for _ in range(panels)] for _ in range(rows)]
     x_rows = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(rows)]
@@ -161,7 +162,7 @@ def emit_brain_tile(
     out: Any,
     out_stride: Any,
 ) -> None:
-    """What `brain_tile` does, for rows and panels of `shape`."""
+    """Emit `brain_tile` for rows and panels of `shape`."""
     rows, panels = shape
     cells = [[e.cell(F32X) for _ in range(panels)] for _ in range(rows)]
     x_rows = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(rows)]
@@ -177,7 +178,7 @@ def emit_brain_tile(
 
 
 def byte_block_bytes(zero: int, group: int) -> int:
-    """Bytes of one block of a byte panel: codes, then scales, then floors where the code for 0 is 0."""
+    """Bytes of one block of a byte panel: codes, then scales, then floors if the code for 0 is 0."""
     return 8 * 64 + 32 // group * (64 + (64 if zero == 0 else 0))
 
 
@@ -204,7 +205,7 @@ def emit_integer_tile(
     cells = [[e.cell(F32X) for _ in range(panels)] for _ in range(rows)]
     x_rows = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(rows)]
     columns = [e.at(weights, e.b.mul(panel_stride, constant(p))) for p in range(panels)]
-    per_kind = e.b.lshr(padded, constant(3))  # bytes of an array with one number a block
+    per_kind = e.b.lshr(padded, constant(3))  # bytes of an array with one number per block
     with e.loop(e.b.lshr(padded, constant(5))) as block:
         quants = e.b.mul(block, constant(32))
         scale = e.at(padded, e.b.mul(block, constant(4)))

@@ -1,7 +1,7 @@
-"""Numbers too small to be normal, below 1.2e-38: as what a thread's arithmetic takes them.
+"""Subnormal numbers, below 1.2e-38: how a thread's arithmetic treats them.
 
-A processor computes with them a hundred times more slowly than with others. Gradients that fade over many steps of time
-pass through them on their way to 0, so graphs may ask that they count as 0, as they do in XLA and TensorFlow.
+A processor computes with them a hundred times more slowly than with others. Gradients that fade over many time steps
+pass through them on their way to 0, so graphs may request that they count as 0, as in XLA and TensorFlow.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _call(builder: ir.IRBuilder, name: str, result: ir.Type, *args: ir.Value) ->
 
 @intrinsic
 def _mode(typing_context: Any) -> Any:
-    """The control word of the thread's arithmetic."""
+    """Return the floating-point control word of the thread."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         if _IS_X86:
@@ -48,7 +48,7 @@ def _mode(typing_context: Any) -> Any:
 
 @intrinsic
 def _set_mode(typing_context: Any, mode: Any) -> Any:
-    """Write that word."""
+    """Write the control word."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         if _IS_X86:
@@ -67,7 +67,7 @@ _FLUSHING = _X86 if _IS_X86 else _ARM
 
 @kernel
 def flush_if_asked(control):
-    """Let tiny numbers count as 0 on this thread, where the call asks for it; returns what `put_back` takes."""
+    """Flush subnormal numbers to 0 on this thread, if the call requests it; returns the argument for `put_back`."""
     mode = _mode()
     if load_i64(control + 8 * FLUSH_WORD) != 0:
         _set_mode(mode | _FLUSHING)
@@ -76,6 +76,6 @@ def flush_if_asked(control):
 
 @kernel
 def put_back(control, mode):
-    """Let the thread compute as it did before."""
+    """Restore the thread's previous mode."""
     if load_i64(control + 8 * FLUSH_WORD) != 0:
         _set_mode(mode)

@@ -1,7 +1,7 @@
-"""Panels opened for the register tiles, and single rows read back for embeddings.
+"""Panels unpacked for the register tiles, and single rows read back for embeddings.
 
 The integer tile reads bytes with float32 scales (`unpack_bytes`); exact products with integer weights read float32
-(`unpack_floats`). Both are made once for a panel and used for all rows of activations, out of the cache.
+(`unpack_floats`). Each panel is unpacked once and used for all rows of activations, from the cache.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORMAT_CODES = {name: code for code, name in enumerate(BY_NAME)}
 
 @intrinsic
 def unpack_bytes(typing_context: Any, name: Any, panel: Any, out: Any, units: Any) -> Any:
-    """Integer panel of format `name` (compile-time) to a byte panel for `integer_tile`."""
+    """Integer panel of format `name` (compile-time) to a byte panel for the integer tile."""
     return _unpacker(_emit_bytes, name)
 
 

@@ -1,7 +1,7 @@
-"""Running a step table with several threads in lock step: barriers, the walker, and the workers' loop.
+"""Run a step table on several threads in lock step: barriers, the executor, and the workers' loop.
 
 Every thread runs every step, on its share. A barrier is one counter that only grows: thread arrivals are counted, and
-the k-th meeting is over when k · threads have arrived. Workers spin between calls, because waking a sleeping thread
+the k-th barrier is passed when k · threads have arrived. Workers spin between calls, because waking a sleeping thread
 costs more than a token; after `idle` rounds without work they return, and the caller parks them.
 """
 
@@ -40,20 +40,20 @@ from volumetric.devices.cpu.kernels.steps import (
 from volumetric.devices.cpu.kernels.tiny import flush_if_asked, put_back
 
 CREW_WORDS = 64
-CALL = 0  # call number · 65536 + threads that take part: one word, so that nobody reads half of a call
+CALL = 0  # call number · 65536 + number of threads: one word, so that it is read atomically
 TABLE = 1  # address of its steps
 STEPS = 2  # their number
 CONTROL = 3  # address of its control block
 QUIT = 4  # workers return at once
-TIMES = 5  # how often the steps are run, unless one of them asks to stop
-ARRIVED = 16  # counters that several threads write stand on cache lines of their own
+TIMES = 5  # number of runs of the steps, unless one of them requests a stop
+ARRIVED = 16  # counters that several threads write are on separate cache lines
 FINISHED = 32
 THREADS_LIMIT = 65535
 
 LOOP, GUARD, UNLESS = 1, 2, 3
-"""In the place of an operation's address: steps that run others. All have their address and their number as arguments;
-a loop runs them for each step of time, a guard if a column of weights (slot, column) is not 0 in all rows, and the last
-if it is."""
+"""Replace an operation's address in steps that run others. All have the address and number of those as arguments; a
+loop runs them for each time step, a predicate if a column of weights (slot, column) is not 0 in all rows, and the last
+kind if it is."""
 LOOP_ARGUMENTS = ("first", "count")
 GUARD_ARGUMENTS = ("first", "count", "weights", "column")
 
@@ -69,7 +69,7 @@ def _meet(counter, target):
 
 @kernel
 def _met(crew, threads, met):
-    """Wait for all threads; returns meetings · threads so far."""
+    """Barrier of all threads; returns barriers · threads so far."""
     atomic_add(crew + 8 * ARRIVED, 1)
     _meet(crew + 8 * ARRIVED, met + threads)
     return met + threads
@@ -77,7 +77,7 @@ def _met(crew, threads, met):
 
 @kernel
 def _in_order(crew, thread, threads, control, table, steps, met):
-    """Run `steps` steps; returns meetings · threads so far."""
+    """Run `steps` steps; returns barriers · threads so far."""
     for index in range(steps):
         step = table + index * _STEP_BYTES
         call_operation(load_i64(step), step, thread, threads, control)
@@ -88,7 +88,7 @@ def _in_order(crew, thread, threads, control, table, steps, met):
 
 @kernel
 def _over_time(crew, thread, threads, control, step, met):
-    """Run the steps of a loop for each step of time, on a row for each piece; the first row tells the time."""
+    """Run the steps of a loop for each time step, on a row per sequence; the first row holds the step's number."""
     block = scratch(control, thread)
     for i in range(CONTROL_WORDS):
         store_i64(block + 8 * i, load_i64(control + 8 * i))
@@ -109,7 +109,7 @@ def _over_time(crew, thread, threads, control, step, met):
 
 @kernel
 def _is_wanted(step, control):
-    """Whether a guard's column of weights has a number other than 0."""
+    """Whether a predicate's column of weights has a number other than 0."""
     slot = word(step, 2)
     for row in range(last_row(step, control)):
         if load_f32(slot_address(control, slot) + row * slot_stride(control, slot) + 4 * word(step, 3)) != 0:
@@ -129,7 +129,7 @@ def _once(crew, thread, threads, control, table, steps, met):
             met = _in_order(crew, thread, threads, control, step, 1, met)
         elif _is_wanted(step, control) == (code == GUARD):
             met = _in_order(crew, thread, threads, control, word(step, 0), word(step, 1), met)
-        elif threads > 1 and load_i64(step + _BARRIER_BYTES) != 0:  # what comes next may write over the weights
+        elif threads > 1 and load_i64(step + _BARRIER_BYTES) != 0:  # the next steps may overwrite the weights
             met = _met(crew, threads, met)
     return met
 
@@ -143,7 +143,7 @@ def _walk(crew, thread, threads):
     met = 0
     for _ in range(load_i64(crew + 8 * TIMES)):
         met = _once(crew, thread, threads, control, table, steps, met)
-        if load_i64(control + 8 * STOP_WORD) != 0:  # who writes it has all threads meet before they look
+        if load_i64(control + 8 * STOP_WORD) != 0:  # a barrier follows the step that writes it
             break
     put_back(control, mode)
 
@@ -161,9 +161,9 @@ def run_alone(table, steps, control, times):
 
 @entry
 def publish(crew, table, steps, control, threads, times):
-    """Announce a call; `lead` must follow. The last call is over, so nobody reads what is written here.
+    """Announce a call; `lead` must follow. The last call is over, so no thread reads the words written here.
 
-    The steps run `times` times. More than once they may only if threads meet after the last of them.
+    The steps run `times` times; for more than once, a barrier must follow the last of them.
     """
     store_i64(crew + 8 * TABLE, table)
     store_i64(crew + 8 * STEPS, steps)
@@ -184,7 +184,7 @@ def lead(crew, threads):
 
 @entry
 def follow(crew, thread, done, idle):
-    """Take part in every call but `done`; return the last one seen when `idle` pauses passed without any.
+    """Take part in every call except `done`; return the last one seen after `idle` pauses without any.
 
     A call of fewer threads than `thread` + 1 is not this worker's and counts as idle time.
     """

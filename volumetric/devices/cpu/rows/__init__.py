@@ -1,1 +1,1 @@
-"""Operations on the rows of a call, as steps for the CPU."""
+"""Row operations, as CPU steps."""

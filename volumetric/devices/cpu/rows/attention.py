@@ -1,4 +1,4 @@
-"""Steps of attention: angles, what goes into the caches, and the attention over these."""
+"""Steps of attention: angles, writing to the caches, and attention over the caches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from volumetric.graph.ops import Node
 
 
 def angles(draft: RowDraft) -> None:
-    """Append the rotary angles of each kind that there is."""
+    """Append the rotary angles of each kind in use."""
     ropes = [node.attrs["rope"] for node in draft.settings.cut.rows if node.op == "attend"]
     for rope in dict.fromkeys(rope for rope in ropes if rope is not None):
         draft.angles[rope] = out = draft.temporary(4 * rope.dim)
@@ -34,7 +34,7 @@ def angles(draft: RowDraft) -> None:
 
 @rule("attend")
 def attend(draft: RowDraft, node: Node) -> None:
-    """New keys and values into the caches, then attention, for each sequence."""
+    """Write new keys and values to the caches, then attend, for each sequence."""
     attrs, settings = node.attrs, draft.settings
     pair = settings.pair_of(node)
     source, target = node.inputs[0], node.outputs[0]
@@ -78,7 +78,7 @@ def attend(draft: RowDraft, node: Node) -> None:
 
 
 def _appended(draft: RowDraft, node: Node) -> dict[str, Any]:
-    """Arguments of what makes queries ready and fills the caches."""
+    """Arguments of the step that prepares queries and fills the caches."""
     attrs, params, vector = node.attrs, draft.graph.keys(node), draft.settings.weights.vector
     rope: Rope | None = attrs["rope"]
     unit_offset = bool(attrs["qk_norm_unit_offset"])
@@ -98,5 +98,5 @@ def _appended(draft: RowDraft, node: Node) -> dict[str, Any]:
 
 
 def _attention_scratch(rows: int, head_dim: int, context: int) -> int:
-    """Bytes for the sums, mixed values, rounded queries and scores of one tile of rows."""
+    """Bytes for the sums, weighted values, rounded queries and scores of one tile of rows."""
     return 64 + rows * (2 * 16 * math.ceil(head_dim / 16) + context + 32) * 4

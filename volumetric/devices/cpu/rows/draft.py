@@ -1,4 +1,4 @@
-"""Drafts of operations on rows: arguments are slots, which are numbers of tensors; sizes are those of one row."""
+"""Step builder of row operations: arguments are slots, which are indices of tensors; sizes are those of one row."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ Form = Literal["few", "some", "many"]
 
 Mode = tuple[Form, Form]
 """Forms of the products before the tail and in it: *few* for up to `VECTOR_ROWS` rows (decoding), *some* for up to
-`Settings.direct_rows`, and *many* with opened panels. Results are the same."""
+`Settings.direct_rows`, and *many* with unpacked panels. Results are the same."""
 
 
 DECODING: Mode = ("few", "few")
 
 
 def form_of(rows: int, settings: Settings) -> Form:
-    """The form of products of so many rows."""
+    """Return the form of products for a number of rows."""
     return "few" if rows <= VECTOR_ROWS else "some" if rows <= settings.direct_rows else "many"
 
 
 rule = Rules()
-"""Operation → what appends its steps; the modules beside this one register theirs."""
+"""Operation → function that appends its steps; the modules of this package register theirs."""
 
 
 class RowDraft(Draft):
-    """Steps of a network's operations on rows in one mode.
+    """Steps of a network's row operations in one mode.
 
     Attributes
     ----------
     angles : slot of the rotary angles of each kind
-    ends : steps that there are after each of `Cut.uses`
-    opened : stands for the bfloat16 copy of a cache, which all layers write one after the other
+    ends : number of steps after each of `Cut.uses`
+    opened : the bfloat16 copy of a cache, which all layers write in turn
     """
 
     def __init__(self, settings: Settings, mode: Mode) -> None:
@@ -58,20 +58,20 @@ class RowDraft(Draft):
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """What a call gives."""
+        """Inputs of a call."""
         return self.graph.given
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """Of the network; its inputs too, so that a walk can be repeated."""
+        """Outputs of the network, and its inputs, so that a run can be repeated."""
         return *self.graph.given, *self.graph.outputs
 
     def roots(self) -> list[int]:
-        """Each tensor for itself: views are made within segments that do not run on rows, and these copy."""
+        """Each tensor maps to itself: views occur only in segments that do not run on rows, and these copy."""
         return list(range(len(self.graph.tensors)))
 
     def want_scratch(self, size: int) -> None:
-        """Make each thread's scratch at least `size` bytes, behind the control block of a piece, loop or expert."""
+        """Make each thread's scratch at least `size` bytes, after the control block of a sequence, loop or expert."""
         super().want_scratch(size + max(BLOCK_BYTES, EXPERT_BLOCK_BYTES))
 
     def argument(self, place: int | Address | None) -> Argument:
@@ -79,21 +79,21 @@ class RowDraft(Draft):
         return -1 if place is None else place
 
     def value(self, width: int) -> int:
-        """Return a new value with so many elements in a row, which nodes that are made here can name."""
-        made = self.temporary(max(4 * width, 64))
-        self._widths[made] = width
-        return made
+        """Return a new value with so many elements in a row, which nodes created here can name."""
+        value = self.temporary(max(4 * width, 64))
+        self._widths[value] = width
+        return value
 
     def width(self, tensor: int) -> int:
         """Elements in a row."""
         return self._widths.get(tensor) or self.graph.tensors[tensor].width
 
     def form(self, node: Node) -> Form:
-        """Form of its products."""
+        """Form of the products."""
         return self.mode[node.tail]
 
     def cache(self, pair: Pair) -> int:
-        """Return what stands for keys and values of a layer, which steps write and read."""
+        """Return the tensor of a layer's keys and values, which steps write and read."""
         if pair not in self._caches:
             self._caches[pair] = self.temporary(64)
         return self._caches[pair]
@@ -106,19 +106,19 @@ class RowDraft(Draft):
         /,
         *constants: int | str,
         over: Sequence[int] = (),
-        **given: Any,
+        **arguments: Any,
     ) -> None:
-        """Append a step of which threads share the rows of all values; it may overwrite one of `over`."""
+        """Append a step whose threads divide the rows of all values; it may overwrite one of `over`."""
         own = [i for i in node.inputs if i in self._widths]
         reads = (*own, *self.graph.values(i for i in node.inputs if i not in self._widths))
         more: dict[str, Any] = {"writes": node.outputs[:1], "reads": reads}
         more |= {"over": tuple(i for i in over if i in reads), "flat": "tail" if node.tail else "rows"}
-        self.add(name, names, *constants, shared=(*reads, node.outputs[0]), tail=node.tail, **given, **more)
+        self.add(name, names, *constants, shared=(*reads, node.outputs[0]), tail=node.tail, **arguments, **more)
 
     def each_piece(self, few: Step | None, many: Step | None, *, reads: Sequence[int], writes: Sequence[int]) -> None:
-        """Append a step that runs others for each piece, of few rows or many."""
-        given = {"few": few or 0, "many": many or 0}
-        self.add("each_piece", EACH_PIECE_ARGUMENTS, reads=reads, writes=writes, **given)
+        """Append a step that runs others for each sequence, with few rows or many."""
+        arguments = {"few": few or 0, "many": many or 0}
+        self.add("each_piece", EACH_PIECE_ARGUMENTS, reads=reads, writes=writes, **arguments)
 
     def loop(self, first: int, note: str) -> None:
         """Make the steps from number `first` on the body of a loop over time."""

@@ -1,4 +1,4 @@
-"""Steps that treat each row by itself."""
+"""Row-wise steps."""
 
 from __future__ import annotations
 
@@ -30,46 +30,46 @@ def _ends(node: Node) -> dict[str, Any]:
 
 @rule("lookup")
 def lookup(draft: RowDraft, node: Node) -> None:
-    """Rows of a table: one for each id, or for each position, which is added to other rows."""
+    """Rows of a table: one for each id, or for each position, added to other rows."""
     table = draft.settings.weights.table(draft.graph.keys(node)["weight"])
     code = FORMAT_CODES[table.form.name]
-    given: dict[str, Any] = {"weights": table.address, "panel_stride": table.panel_stride, "k": table.k}
-    given |= {"output": node.outputs[0]}
+    arguments: dict[str, Any] = {"weights": table.address, "panel_stride": table.panel_stride, "k": table.k}
+    arguments |= {"output": node.outputs[0]}
     x = node.named("x")
     if x is None:
-        given |= {"input": node.inputs[0], "scale": float(node.attrs["scale"])}
-        draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, code, **given)
+        arguments |= {"input": node.inputs[0], "scale": float(node.attrs["scale"])}
+        draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, code, **arguments)
     else:
-        given |= {"input": x, "offset": int(node.attrs["offset"])}
-        draft.by_rows("position_embedding", POSITION_ARGUMENTS, node, code, **given)
+        arguments |= {"input": x, "offset": int(node.attrs["offset"])}
+        draft.by_rows("position_embedding", POSITION_ARGUMENTS, node, code, **arguments)
 
 
 @rule("norm")
 def norm(draft: RowDraft, node: Node) -> None:
     """Norm of rows."""
     attrs, params, weights = node.attrs, draft.graph.keys(node), draft.settings.weights
-    given: dict[str, Any] = {"width": draft.width(node.inputs[0]), "norm": NORMS[attrs["kind"]]}
-    given |= {"eps": float(attrs["eps"])}
-    given |= {"weight": weights.vector(params.get("weight"), unit_offset=bool(attrs["unit_offset"]))}
-    given |= {"bias": weights.vector(params.get("bias"))}
-    draft.by_rows("norm", NORM_ARGUMENTS, node, over=node.inputs, **_ends(node), **given)
+    arguments: dict[str, Any] = {"width": draft.width(node.inputs[0]), "norm": NORMS[attrs["kind"]]}
+    arguments |= {"eps": float(attrs["eps"])}
+    arguments |= {"weight": weights.vector(params.get("weight"), unit_offset=bool(attrs["unit_offset"]))}
+    arguments |= {"bias": weights.vector(params.get("bias"))}
+    draft.by_rows("norm", NORM_ARGUMENTS, node, over=node.inputs, **_ends(node), **arguments)
 
 
-def _join(draft: RowDraft, node: Node, name: str, scale: float, **given: Any) -> None:
+def _join(draft: RowDraft, node: Node, name: str, scale: float, **arguments: Any) -> None:
     pairs = [(i, draft.width(i)) for i in node.inputs]
     more: dict[str, Any] = {"inputs": draft.table([number for pair in pairs for number in pair]), "count": len(pairs)}
     more |= {"output": node.outputs[0], "width": draft.width(node.outputs[0]), "scale": scale}
-    draft.by_rows(name, JOIN_ARGUMENTS, node, **given, **more)
+    draft.by_rows(name, JOIN_ARGUMENTS, node, **arguments, **more)
 
 
 @rule("unary", "binary")
 def function(draft: RowDraft, node: Node) -> None:
-    """A function of one value or two; a factor is a sum of one value."""
+    """A function of one or two values; a factor is a sum of one value."""
     name, plain = node.attrs["name"], node.attrs.get("beta", 0) == 0
     if name == "add" or (name == "affine" and plain):
         _join(draft, node, "add", float(node.attrs.get("alpha", 1.0)), over=node.inputs)
         return
-    from volumetric.devices.cpu.rows.functions import append_binary, append_unary  # kernels that most do without
+    from volumetric.devices.cpu.rows.functions import append_binary, append_unary  # kernels that few networks need
 
     (append_unary if node.op == "unary" else append_binary)(draft, node)
 
@@ -98,25 +98,25 @@ def keep_largest(draft: RowDraft, node: Node) -> None:
 def mix(draft: RowDraft, node: Node) -> None:
     """The weighted sum of branches."""
     weights, *branches = node.inputs
-    given: dict[str, Any] = {"weights": weights, "branches": draft.table(branches), "count": len(branches)}
-    given |= {"weighted": int(node.attrs["weighted"])}
-    given |= {"output": node.outputs[0], "width": draft.width(node.outputs[0])}
-    draft.by_rows("mix", MIX_ARGUMENTS, node, **given)
+    arguments: dict[str, Any] = {"weights": weights, "branches": draft.table(branches), "count": len(branches)}
+    arguments |= {"weighted": int(node.attrs["weighted"])}
+    arguments |= {"output": node.outputs[0], "width": draft.width(node.outputs[0])}
+    draft.by_rows("mix", MIX_ARGUMENTS, node, **arguments)
 
 
 @rule("gated")
 def gated(draft: RowDraft, node: Node) -> None:
     """A function of each element of a gate, times another value."""
     (gate, factor), limit = node.inputs, node.attrs["limit"]
-    given: dict[str, Any] = {"input": gate, "factor": factor, "output": node.outputs[0], "over": node.inputs}
-    given |= {"limit": float(limit or 0.0), "up_offset": float(node.attrs["up_offset"])}
-    given |= {"width": draft.width(node.outputs[0])}
+    arguments: dict[str, Any] = {"input": gate, "factor": factor, "output": node.outputs[0], "over": node.inputs}
+    arguments |= {"limit": float(limit or 0.0), "up_offset": float(node.attrs["up_offset"])}
+    arguments |= {"width": draft.width(node.outputs[0])}
     constants = code_of(node.attrs["activation"], ACTIVATIONS), gating(limit)
-    draft.by_rows("gated", GATE_ARGUMENTS, node, *constants, **given)
+    draft.by_rows("gated", GATE_ARGUMENTS, node, *constants, **arguments)
 
 
 def gather(draft: RowDraft) -> None:
-    """Bring the rows that are wanted together, for the steps of the tail."""
+    """Gather the requested rows, for the steps of the tail."""
     for i in draft.settings.gathered:
-        given = {"slot": i, "width": draft.width(i)}
-        draft.add("gather", GATHER_ARGUMENTS, reads=(i,), writes=(i,), tail=True, **given)
+        arguments = {"slot": i, "width": draft.width(i)}
+        draft.add("gather", GATHER_ARGUMENTS, reads=(i,), writes=(i,), tail=True, **arguments)

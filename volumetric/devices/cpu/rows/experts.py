@@ -1,7 +1,7 @@
-"""Steps of mixtures: few rows run the experts that any of them has chosen, many are brought to their experts.
+"""Steps of mixtures: few rows run all experts that any of them chose, many rows are grouped by expert.
 
-Few rows (decoding) run guarded products, expert by expert: nothing is moved. Many are sorted by expert; a row made
-ready for the products is copied to each pair of the row and an expert, and the products run over an expert's pairs
+Few rows (decoding) run products under predicates, expert by expert, without moving data. Many rows are sorted by
+expert; a prepared row is copied to each of its pairs of row and expert, and the products run over an expert's pairs
 alone. Sums have the same terms in the same order, so the bits are the same.
 """
 
@@ -29,12 +29,12 @@ _SCORING: dict[str, tuple[str, ...]] = {
     "softmax": ("keep_largest", "softmax"),
     "softmax_all": ("softmax", "keep_largest", "unary"),
 }
-"""Scoring of a mixture → the operations that make weights of choices."""
+"""Scoring of a mixture → the operations that compute weights from choices."""
 
 
 @rule("experts")
 def experts(draft: RowDraft, node: Node) -> None:
-    """A mixture of experts, with the choice before it and the sum after it."""
+    """A mixture of experts, including the choice before it and the sum after it."""
     pairs = list(products_of(draft.graph, node))
     weights = _weights(draft, node)
     if draft.form(node) == "few" or not _alike(draft, pairs):
@@ -44,21 +44,21 @@ def experts(draft: RowDraft, node: Node) -> None:
 
 
 def _weights(draft: RowDraft, node: Node) -> int:
-    """Append what makes weights of choices, and return where they are."""
+    """Append the computation of weights from choices, and return their value."""
     value = _named(node, "choice")
     attrs = {"k": node.attrs["top_k"], "name": "relu", "alpha": 1.0, "beta": 0.0}
     for op in _SCORING[node.attrs["scoring"]]:
         if op != "keep_largest" or node.attrs["top_k"] < node.attrs["count"]:
-            made = draft.value(node.attrs["count"])
-            _append(draft, node, op, (value,), made, attrs)
-            value = made
+            output = draft.value(node.attrs["count"])
+            _append(draft, node, op, (value,), output, attrs)
+            value = output
     return value
 
 
 def _append(draft: RowDraft, node: Node, op: str, inputs: Sequence[int], output: int, attrs: dict[str, Any]) -> None:
-    """Append the steps of an operation that a mixture stands for."""
-    made = replace(node, op=op, inputs=tuple(inputs), outputs=(output,), attrs=MappingProxyType(attrs))
-    rule.append(draft, made)
+    """Append the steps of one operation of a mixture."""
+    expanded = replace(node, op=op, inputs=tuple(inputs), outputs=(output,), attrs=MappingProxyType(attrs))
+    rule.append(draft, expanded)
 
 
 def _named(node: Node, role: str) -> int:
@@ -88,7 +88,7 @@ def _guarded(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], we
 
 
 def _hidden(first: Node) -> int:
-    """Width of what the first product of an expert makes."""
+    """Output width of an expert's first product."""
     return first.attrs["parts"][0]
 
 
@@ -97,12 +97,12 @@ def _hidden(first: Node) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Routes:
-    """Where the pairs of a call are written.
+    """The slots of a call's routing tables.
 
     Attributes
     ----------
-    count, most : experts, and how many a row takes at most
-    starts, rows, factors, places : slots, as `ROUTE_ARGUMENTS` has them
+    count, most : number of experts, and maximum per row
+    starts, rows, factors, places : slots, see `ROUTE_ARGUMENTS`
     """
 
     count: int
@@ -119,17 +119,18 @@ class _Routes:
 
 
 def _alike(draft: RowDraft, pairs: Sequence[tuple[Node, Node]]) -> bool:
-    """Whether the matrices of all experts have one form, so that their rows are made ready alike."""
+    """Whether the matrices of all experts have one form, so that their rows are prepared in the same way."""
 
     def forms(nodes: Sequence[Node]) -> set[tuple[object, ...]]:
-        made = [draft.settings.weights.matrices(node) for node in nodes]
-        return {(len(some), some[0].form.name, some[0].gated) for some in made}
+        matrices = [draft.settings.weights.matrices(node) for node in nodes]
+        return {(len(some), some[0].form.name, some[0].gated) for some in matrices}
 
-    found = [forms([pair[i] for pair in pairs]) for i in range(2)]
-    return all(len(some) == 1 and next(iter(some))[0] == 1 for some in found)
+    formats = [forms([pair[i] for pair in pairs]) for i in range(2)]
+    return all(len(some) == 1 and next(iter(some))[0] == 1 for some in formats)
 
 
 def _grouped(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], weights: int) -> None:
+    """Append a mixture whose rows are sorted by expert, so that each matrix is read once for all its rows."""
     first, last = pairs[0]
     out, width, inner = node.outputs[0], draft.width(node.outputs[0]), _hidden(first)
     routes = _route(draft, node, weights)
@@ -137,11 +138,11 @@ def _grouped(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], we
     ready = made_ready(draft, first, matrix, _named(node, "x"))
     size = _row_bytes(draft, matrix)
     spread = _pairs(draft, routes, size)
-    given: dict[str, Any] = {"input": ready, "row_bytes": size, "count": routes.count, "starts": routes.starts}
-    given |= {"rows": routes.rows, "output": spread, "tail": node.tail}
-    draft.add("spread", SPREAD_ARGUMENTS, reads=(ready, routes.starts, routes.rows), writes=(spread,), **given)
-    hidden_bytes, made_bytes = padded(4 * inner), padded(4 * width)
-    hidden, made = _pairs(draft, routes, hidden_bytes), _pairs(draft, routes, made_bytes)
+    arguments: dict[str, Any] = {"input": ready, "row_bytes": size, "count": routes.count, "starts": routes.starts}
+    arguments |= {"rows": routes.rows, "output": spread, "tail": node.tail}
+    draft.add("spread", SPREAD_ARGUMENTS, reads=(ready, routes.starts, routes.rows), writes=(spread,), **arguments)
+    hidden_bytes, output_bytes = padded(4 * inner), padded(4 * width)
+    hidden, outputs = _pairs(draft, routes, hidden_bytes), _pairs(draft, routes, output_bytes)
     steps = _products(draft, [pair[0] for pair in pairs])
     _each(draft, routes, steps, (spread, size), (hidden, hidden_bytes))
     [matrix] = draft.settings.weights.matrices(last)
@@ -149,36 +150,41 @@ def _grouped(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], we
     if draft.settings.rounding(matrix) != "float32" or not size == hidden_bytes == 4 * inner:
         second = _pairs(draft, routes, size)
         _each(draft, routes, [paired_product(draft, last, matrix, "prepare")], (hidden, hidden_bytes), (second, size))
-    _each(draft, routes, _products(draft, [pair[1] for pair in pairs]), (second, size), (made, made_bytes))
+    _each(draft, routes, _products(draft, [pair[1] for pair in pairs]), (second, size), (outputs, output_bytes))
     residual = node.named("residual")
-    given = {"input": made, "pair_bytes": made_bytes, "most": routes.most, "factors": routes.factors}
-    given |= {"places": routes.places, "residual": -1 if residual is None else residual, "output": out, "width": width}
-    reads = (made, routes.factors, routes.places, *(() if residual is None else (residual,)))
-    draft.add("unite", UNITE_ARGUMENTS, reads=reads, writes=(out,), tail=node.tail, **given)
+    arguments = {"input": outputs, "pair_bytes": output_bytes, "most": routes.most, "factors": routes.factors}
+    arguments |= {
+        "places": routes.places,
+        "residual": -1 if residual is None else residual,
+        "output": out,
+        "width": width,
+    }
+    reads = (outputs, routes.factors, routes.places, *(() if residual is None else (residual,)))
+    draft.add("unite", UNITE_ARGUMENTS, reads=reads, writes=(out,), tail=node.tail, **arguments)
 
 
 def _route(draft: RowDraft, node: Node, weights: int) -> _Routes:
     count, most = node.attrs["count"], node.attrs["top_k"]
     sizes = {"starts": count + 2, "rows": most, "factors": most, "places": most}
     routes = _Routes(count=count, most=most, **{name: draft.temporary(4 * size) for name, size in sizes.items()})
-    given: dict[str, Any] = {"weights": weights, "count": count, "most": most, "starts": routes.starts}
-    given |= {"rows": routes.rows, "factors": routes.factors, "places": routes.places, "tail": node.tail}
-    draft.add("route", ROUTE_ARGUMENTS, reads=(weights,), writes=routes.all, **given)
+    arguments: dict[str, Any] = {"weights": weights, "count": count, "most": most, "starts": routes.starts}
+    arguments |= {"rows": routes.rows, "factors": routes.factors, "places": routes.places, "tail": node.tail}
+    draft.add("route", ROUTE_ARGUMENTS, reads=(weights,), writes=routes.all, **arguments)
     return routes
 
 
 def _row_bytes(draft: RowDraft, matrix: Matrix) -> int:
-    """Bytes of a row that is ready for a matrix."""
+    """Bytes of a row prepared for a matrix."""
     return prepared_bytes(matrix.k, draft.settings.rounding(matrix))
 
 
 def _pairs(draft: RowDraft, routes: _Routes, size: int) -> int:
-    """A value with room for `size` bytes for each pair that there can be."""
+    """Return a value with room for `size` bytes per possible pair."""
     return draft.temporary(routes.most * size)
 
 
 def _products(draft: RowDraft, nodes: Sequence[Node]) -> list[Step]:
-    """The product of each expert, in the form for many rows where some expert may have so many."""
+    """Append the product of each expert, in the form for many rows if an expert may have so many."""
     matrices = [draft.settings.weights.matrices(node)[0] for node in nodes]
     direct = draft.form(nodes[0]) == "some" and matrices[0].form.is_coded
     name = "rows_product" if direct else draft.settings.product_of_many(matrices[0])
@@ -188,15 +194,15 @@ def _products(draft: RowDraft, nodes: Sequence[Node]) -> list[Step]:
 def _each(
     draft: RowDraft, routes: _Routes, steps: Sequence[Step], source: tuple[int, int], target: tuple[int, int]
 ) -> None:
-    """Append what runs each of `steps` over the rows of as many experts.
+    """Append a step that runs each of `steps` over the rows of as many experts.
 
     Parameters
     ----------
-    source, target : slot of what they read and write, and bytes of a pair in it
+    source, target : slot of the value read and written, and its bytes per pair
     """
     some = steps[0]
     prepares = some.name == "prepare"
-    # Tiles of integer panels open these first, which pays for many rows alone.
+    # Tiles of integer panels unpack these first, which pays only for many rows.
     kind = "" if prepares else str(some.constants[0]).partition(":")[0]
     direct = some.name in ("tile_product", "matrix_product") and BY_NAME[kind].is_coded
     step = draft.step(

@@ -1,4 +1,4 @@
-"""Steps of functions of elements, and of pairs of elements, that few networks have beside products: no sums."""
+"""Steps of element-wise functions of one or two values that few networks have, except sums."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from volumetric.graph.ops import Node
 def append_unary(draft: RowDraft, node: Node) -> None:
     """A function of each element."""
     [x], y, code = node.inputs, node.outputs[0], code_of(node.attrs["name"], FUNCTIONS)
-    given = {name: float(node.attrs[name]) for name in ("alpha", "beta")}
+    arguments = {name: float(node.attrs[name]) for name in ("alpha", "beta")}
     draft.by_rows(
-        "unary", UNARY_ARGUMENTS, node, code, over=node.inputs, input=x, output=y, width=draft.width(y), **given
+        "unary", UNARY_ARGUMENTS, node, code, over=node.inputs, input=x, output=y, width=draft.width(y), **arguments
     )
 
 

@@ -1,4 +1,4 @@
-"""Steps of products with packed weights: which kernel, what it rounds, and where rows made ready are."""
+"""Steps of products with packed weights: the kernel, its rounding, and the prepared rows."""
 
 from __future__ import annotations
 
@@ -51,33 +51,37 @@ def products(draft: RowDraft, node: Node, source: int, target: int) -> None:
             name = draft.settings.product_of_many(matrix)
         if fresh:
             prepared = source if form == "few" else made_ready(draft, node, matrix, source)
-        given = _arguments(draft, node, matrix) | {"input": source, "output": target, "residual": residual}
-        given |= {"prepared": prepared, "fresh": int(fresh)}
+        arguments = _arguments(draft, node, matrix) | {"input": source, "output": target, "residual": residual}
+        arguments |= {"prepared": prepared, "fresh": int(fresh)}
         more: dict[str, Any] = {"flat": f"columns of {target}", "shared": (target, *rest)}
         more |= {"over": rest if residual != source else (), "note": _note(matrix), "tail": node.tail}
         read = (source if form == "few" else prepared, *rest)
         constants = _constants(draft, node, matrix, name)
-        draft.add(name, PRODUCT_ARGUMENTS, *constants, reads=read, writes=(target,), **more, **given)
+        draft.add(name, PRODUCT_ARGUMENTS, *constants, reads=read, writes=(target,), **more, **arguments)
 
 
 def made_ready(draft: RowDraft, node: Node, matrix: Matrix, source: int) -> int:
-    """Return where rows of `source` are ready for a product, having appended the step that makes them so."""
+    """Return the prepared rows of `source` for a product, after appending the step that prepares them."""
     if _is_direct(draft, node, matrix, source):
         return source
-    given = _arguments(draft, node, matrix) | {"input": source, "output": -1, "residual": -1, "fresh": 1}
-    given["prepared"] = prepared = draft.temporary(int(given["row_bytes"]))
+    arguments = _arguments(draft, node, matrix) | {"input": source, "output": -1, "residual": -1, "fresh": 1}
+    arguments["prepared"] = prepared = draft.temporary(int(arguments["row_bytes"]))
     more: dict[str, Any] = {"flat": "tail" if node.tail else "rows", "shared": (source,), "note": str(matrix.k)}
-    draft.add("prepare", PRODUCT_ARGUMENTS, tail=node.tail, reads=(source,), writes=(prepared,), **more, **given)
+    draft.add("prepare", PRODUCT_ARGUMENTS, tail=node.tail, reads=(source,), writes=(prepared,), **more, **arguments)
     return prepared
 
 
 def paired_product(draft: RowDraft, node: Node, matrix: Matrix, name: str) -> Step:
-    """The product of rows of an expert with a matrix, or what prepares them for it, for `each_expert` to run."""
-    given = _arguments(draft, node, matrix) | {"input": each.INPUT, "prepared": each.PREPARED, "output": each.OUTPUT}
-    given |= {"residual": -1, "fresh": int(name == "prepare")}
+    """Return the product of an expert's rows with a matrix, or its preparation step, for `each_expert`."""
+    arguments = _arguments(draft, node, matrix) | {
+        "input": each.INPUT,
+        "prepared": each.PREPARED,
+        "output": each.OUTPUT,
+    }
+    arguments |= {"residual": -1, "fresh": int(name == "prepare")}
     constants = () if name == "prepare" else _constants(draft, node, matrix, name)
     more: dict[str, Any] = {"note": _note(matrix), "tail": node.tail}
-    return draft.step(name, PRODUCT_ARGUMENTS, *constants, reads=(), writes=(), **more, **given)
+    return draft.step(name, PRODUCT_ARGUMENTS, *constants, reads=(), writes=(), **more, **arguments)
 
 
 def _note(matrix: Matrix) -> str:
@@ -85,12 +89,12 @@ def _note(matrix: Matrix) -> str:
 
 
 def _attrs(node: Node) -> Mapping[str, Any]:
-    """Attributes of a product; that of a recurrence has nothing beside it."""
+    """Attributes of a product; a recurrence's product has the defaults of `LINEAR`."""
     return node.attrs if node.op == "linear" else {**LINEAR, **node.attrs}
 
 
 def _is_direct(draft: RowDraft, node: Node, matrix: Matrix, source: int) -> bool:
-    """Whether tiles read the rows of a value as they are: nothing norms, rounds, fills up or spreads them."""
+    """Whether tiles read the rows of a value directly: without norm, rounding, padding or expansion."""
     rounding = draft.settings.rounding(matrix)
     plain = rounding == "float32" and _attrs(node)["norm"] is None
     return plain and prepared_bytes(matrix.k, rounding) == 4 * matrix.k == padded(draft.sizes[source])
@@ -115,7 +119,7 @@ def _constants(draft: RowDraft, node: Node, matrix: Matrix, name: str) -> tuple[
 
 
 def _arguments(draft: RowDraft, node: Node, matrix: Matrix) -> dict[str, int | float]:
-    """What a product needs to know of a matrix and of what stands before and behind it."""
+    """Arguments of a product: its matrix, and the operations fused before and after it."""
     attrs, weights, params = _attrs(node), draft.settings.weights, draft.graph.keys(node)
     rounding = draft.settings.rounding(matrix)
     biases = [params.get(f"bias.{part}") for part in matrix.parts]

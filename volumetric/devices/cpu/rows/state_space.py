@@ -1,4 +1,4 @@
-"""Steps of the operations that state-space layers are made of."""
+"""Steps of the operations of state-space layers."""
 
 from __future__ import annotations
 
@@ -27,22 +27,26 @@ from volumetric.graph.ops import Node
 def columns(draft: RowDraft, node: Node) -> None:
     """Columns of wider rows."""
     start, stop = node.attrs["starts"][1], node.attrs["stops"][1]
-    given: dict[str, Any] = {"input": node.inputs[0], "output": node.outputs[0]}
-    draft.by_rows("columns", COLUMNS_ARGUMENTS, node, **given, start=start, width=stop - start)
+    arguments: dict[str, Any] = {"input": node.inputs[0], "output": node.outputs[0]}
+    draft.by_rows("columns", COLUMNS_ARGUMENTS, node, **arguments, start=start, width=stop - start)
 
 
 @rule("grouped_norm")
 def grouped_norm(draft: RowDraft, node: Node) -> None:
     """Norms of parts of rows."""
-    given: dict[str, Any] = {"input": node.inputs[0], "output": node.outputs[0], "width": draft.width(node.inputs[0])}
-    given |= {"groups": node.attrs["groups"], "eps": float(node.attrs["eps"])}
-    given |= {"weight": draft.settings.weights.vector(draft.graph.keys(node)["weight"])}
-    draft.by_rows("grouped_norm", GROUPED_NORM_ARGUMENTS, node, **given)
+    arguments: dict[str, Any] = {
+        "input": node.inputs[0],
+        "output": node.outputs[0],
+        "width": draft.width(node.inputs[0]),
+    }
+    arguments |= {"groups": node.attrs["groups"], "eps": float(node.attrs["eps"])}
+    arguments |= {"weight": draft.settings.weights.vector(draft.graph.keys(node)["weight"])}
+    draft.by_rows("grouped_norm", GROUPED_NORM_ARGUMENTS, node, **arguments)
 
 
 @rule("causal_conv")
 def causal_conv(draft: RowDraft, node: Node) -> None:
-    """A convolution of each channel, which goes on from a state."""
+    """A convolution of each channel, continued from a state."""
     weights, keys, attrs = draft.settings.weights, draft.graph.keys(node), node.attrs
     x, y = node.inputs[0], node.outputs[0]
     channels, _, taps = draft.shape(node.inputs[1])
@@ -54,17 +58,17 @@ def causal_conv(draft: RowDraft, node: Node) -> None:
     def bias() -> NDArray[np.float32]:
         return _padded(weights.values(keys["bias"]) if "bias" in keys else np.zeros(channels, np.float32))
 
-    given: dict[str, Any] = {"input": x, "start": attrs["start"], "output": y, "channels": channels, "taps": taps}
-    given |= {"weights": weights.keep(("taps", keys["weight"], attrs["factors"]), by_tap)}
-    given |= {"bias": weights.keep(("bias of taps", keys.get("bias"), channels), bias)}
-    given |= {"state": draft.settings.state_place(draft.graph.states(node)["past"]), "note": f"{channels}x{taps}"}
+    arguments: dict[str, Any] = {"input": x, "start": attrs["start"], "output": y, "channels": channels, "taps": taps}
+    arguments |= {"weights": weights.keep(("taps", keys["weight"], attrs["factors"]), by_tap)}
+    arguments |= {"bias": weights.keep(("bias of taps", keys.get("bias"), channels), bias)}
+    arguments |= {"state": draft.settings.state_place(draft.graph.states(node)["past"]), "note": f"{channels}x{taps}"}
     code = ACTIVATIONS.index(attrs["activation"])
-    draft.add("causal_conv", CONV_ARGUMENTS, code, reads=(x,), writes=(y,), **given)
+    draft.add("causal_conv", CONV_ARGUMENTS, code, reads=(x,), writes=(y,), **arguments)
 
 
 @rule("selective_scan")
 def selective_scan(draft: RowDraft, node: Node) -> None:
-    """A scan of all channels, which goes on from a state."""
+    """A scan of all channels, continued from a state."""
     weights, keys, attrs = draft.settings.weights, draft.graph.keys(node), node.attrs
     heads, width, groups, size = (attrs[name] for name in ("heads", "head_dim", "groups", "size"))
     inputs = dict(zip(attrs["roles"], node.inputs, strict=True))
@@ -82,20 +86,24 @@ def selective_scan(draft: RowDraft, node: Node) -> None:
         return weights.keep(("spread", name, keys.get(name), heads, width), lambda: spread(name))
 
     draft.want_scratch(scan_scratch(size))
-    given: dict[str, Any] = {"z": -1, **values, "y": node.outputs[0], "heads": heads, "head_dim": width}
-    given |= {f"{name}_start": attrs["starts"].get(name, 0) for name in VALUES if name != "y"}
-    given |= {"state": draft.settings.state_place(draft.graph.states(node)["state"]), "groups": groups, "size": size}
-    given |= {"rate": vector("a_log"), "skip": vector("d"), "bias": vector("dt_bias")}
-    given |= {name: float(attrs[name]) for name in ("dt_factor", "z_factor", "dt_min")}
-    given |= {"dt_max": float("inf") if attrs["dt_max"] is None else float(attrs["dt_max"])}
-    given |= {"note": f"{heads}x{width}x{size}"}
+    arguments: dict[str, Any] = {"z": -1, **values, "y": node.outputs[0], "heads": heads, "head_dim": width}
+    arguments |= {f"{name}_start": attrs["starts"].get(name, 0) for name in VALUES if name != "y"}
+    arguments |= {
+        "state": draft.settings.state_place(draft.graph.states(node)["state"]),
+        "groups": groups,
+        "size": size,
+    }
+    arguments |= {"rate": vector("a_log"), "skip": vector("d"), "bias": vector("dt_bias")}
+    arguments |= {name: float(attrs[name]) for name in ("dt_factor", "z_factor", "dt_min")}
+    arguments |= {"dt_max": float("inf") if attrs["dt_max"] is None else float(attrs["dt_max"])}
+    arguments |= {"note": f"{heads}x{width}x{size}"}
     lanes = EACH_CHANNEL if width == 1 else EACH_HEAD if width % 16 == 0 else MIXED
     constants = (lanes, int(each), int("z" in values))
     reads = tuple(dict.fromkeys(values.values()))
-    draft.add("selective_scan", SCAN_ARGUMENTS, *constants, reads=reads, writes=(node.outputs[0],), **given)
+    draft.add("selective_scan", SCAN_ARGUMENTS, *constants, reads=reads, writes=(node.outputs[0],), **arguments)
 
 
 def _padded(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows filled up with zeros to whole vectors."""
+    """Rows padded with zeros to whole vectors."""
     more = -rows.shape[-1] % 16
     return np.pad(rows, [*[(0, 0)] * (rows.ndim - 1), (0, more)])

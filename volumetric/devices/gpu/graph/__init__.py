@@ -1,4 +1,4 @@
-"""Tensor graphs on the GPU: persistent buffers, and graphs bound once and replayed as one submission a run."""
+"""Tensor graphs on the GPU: persistent buffers, and graphs bound once and replayed as one submission per run."""
 
 from volumetric.devices.gpu.graph.graphs import GpuGraphs
 from volumetric.devices.gpu.graph.program import GpuProgram

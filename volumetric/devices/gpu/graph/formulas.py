@@ -1,7 +1,7 @@
-"""Formulas: element-wise operations, and the views that they read, as one launch.
+"""Fuse element-wise operations, and the views that they read, into one launch.
 
 A launch of a few elements takes as long as one of some ten thousand, and clocks, meters and weights of programs are
-chains of such. What is moved only along axes of size 1 is not moved at all.
+chains of such launches. Moves along axes of size 1 only are not executed at all.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from volumetric.graph.pruning import pruned
 from volumetric.graph.strides import Axis, broadcast_strides, merged, strides_of
 
 MOST: Final = 1 << 18
-"""Elements up to which a launch costs more than the steps of a formula, each of which is looked up."""
+"""Elements up to which a launch costs more than the steps of a formula, each of which is interpreted."""
 AGAIN: Final = 4
-"""Steps up to which what several read is computed by each of them."""
+"""Steps up to which a value with several readers is recomputed by each of them."""
 _VIEWS = frozenset({"slice", "permute", "broadcast"})
 
 
@@ -41,7 +41,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Step:
-    """What an operation makes of others; equal ones are computed once."""
+    """An operation on other steps or reads; equal steps are computed once."""
 
     name: str
     sides: tuple[Formula, ...]
@@ -61,7 +61,7 @@ Moved: TypeAlias = Callable[[Read], Read]
 
 
 def still_moves(graph: Graph) -> Graph:
-    """Let what is moved along axes of size 1 alone, and rows that are taken in their order, be views."""
+    """Convert moves along axes of size 1, and gathers of rows in their order, to views."""
     root, written = roots(graph), _written(graph)
 
     def rewritten(node: Node) -> Node:
@@ -75,39 +75,39 @@ def still_moves(graph: Graph) -> Graph:
 
 
 def _stays(graph: Graph, node: Node) -> bool:
-    """Whether a node gives the elements of its first input in their order."""
-    made = graph.tensors[node.outputs[0]]
-    if node.outputs[0] in graph.outputs or made.key is not None:
+    """Whether a node returns the elements of its first input in their order."""
+    output = graph.tensors[node.outputs[0]]
+    if node.outputs[0] in graph.outputs or output.key is not None:
         return False
     if node.op not in ("permute", "reduce", "gather_rows"):
         return False
     shape = graph.tensors[node.inputs[0]].shape
     if node.op == "permute":
-        kept = [axis for axis in node.attrs["perm"] if shape[axis] != 1]
-        return kept == sorted(kept)
+        axes = [axis for axis in node.attrs["perm"] if shape[axis] != 1]
+        return axes == sorted(axes)
     if node.op == "reduce":
-        return made.size == graph.tensors[node.inputs[0]].size and node.attrs["name"] in ("sum", "mean", "max")
+        return output.size == graph.tensors[node.inputs[0]].size and node.attrs["name"] in ("sum", "mean", "max")
     ids = graph.constants.get(node.inputs[1])
     return ids is not None and np.array_equal(ids, np.arange(shape[0]))
 
 
 def fuse_formulas(graph: Graph) -> Graph:
-    """Let element-wise operations compute what they alone read themselves, and read views where they lie.
+    """Fuse element-wise operations into their only reader, and read views in place.
 
-    Such a node is a ``formula``, as `kernels.gpu.graph.formulas` has it.
+    Such a node is a ``formula``, see `devices.gpu.kernels.graph.formulas`.
     """
-    made = _Formulas(graph)
-    nodes = tuple(map(made.rewritten, graph.nodes))
-    return pruned(replace(graph, nodes=nodes)) if made.changed else graph
+    formulas = _Formulas(graph)
+    nodes = tuple(map(formulas.rewritten, graph.nodes))
+    return pruned(replace(graph, nodes=nodes)) if formulas.changed else graph
 
 
 def _written(graph: Graph) -> set[str | None]:
-    """Keys of persistent buffers that a run writes to."""
+    """Keys of persistent buffers written by a run."""
     return {graph.tensors[i].key for node in graph.nodes for i in node.outputs} - {None}
 
 
 class _Formulas:
-    """What is known of the tensors of a graph, node by node."""
+    """Facts about the tensors of a graph, node by node."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.changed = graph, False
@@ -116,41 +116,43 @@ class _Formulas:
         self._known: dict[int, Formula] = {}
         uses = [(node, i) for node in graph.nodes if node.op != "reshape" for i in node.inputs]
         self._reads = Counter(self._root[i] for _, i in uses)
-        # These are there in any case, and need not be computed once more.
+        # These exist in any case, and need not be recomputed.
         self._there = {self._root[i] for node, i in uses if not self._takes(node)}
         self._there.update(self._root[node.guard.tensor] for node in graph.nodes if node.guard)
         self._there.update(self._root[i] for i in graph.outputs)
 
     def _takes(self, node: Node) -> bool:
-        """Whether a node may be a part of a formula."""
-        made = self.graph.tensors[node.outputs[0]]
-        if made.size > MOST or made.key is not None or 0 in made.shape:
+        """Whether a node may be part of a formula."""
+        output = self.graph.tensors[node.outputs[0]]
+        if output.size > MOST or output.key is not None or 0 in output.shape:
             return False
         if any(self.graph.tensors[i].dtype != "float32" for i in (*node.inputs, *node.outputs)):
             return False
         return node.op in _VIEWS or (node.op in ("unary", "binary") and node.attrs["name"] in FUSED)
 
     def rewritten(self, node: Node) -> Node:
-        """Return a node as a formula, if that leaves others out; note what it makes."""
+        """Return a node as a formula, if that removes other nodes; record its results."""
         if node.op == "reshape" or not self._takes(node):
             return node
         i = node.outputs[0]
         shape = self.graph.tensors[i].shape
         own = self._formula(node, [self._leaf(i) for i in node.inputs])
-        best = next((made for made in self._candidates(node) if made != own and _fits(shape, made)), None)
-        found = own if best is None else best
-        if isinstance(found, Read):
-            self._known[i] = found
-            return node  # for those that need it as a tensor
-        if _fits(shape, found):
-            self._known[i] = found
+        best = next(
+            (candidate for candidate in self._candidates(node) if candidate != own and _fits(shape, candidate)), None
+        )
+        formula = own if best is None else best
+        if isinstance(formula, Read):
+            self._known[i] = formula
+            return node  # for readers that need it as a tensor
+        if _fits(shape, formula):
+            self._known[i] = formula
         if best is None:
             return node
         self.changed = True
-        return self._as_node(node, found)
+        return self._as_node(node, formula)
 
     def _candidates(self, node: Node) -> list[Formula]:
-        """Formulas of a node, from those that compute most themselves on."""
+        """Candidate formulas of a node, starting with those that compute the most themselves."""
         leaves = [self._leaf(i) for i in node.inputs]
         inside = [self._inside(i) or leaf for i, leaf in zip(node.inputs, leaves, strict=True)]
         views = [own if isinstance(own, Read) else leaf for own, leaf in zip(inside, leaves, strict=True)]
@@ -161,32 +163,32 @@ class _Formulas:
         return Read(self._root[i], 0, strides_of(self.graph.tensors[i].shape))
 
     def _inside(self, i: int) -> Formula | None:
-        """What tensor `i` is, over its own axes, where a reader may compute it itself."""
+        """Return tensor `i` as a formula over its own axes, if a reader may compute it itself."""
         root, shapes = self._root[i], self.graph.tensors
-        made = self._known.get(root)
-        if made is None or any(shapes[read.tensor].key in self._written for read in _reads(made)):
+        formula = self._known.get(root)
+        if formula is None or any(shapes[read.tensor].key in self._written for read in _reads(formula)):
             return None
-        costs = isinstance(made, Step) and self._reads[root] > 1 and len(_steps(made)) > AGAIN
-        if costs or (isinstance(made, Step) and root in self._there):
+        costs = isinstance(formula, Step) and self._reads[root] > 1 and len(_steps(formula)) > AGAIN
+        if costs or (isinstance(formula, Step) and root in self._there):
             return None
-        return _reshaped(made, shapes[root].shape, shapes[i].shape)
+        return _reshaped(formula, shapes[root].shape, shapes[i].shape)
 
     def _formula(self, node: Node, sides: Sequence[Formula]) -> Formula:
-        """What a node makes, over its own axes, of its inputs over theirs."""
+        """Return a node's result over its own axes, from its inputs over theirs."""
         shapes, attrs = [self.graph.tensors[i].shape for i in node.inputs], node.attrs
-        made = self.graph.tensors[node.outputs[0]].shape
+        out_shape = self.graph.tensors[node.outputs[0]].shape
         if node.op == "permute":
             return _moved(sides[0], lambda of: replace(of, strides=tuple(of.strides[axis] for axis in attrs["perm"])))
         if node.op == "slice":
             return _moved(sides[0], lambda of: replace(of, start=of.start + _dot(attrs["starts"], of.strides)))
-        spread = [_moved(side, _spread(shape, made)) for side, shape in zip(sides, shapes, strict=True)]
+        spread = [_moved(side, _spread(shape, out_shape)) for side, shape in zip(sides, shapes, strict=True)]
         if node.op == "broadcast":
             return spread[0]
         factors = (attrs["alpha"], attrs["beta"]) if attrs["name"] == "affine" else (0.0, 0.0)
         return Step(attrs["name"], tuple(spread), *map(float, factors))
 
-    def _as_node(self, node: Node, made: Step) -> Node:
-        reads, steps = _reads(made), _steps(made)
+    def _as_node(self, node: Node, formula: Step) -> Node:
+        reads, steps = _reads(formula), _steps(formula)
         tensors = list(dict.fromkeys(read.tensor for read in reads))
         axes = _axes(self.graph.tensors[node.outputs[0]].shape, reads)
         number: dict[Formula, int] = {of: n for n, of in enumerate((*reads, *steps))}
@@ -208,16 +210,16 @@ def _dot(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def _moved(of: Formula, move: Moved) -> Formula:
-    """Return a formula that reads elsewhere."""
+    """Return a formula with its reads moved."""
     if isinstance(of, Read):
         return move(of)
     return replace(of, sides=tuple(_moved(side, move) for side in of.sides))
 
 
-def _spread(shape: Shape, made: Shape) -> Moved:
-    """Repeat what has one shape as the axes of another ask."""
-    own = broadcast_strides(shape, made)
-    ahead = len(made) - len(shape)
+def _spread(shape: Shape, target: Shape) -> Moved:
+    """Broadcast a formula of one shape to the axes of another."""
+    own = broadcast_strides(shape, target)
+    ahead = len(target) - len(shape)
 
     def move(of: Read) -> Read:
         wide = (*(0,) * ahead, *of.strides)
@@ -226,52 +228,52 @@ def _spread(shape: Shape, made: Shape) -> Moved:
     return move
 
 
-def _reshaped(of: Formula, shape: Shape, made: Shape) -> Formula | None:
-    """Return a formula over other axes; None: these are no steps of what it reads."""
-    if shape == made:
+def _reshaped(of: Formula, shape: Shape, target: Shape) -> Formula | None:
+    """Return a formula over other axes; None if they have no strides in its reads."""
+    if shape == target:
         return of
-    if [n for n in shape if n != 1] == [n for n in made if n != 1]:
-        kept = [axis for axis, n in enumerate(shape) if n != 1]
-        places = [axis for axis, n in enumerate(made) if n != 1]
+    if [n for n in shape if n != 1] == [n for n in target if n != 1]:
+        axes = [axis for axis, n in enumerate(shape) if n != 1]
+        places = [axis for axis, n in enumerate(target) if n != 1]
 
         def move(read: Read) -> Read:
-            steps = dict(zip(places, (read.strides[axis] for axis in kept), strict=True))
-            return replace(read, strides=tuple(steps.get(axis, 0) for axis in range(len(made))))
+            steps = dict(zip(places, (read.strides[axis] for axis in axes), strict=True))
+            return replace(read, strides=tuple(steps.get(axis, 0) for axis in range(len(target))))
 
         return _moved(of, move)
-    own, flat = strides_of(shape), strides_of(made)
+    own, flat = strides_of(shape), strides_of(target)
     if any(not _in_order(read, shape, own) and any(read.strides) for read in _reads(of)):
         return None
-    return _moved(of, lambda read: replace(read, strides=flat if any(read.strides) else (0,) * len(made)))
+    return _moved(of, lambda read: replace(read, strides=flat if any(read.strides) else (0,) * len(target)))
 
 
 def _in_order(read: Read, shape: Shape, own: Shape) -> bool:
-    """Whether elements are read one behind the other."""
+    """Whether elements are read contiguously."""
     return all(n == 1 or step == want for n, step, want in zip(shape, read.strides, own, strict=True))
 
 
 def _reads(of: Formula) -> list[Read]:
-    """Return what a formula reads, each once."""
+    """Return the distinct reads of a formula."""
     if isinstance(of, Read):
         return [of]
     return list(dict.fromkeys(read for side in of.sides for read in _reads(side)))
 
 
 def _steps(of: Formula) -> list[Step]:
-    """Return the steps of a formula in their order, each once."""
+    """Return the distinct steps of a formula in order."""
     if isinstance(of, Read):
         return []
     return list(dict.fromkeys([*(step for side in of.sides for step in _steps(side)), of]))
 
 
 def _axes(shape: Shape, reads: Sequence[Read]) -> tuple[Axis, ...]:
-    """As few axes as the result and all that is read have, with the strides of what is read before the result's."""
+    """Merge the axes of the result and of all reads as far as possible; strides of reads come before the result's."""
     columns = zip(shape, *(read.strides for read in reads), strides_of(shape), strict=True)
     return merged([Axis(size=n, steps=tuple(steps)) for n, *steps in columns])
 
 
-def _fits(shape: Shape, made: Formula) -> bool:
-    """Whether a launch holds a formula over the axes of `shape`."""
-    reads = _reads(made)
-    small = len(reads) <= READS and len({read.tensor for read in reads}) <= TENSORS and len(_steps(made)) <= STEPS
+def _fits(shape: Shape, formula: Formula) -> bool:
+    """Whether a launch can hold a formula over the axes of `shape`."""
+    reads = _reads(formula)
+    small = len(reads) <= READS and len({read.tensor for read in reads}) <= TENSORS and len(_steps(formula)) <= STEPS
     return small and len(_axes(shape, reads)) <= AXES

@@ -1,6 +1,6 @@
-"""Rewrites of graphs before they are recorded: what a kernel can read where it lies is not copied first.
+"""Rewrites of graphs before recording: kernels read operands in place instead of copies.
 
-No rewrite makes a node read later than before, as a persistent buffer could have been written to in between.
+No rewrite makes a node read later than before, because a persistent buffer could have been written in between.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from volumetric.graph.pruning import pruned
 
 
 def fuse_windows(graph: Graph) -> Graph:
-    """Let products read the windows of images themselves, where nothing else reads the columns of an `unfold`.
+    """Let products read the windows of images themselves, if nothing else reads the columns of an `unfold`.
 
-    Such a `gemm` has the image as its second input, and two attributes more: ``windows``, those of the unfold with the
-    ``sizes`` of the image, and ``columns``, the shape that the product takes its second input for.
+    Such a `gemm` has the image as its second input, and two more attributes: ``windows``, those of the unfold with the
+    ``sizes`` of the image, and ``columns``, the shape of the second input as the product sees it.
     """
     root = roots(graph)
     unfolds = {node.outputs[0]: node for node in graph.nodes if node.op == "unfold"}
@@ -54,11 +54,11 @@ def fuse_windows(graph: Graph) -> Graph:
 
 
 def fuse_folds(graph: Graph) -> Graph:
-    """Turn a `fold` of the columns that a product made into a product with windows, where every step is 1.
+    """Turn a `fold` of the columns that a product computed into a product with windows, if all strides are 1.
 
-    With the taps of the weight in reverse, ``fold(weightᵀ g)`` is a convolution of g, whose columns are then read where
-    they lie. With wider steps most taps of that would meet nothing, so such folds stay. The weight is turned by an
-    operation of its own, ``turn_taps``: a [G, outs, ins · taps] → [G, ins, outs · taps], taps of ``count`` in reverse.
+    With the taps of the weight in reverse, ``fold(weightᵀ g)`` is a convolution of g, whose columns are then read in
+    place. With larger strides most taps of that would multiply nothing, so such folds stay. The weight is reversed by a
+    separate operation, ``turn_taps``: a [G, outs, ins · taps] → [G, ins, outs · taps], taps of ``count`` in reverse.
     """
     root = roots(graph)
     reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
@@ -67,9 +67,9 @@ def fuse_folds(graph: Graph) -> Graph:
     tensors = list(graph.tensors)
     folds: dict[int, tuple[Node, int]] = {}
     for node in graph.nodes:
-        made = makers.get(root[node.inputs[0]]) if node.op == "fold" else None
-        if made is not None and reads[made.outputs[0]] == 1 and _is_transposed_product(made, node, tensors):
-            folds[made.outputs[0]] = node, _new(tensors, "image", _image_shape(made, node, tensors))
+        product = makers.get(root[node.inputs[0]]) if node.op == "fold" else None
+        if product is not None and reads[product.outputs[0]] == 1 and _is_transposed_product(product, node, tensors):
+            folds[product.outputs[0]] = node, _new(tensors, "image", _image_shape(product, node, tensors))
     if not folds:
         return graph
     views = {fold.outputs[0]: image for fold, image in folds.values()}
@@ -86,26 +86,26 @@ def fuse_folds(graph: Graph) -> Graph:
     return pruned(replace(graph, tensors=tuple(tensors), nodes=tuple(nodes)))
 
 
-def _is_transposed_product(made: Node, fold: Node, tensors: Sequence[Tensor]) -> bool:
-    attrs = made.attrs
+def _is_transposed_product(product: Node, fold: Node, tensors: Sequence[Tensor]) -> bool:
+    attrs = product.attrs
     return (
-        made.op == "gemm"
-        and tensors[made.inputs[1]].shape[0] == attrs["groups"]
-        and len(made.inputs) == 2
+        product.op == "gemm"
+        and tensors[product.inputs[1]].shape[0] == attrs["groups"]
+        and len(product.inputs) == 2
         and (attrs["trans_a"], attrs["trans_b"], attrs["activation"]) == (True, False, "linear")
         and "windows" not in attrs
         and set(fold.attrs["stride"]) == {1}
     )
 
 
-def _image_shape(made: Node, fold: Node, tensors: Sequence[Tensor]) -> Shape:
-    deep = tensors[made.inputs[0]].shape[2]
-    return made.attrs["groups"], deep // prod(fold.attrs["kernel"]), prod(fold.attrs["sizes"])
+def _image_shape(product: Node, fold: Node, tensors: Sequence[Tensor]) -> Shape:
+    deep = tensors[product.inputs[0]].shape[2]
+    return product.attrs["groups"], deep // prod(fold.attrs["kernel"]), prod(fold.attrs["sizes"])
 
 
-def _as_convolution(tensors: list[Tensor], made: Node, fold: Node, image: int) -> Sequence[Node]:
-    """Nodes that compute the image in place of the columns."""
-    weight, g = made.inputs
+def _as_convolution(tensors: list[Tensor], product: Node, fold: Node, image: int) -> Sequence[Node]:
+    """Nodes that compute the image instead of the columns."""
+    weight, g = product.inputs
     taps = prod(fold.attrs["kernel"])
     groups, outs, deep = tensors[weight].shape
     turned = _new(tensors, "turned weight", (groups, deep // taps, outs * taps))
@@ -116,28 +116,28 @@ def _as_convolution(tensors: list[Tensor], made: Node, fold: Node, image: int) -
         "counts": fold.attrs["sizes"],
         "sizes": fold.attrs["counts"],
     }
-    columns = (made.attrs["groups"], outs * taps, prod(fold.attrs["sizes"]))
-    attrs = MappingProxyType({**made.attrs, "trans_a": False, "windows": windows, "columns": columns})
+    columns = (product.attrs["groups"], outs * taps, prod(fold.attrs["sizes"]))
+    attrs = MappingProxyType({**product.attrs, "trans_a": False, "windows": windows, "columns": columns})
     turn = Node(op="turn_taps", inputs=(weight,), outputs=(turned,), attrs={"count": taps}, where=fold.where)
     return turn, Node(op="gemm", inputs=(turned, g), outputs=(image,), attrs=attrs, where=fold.where)
 
 
 def fuse_parts(graph: Graph) -> Graph:
-    """Let a `concat` read parts of tensors where they lie, which a `slice` would copy first.
+    """Let a `concat` read parts of tensors in place, which a `slice` would copy first.
 
-    Such a `concat` has the whole tensors as its inputs, and one attribute more: ``parts``, for each of them the first
-    element that is read, and how many are. Parts and the result must be contiguous; neighbours are one part.
+    Such a `concat` has the whole tensors as its inputs, and one more attribute: ``parts``, for each of them the index
+    of the first element, and the number of elements. Parts and the result must be contiguous; neighbours are one part.
     """
     places = _Places(graph)
 
     def rewritten(at: int, node: Node) -> Node:
         if node.op != "concat" or not lies_flat(graph.tensors[node.outputs[0]].shape, node.attrs["axis"]):
             return node
-        found = [places.of(i, at) for i in node.inputs]
-        if found == [(i, 0, graph.tensors[i].size) for i in node.inputs]:
+        parts = [places.of(i, at) for i in node.inputs]
+        if parts == [(i, 0, graph.tensors[i].size) for i in node.inputs]:
             return node
-        joined = found[:1]
-        for part in found[1:]:
+        joined = parts[:1]
+        for part in parts[1:]:
             tensor, start, size = joined[-1]
             if part[:2] == (tensor, start + size):
                 joined[-1] = tensor, start, size + part[2]
@@ -150,7 +150,7 @@ def fuse_parts(graph: Graph) -> Graph:
 
 
 class _Places:
-    """Of what tensors are contiguous parts, through slices, and copies of what no node had made."""
+    """Contiguous parts: for each tensor its source through slices, and copies of tensors that no node computes."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph, self._root = graph, roots(graph)
@@ -161,7 +161,7 @@ class _Places:
                 self._written.setdefault(graph.tensors[i].key, at)
 
     def of(self, i: int, at: int) -> tuple[int, int, int]:
-        """Return of what tensor `i` is a part for node `at`: the tensor, its first element, and how many."""
+        """Return the source of tensor `i` for node `at`: the tensor, its first element, and their number."""
         source, first = i, 0
         while (step := self._step(source)) is not None:
             source, first = step[0], first + step[1]
@@ -170,7 +170,7 @@ class _Places:
         return (i, 0, size) if key is not None and self._written.get(key, at) < at else (source, first, size)
 
     def _step(self, i: int) -> tuple[int, int] | None:
-        """Return what tensor `i` is a contiguous part of, and the first element."""
+        """Return the tensor that tensor `i` is a contiguous part of, and the first element."""
         maker, tensors = self._makers.get(self._root[i]), self._graph.tensors
         if maker is None:
             return None
@@ -182,11 +182,11 @@ class _Places:
 
 
 def fuse_joins(graph: Graph) -> Graph:
-    """Let products of few rows read the parts of their left side where they lie, unless others read the `concat` too.
+    """Let products of few rows read the parts of their left side in place, unless others read the `concat` too.
 
-    Such a product is a ``gemm_of_parts``: b [, bias], and the tensors that the parts lie in. Its attributes are those
-    of the `gemm`; ``parts``: the number of the tensor, the first element that is read, and groups of each of them;
-    ``a_groups``: all groups of the left side; ``biased``.
+    Such a product is a ``gemm_of_parts``: b [, bias], and the tensors that contain the parts. Its attributes are those
+    of the `gemm`; ``parts``: the index of the tensor, the first element, and groups of each of them; ``a_groups``: all
+    groups of the left side; ``biased``.
     """
     root = roots(graph)
     reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
@@ -203,7 +203,7 @@ def fuse_joins(graph: Graph) -> Graph:
 
 
 def _of_parts(graph: Graph, root: Sequence[int], node: Node, join: Node) -> Node | None:
-    """Return a product that reads what `join` joins; None: it cannot."""
+    """Return a product that reads the inputs of `join`; None if it cannot."""
     shapes = [graph.tensors[i].shape for i in node.inputs]
     a_groups, m, k = shapes[0]
     product = sizes_of(shapes[0], shapes[1], graph.tensors[node.outputs[0]].shape, node.attrs)

@@ -27,7 +27,7 @@ class GpuGraphs:
 
     @staticmethod
     def rounds(scheme: Scheme) -> Rounds | None:
-        """How weights are rounded to `scheme` for a forward pass."""
+        """Return how weights are rounded to `scheme` in a forward pass."""
         shape, attrs = (1, 4096), {"scheme": str(scheme)}
         try:
             lower(Request(op="fake_quant", inputs=(shape,), outputs=(shape,), attrs=attrs, caps=Caps()))

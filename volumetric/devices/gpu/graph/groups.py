@@ -1,8 +1,8 @@
-"""Products of groups of different sizes as one, where it is their number that takes time.
+"""Fuse products of groups of different sizes into one, if their number dominates their time.
 
 Nodes of a fabric share matrices in groups. A product needs groups of one size, so there is one for each size, with a
-copy of its part of the nodes before it and a join behind it. With a copy of its matrix for each node all of it is one
-launch.
+copy of its part of the nodes before it and a concatenation after it. With a copy of its matrix for each node all of it
+is one launch.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from volumetric.graph.pruning import pruned
 from volumetric.graph.rewriting import Rewriting
 
 MOST_BYTES: Final = 1 << 24
-"""Of all copies of the matrices together."""
+"""Bytes of all copies of the matrices together."""
 
 
 class _Group(NamedTuple):
-    """A product of some nodes: its matrices, and how many nodes have each of them."""
+    """A product of some nodes: its matrices, and the number of nodes of each."""
 
     weight: int
     nodes: int
 
 
 class _Found(NamedTuple):
-    """Products side by side: what they are of, its first element that they read, and the groups."""
+    """Products side by side: their common input, the first element they read, and the groups."""
 
     source: int
     first: int
@@ -38,7 +38,7 @@ class _Found(NamedTuple):
 
 
 def join_groups(graph: Graph) -> Graph:
-    """Let the joined products of parts of a tensor with the matrices of groups be one product of all its nodes."""
+    """Fuse concatenated products of parts of a tensor with the matrices of groups into one product of all its nodes."""
     root = roots(graph)
     makers = {node.outputs[0]: node for node in graph.nodes if node.op != "reshape"}
     reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
@@ -46,32 +46,32 @@ def join_groups(graph: Graph) -> Graph:
     written = {graph.tensors[i].key for node in graph.nodes for i in node.outputs} - {None}
     work, copies = Rewriting(graph), dict[tuple[_Group, ...], int]()
     for node in graph.nodes:
-        found = _found(graph, root, makers, node) if node.op == "concat" else None
-        fits = found is not None and all(reads[root[m]] == 1 for m in node.inputs)
-        if found is None or not fits or any(graph.tensors[root[g.weight]].key in written for g in found.groups):
+        match = _found(graph, root, makers, node) if node.op == "concat" else None
+        fits = match is not None and all(reads[root[m]] == 1 for m in node.inputs)
+        if match is None or not fits or any(graph.tensors[root[g.weight]].key in written for g in match.groups):
             work.nodes.append(node)
             continue
         work.where = node.where
         _, batch, wide = graph.tensors[node.outputs[0]].shape
-        _, deep, _ = graph.tensors[found.groups[0].weight].shape
-        count = sum(work.shape(g.weight)[0] * g.nodes for g in found.groups)
+        _, deep, _ = graph.tensors[match.groups[0].weight].shape
+        count = sum(work.shape(g.weight)[0] * g.nodes for g in match.groups)
         if 4 * count * deep * wide > MOST_BYTES:
             work.nodes.append(node)
             continue
-        if found.groups not in copies:
-            copies[found.groups] = _copied(work, found.groups, count)
-        rows = _rows(work, found, (count, batch, deep))
+        if match.groups not in copies:
+            copies[match.groups] = _copied(work, match.groups, count)
+        rows = _rows(work, match, (count, batch, deep))
         attrs = {"trans_a": False, "trans_b": False, "groups": count, "activation": "linear"}
-        work.emit_to(node.outputs, "gemm", (rows, copies[found.groups]), **attrs)
+        work.emit_to(node.outputs, "gemm", (rows, copies[match.groups]), **attrs)
     if not copies:
         return graph
     return pruned(replace(graph, tensors=tuple(work.tensors), nodes=tuple(work.nodes)))
 
 
 def _found(graph: Graph, root: Sequence[int], makers: Mapping[int, Node], join: Node) -> _Found | None:
-    """Return the products that `join` puts side by side, if these are of parts of a tensor one behind the other."""
-    made = graph.tensors[join.outputs[0]].shape
-    if len(made) != 3 or not lies_flat(made, join.attrs["axis"]) or len(join.inputs) < 2:
+    """Return the products that `join` concatenates, if their inputs are consecutive parts of a tensor."""
+    out_shape = graph.tensors[join.outputs[0]].shape
+    if len(out_shape) != 3 or not lies_flat(out_shape, join.attrs["axis"]) or len(join.inputs) < 2:
         return None
     groups: list[_Group] = []
     source, begin, end = -1, 0, 0
@@ -89,10 +89,10 @@ def _found(graph: Graph, root: Sequence[int], makers: Mapping[int, Node], join: 
         if source < 0:
             source, begin, end = cut.inputs[0], first, first
         rows = graph.tensors[product.inputs[0]].shape[1]
-        if cut.inputs[0] != source or first != end or rows % made[1]:
+        if cut.inputs[0] != source or first != end or rows % out_shape[1]:
             return None
         end += graph.tensors[cut.outputs[0]].size
-        groups.append(_Group(product.inputs[1], rows // made[1]))
+        groups.append(_Group(product.inputs[1], rows // out_shape[1]))
     return _Found(source, begin, tuple(groups))
 
 
@@ -119,15 +119,15 @@ def _copied(work: Rewriting, groups: Sequence[_Group], count: int) -> int:
     return work.emit("concat", parts, (count, deep, wide), axis=0)
 
 
-def _rows(work: Rewriting, found: _Found, shape: tuple[int, int, int]) -> int:
-    """Emit the nodes that are multiplied, ``[n, B, K]``."""
-    whole = work.shape(found.source)
+def _rows(work: Rewriting, match: _Found, shape: tuple[int, int, int]) -> int:
+    """Emit the multiplied nodes, ``[n, B, K]``."""
+    whole = work.shape(match.source)
     size = shape[0] * shape[1] * shape[2]
-    flat = found.source
-    if work.tensors[found.source].size != size:
-        row = (work.tensors[found.source].size,)
+    flat = match.source
+    if work.tensors[match.source].size != size:
+        row = (work.tensors[match.source].size,)
         flat = work.emit("reshape", (flat,), row, shape=row)
-        bounds = {"starts": (found.first,), "stops": (found.first + size,)}
+        bounds = {"starts": (match.first,), "stops": (match.first + size,)}
         flat = work.emit("slice", (flat,), (size,), **bounds)
     elif whole == shape:
         return flat

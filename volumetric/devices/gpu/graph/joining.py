@@ -1,8 +1,8 @@
-"""Sums over steps of time as one product, or one reduction, of what the steps made put together.
+"""Fuse sums over time steps into one product, or one reduction, of the concatenated operands.
 
-The gradient of a weight that many ticks read is a sum of a product for each of them. On a GPU these are launches that
-each write all of the weight's gradient, and as many that add to it; instead, operands of some ticks are put side by
-side, so that the sum is the product's own.
+The gradient of a weight read in many ticks is a sum of one product per tick. On a GPU these are launches that each
+write the whole gradient, and as many that add to it; instead, operands of some ticks are concatenated, so that the
+product itself computes the sum.
 """
 
 from __future__ import annotations
@@ -16,62 +16,62 @@ from volumetric.graph.ops import Graph, Node
 from volumetric.graph.rewriting import Rewriting
 
 MOST = 16
-"""Terms of a sum: all their operands are held until it is made."""
+"""Maximum terms of a sum: all their operands are held until it is computed."""
 _BYTES = 64 << 20
-"""Memory that the operands on one side of a sum may take."""
+"""Bytes of the operands on one side of a sum."""
 _LEAST = 3
-"""Terms that are fewer launches together than apart."""
+"""Minimum number of terms for which this saves launches."""
 _WORTH = 8 << 20
-"""Bytes that may be copied to save a launch: what the memory of an H100 moves in the time that one takes."""
+"""Bytes that may be copied to save a launch: as much as an H100 moves in the duration of one."""
 
 
 def join_sums(graph: Graph) -> Graph:
-    """Make sums of products, and of sums over axes, at once, where that is less than writing and adding each."""
+    """Fuse sums of products, and of sums over axes, if that moves less memory than adding each."""
     chains = [*chains_of(graph, products_of(graph)), *chains_of(graph, _sums(graph))]
     blocks = [b for chain in chains for b in chain.blocks(_terms(graph, chain.terms[0])) if len(b.terms) >= _LEAST]
     whole: dict[tuple[tuple[int, ...], int], int] = {}
 
     def emit(work: Rewriting, block: Block) -> int:
-        first, made = block.terms[0], block.sums[-1].outputs
+        first, outputs = block.terms[0], block.sums[-1].outputs
         total = work.emit(first.op, _operands(work, block, whole), work.shape(first.outputs[0]), **first.attrs)
-        shape = work.shape(made[0])
+        shape = work.shape(outputs[0])
         if block.before is None:
-            return work.emit_to(made, "reshape", (total,), shape=shape)
+            return work.emit_to(outputs, "reshape", (total,), shape=shape)
         return work.emit("reshape", (total,), shape, shape=shape)
 
     return joined(graph, blocks, emit)
 
 
 def _sums(graph: Graph) -> dict[int, Node]:
-    """Return sums over axes of what is not written to, by what they make, or by a view of that."""
+    """Return the sums over axes that are not overwritten, by their result, or by a view of it."""
     root = roots(graph)
-    found = {
+    sums = {
         node.outputs[0]: node
         for node in graph.nodes
         if node.op == "reduce" and node.attrs["name"] == "sum" and graph.tensors[root[node.inputs[0]]].key is None
     }
     views = {node.outputs[0] for node in graph.nodes if node.op == "reshape"}
-    return found | {i: found[root[i]] for i in views if root[i] in found}
+    return sums | {i: sums[root[i]] for i in views if root[i] in sums}
 
 
 def _terms(graph: Graph, node: Node) -> int:
-    """Terms like `node` that are made together; 1: they are better made apart."""
+    """Number of terms like `node` to compute together; 1: separate is better."""
     sizes = [4 * prod(graph.tensors[i].shape) for i in node.inputs]
     moved, saved = 2 * sum(sizes), 4 * 4 * prod(graph.tensors[node.outputs[0]].shape)
     return min(MOST, max(1, _BYTES // max(*sizes, 1))) if moved <= saved + _WORTH else 1
 
 
 def _operands(work: Rewriting, block: Block, whole: dict[tuple[tuple[int, ...], int], int]) -> list[int]:
-    """Put the operands of terms side by side, along an axis that is summed; `whole` are those that are already."""
-    found: list[int] = []
+    """Concatenate the operands of terms along a summed axis; `whole` are already concatenated."""
+    operands: list[int] = []
     for place, axis in enumerate(_summed(block.terms[0])):
         parts = tuple(term.inputs[place] for term in block.terms)
         if (parts, axis) not in whole:
             shape = list(work.shape(parts[0]))
             shape[axis] *= len(parts)
             whole[parts, axis] = work.emit("concat", parts, tuple(shape), axis=axis)
-        found.append(whole[parts, axis])
-    return found
+        operands.append(whole[parts, axis])
+    return operands
 
 
 def _summed(node: Node) -> Sequence[int]:

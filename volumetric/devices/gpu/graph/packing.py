@@ -1,7 +1,7 @@
-"""Small persistent tensors side by side in one buffer: what reads and writes many of them is one launch.
+"""Small persistent tensors side by side in one buffer: operations on many of them become one launch.
 
-Graphs name them one by one. Bound to a store that has some side by side, a graph reads them as parts of the whole, and
-writes the whole once, behind everything else.
+Graphs name them separately. Bound to a store that packs some of them, a graph reads them as parts of the packed buffer,
+and writes the whole buffer once, after everything else.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from volumetric.graph.rewriting import Rewriting
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Tensors of float32 that lie one behind the other.
+    """Float32 tensors stored one after the other.
 
     Attributes
     ----------
     key : of the buffer
-    size : numbers of all of them
-    starts : key → its first number
+    size : total number of elements
+    starts : key → index of its first element
     """
 
     key: str
@@ -33,7 +33,7 @@ class Packed:
 
 
 def read_packed(graph: Graph, packed: Packed) -> Graph:
-    """Return a graph whose tensors with keys of `packed` are parts of that; they are written by `assign` alone."""
+    """Return a graph whose tensors with keys in `packed` are parts of it; only `assign` may write them."""
     keys = [tensor.key for tensor in graph.tensors]
     own = {i for i, key in enumerate(keys) if key in packed.starts}
     if not own:
@@ -67,9 +67,9 @@ def read_packed(graph: Graph, packed: Packed) -> Graph:
         for (key, start), end in zip(sorted(packed.starts.items(), key=lambda one: one[1]), ends, strict=True):
             size = (end - start,)
             parts.append(_flat(work, written[key], size) if key in written else part(key, size[0]))
-        made = work.emit("concat", parts, (packed.size,), axis=0)
+        packed_values = work.emit("concat", parts, (packed.size,), axis=0)
         work.tensors.append(replace(work.tensors[whole]))
-        work.emit_to((len(work.tensors) - 1,), "assign", (made,), key=packed.key)
+        work.emit_to((len(work.tensors) - 1,), "assign", (packed_values,), key=packed.key)
     return pruned(replace(graph, tensors=tuple(work.tensors), nodes=tuple(work.nodes)))
 
 

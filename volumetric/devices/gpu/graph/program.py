@@ -1,4 +1,4 @@
-"""A graph bound to its buffers: recorded once, replayed as one compute pass and one submission a run."""
+"""A graph bound to its buffers: recorded once, replayed as one compute pass and one submission per run."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class GpuProgram:
 
     Attributes
     ----------
-    graph : what it runs, as the GPU does it
+    graph : the graph after GPU rewrites
     recording : its dispatches as plain data
     calls : the same, bound
-    scratch_bytes : GPU memory of the program besides the store
+    scratch_bytes : GPU memory of the program without the store
     """
 
     def __init__(self, context: GpuContext, graph: Graph, store: GpuStore, executor: Executor) -> None:
@@ -48,21 +48,21 @@ class GpuProgram:
         self._bounds = id_bounds(graph)
         for i, value in graph.constants.items():
             self._check_ids(i, value)
-        given = {i: f"input {at}" for at, i in enumerate(graph.inputs)}
-        given |= {i: f"constant {at}" for at, i in enumerate(graph.constants)}
+        buffer_names = {i: f"input {at}" for at, i in enumerate(graph.inputs)}
+        buffer_names |= {i: f"constant {at}" for at, i in enumerate(graph.constants)}
         keyed = {i: f"key {tensor.key}" for i, tensor in enumerate(graph.tensors) if tensor.key is not None}
         slots = Slots("scratch", context.caps.max_binding)
-        entries, names = record_graph(graph, keyed | given, slots, context.caps)
+        entries, names = record_graph(graph, keyed | buffer_names, slots, context.caps)
         self._own = Owned(context)
-        self._kept = _Kept(executor)
-        # Programs are dropped without a word; what they own must not count as in use until a collector comes by.
-        self._release = weakref.finalize(self, _free, self._own, self._kept)
+        self._next_run = _NextRun(executor)
+        # Programs are often dropped without `close`; their buffers must not count as in use until a garbage collection.
+        self._release = weakref.finalize(self, _free, self._own, self._next_run)
         try:
             self._own.make_all(slots.sizes)
             self._inputs = Upload(context, self._own, [graph.tensors[i] for i in graph.inputs])
-            self._write_constants(given)
+            self._write_constants(buffer_names)
             buffers: dict[str, Any] = dict(self._own)
-            buffers |= {given[i]: part for i, part in zip(graph.inputs, self._inputs.parts, strict=True)}
+            buffers |= {buffer_names[i]: part for i, part in zip(graph.inputs, self._inputs.parts, strict=True)}
             used = graph.keyed.keys()
             buffers |= {f"key {key}": store.buffer(key) for key in used}
             self.recording = recording(entries, buffers)
@@ -78,7 +78,7 @@ class GpuProgram:
         return self._own.nbytes
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Upload the inputs, run all nodes, and return the graph's outputs; without any, it does not wait.
+        """Upload the inputs, run all nodes, and return the graph's outputs; without outputs, it does not wait.
 
         Raises
         ------
@@ -88,12 +88,12 @@ class GpuProgram:
         values = self._checked(inputs)
         with self._store.lock:
             self._inputs.write(values)
-            begun, self._kept.begun = self._kept.begun, None
+            begun, self._next_run.begun = self._next_run.begun, None
             number = self._executor.submit(self._commands) if begun is None else self._executor.send(begun)
             if not self.graph.outputs:
                 return []
-            # Every run has the same commands: those of the next one are recorded while the GPU is at work on these.
-            self._kept.begun = self._executor.record(self._commands)
+            # Every run has the same commands: those of the next one are recorded while the GPU executes these.
+            self._next_run.begun = self._executor.record(self._commands)
             return self._read(number)
 
     def submit(self, inputs: Sequence[Array]) -> None:
@@ -104,9 +104,9 @@ class GpuProgram:
             self._executor.submit(self._commands)
 
     def step_times(self, *, repeats: int = 10) -> list[StepTime]:
-        """GPU time of each kind of dispatch of a run by timestamps, on the inputs of the last run; see `call_times`.
+        """GPU time of each kind of dispatch of a run on the inputs of the last run; see `call_times`.
 
-        Keyed tensors that the graph writes are written.
+        Graph writes to tensors with a key take effect.
 
         Raises
         ------
@@ -119,17 +119,17 @@ class GpuProgram:
         """Free the program's own buffers."""
         self._release()
 
-    def _write_constants(self, given: Mapping[int, str]) -> None:
+    def _write_constants(self, buffer_names: Mapping[int, str]) -> None:
         for i, value in self.graph.constants.items():
             tensor = self.graph.tensors[i]
             if 4 * tensor.size > self._context.caps.max_binding:
                 raise too_large(tensor.name, 4 * tensor.size, self._context.caps.max_binding)
-            name = self._own.make(given[i], 4 * tensor.size)
+            name = self._own.make(buffer_names[i], 4 * tensor.size)
             if value.size:
                 self._context.write(self._own[name], value.astype(np.int32 if tensor.dtype == "int32" else np.float32))
 
     def _after(self, outputs: Mapping[int, Any]) -> list[Command]:
-        """Commands of a run: all dispatches, then the copies of the outputs to where the host can read them."""
+        """Commands of a run: all dispatches, then the copies of the outputs to host-readable memory."""
         commands: list[Command] = [Pass(self._executor.prepare(self.calls))] if self.calls else []
         offsets, end = {}, 0
         for i in dict.fromkeys(self.graph.outputs):
@@ -149,7 +149,7 @@ class GpuProgram:
         graph = self.graph
         if len(inputs) != len(graph.inputs):
             raise ShapeError(f"the graph takes {len(graph.inputs)} inputs, got {len(inputs)}")
-        found = []
+        arrays = []
         for i, value in zip(graph.inputs, inputs, strict=True):
             tensor = graph.tensors[i]
             kind = np.integer if tensor.dtype == "int32" else np.floating
@@ -159,8 +159,8 @@ class GpuProgram:
                     f"got {value.dtype} of shape {list(value.shape)}"
                 )
             self._check_ids(i, value)
-            found.append(np.ascontiguousarray(value, np.dtype(tensor.dtype)))
-        return found
+            arrays.append(np.ascontiguousarray(value, np.dtype(tensor.dtype)))
+        return arrays
 
     def _check_ids(self, i: int, value: Array) -> None:
         for bound in self._bounds.get(i, ()):
@@ -169,23 +169,23 @@ class GpuProgram:
                 raise ShapeError(f"{self.graph.tensors[i].name}: id {wrong[0]} is outside of 0 … {bound.below - 1}")
 
     def _read(self, submission: int) -> list[Array]:
-        """All outputs, after one wait."""
+        """Read all outputs, after one wait."""
         data = bytearray()
         if self._output_bytes:
             data = self._executor.read(self._own["outputs"], self._output_bytes, submission)
         tensors = [(self.graph.tensors[i], self._offsets[i]) for i in self.graph.outputs]
-        found = [np.frombuffer(data, t.dtype, t.size, at).reshape(t.shape) for t, at in tensors]
-        # An array of its own each: the caller may write to one, and must not keep the others alive by it.
-        return found if len(found) == 1 else [value.copy() for value in found]
+        outputs = [np.frombuffer(data, t.dtype, t.size, at).reshape(t.shape) for t, at in tensors]
+        # A separate array for each: the caller may write to one, and must not keep the others alive by it.
+        return outputs if len(outputs) == 1 else [value.copy() for value in outputs]
 
 
 def copy(source: Any, target: Any, offset: int, nbytes: int) -> Copy:
-    """Copy a buffer, or a part of one, to a place in another."""
+    """Copy a buffer, or a part of one, into another."""
     part = source if isinstance(source, Slice) else Slice(source, 0, nbytes)
     return Copy(part.buffer, part.offset, target, offset, nbytes)
 
 
-class _Kept:
+class _NextRun:
     """Commands of the next run."""
 
     def __init__(self, executor: Executor) -> None:
@@ -193,8 +193,8 @@ class _Kept:
         self.begun: Any = None
 
 
-def _free(own: Owned, kept: _Kept) -> None:
-    if kept.begun is not None:
-        kept.executor.discard(kept.begun)
-        kept.begun = None
+def _free(own: Owned, pending: _NextRun) -> None:
+    if pending.begun is not None:
+        pending.executor.discard(pending.begun)
+        pending.begun = None
     own.close()

@@ -1,4 +1,4 @@
-"""Graphs of fixed shape as recordings: each node becomes launches over buffers that have names."""
+"""Graphs of fixed shape as recordings: each node becomes launches over named buffers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PASSES = (
 
 
 def prepared(graph: Graph, caps: Caps) -> Graph:
-    """Return a graph of fixed shape as a GPU runs it."""
+    """Return a graph of fixed shape after all GPU rewrites."""
     graph = unroll_scans(graph)
     shapes = [tensor.shape for tensor in graph.tensors]
     graph = write_out(graph, lambda node: has_kernel(node.op, [shapes[i] for i in node.inputs], node.attrs, caps))
@@ -46,24 +46,24 @@ def prepared(graph: Graph, caps: Caps) -> Graph:
     return graph
 
 
-def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Caps) -> tuple[list[Entry], Tenants]:
+def record_graph(graph: Graph, buffers: Mapping[int, str], slots: Slots, caps: Caps) -> tuple[list[Entry], Tenants]:
     """Record a `prepared` graph.
 
     Parameters
     ----------
-    given : buffer of each input, constant and tensor with a key
-    slots : where all other buffers come from
+    buffers : buffer of each input, constant and tensor with a key
+    slots : allocates all other buffers
 
     Returns
     -------
-    The dispatches, and where each tensor is
+    The dispatches, and the buffer of each tensor
 
     Raises
     ------
     UnsupportedError : no kernel for a node
     DeviceError : a tensor exceeds a binding
     """
-    names = Tenants(graph, given, slots, lambda tensor: 4 * tensor.size)
+    names = Tenants(graph, buffers, slots, lambda tensor: 4 * tensor.size)
     entries: list[Entry] = []
     for at, node in enumerate(graph.nodes):
         if node.op == "reshape":
@@ -78,17 +78,17 @@ def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Cap
             "guard": [] if node.guard is None else [names[node.guard.tensor]],
         }
 
-        def found(ref: Ref, places: dict[str, list[str]] = places) -> str:
+        def buffer_of(ref: Ref, places: dict[str, list[str]] = places) -> str:
             return places[ref.place][ref.number]
 
         entries += [
             Entry(
                 dispatch=launch.dispatch,
-                buffers={local: found(ref) for local, ref in launch.buffers.items()},
+                buffers={local: buffer_of(ref) for local, ref in launch.buffers.items()},
                 dims=launch.dims,
             )
             for launch in _guarded(graph, node, lowered)
-            if launch.unless_same is None or found(launch.unless_same[0]) != found(launch.unless_same[1])
+            if launch.unless_same is None or buffer_of(launch.unless_same[0]) != buffer_of(launch.unless_same[1])
         ]
         for name in spare:
             slots.give(name)
@@ -97,7 +97,7 @@ def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Cap
 
 
 def _guarded(graph: Graph, node: Node, lowered: Lowered) -> Sequence[Launch]:
-    """Launches of a node, which end at once where nobody reads what they make."""
+    """Launches of a node, which end at once if nothing reads their results."""
     guard = node.guard
     if guard is None or guard.zeros or node.op not in GUARDED or graph.tensors[guard.tensor].shape[0] != 1:
         return lowered.launches

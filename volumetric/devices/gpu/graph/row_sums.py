@@ -1,8 +1,8 @@
-"""Sums of rows by ids that are known when a graph is recorded: lists of the rows of each sum take the place of the ids.
+"""Sums of rows by ids known when a graph is recorded: lists of the rows of each sum replace the ids.
 
-Without them each run sorts the ids first. ``sum_listed`` g [n,D], list int32 [n], starts int32 [rows + 1] →
-[rows,D]: row r the sum of the rows of g that ``list`` names from ``starts[r]`` on, ``longest`` at most. Graphs as they
-are built do not hold it.
+Otherwise each run sorts the ids first. ``sum_listed`` g [n,D], list int32 [n], starts int32 [rows + 1] → [rows,D]: row
+r is the sum of the rows of g that ``list`` names from ``starts[r]`` on, ``longest`` at most. Only this rewrite creates
+it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from volumetric.graph.pruning import pruned
 from volumetric.graph.rewriting import Rewriting
 
 LONGEST = 64
-"""Rows that one invocation sums; of more, sums of so many are summed."""
+"""Rows that one invocation sums; for more, partial sums are summed in turn."""
 
 
 def list_sums(graph: Graph) -> Graph:
-    """Let sums of rows by constant ids read lists; those by other ids, or by some out of range, stay as they are."""
+    """Let sums of rows by constant ids read lists; sums by other ids, or by ids out of range, stay as they are."""
     constants = dict(graph.constants)
     work, known = Rewriting(graph), dict[tuple[int, int], list[tuple[int, int]]]()
 
@@ -38,8 +38,8 @@ def list_sums(graph: Graph) -> Graph:
         work.where = node.where
         source, rows = node.inputs[1], node.attrs["rows"]
         if (source, rows) not in known:
-            made = levels(np.asarray(graph.constants[source]), rows)
-            known[source, rows] = [(constant(order), constant(starts)) for order, starts in made]
+            lists = levels(np.asarray(graph.constants[source]), rows)
+            known[source, rows] = [(constant(order), constant(starts)) for order, starts in lists]
         x, (*before, (order, starts)) = node.inputs[0], known[source, rows]
         for part, ends in before:
             shape = work.shape(ends)[0] - 1, work.shape(x)[1]
@@ -51,17 +51,17 @@ def list_sums(graph: Graph) -> Graph:
 
 
 def levels(ids: Array, rows: int) -> list[tuple[Array, Array]]:
-    """Return the list and the starts of one or more ``sum_listed`` behind each other that sum rows by `ids`."""
+    """Return the list and the starts of one or more successive ``sum_listed`` that sum rows by `ids`."""
     order, counts = np.argsort(ids, kind="stable"), np.bincount(ids, minlength=rows)
-    found: list[tuple[Array, Array]] = []
+    lists: list[tuple[Array, Array]] = []
     while counts.max() > LONGEST:
         parts = -(-counts // LONGEST)
-        # Sums of LONGEST each, and of the rest behind these.
+        # Sums of LONGEST rows each, and of the rest after these.
         first = np.repeat(np.cumsum(counts) - counts, parts)
         number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
-        found.append((order, np.append(first + LONGEST * number, len(order))))
+        lists.append((order, np.append(first + LONGEST * number, len(order))))
         order, counts = np.arange(parts.sum()), parts
-    return [*found, (order, np.concatenate(([0], np.cumsum(counts))))]
+    return [*lists, (order, np.concatenate(([0], np.cumsum(counts))))]
 
 
 def _is_known(node: Node, constants: Mapping[int, Array]) -> bool:

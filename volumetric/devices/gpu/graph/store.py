@@ -1,4 +1,4 @@
-"""Persistent buffers on a GPU: parameters, optimiser state, recurrent state. They leave it only when asked for."""
+"""Persistent buffers on a GPU: parameters, optimiser state, recurrent state. They are copied back only on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from volumetric.graph.ops import Tensor
 
 @dataclass(slots=True)
 class Held:
-    """One tensor, the buffer that it has or is a part of from `start` on, and how many stores have it."""
+    """One tensor, its buffer or the buffer it is a part of from `start` on, and the number of stores that have it."""
 
     buffer: Any
     shape: Shape
@@ -30,9 +30,9 @@ class Held:
 
 PACKED: Final = "small tensors, side by side"
 SMALL: Final = 256
-"""Numbers of a tensor up to which it lies with others: it is read as a part of them, not in place."""
+"""Elements of a tensor up to which it is packed with others: it is read as a part of them, not in place."""
 FEW: Final = 8
-"""Fewer than so many have buffers of their own."""
+"""Fewer tensors than this are not packed."""
 
 
 class GpuStore:
@@ -40,7 +40,7 @@ class GpuStore:
 
     Attributes
     ----------
-    lock : held by whoever uses the buffers: programs of one store, and reads of it, take turns
+    lock : held while the buffers are used: programs of one store, and reads of it, are serialised
     """
 
     def __init__(self, context: GpuContext) -> None:
@@ -48,14 +48,14 @@ class GpuStore:
         self._context = context
         self._held: dict[str, Held] = {}
         self.packed: Packed | None = None
-        """Tensors that are parts of one buffer; programs read that, see `packing`."""
+        """Tensors that are parts of one buffer; programs read that buffer, see `packing`."""
 
     def put_together(self, values: Mapping[str, Array]) -> None:
-        """Create tensors, small ones side by side, once in the life of a store.
+        """Create tensors, packing small ones, once in the life of a store.
 
         Raises
         ------
-        ShapeError : there is one of another shape or type
+        ShapeError : a tensor exists with another shape or type
         DeviceError : it exceeds the GPU
         """
         small = [key for key, value in values.items() if value.size <= SMALL and key not in self._held]
@@ -77,33 +77,33 @@ class GpuStore:
 
         Raises
         ------
-        ShapeError : there is one of another shape or type
+        ShapeError : the buffer exists with another shape or type
         DeviceError : it exceeds the GPU
         """
         value = np.ascontiguousarray(value, np.int32 if np.issubdtype(value.dtype, np.integer) else np.float32)
-        held = self._held.get(key)
-        if held is None:
+        entry = self._held.get(key)
+        if entry is None:
             buffer = self._context.buffer(value.nbytes, key)
-            held = self._held[key] = Held(buffer, value.shape, value.dtype)
-        elif held.shape != value.shape or held.dtype != value.dtype:
+            entry = self._held[key] = Held(buffer, value.shape, value.dtype)
+        elif entry.shape != value.shape or entry.dtype != value.dtype:
             raise ShapeError(
-                f"buffer {key!r} is {held.dtype} {list(held.shape)}, got {value.dtype} {list(value.shape)}"
+                f"buffer {key!r} is {entry.dtype} {list(entry.shape)}, got {value.dtype} {list(value.shape)}"
             )
         if value.size:
             with self.lock:
-                self._context.write(held.buffer, value, held.start)
+                self._context.write(entry.buffer, value, entry.start)
 
     def get(self, key: str) -> Array:
         """Wait for the GPU and copy a buffer back. Raises `KeyError`."""
-        held = self._held[key]
-        if 0 in held.shape:
-            return np.empty(held.shape, held.dtype)
+        entry = self._held[key]
+        if 0 in entry.shape:
+            return np.empty(entry.shape, entry.dtype)
         with self.lock:
-            raw = self._context.read(held.buffer, held.dtype.itemsize * prod(held.shape), held.start)
-        return raw.view(held.dtype).reshape(held.shape).copy()
+            raw = self._context.read(entry.buffer, entry.dtype.itemsize * prod(entry.shape), entry.start)
+        return raw.view(entry.dtype).reshape(entry.shape).copy()
 
     def seen(self, key: str) -> Array | None:
-        """Return None: buffers lie on the device."""
+        """Return None: buffers are on the device."""
         return None
 
     def keys(self) -> Iterable[str]:
@@ -111,54 +111,54 @@ class GpuStore:
         return [key for key in self._held if key != PACKED]
 
     def share(self, keys: Iterable[str]) -> GpuStore:
-        """Return a new store that has these buffers too, for both to read.
+        """Return a new store that shares these buffers, for reading by both.
 
         Raises
         ------
-        KeyError : there is none
-        SpecError : it is a part of one
+        KeyError : the buffer does not exist
+        SpecError : it is part of a packed buffer
         """
         keys = list(keys)
         parts = [] if self.packed is None else [key for key in keys if key in self.packed.starts]
         if parts:
-            raise SpecError(f"{parts[0]!r} is a part of a buffer", hint="copy it: put what `get` returns")
-        made = GpuStore(self._context)
-        made._held = {key: self._held[key] for key in keys}
-        for held in made._held.values():
-            held.stores += 1
-        return made
+            raise SpecError(f"{parts[0]!r} is part of a packed buffer", hint="copy it with `put` and `get`")
+        store = GpuStore(self._context)
+        store._held = {key: self._held[key] for key in keys}
+        for entry in store._held.values():
+            entry.stores += 1
+        return store
 
     def drop(self, key: str) -> None:
-        """Free a buffer that no other store has; no program may use it any more. Raises `KeyError`.
+        """Free a buffer that no other store has; no program may use it afterwards. Raises `KeyError`.
 
-        One that is a part of another is freed with that.
+        A part of a packed buffer is freed with that buffer.
         """
-        held = self._held.pop(key)
+        entry = self._held.pop(key)
         if self.packed is not None and key in self.packed.starts:
             return
-        held.stores -= 1
-        if not held.stores:
-            self._context.free(held.buffer)
+        entry.stores -= 1
+        if not entry.stores:
+            self._context.free(entry.buffer)
 
     def buffer(self, key: str) -> Any:
-        """Return the buffer of `key`, or that of which it is a part. Raises `KeyError`."""
+        """Return the buffer of `key`, or the packed buffer it is a part of. Raises `KeyError`."""
         return self._held[key].buffer
 
     def check(self, tensor: Tensor) -> None:
-        """Raise unless there is a buffer of the shape and type of a tensor with a key.
+        """Raise unless there is a buffer with the shape and type of a keyed tensor.
 
         Raises
         ------
-        SpecError : there is none
+        SpecError : the buffer does not exist
         ShapeError : it has another shape or type
         """
-        held = self._held.get(tensor.key or "")
-        if held is None:
+        entry = self._held.get(tensor.key or "")
+        if entry is None:
             raise SpecError(f"the store has no buffer {tensor.key!r}", hint="put its first value into the store")
-        if held.shape != tensor.shape or held.dtype != np.dtype(tensor.dtype):
+        if entry.shape != tensor.shape or entry.dtype != np.dtype(tensor.dtype):
             raise ShapeError(
                 f"{tensor.key}: the graph has {tensor.dtype} of shape {list(tensor.shape)}, "
-                f"the store {held.dtype} of shape {list(held.shape)}"
+                f"the store {entry.dtype} of shape {list(entry.shape)}"
             )
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Inputs of a program: where they are, and how they get there, small ones side by side in one buffer.
+"""Inputs of a program: their buffers and their upload; small inputs share one buffer.
 
-Nothing in a run writes to them, so sharing a buffer makes no dispatch wait for another.
+Runs never write inputs, so a shared buffer makes no dispatch wait for another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from volumetric.devices.gpu.slots import too_large
 from volumetric.graph.ops import Tensor
 
 _TOGETHER = 1 << 20
-"""Bytes of inputs that share one buffer, so that one write brings them all; larger ones are written where they are."""
+"""Bytes of inputs that share one buffer, so that one write uploads them all; larger ones are written separately."""
 
 
 class Upload:
@@ -24,11 +24,11 @@ class Upload:
 
     Parameters
     ----------
-    owned : gets the buffers
+    owned : owner of the buffers
 
     Attributes
     ----------
-    parts : for each input what dispatches bind
+    parts : binding of each input in dispatches
 
     Raises
     ------
@@ -53,7 +53,7 @@ class Upload:
         self.parts = [Slice(buffer, 0, buffer.size) for buffer in buffers]
 
     def write(self, values: Sequence[Array]) -> None:
-        """Bring all inputs to the GPU; they are contiguous and of the types of their tensors."""
+        """Upload all inputs; they are contiguous and have the types of their tensors."""
         if not self._bytes:
             for part, value in zip(self.parts, values, strict=True):
                 if value.size:

@@ -1,1 +1,1 @@
-"""GPU kernels as data: pure functions from shapes and device capabilities to `Dispatch` values. No GPU library here."""
+"""GPU kernels as data: pure functions from shapes and device capabilities to `Dispatch` values; no GPU library."""

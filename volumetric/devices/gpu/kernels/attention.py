@@ -1,4 +1,4 @@
-"""Attention over a cache of pages: append and rows for pieces of several rows, split and combine for decoding."""
+"""Attention over a paged cache: append and rows for several rows of a sequence, split and combine for decoding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from volumetric.devices.gpu.kernels.dispatch import Caps, Constant, Dispatch, Gr
 from volumetric.devices.gpu.kernels.matmul import NORMS
 
 PAGE = 32
-"""Rows of a page: whole tiles of `rows`, and so few that what a sequence leaves of its last page hardly counts."""
+"""Rows of a page: whole tiles of `rows`, and small enough that the unused part of a last page hardly counts."""
 _MOST_HEADS = 8
 """Query heads that a decoding workgroup keeps in registers; more would spill."""
 
@@ -22,15 +22,15 @@ class AttentionShape:
     Attributes
     ----------
     heads, kv_heads, head_dim : sizes; `heads` is a multiple of `kv_heads`
-    context : positions that a sequence may have
+    context : maximum positions of a sequence
     qk_norm : kind of the norm of heads, None for none
-    own_gains : each head has a gain of its own in that norm
-    gains : that norm has gains
+    own_gains : whether each head has a separate gain in that norm
+    gains : whether that norm has gains
     temperature_scale, temperature_every : growth of queries with their position, see `layers.MultiHeadAttention`
-    rotary : leading elements of a head that turn, 0 for none
-    state : rows follow the cache's position; otherwise each call stands alone
-    half : the cache is float16
-    near : the control block may list the pages of a sequence; those of one width of window, or without any
+    rotary : leading elements of a head that are rotated, 0 for none
+    state : whether rows follow the cache's position; otherwise calls are independent
+    half : whether the cache is float16
+    near : whether the control block may list the pages of a sequence; those of one window width, or without a window
     """
 
     heads: int
@@ -57,13 +57,13 @@ class AttentionShape:
 
     @property
     def kept_rows(self) -> int | None:
-        """How many of the last rows the cache keeps; None: all, as where a window has room for most of a context."""
-        kept = self.window if self.state and self.causal else None
-        return None if kept is None or kept + 2 * PAGE >= self.context else kept
+        """Number of last rows that the cache keeps; None: all, also if a window covers most of a context."""
+        last_rows = self.window if self.state and self.causal else None
+        return None if last_rows is None or last_rows + 2 * PAGE >= self.context else last_rows
 
     @property
     def padded(self) -> int:
-        """Elements of a head in the cache: whole vectors."""
+        """Elements of a head in the cache, a multiple of the vector size."""
         return ceil_div(self.head_dim, 4) * 4
 
     @property
@@ -73,13 +73,13 @@ class AttentionShape:
 
     @property
     def gain_sizes(self) -> tuple[int, int]:
-        """Elements of the gains of query heads and of key heads."""
+        """Sizes of the gains of query heads and of key heads."""
         queries, keys = (self.heads, self.kv_heads) if self.own_gains else (1, 1)
         return queries * self.head_dim, keys * self.head_dim
 
     @property
     def page(self) -> int:
-        """Rows of a page; without a state one page holds the call's own rows."""
+        """Rows of a page; without a state one page holds the call's rows."""
         return PAGE if self.state else self.context
 
     @property
@@ -89,17 +89,17 @@ class AttentionShape:
 
     @property
     def dtype(self) -> Literal["float16", "float32"]:
-        """Numpy's name of the cache's numbers."""
+        """NumPy name of the cache's dtype."""
         return "float16" if self.half else "float32"
 
     @property
     def page_bytes(self) -> int:
-        """Bytes of the keys, and as many of the values, of a page."""
+        """Bytes of the keys of a page; the values take as many."""
         return self.kv_heads * self.page * self.padded * (2 if self.half else 4)
 
     @property
     def preludes(self) -> tuple[str, str]:
-        """Shader files that find rows of the cache, and read and write them."""
+        """Shader files that locate, read and write rows of the cache."""
         return "pages", f"kv/{self.dtype}"
 
     def constants(self) -> dict[str, Constant]:
@@ -116,7 +116,7 @@ class AttentionShape:
         }
 
     def score_constants(self) -> dict[str, Constant]:
-        """Constants that the kernels share which compute scores."""
+        """Constants shared by the kernels that compute scores."""
         return {
             "CHUNK": self.chunk or 0,
             "WINDOW": self.window or 0,
@@ -126,7 +126,7 @@ class AttentionShape:
         }
 
     def input_constants(self) -> dict[str, Constant]:
-        """Constants of the kernels that read q, k and v as the product left them."""
+        """Constants of the kernels that read q, k and v directly from the product's output."""
         return self.constants() | {
             "QK_NORM": NORMS[self.qk_norm],
             "OWN_GAINS": self.own_gains,
@@ -142,7 +142,7 @@ class AttentionShape:
 
 
 def append(shape: AttentionShape) -> Dispatch:
-    """Norm, turn and store q, k and v of the rows of longer pieces.
+    """Normalise, rotate and store q, k and v of sequences with several rows.
 
     Buffers: qkv, head_params, rope, keys, values, tables, q, ctl.
     """
@@ -156,7 +156,7 @@ def append(shape: AttentionShape) -> Dispatch:
 
 
 def rows(shape: AttentionShape, caps: Caps, cut: RowsTuning | None = None) -> Dispatch:
-    """Attention of blocks of rows, cut as `tune_rows` says unless given.
+    """Attention of blocks of rows, tuned by `tune_rows` unless `tuning` is passed.
 
     Buffers: q, keys, values, tables, y, head_params, ctl.
     """
@@ -185,7 +185,7 @@ def rows(shape: AttentionShape, caps: Caps, cut: RowsTuning | None = None) -> Di
 
 
 class RowsTuning(NamedTuple):
-    """How prefill attention is cut: `rows` against tiles of `positions`, by a workgroup of rows of `across` lanes."""
+    """Tuning of prefill attention: `rows` by tiles of `positions`, in a workgroup of rows of `across` lanes."""
 
     rows: int
     positions: int
@@ -207,7 +207,7 @@ def tune_rows(shape: AttentionShape, caps: Caps) -> RowsTuning:
 
     Raises
     ------
-    UnsupportedError : not even the smallest does
+    UnsupportedError : not even the smallest fits
     """
     for cut in _ROWS_TUNINGS:
         if cut.workgroup <= caps.max_workgroup and _rows_bytes(shape, cut) <= caps.max_shared:
@@ -228,9 +228,10 @@ def _rows_bytes(shape: AttentionShape, cut: RowsTuning) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitTuning:
-    """How decoding attention is cut.
+    """Tuning of decoding attention.
 
-    `block` query heads a workgroup, `team` lanes a position with `vectors` vectors each, `unroll` positions in flight.
+    `block` query heads per workgroup, `team` lanes per position with `vectors` vectors each, `unroll` positions in
+    flight.
     """
 
     splits: int
@@ -242,19 +243,19 @@ class SplitTuning:
 
 
 def tune_split(shape: AttentionShape, caps: Caps, rows: int = 1) -> SplitTuning:
-    """Enough splits of each of so many rows to occupy the device, each of at least 32 positions.
+    """Choose enough splits for the rows to occupy the device, each of at least 32 positions.
 
-    Every split adds to what the output projection reads, so short contexts get no more than 8. Query heads that share
-    keys also share a workgroup only as far as processors are left with work: their arithmetic is serial, while reading
-    the keys again is served by the cache.
+    Every split adds to the input of the output projection, so short contexts get no more than 8. Query heads that share
+    keys share a workgroup only while all processors have work: their arithmetic is serial, while reading the keys again
+    is served by the cache.
     """
     share = shape.heads // shape.kv_heads
     vectors = ceil_div(shape.head_dim, 4)
     team = min(caps.subgroup_size or 8, power_of_two(vectors), 32)
     each = ceil_div(vectors, team)
     most = min(max(8, shape.context // 512), 16)
-    wanted = caps.invocations // (512 if rows == 1 else 1024)  # what joins the splits reads them for every row
-    splits = max(1, min(ceil_div(wanted, shape.heads * rows), most, ceil_div(shape.context, 32)))
+    least = caps.invocations // (512 if rows == 1 else 1024)  # the joining kernel reads them for every row
+    splits = max(1, min(ceil_div(least, shape.heads * rows), most, ceil_div(shape.context, 32)))
     fitting = [
         (block, workgroup)
         for block in range(min(share, _MOST_HEADS), 0, -1)
@@ -263,25 +264,25 @@ def tune_split(shape: AttentionShape, caps: Caps, rows: int = 1) -> SplitTuning:
         and workgroup <= min(caps.max_workgroup, max(64, 16 * team))
         and _split_bytes(vectors, team, block, workgroup) <= caps.max_shared
     ] or [(1, max(32, team))]
-    wanted = caps.invocations // 1024
-    busy = (cut for cut in fitting if shape.heads // cut[0] * splits * rows >= wanted)
+    least = caps.invocations // 1024
+    busy = (cut for cut in fitting if shape.heads // cut[0] * splits * rows >= least)
     block, workgroup = next(busy, next(cut for cut in fitting if cut[0] == fitting[-1][0]))
     unroll = max(1, min(64 * team // workgroup, 8 // each))
     return SplitTuning(splits=splits, block=block, team=team, vectors=each, unroll=unroll, workgroup=workgroup)
 
 
 def _split_bytes(vectors: int, team: int, block: int, workgroup: int) -> int:
-    """Workgroup memory of `attend_split`: heads, the teams' results, room for sums without subgroups."""
+    """Workgroup memory of `attend_split`: heads, partial results of teams, and sums if there are no subgroups."""
     return 16 * vectors * (block + 2) + workgroup // team * block * (16 * vectors + 8) + 4 * workgroup
 
 
 def is_alone(shape: AttentionShape, tuning: SplitTuning) -> bool:
-    """Whether the one split of a row can write its outputs as they are: nothing is left to join, or to pack."""
+    """Whether a row's single split can write its outputs directly, without joining or packing."""
     return tuning.splits == 1 and shape.head_dim % 4 == 0
 
 
 def split(shape: AttentionShape, caps: Caps, rows: int = 1) -> Dispatch:
-    """A row of each sequence against its cache, cut in splits for up to `rows` of them.
+    """Attention of one row per sequence over its cache, in splits, for up to `rows` rows.
 
     Buffers: qkv, head_params, rope, keys, values, tables, parts, maxima, ctl; `parts` is the output if `is_alone`.
     """

@@ -1,10 +1,10 @@
-"""Block formats taken apart once, when they become resident: codes in pieces of 16 bytes, all else beside them.
+"""Unpack block formats once when they become resident: codes in units of 16 bytes, everything else separately.
 
 Blocks of 210, 22 or 17 bytes never start at whole words, and none has its scales where 16-byte loads would bring them.
-So the low bits of 32 (or 64) neighbours make a piece of `weights`, as other formats have it, and what remains of a row
-goes into `scales`: sections one behind the other, each padded to whole words. Nothing is rounded, and nothing grows but
-by that padding, except scales of 6 bits in IQ4_XS, which take bytes, and digits in base 3 in TQ1_0, which take 2 bits:
-five of them lie in a byte, in an order that no piece of a row could be read by.
+So the low bits of 32 (or 64) neighbours form a unit of `weights`, as in other formats, and the rest of a row goes into
+`scales`: sections one after the other, each padded to whole words. Nothing is rounded, and nothing grows except by that
+padding, by 6-bit scales in IQ4_XS, which take bytes, and by base-3 digits in TQ1_0, which take 2 bits: a byte holds
+five of them, in an order that no unit of a row could be read by.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from volumetric.dtypes.blocks.k_quants import six_bits
 Bytes: TypeAlias = NDArray[np.uint8]
 
 _CODES_AT_ONCE = 1 << 20
-"""Codes that are taken apart in one go."""
+"""Codes unpacked at a time."""
 
 
 class Taken:
-    """Blocks ``[rows · blocks, block bytes]`` of rows that are taken apart as far as someone asks."""
+    """Blocks ``[rows · blocks, block bytes]`` of rows, unpacked on demand."""
 
     def __init__(self, packed: Packed, layout: BlockLayout) -> None:
         self.raw: Bytes = packed.raw_blocks()
@@ -41,7 +41,7 @@ class Taken:
 
     @cached_property
     def fields(self) -> Fields:
-        """What the blocks hold."""
+        """Decoded fields of the blocks."""
         return named_format(self._layout.name).split(self.raw)
 
     @cached_property
@@ -49,7 +49,7 @@ class Taken:
         """Codes ``[rows, pieces, piece]``."""
         piece = self._layout.piece
         codes = self.fields.codes.reshape(self._rows, -1)[:, : self._pieces * piece]
-        if codes.shape[1] < self._pieces * piece:  # blocks shorter than a piece
+        if codes.shape[1] < self._pieces * piece:  # blocks shorter than a unit
             codes = np.pad(codes, ((0, 0), (0, self._pieces * piece - codes.shape[1])))
         return np.ascontiguousarray(codes).reshape(self._rows, self._pieces, piece)
 
@@ -58,7 +58,7 @@ class Taken:
         return np.ascontiguousarray(values).reshape(self._rows, -1)
 
     def low_bits(self) -> U32Array:
-        """Pieces ``[rows, 4 · pieces]``: code 16 h + i has its low bits in byte i, from bit 4 h (or 2 h) on."""
+        """Units ``[rows, 4 · pieces]``: code 16 h + i has its low bits in byte i, from bit 4 h (or 2 h) on."""
         if self._layout.nibbles_at is not None:
             return self.by_row(_regrouped(self.raw, self._layout.nibbles_at))[:, : 4 * self._pieces]
         bits = 128 // self._layout.piece
@@ -70,9 +70,9 @@ class Taken:
 
 
 def _regrouped(raw: Bytes, at: int) -> U32Array:
-    """Pieces ``[n, 32]`` of 128 bytes of which each 32 hold 32 codes in their low halves and the next 32 in their high.
+    """Units ``[n, 32]`` of 128 bytes, each 32 of which hold 32 codes in low halves and the next 32 in high halves.
 
-    Four bytes at a time, which is several times faster than by way of the codes.
+    Works on four bytes at a time, which is several times faster than through the codes.
     """
     words = np.ascontiguousarray(raw[:, at : at + 128]).view(np.uint32).reshape(len(raw), 4, 8)
     first, second = words[:, :, :4], words[:, :, 4:]
@@ -85,55 +85,57 @@ def _regrouped(raw: Bytes, at: int) -> U32Array:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a row in `scales`.
+    """Part of a row in `scales`.
 
     Attributes
     ----------
-    nbytes : bytes that it takes before padding to words, of the numbers of pieces and of blocks in a row
-    fill : its content ``[rows, …]``
+    nbytes : bytes before padding to words, from the numbers of units and of blocks in a row
+    fill : contents ``[rows, …]``
     """
 
     nbytes: Callable[[int, int], int]
     fill: Callable[[Taken], NDArray[Any]]
 
 
-def _fifth_bits(taken: Taken) -> NDArray[Any]:
+def _fifth_bits(blocks: Taken) -> NDArray[Any]:
     """Bit j of byte b of a word is bit 4 of code 4j + b."""
-    fours = (taken.codes.view(np.uint32) >> np.uint32(4)) & np.uint32(0x01010101)
+    fours = (blocks.codes.view(np.uint32) >> np.uint32(4)) & np.uint32(0x01010101)
     return np.bitwise_or.reduce(fours << np.arange(8, dtype=np.uint32), axis=-1)
 
 
-def _two_bits(taken: Taken) -> NDArray[Any]:
+def _two_bits(blocks: Taken) -> NDArray[Any]:
     """Bits 2j and 2j + 1 of byte b of word h are bits 4 and 5 of code 16h + 4j + b."""
-    high = (taken.codes >> np.uint8(4)).reshape(len(taken.codes), -1, 4, 4)
+    high = (blocks.codes >> np.uint8(4)).reshape(len(blocks.codes), -1, 4, 4)
     return high[:, :, 0] | high[:, :, 1] << np.uint8(2) | high[:, :, 2] << np.uint8(4) | high[:, :, 3] << np.uint8(6)
 
 
-def _third_bits(taken: Taken) -> NDArray[Any]:
+def _third_bits(blocks: Taken) -> NDArray[Any]:
     """Bit j of byte b of word h is bit 2 of code 32h + 4j + b."""
-    fours = (taken.codes.view(np.uint32).reshape(len(taken.codes), -1, 8) >> np.uint32(2)) & np.uint32(0x01010101)
+    fours = (blocks.codes.view(np.uint32).reshape(len(blocks.codes), -1, 8) >> np.uint32(2)) & np.uint32(0x01010101)
     return np.bitwise_or.reduce(fours << np.arange(8, dtype=np.uint32), axis=-1)
 
 
-def _steps(taken: Taken) -> NDArray[Any]:
-    return taken.by_row(taken.fields.step)
+def _steps(blocks: Taken) -> NDArray[Any]:
+    return blocks.by_row(blocks.fields.step)
 
 
-def _pairs(taken: Taken) -> NDArray[Any]:
-    """Step and floor of each block in turn."""
-    floor = taken.fields.floor
-    return taken.by_row(np.stack([taken.fields.step, np.zeros_like(taken.fields.step) if floor is None else floor], -1))
+def _pairs(blocks: Taken) -> NDArray[Any]:
+    """Step and floor of each block, alternating."""
+    floor = blocks.fields.floor
+    return blocks.by_row(
+        np.stack([blocks.fields.step, np.zeros_like(blocks.fields.step) if floor is None else floor], -1)
+    )
 
 
-def _scales(taken: Taken) -> NDArray[Any]:
-    return taken.by_row(np.asarray(taken.fields.scales))
+def _scales(blocks: Taken) -> NDArray[Any]:
+    return blocks.by_row(np.asarray(blocks.fields.scales))
 
 
-def _scales_and_mins(taken: Taken) -> NDArray[Any]:
+def _scales_and_mins(blocks: Taken) -> NDArray[Any]:
     """Step and floor of a block, then its eight scales and mins of 6 bits: pair g begins at bit 12 g."""
-    scales, mins = six_bits(taken.raw[:, 4:16])
-    ends = np.stack([halves(taken.raw, 0), -halves(taken.raw, 2)], -1).view(np.uint32)
-    return taken.by_row(np.concatenate([ends, _twelves(scales.view(np.uint8), mins)], axis=1))
+    scales, mins = six_bits(blocks.raw[:, 4:16])
+    ends = np.stack([halves(blocks.raw, 0), -halves(blocks.raw, 2)], -1).view(np.uint32)
+    return blocks.by_row(np.concatenate([ends, _twelves(scales.view(np.uint8), mins)], axis=1))
 
 
 def _twelves(first: Bytes, second: Bytes) -> U32Array:
@@ -151,19 +153,19 @@ def _twelves(first: Bytes, second: Bytes) -> U32Array:
     return words
 
 
-def _unsigned_scales(taken: Taken) -> NDArray[Any]:
-    """16 scales of 6 bits, 32 more than they are."""
-    scales = (np.asarray(taken.fields.scales) + np.int8(32)).view(np.uint8)
-    return taken.by_row(_twelves(scales[:, ::2], scales[:, 1::2]))
+def _unsigned_scales(blocks: Taken) -> NDArray[Any]:
+    """16 scales of 6 bits, offset by 32."""
+    scales = (np.asarray(blocks.fields.scales) + np.int8(32)).view(np.uint8)
+    return blocks.by_row(_twelves(scales[:, ::2], scales[:, 1::2]))
 
 
-def _scale_bytes(taken: Taken) -> NDArray[Any]:
-    """Bytes of Q2_K with a scale in the low half and a min in the high one."""
-    return taken.by_row(taken.raw[:, :16])
+def _scale_bytes(blocks: Taken) -> NDArray[Any]:
+    """Bytes of Q2_K with a scale in the low half and a min in the high half."""
+    return blocks.by_row(blocks.raw[:, :16])
 
 
-def _exponents(taken: Taken) -> NDArray[Any]:
-    return taken.by_row(taken.raw[:, 0])
+def _exponents(blocks: Taken) -> NDArray[Any]:
+    return blocks.by_row(blocks.raw[:, 0])
 
 
 SECTIONS: Final[Mapping[str, Section]] = {
@@ -179,21 +181,21 @@ SECTIONS: Final[Mapping[str, Section]] = {
     "scales_8": Section(lambda pieces, blocks: 8 * blocks, _scales),
     "scales_16": Section(lambda pieces, blocks: 16 * blocks, _scales),
 }
-"""Name that formats have for a section → the section."""
+"""Section name in formats → the section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLayout:
-    """How the rows of one block format lie on the GPU.
+    """Layout of the rows of one block format on the GPU.
 
     Attributes
     ----------
     name : the format
     piece : codes in 16 bytes: 32 with their four low bits, or 64 with two
-    sections : what a row has in `scales`, in this order
-    shared : shader files in ``block`` that make a reader together with the format's own
-    read : codes that kernels take at a time, None: as many as in 16 bytes
-    nibbles_at : byte of a block from which on its low bits stand as those of Q4_K, None elsewhere
+    sections : parts of a row in `scales`, in this order
+    shared : shader files in ``block`` linked with the format's own file to read it
+    read : codes that kernels read at a time, None: as many as in 16 bytes
+    nibbles_at : byte of a block at which low bits in the order of Q4_K start; None for other orders
     """
 
     name: str
@@ -210,15 +212,15 @@ class BlockLayout:
 
     @property
     def bits_per_weight(self) -> float:
-        """Bits that a number takes in rows that need no padding."""
+        """Bits per element in rows that need no padding."""
         k = 1024
         return 8 * (16 * ceil_div(k, self.piece) + 4 * self.words(k)) / k
 
     def lay_out(self, packed: Packed) -> tuple[U32Array, U32Array]:
-        """Return pieces ``[rows, 4 · pieces]`` and the words of `scales` ``[rows, words]``.
+        """Return units ``[rows, 4 · pieces]`` and the words of `scales` ``[rows, words]``.
 
-        Some rows at a time, so that what is between stays in the caches, and on all cores: NumPy gives the interpreter
-        free while it works on so many bytes.
+        Works on some rows at a time, so that temporaries stay in the caches, and on all cores: NumPy releases the GIL
+        for arrays of this size.
         """
         rows, k = packed.rows, packed.k
         pieces = np.empty((rows, 4 * ceil_div(k, self.piece)), np.uint32)
@@ -227,11 +229,11 @@ class BlockLayout:
 
         def fill(start: int) -> None:
             part = packed.row_slice(start, min(start + some, rows))
-            taken = Taken(part, self)
-            pieces[start : start + part.rows] = taken.low_bits()
+            blocks = Taken(part, self)
+            pieces[start : start + part.rows] = blocks.low_bits()
             at = 0
             for section in self.sections:
-                words = _words(section.fill(taken), part.rows)
+                words = _words(section.fill(blocks), part.rows)
                 rest[start : start + part.rows, at : at + words.shape[1]] = words
                 at += words.shape[1]
 
@@ -250,7 +252,7 @@ def _words(values: NDArray[Any], rows: int) -> U32Array:
 
 
 def _layout(form: BlockFormat, resident: Resident) -> BlockLayout:
-    """Pieces of 32 codes with four low bits, or of 64 with two, of which kernels read fewer at a time."""
+    """Units of 32 codes with four low bits, or of 64 with two, of which kernels read fewer at a time."""
     piece = 32 if form.planes[0] == 4 else 64
     return BlockLayout(
         name=form.name,
@@ -269,4 +271,4 @@ LAYOUTS = MappingProxyType(
         if form.resident is not None
     }
 )
-"""Name of a block format → how the GPU holds it."""
+"""Name of a block format → its layout on the GPU."""

@@ -1,4 +1,4 @@
-"""Dispatch: which shader to run, with which constants, over which grid. Plain data; `runtime.gpu` binds and runs it."""
+"""Dispatch: a shader, its constants, and its grid. Plain data; `devices.gpu.context` binds and runs it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ Constant = int | float | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """What kernels may rely on, as the device reported it or as a test narrowed it.
+    """Device capabilities, as reported by the device or narrowed by a test.
 
     Attributes
     ----------
-    subgroup_size : lanes that are certain to run together; 0 where subgroups are missing, reductions go through memory
-    immediates : small arguments travel with the commands instead of in uniform buffers
+    subgroup_size : lanes certain to run together; 0 if there are no subgroups: reductions then use memory
+    immediates : small arguments are passed in the commands instead of in uniform buffers
     max_workgroup : invocations in a workgroup
     max_shared : bytes of workgroup memory
     max_storage_buffers : storage buffers that one kernel may bind
-    max_binding : bytes of one storage binding; larger matrices are cut by rows
+    max_binding : bytes of one storage binding; larger matrices are split by rows
     max_groups : workgroups along one grid axis
-    invocations : invocations that keep the device busy; decides how finely work is cut
-    max_rounds : rounds in loops that a driver gives an invocation for its whole life; llvmpipe ends loops beyond them
-        without an error. 0: no end was found
-    unroll : steps of a matrix product to write out; software adapters take seconds to compile long straight-line code
+    invocations : invocations that keep the device busy; determines how finely work is split
+    max_rounds : maximum loop rounds of an invocation over its life; llvmpipe ends loops beyond them without an error.
+        0: no limit was found
+    unroll : steps of a matrix product to unroll; software adapters take seconds to compile long straight-line code
     """
 
     subgroup_size: int = 0
@@ -41,7 +41,7 @@ class Caps:
     max_rounds: int = 0
 
     def pieces(self, rounds: int, count: int = 1) -> int:
-        """Parts into which `count` steps of `rounds` rounds each must be cut; a sixteenth is left for all else."""
+        """Number of parts to split `count` steps of `rounds` rounds each into; a sixteenth is kept for other loops."""
         return ceil_div(count * rounds, max(self.max_rounds * 15 // 16, 1)) if self.max_rounds and count else 1
 
 
@@ -50,11 +50,11 @@ class Rows(NamedTuple):
 
     Attributes
     ----------
-    total : all of them
-    singles : those, at the beginning, that are the only row of their sequence
-    blocks : how many blocks the pieces of the others are cut into
-    pieces : sequences
-    lengths : rows of each sequence, where what is recorded depends on them; else empty
+    total : number of rows
+    singles : number of rows, at the beginning, that are the only row of their sequence
+    blocks : number of blocks of the other sequences' rows
+    pieces : number of sequences
+    lengths : rows of each sequence, if the recording depends on them; else empty
     """
 
     total: int
@@ -65,19 +65,19 @@ class Rows(NamedTuple):
 
     @property
     def others(self) -> int:
-        """Rows of pieces of several rows."""
+        """Rows of sequences with several rows."""
         return self.total - self.singles
 
 
 ONE_ROW = Rows(1)
-"""What grids without rows are launched for, too."""
+"""Rows for launches whose grids do not depend on rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Workgroups of a dispatch; with `rows_each`, the y axis counts blocks of so many of the rows that `over` names.
+    """Workgroups of a dispatch; with `rows_each`, the y axis counts blocks of so many of the rows selected by `over`.
 
-    Each row counts `times`, and there are `extra` blocks more.
+    Each row counts `times`, and there are `extra` further blocks.
     """
 
     x: int
@@ -100,7 +100,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """One kernel launch. Buffers are bound by the names that the shader declares."""
+    """One kernel launch. Buffers are bound by the names declared in the shader."""
 
     kernel: str
     grid: Grid

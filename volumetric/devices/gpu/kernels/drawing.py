@@ -1,8 +1,8 @@
-"""Drawing tokens on the GPU: weights in whole numbers, so that the token is the one that the host draws in float64.
+"""Sampling on the GPU with integer weights, so that the token is the one that the host samples in float64.
 
 A draw takes the largest score of a row (`elementwise.argmax`, its first launch) and up to four launches more: weights
-by bins of depth, the cut of top-p or the draw among the top k, sums of what is left, and the token. Where the sums of
-whole numbers come too near to a border for float64 to be certain on the same side, the row is left to the host.
+by bins of depth, the cut of top-p or the draw among the top k, sums of the rest, and the token. If the integer sums are
+too close to a border for float64 to be certainly on the same side, the row is left to the host.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from volumetric.devices.gpu.kernels.elementwise import ARGMAX_GROUPS
 
 _GROUP = 256
 GROUPS = 16
-"""Workgroups a row where a pass over all of its scores weighs them."""
+"""Workgroups per row in a pass that weighs all of its scores."""
 BINS = 1024
 NUMBERS = 128
-"""Numbers of the next draws that a row has at hand."""
+"""Numbers of the next draws stored per row."""
 ROW_WORDS = 4 * (3 + NUMBERS // 2)
 TABLE_WORDS = 64
 _ROOM = 512
-"""Scores that a workgroup compares each with each; a row with more, up to the bin of the last one, is the host's."""
+"""Scores that a workgroup compares pairwise; a row with more, up to the bin of the last one, is left to the host."""
 BY_WEIGHT, WITHHELD, ADJUSTED = 2, 4, 8
-"""Flags of a row: it has top-p, it is left to the host in any case, its scores change before the draw."""
+"""Flags of a row: it has top-p, it is always left to the host, its scores change before the draw."""
 RECENT = 1 << 31
-"""Set beside the index of a score that the repetition penalty changes."""
+"""Flag with the index of a score that the repetition penalty changes."""
 MOST_TOP_K = 256
 TEMPERATURES = (0.01, 100.0)
-"""Those that the fixed point of a weight holds."""
+"""Range of temperatures for which weights fit the fixed point."""
 _LN2 = Fraction(6931471805599453094172321214581765680755, 10**40)
 _FINITE = 0x7F7FFFFF
 
@@ -64,7 +64,7 @@ def adjust(width: int) -> Dispatch:
 
 
 def restore(width: int) -> Dispatch:
-    """Put back what `adjust` has changed, where rows are kept for the host. Buffers: plans, changes, doubtful."""
+    """Undo the changes of `adjust`, if rows are kept for the host. Buffers: plans, changes, doubtful."""
     return _dispatch("restore", width, GROUPS, first="drawing/changes")
 
 
@@ -79,33 +79,33 @@ def top_p(width: int) -> Dispatch:
 
 
 def top_k(width: int) -> Dispatch:
-    """Draw among the largest. Buffers: x, winners, plans, binned, cuts, ctl."""
+    """Sample from the largest scores. Buffers: x, winners, plans, binned, cuts, ctl."""
     return _dispatch("top_k", width, 1, ["drawing/find"], ROOM=_ROOM)
 
 
 def sums(width: int) -> Dispatch:
-    """Sum the weights that are drawn. Buffers: x, winners, plans, cuts, sums."""
+    """Sum the weights of tokens that can be drawn. Buffers: x, winners, plans, cuts, sums."""
     return _dispatch("sums", width, GROUPS, ["drawing/runs"])
 
 
 def token(width: int) -> Dispatch:
-    """Choose the token. Buffers: x, winners, plans, sums, cuts, token, control, doubtful."""
+    """Select the token. Buffers: x, winners, plans, sums, cuts, token, control, doubtful."""
     return _dispatch("token", width, 1, ["drawing/runs"])
 
 
 def table() -> NDArray[np.uint32]:
-    """Return ``2**(-i / 64)``, of 2**32, the first one less its last place."""
+    """Return ``2**(-i / 64)`` in units of 2**-32, the first one minus its last digit."""
     powers = [round(Fraction(2.0 ** (-i / 64)) * 2**32) for i in range(TABLE_WORDS)]
     return np.array([min(power, 2**32 - 1) for power in powers], np.uint32)
 
 
 @lru_cache(256)
 def plan(*, temperature: float, top_k: int, top_p: float, min_p: float, width: int) -> NDArray[np.uint32] | None:
-    """Return the 12 words of a row that is drawn so; None where the host must draw it.
+    """Return the 12 words of a row's sampling plan; None if the host must sample it.
 
     Parameters
     ----------
-    temperature, top_k, top_p, min_p : as `volumetric.generate.SamplingParams` has them
+    temperature, top_k, top_p, min_p : as in `volumetric.generate.SamplingParams`
     width : tokens of the vocabulary
     """
     words = np.zeros(12, np.uint32)
@@ -119,7 +119,7 @@ def plan(*, temperature: float, top_k: int, top_p: float, min_p: float, width: i
     shift = 40 - _exponent(per_score)
     factor = round(per_score * 2**shift)
     part = math.floor(Fraction(float(top_p)) * 2**64) if top_p < 1.0 else 0
-    # Places among bins: 64 for a power of two of the weight, or, where scores are counted, 32 for 1.
+    # Positions of bins: 64 for a power of two of the weight, or, if scores are counted, 32 for 1.
     fold = np.float32(32.0 if some else 64.0 * float(per_score))
     words[:4] = 1 + BY_WEIGHT * (top_p < 1.0), factor >> 8, factor & 255, shift + 118
     words[4:8] = top_k if some else 0, part >> 32, part & 0xFFFFFFFF, deepest
@@ -128,13 +128,13 @@ def plan(*, temperature: float, top_k: int, top_p: float, min_p: float, width: i
 
 
 def _exponent(value: Fraction) -> int:
-    """The least n of which ``2**n`` is above a value."""
-    found = math.frexp(float(value))[1]
-    return found + 1 if round(value * 2 ** (40 - found)) >= 2**40 else found
+    """The least n for which ``2**n`` is above a value."""
+    exponent = math.frexp(float(value))[1]
+    return exponent + 1 if round(value * 2 ** (40 - exponent)) >= 2**40 else exponent
 
 
 def _deepest(temperature: float, min_p: float) -> int | None:
-    """Bits of the largest depth whose weight is `min_p` or more; None where float64 may see it otherwise."""
+    """Bits of the largest depth whose weight is `min_p` or more; None if float64 may decide otherwise."""
     if min_p <= 0.0:
         return _FINITE
     if min_p >= 1.0:
@@ -150,6 +150,6 @@ def _deepest(temperature: float, min_p: float) -> int | None:
 
 
 def numbers(values: Iterable[float]) -> NDArray[np.uint32]:
-    """Return numbers of 53 bits below 1 as parts of 2**64: high word, low word of each."""
+    """Return numbers of 53 bits below 1 as multiples of 2**-64: high word, low word of each."""
     whole = np.array([int(value * 2**53) << 11 for value in values], np.uint64)
     return np.stack([whole >> np.uint64(32), whole & np.uint64(0xFFFFFFFF)], axis=-1).astype(np.uint32)

@@ -1,4 +1,4 @@
-"""Kernels without weights, or with a row of them: norm, softmax, joins, maps, embeddings, arg max."""
+"""Kernels without weight matrices: norm, softmax, joins, maps, embeddings, argmax."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from volumetric.devices.gpu.kernels.matmul import bounds
 
 _GROUP = 128
 MIXED = 4
-"""Branches that one launch of `mix` sums."""
+"""Branches summed by one launch of `mix`."""
 ARGMAX_GROUPS = 64
-"""Workgroups a row of the first arg max launch; the second has one for their winners."""
+"""Workgroups per row of the first argmax launch; the second has one per row for their maxima."""
 
 
 def norm(*, width: int, groups: int, kind: str, eps: float, unit_offset: bool, weight: bool, bias: bool) -> Dispatch:
@@ -78,9 +78,9 @@ def keep_largest(*, width: int, count: int) -> Dispatch:
 
 
 def mix(*, width: int, branches: int, first: int, count: int, weighted: bool = True) -> Dispatch:
-    """Weighted sum of branches `first` … `first + count`, up to `MIXED`, of a gate's; added to y unless `first` is 0.
+    """Weighted sum of branches `first` … `first + count`, up to `MIXED`, of a gate; added to y unless `first` is 0.
 
-    Unless `weighted`, branches whose weight is not 0 are summed as they are.
+    Without `weighted`, branches with a nonzero weight are summed unscaled.
 
     Buffers: weights, branch_0 … branch_3, y, ctl.
     """
@@ -151,7 +151,7 @@ def _table(width: int, layout: WeightFormat) -> dict[str, Constant]:
 
 
 def argmax(*, width: int, final: bool) -> Dispatch:
-    """One of the two launches of arg max of each row. Buffers: x and winners, or winners, token, control."""
+    """One of the two launches of the argmax of each row. Buffers: x and winners, or winners, token, control."""
     return Dispatch(
         kernel="argmax",
         grid=Grid(x=1 if final else ARGMAX_GROUPS, rows_each=1),
@@ -160,7 +160,7 @@ def argmax(*, width: int, final: bool) -> Dispatch:
 
 
 def copy_pages(vectors: int) -> Dispatch:
-    """Copy pages of `vectors` 16-byte words within a buffer; a row of the call is a page. Buffers: pages, moves."""
+    """Copy pages of `vectors` 16-byte words within a buffer; each row of the call is a page. Buffers: pages, moves."""
     return Dispatch(
         kernel="copy_pages",
         grid=Grid(x=ceil_div(vectors, _GROUP), rows_each=1),

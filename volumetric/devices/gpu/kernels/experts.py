@@ -1,4 +1,4 @@
-"""Kernels around the products of a mixture of experts: the choice, rows in the order of experts, and their sum."""
+"""Kernels around the products of a mixture of experts: the choice, grouping of rows by expert, and their sum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GROUP = 128
 
 
 def choose(*, count: int, keep: int, scoring: str) -> Dispatch:
-    """The experts of each row and their weights. Buffers: choice, chosen (8 bytes for each of a row's slots)."""
+    """The experts of each row and their weights. Buffers: choice, chosen (8 bytes for each slot of a row)."""
     return Dispatch(
         kernel="choose",
         grid=Grid(x=1, rows_each=1),
@@ -29,12 +29,12 @@ def choose(*, count: int, keep: int, scoring: str) -> Dispatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """Rows of up to `pairs` pairs of a row and an expert in the order of experts, for two products one after the other.
+    """Rows of up to `pairs` pairs of a row and an expert in the order of experts, for two successive products.
 
     Attributes
     ----------
-    experts, slots : how many there are, and how many a row takes
-    pairs : most pairs
+    experts, slots : number of experts, and experts of a row
+    pairs : maximum number of pairs
     each : rows of a block, of each product
     """
 
@@ -44,18 +44,18 @@ class Routes:
     each: tuple[int, int]
 
     def starts(self) -> tuple[int, int, int]:
-        """Words before the first list of blocks, before the second, and in all."""
+        """Offsets in words of the first list of blocks, of the second, and of the end."""
         first = 3 * self.pairs
         second = first + 4 * self._blocks(self.each[0])
         return first, second, second + 4 * self._blocks(self.each[1])
 
     @staticmethod
     def most_bytes(experts: int, pairs: int) -> int:
-        """Bytes that are enough for any size of blocks."""
+        """Bytes sufficient for any block size."""
         return 4 * (3 * pairs + 8 * (pairs + experts))
 
     def group(self) -> Dispatch:
-        """Put the rows into that order. Buffers: chosen, routes, ctl."""
+        """Group the rows by expert. Buffers: chosen, routes, ctl."""
         first, second, _ = self.starts()
         constants: dict[str, Constant] = {
             "WG": _GROUP,
@@ -70,14 +70,14 @@ class Routes:
         return Dispatch(kernel="group_rows", grid=Grid(x=self.experts), constants=constants)
 
     def stack(self, product: int) -> Stack:
-        """How the first or the second product finds its rows. Another buffer: routes."""
+        """Row lookup of the first or the second product. Another buffer: routes."""
         constants = {"PAIRS": self.pairs, "BLOCKS_AT": self.starts()[product], "GATHERED": product == 0}
         return Stack(
             prelude="stack/grouped", constants=MappingProxyType(constants), times=self.slots, extra=self.experts
         )
 
     def collect(self, *, width: int, residual: bool) -> Dispatch:
-        """The sum of what experts made of each row. Buffers: routes, parts, residual, y, ctl."""
+        """Sum the experts' results of each row. Buffers: routes, parts, residual, y, ctl."""
         width4 = ceil_div(width, 4)
         constants: dict[str, Constant] = {
             "WG": _GROUP,

@@ -1,7 +1,7 @@
-"""How weight matrices lie in GPU memory, one row of the table for each scheme that kernels read natively.
+"""Layout of weight matrices in GPU memory, one table row for each scheme that kernels read natively.
 
-Rows of the packed payload are padded with zeros to whole pieces of 16 bytes, the widest load of WGSL. Nothing else is
-rearranged: the payload of `Packed` goes to the GPU as it is. Block formats of GGUF alone are taken apart (`blocks`).
+Rows of the packed payload are padded with zeros to whole units of 16 bytes, the widest load of WGSL. Nothing else is
+rearranged: the payload of `Packed` goes to the GPU unchanged. Only GGUF's block formats are unpacked (`blocks`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class WeightFormat:
     Attributes
     ----------
     prelude : shader file that reads it
-    piece : elements that kernels take at a time: those in 16 bytes, or fewer in some block formats
+    piece : elements that kernels read at a time: those in 16 bytes, or fewer in some block formats
     group : elements that share a scale, 0 without scales
     affine : scale and offset share a word; otherwise scales pack two halves a word, or are
-    wide : float32 scales, of codes that are floats
-    blocks : how a block format is taken apart, None for other schemes
+    wide : float32 scales, of float codes
+    blocks : layout of a block format, None for other schemes
     """
 
     prelude: str
@@ -41,31 +41,31 @@ class WeightFormat:
 
     @property
     def integer(self) -> bool:
-        """Whether codes are integers, which may meet rounded activations."""
+        """Whether codes are integers, which may be multiplied by rounded activations."""
         return self.group > 0 and not self.wide
 
     @property
     def preludes(self) -> tuple[str, ...]:
-        """Shader files to link: `prelude`, and what it shares with other formats."""
+        """Shader files to link: `prelude`, and those it shares with other formats."""
         shared = ("float8",) if self.wide else () if self.blocks is None else self.blocks.shared
         return (*(f"block/{name}" for name in shared), self.prelude)
 
     def pieces(self, k: int) -> int:
-        """Pieces in a row of `k` elements."""
+        """Units in a row of `k` elements."""
         return ceil_div(k, self.piece)
 
     def groups(self, k: int) -> int:
-        """Scales in a row of `k` elements; of block formats, words beside the pieces."""
+        """Scales in a row of `k` elements; for block formats, words in addition to the units."""
         if self.blocks is not None:
             return self.blocks.words(k)
         return ceil_div(k, self.group) if self.group else 0
 
     def scale_bytes(self, k: int) -> int:
-        """Bytes that a row of `k` elements has beside its pieces."""
+        """Bytes of a row of `k` elements in addition to its units."""
         return self.groups(k) * (4 if self.affine or self.wide or self.blocks is not None else 2)
 
     def lay_out(self, packed: Packed) -> tuple[U32Array, NDArray[np.uint16] | None]:
-        """Return the words of pieces ``[rows, …]``, and scales as 16-bit words in a row, None without."""
+        """Return the words of units ``[rows, …]``, and scales as 16-bit words per row, None without."""
         if self.blocks is not None:
             pieces, rest = self.blocks.lay_out(packed)
             return pieces, rest.reshape(-1).view(np.uint16)
@@ -75,12 +75,12 @@ class WeightFormat:
         return padded, _scale_words(packed, affine=self.affine) if self.group else None
 
     def row_bytes(self, k: int) -> int:
-        """Bytes of a row of `k` elements, scales not counted."""
+        """Bytes of a row of `k` elements, excluding scales."""
         return 16 * ceil_div(k, self.piece if self.blocks is None else self.blocks.piece)
 
 
 def _scale_words(packed: Packed, *, affine: bool) -> NDArray[np.uint16]:
-    """Scale by scale, or scale and offset in turn."""
+    """Scales, or scales and offsets alternating."""
     scales = np.ascontiguousarray(packed.scales).view(np.uint16)
     if not affine:
         return scales.reshape(-1)
@@ -104,4 +104,4 @@ FORMATS = MappingProxyType(
         },
     }
 )
-"""Canonical scheme text → layout. Schemes that are not here are decoded to float32 when they become resident."""
+"""Canonical scheme text → layout. Other schemes are decoded to float32 when they become resident."""

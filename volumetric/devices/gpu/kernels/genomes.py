@@ -1,4 +1,4 @@
-"""Activation of a population of genomes: a workgroup for each genome and so many samples. Plain data."""
+"""Activation of a population of genomes: one workgroup for each genome and a number of samples. Plain data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from volumetric.devices.gpu.kernels.dispatch import Caps, Dispatch, Grid, ceil_d
 KERNEL = "genomes"
 _LANES = 64
 _FOLD = 65535
-"""Genomes along one axis of the grid, as the shader has it."""
+"""Genomes along one axis of the grid, as in the shader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +18,11 @@ class GenomeShape:
 
     Attributes
     ----------
-    genomes, samples : how many
-    inputs, outputs : of a genome
-    slots : values of a sample: inputs, then nodes
+    genomes, samples : numbers of these
+    inputs, outputs : numbers per genome
+    slots : values per sample: inputs, then nodes
     shared : whether all genomes read the same inputs
-    edges : connections of the genome that has most
+    edges : connections of the largest genome
     """
 
     genomes: int
@@ -40,7 +40,7 @@ class GenomeShape:
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of the scratch that holds all values: the largest buffer, which bounds the genomes of a launch."""
+        """Bytes of the scratch with all values: the largest buffer, which limits the genomes of a launch."""
         return 4 * self.genomes * self.slots * self.samples
 
 

@@ -1,6 +1,6 @@
-"""Matrix product with everything that fuses around it: norm before; bias, activation, gate, residual, soft cap after.
+"""Matrix product with its fused operations: norm before; bias, activation, gate, residual, soft cap after.
 
-`matvec` is for one row or a few (decoding); `tiles` has the form for many.
+`matvec` is for one row or a few (decoding); `tiles` has the kernel for many.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from volumetric.devices.gpu.kernels.stacks import ONE, Stack
 
 NORMS = {None: 0, "rms": 1, "layer": 2}
 _STAGE_BYTES = 24576
-"""Workgroup memory for staged x. More would cost occupancy; longer rows are staged in chunks."""
+"""Workgroup memory for staged x. More would reduce occupancy; longer rows are staged in chunks."""
 _BATCH_BYTES = 40960
 """The same for several rows of x, which need more of it."""
 _BATCH_CUTS = ((4, 8), (4, 16), (2, 8), (2, 16), (1, 8), (1, 16), (2, 32), (1, 32))
 """Weight rows of a team and invocations in it, from the most reuse to the most invocations."""
 _LEAST_LANES, _MOST_LANES = 9216, 32768
 _WIDE = 12288
-"""Weight rows from which on a matrix is wide."""
+"""Weight rows from which a matrix counts as wide."""
 _WIDE_BATCH = 16
 _ROWS_TO_STAGE = 24
-"""Weight rows that take as long as what a workgroup does beside them for `_WIDE_BATCH` rows of x."""
+"""Fixed cost of a workgroup for `_WIDE_BATCH` rows of x, in weight rows."""
 _SHORT_STAGE = 8192
-"""Bytes of x that each workgroup may stage without regard to the weights it then reads."""
+"""Bytes of x that each workgroup may stage regardless of the weights it then reads."""
 _READ_FOR_STAGED = 4.5
 """Bytes of weights that a workgroup should read for each byte of x that it stages."""
 _ROUND_COST = 1.5
-"""What a round of loads costs beside its pieces, in pieces: memory latency that fewer, longer rounds hide better."""
+"""Fixed cost of a round of loads, in units: memory latency that fewer, longer rounds hide better."""
 
 
 def bounds(limit: float | None, up_offset: float) -> dict[str, Constant]:
-    """Constants of gates: a bound on both factors (None: there is none), and what is added to the second."""
+    """Constants of gates: a bound on both factors (None: there is none), and the offset added to the second."""
     return {"LIMIT": float(limit or 0.0), "UP_OFFSET": float(up_offset)}
 
 
@@ -43,8 +43,8 @@ class MatmulShape:
     """A fused matrix product: y (rows, n) from x (rows, k).
 
     `gated` products read two weight rows (gate, up) for each of the `n` outputs, within `limit` if there is one. With
-    `int8`, `matvec` rounds x to int8 in blocks of 32 where the weights are integers; `gemm` always computes in float32.
-    With `weighted`, each row is multiplied by a factor that a stack of matrices has for it.
+    `int8`, `matvec` rounds x to int8 in blocks of 32 if the weights are integers; `gemm` always computes in float32.
+    With `weighted`, each row is multiplied by a factor from a stack of matrices.
     """
 
     k: int
@@ -67,7 +67,7 @@ class MatmulShape:
 
     @property
     def parts(self) -> int:
-        """Weight rows behind an output."""
+        """Weight rows per output."""
         return 2 if self.gated else 1
 
     def constants(self) -> dict[str, Constant]:
@@ -93,9 +93,9 @@ class MatmulShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatvecTuning:
-    """How a matvec is cut.
+    """Tuning of a matvec.
 
-    `team` invocations a row group, `rows` outputs a team, `unroll` pieces in flight; `batch` rows of x meet a weight.
+    `team` invocations per row group, `rows` outputs per team, `unroll` units in flight; `batch` rows of x per weight.
     """
 
     team: int
@@ -109,7 +109,7 @@ class MatvecTuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partials:
-    """x of an output projection as attention leaves it: `splits` partial results of `heads` heads for each row."""
+    """x of an output projection as attention writes it: `splits` partial results of `heads` heads for each row."""
 
     splits: int
     heads: int
@@ -118,7 +118,7 @@ class Partials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceStates:
-    """x of a recurrent product: what a fixed state of `ring` values holds of each piece before its row `step`."""
+    """x of a recurrent product: for each sequence, the value before its row `step` from a fixed state of `ring`."""
 
     ring: int
     step: int
@@ -126,22 +126,22 @@ class PieceStates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
-    """x of which each row is what `count` experts made, `width` numbers each; ``k`` counts whole pieces of each."""
+    """x whose rows are the results of `count` experts, `width` numbers each; ``k`` counts whole units of each."""
 
     count: int
     width: int
 
     @staticmethod
     def over(layout: WeightFormat, count: int, width: int) -> int:
-        """The ``k`` of such a product."""
+        """Return the ``k`` of such a product."""
         return count * layout.pieces(width) * layout.piece
 
 
 def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
-    """Choose the cut for `units` outputs.
+    """Choose the tuning for `units` outputs.
 
-    Measured on an H100: one row a subgroup fills the device from about 4096 rows on; below that K is split over more
-    subgroups of one workgroup. Every workgroup stages all of x: where that is long, workgroups grow until they read a
+    Measured on an H100: one row per subgroup fills the device from about 4096 rows on; below that K is split over more
+    subgroups of one workgroup. Every workgroup stages all of x: if that is long, workgroups grow until they read a
     multiple of it in weights.
     """
     pieces = shape.format.pieces(shape.k)
@@ -176,20 +176,20 @@ def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
 
 
 def most_batched(caps: Caps) -> int:
-    """Rows up to which `matvec` takes them in batches; beyond, `gemm` reads less.
+    """Rows up to which `matvec` processes them in batches; beyond, `gemm` reads less.
 
-    Software adapters compile such long straight-line code for seconds.
+    Software adapters take seconds to compile such long straight-line code.
     """
     return 64 if caps.unroll > 2 else 8
 
 
 def tune_batch(shape: MatmulShape, units: int, caps: Caps, rows: int) -> MatvecTuning:
-    """Choose the cut for `units` outputs of so many rows of x, a power of two, or of as many at once as is good.
+    """Choose the tuning for `units` outputs of a power of two of rows of x, or of as many at once as pays.
 
-    Measured on an H100: most reuse that leaves the device enough invocations, of which long rows need more. A vector of
-    x that is read from workgroup memory meets more weights where a team owns more outputs, and a weight more rows where
-    they come in larger batches; wide matrices alone have the outputs for 16. Of those without scales, whose sums leave
-    registers for more outputs, workgroups are made so large that they divide well among processors.
+    Measured on an H100: the most reuse that leaves the device enough invocations, of which long rows need more. A
+    vector of x in workgroup memory is multiplied by more weights if a team owns more outputs, and a weight by more rows
+    in larger batches; only wide matrices have enough outputs for 16. For formats without scales, whose sums leave
+    registers for more outputs, workgroups are sized to divide well among processors.
     """
     few = caps.unroll <= 2
     batch = min(rows, 4 if few else _WIDE_BATCH if units * shape.parts >= _WIDE else 8)
@@ -211,10 +211,11 @@ def tune_batch(shape: MatmulShape, units: int, caps: Caps, rows: int) -> MatvecT
 
 
 def _least_rounds(shape: MatmulShape, units: int, blocks: int, caps: Caps) -> tuple[int, int]:
-    """Outputs of a team and invocations in it with which the processor that has the most to do has the least.
+    """Outputs and invocations of a team that minimise the work of the busiest processor.
 
-    Each processor gets as many workgroups as the others or one more. On an H100 the time of 12 cuts of three matrices
-    was, within 8 %, proportional to workgroups of such a processor times their weight rows and `_ROWS_TO_STAGE` more.
+    Each processor gets as many workgroups as the others or one more. On an H100 the time of 12 tunings of three
+    matrices was, within 8 %, proportional to the workgroups of such a processor times their weight rows plus
+    `_ROWS_TO_STAGE`.
     """
     processors = max(caps.invocations // 1024, 1)
     lanes = min(caps.subgroup_size or 8, 32)
@@ -228,7 +229,7 @@ def _least_rounds(shape: MatmulShape, units: int, blocks: int, caps: Caps) -> tu
 
 
 def _fitting_batch(shape: MatmulShape, caps: Caps, batch: int, team: int, rows: int, workgroup: int) -> MatvecTuning:
-    """Complete a cut for several rows of x; where workgroup memory is short it takes fewer at once."""
+    """Complete a tuning for several rows of x; if workgroup memory is short it processes fewer at once."""
     workgroup = max(min(workgroup, caps.max_workgroup), team, 4 * batch)
     cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=workgroup, batch=batch)
     while not fits_memory(shape, cut, caps) and (cut.batch > 1 or cut.team > 1):
@@ -240,12 +241,12 @@ def _fitting_batch(shape: MatmulShape, caps: Caps, batch: int, team: int, rows: 
 def cut_matvec(
     shape: MatmulShape, caps: Caps, *, team: int, rows: int, workgroup: int, unroll: int | None = None, batch: int = 1
 ) -> MatvecTuning:
-    """Complete a cut: chunks of x that fit workgroup memory, and how many pieces to have in flight if not given."""
+    """Complete a tuning: chunks of x that fit workgroup memory, and units in flight if not set."""
     pieces = shape.format.pieces(shape.k)
     room = min(_STAGE_BYTES, caps.max_shared // 2) if batch == 1 else min(_BATCH_BYTES, caps.max_shared * 3 // 4)
     chunks = ceil_div(4 * batch * pieces * shape.format.piece, room)
     steps = ceil_div(ceil_div(pieces, chunks), team)
-    # More than 8 loads of 16 bytes in flight spill registers, as do more than 4 pieces of nibbles.
+    # More than 8 loads of 16 bytes in flight spill registers, as do more than 4 units of nibbles.
     most = min(8 // (rows * shape.parts), 4 if shape.format.piece == 32 else 8)
     if batch > 1:  # two rounds are in flight, and sums of each row need registers too
         most = min(most, 2 if shape.format.piece < 32 else 1)
@@ -263,7 +264,7 @@ def cut_matvec(
 
 
 def neighbour_cuts(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> list[MatvecTuning]:
-    """Legal cuts that differ from `cut` in one choice: what a search tries next."""
+    """Legal tunings that differ from `cut` in one choice: the next candidates of a search."""
     lanes = caps.subgroup_size or 32
     choices = {
         "team": (cut.team // 2, cut.team * 2),
@@ -271,40 +272,46 @@ def neighbour_cuts(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> list[Ma
         "workgroup": (cut.workgroup // 2, cut.workgroup * 2),
         "unroll": (cut.unroll - 1, cut.unroll + 1, cut.unroll * 2),
     }
-    found = []
+    cuts = []
     for name, values in choices.items():
         for value in values:
-            wanted = {"team": cut.team, "rows": cut.rows, "workgroup": cut.workgroup, "unroll": cut.unroll, name: value}
+            changed = {
+                "team": cut.team,
+                "rows": cut.rows,
+                "workgroup": cut.workgroup,
+                "unroll": cut.unroll,
+                name: value,
+            }
             if name == "team":
-                wanted["workgroup"] = max(cut.workgroup, value)
-            legal = lanes <= wanted["team"] <= wanted["workgroup"] <= caps.max_workgroup
-            loads = wanted["rows"] * shape.parts * wanted["unroll"]
-            if legal and wanted["rows"] in (1, 2, 4) and wanted["unroll"] >= 1 and loads <= 16:
-                made = cut_matvec(shape, caps, **wanted)
-                wasteful = made.chunk * made.chunks >= 2 * max(shape.format.pieces(shape.k), made.team)
-                if not wasteful and fits_memory(shape, made, caps):
-                    found.append(made)
-    return found
+                changed["workgroup"] = max(cut.workgroup, value)
+            legal = lanes <= changed["team"] <= changed["workgroup"] <= caps.max_workgroup
+            loads = changed["rows"] * shape.parts * changed["unroll"]
+            if legal and changed["rows"] in (1, 2, 4) and changed["unroll"] >= 1 and loads <= 16:
+                neighbour = cut_matvec(shape, caps, **changed)
+                wasteful = neighbour.chunk * neighbour.chunks >= 2 * max(shape.format.pieces(shape.k), neighbour.team)
+                if not wasteful and fits_memory(shape, neighbour, caps):
+                    cuts.append(neighbour)
+    return cuts
 
 
 def fits_memory(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> bool:
-    """Whether a matvec cut so finds workgroup memory for its chunks of x in float32 and for its reductions."""
+    """Whether workgroup memory suffices for a tuning's chunks of x in float32 and for its reductions."""
     staged = 4 * cut.batch * shape.format.piece * (cut.chunk | 1)
     return staged + reduction_bytes(cut.workgroup, caps, cut.batch) <= caps.max_shared
 
 
 def reduction_bytes(workgroup: int, caps: Caps, batch: int = 1) -> int:
-    """Workgroup memory of the linked reductions: two words for each subgroup, or for each invocation without them."""
+    """Workgroup memory of the linked reductions: two words per subgroup, or per invocation without subgroups."""
     return 8 * (workgroup // max(min(caps.subgroup_size, workgroup // batch), 1) + 1)
 
 
 def _best_unroll(steps: int, most: int) -> int:
-    """Pieces a round, up to `most`, with the least cost of rounds and of pieces beyond `steps`."""
+    """Units per round, up to `most`, with the least cost of rounds and of units beyond `steps`."""
     return min(range(1, most + 1), key=lambda u: ceil_div(steps, u) * (u + _ROUND_COST))
 
 
 def spreads(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> bool:
-    """Whether the outputs of a team go to its invocations in equal runs."""
+    """Whether the outputs of a team divide equally among its invocations."""
     return 1 < cut.team <= caps.subgroup_size and cut.rows * cut.batch % cut.team == 0
 
 
@@ -321,8 +328,8 @@ def matvec(
 ) -> Dispatch:
     """One row, or as many at once as `tuning` says, times the rows of a shard: outputs `first` … `first + units`.
 
-    Buffers: x, weights, scales, bias, norm_params, residual, y; of partials also maxima; for several rows, or where x
-    is a state, also ctl; what the guard and the stack read.
+    Buffers: x, weights, scales, bias, norm_params, residual, y; for partials also maxima; for several rows, or if x is
+    a state, also ctl; those of the predicate and of the stack.
     """
     tuning = tuning or tune_matvec(shape, units, caps)
     constants = shape.constants() | {

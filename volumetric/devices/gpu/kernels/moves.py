@@ -1,4 +1,4 @@
-"""Moves between the values and states of a call and the tensors of a graph of fixed shape."""
+"""Copies between the values and states of a call and the tensors of a graph of fixed shape."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def move_places(rows: int) -> Dispatch:
 def move_state(words: int, *, back: bool) -> Dispatch:
     """Copy a fixed state out of the lines of sequences, `words` words in all, or back into them.
 
-    Buffers: x, y, ctl. Dims: words of a sequence, sequences, number of a row of the first, rows from there to the next,
+    Buffers: x, y, ctl. Dims: words of a sequence, sequences, index of a row of the first, rows from there to the next,
     rows after it at whose end the state belongs.
     """
     constants = {"WG": _GROUP, "RING": RING, "BACK": back}

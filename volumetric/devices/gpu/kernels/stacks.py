@@ -1,4 +1,4 @@
-"""Stacks: which matrix of several a workgroup of a product multiplies by, and which rows."""
+"""Stacks: selection of one of several matrices, and of rows, for each workgroup of a product."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from volumetric.devices.gpu.kernels.dispatch import Constant, Grid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """What tells a product its rows and their matrices.
+    """Selects the rows and matrices of a product.
 
     Attributes
     ----------
-    prelude : text with ``x_row``, ``factor_of``, ``placed``, ``bias_at``, ``residual_at``, and ``share_of`` unless the
-        rows of the call are shared out in order
-    constants : what it reads
-    times : rows of the product for each row of the call; 0: they are shared out in order
-    extra : blocks of rows that may be there beside those of full size
+    prelude : shader text with ``x_row``, ``factor_of``, ``placed``, ``bias_at``, ``residual_at``, and ``share_of``
+        unless the rows of the call are divided in order
+    constants : constants of the prelude
+    times : rows of the product for each row of the call; 0: they are divided in order
+    extra : possible further blocks of rows that are not full
     """
 
     prelude: str
@@ -28,11 +28,11 @@ class Stack:
     extra: int = 0
 
     def preludes(self, share: str) -> tuple[str, ...]:
-        """Shader files: the stack's, and `share` where it leaves it to that how rows are shared out."""
+        """Shader files: the stack's, and `share` for stacks that divide rows in order."""
         return (self.prelude,) if self.times else (share, self.prelude)
 
     def grid(self, groups: int, batch: int) -> Grid | None:
-        """`groups` of outputs for each block of `batch` rows; None where rows are shared out in order."""
+        """`groups` of outputs for each block of `batch` rows; None if rows are divided in order."""
         return Grid(x=groups, rows_each=batch, times=self.times, extra=self.extra) if self.times else None
 
 
@@ -41,7 +41,7 @@ ONE = Stack(prelude="stack/one")
 
 
 def pairs(slots: int) -> Stack:
-    """A matrix for each row and slot, as `choose` chose it. Another buffer: chosen."""
+    """A matrix for each row and slot, selected by `choose`. Another buffer: chosen."""
     return Stack(prelude="stack/pairs", constants=MappingProxyType({"SLOTS": slots}), times=slots)
 
 

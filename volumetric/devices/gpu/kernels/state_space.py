@@ -10,11 +10,11 @@ from volumetric.devices.gpu.kernels.recurrence import RING
 
 _GROUP = 64
 _ROWS = 8
-"""Rows between two meetings of a workgroup's invocations."""
+"""Rows between two barriers of a workgroup."""
 _SLICES = 16
-"""Invocations that share the rows of a piece and a channel of a convolution."""
+"""Invocations that share the rows of a sequence and a channel of a convolution."""
 _PARTS = 16
-"""Most invocations that share the state of a channel."""
+"""Maximum invocations that share the state of a channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +23,8 @@ class ConvShape:
 
     Attributes
     ----------
-    width : of the rows that it reads
-    start : its first column of them
+    width : width of the rows that it reads
+    start : first column that it reads
     """
 
     channels: int
@@ -35,7 +35,7 @@ class ConvShape:
 
 
 def causal_conv(shape: ConvShape, *, rows: int) -> Dispatch:
-    """Convolution of pieces of up to `rows` rows. Buffers: x, conv_params, past, y, ctl."""
+    """Convolution of sequences of up to `rows` rows. Buffers: x, conv_params, past, y, ctl."""
     slices = 1 if rows == 1 else _SLICES
     return Dispatch(
         kernel="causal_conv",
@@ -60,9 +60,9 @@ class ScanShape:
 
     Attributes
     ----------
-    widths, starts : of each value that it reads, the width of its rows and the first column
-    each : an element of the state has a rate of its own
-    skip_at, bias_at : where these begin among the parameters; None: there is no bias
+    widths, starts : row width and first column of each value that it reads
+    each : whether each element of the state has its own rate
+    skip_at, bias_at : their offsets among the parameters; None: there is no bias
     dt_max : None: no bound
     """
 
@@ -82,7 +82,7 @@ class ScanShape:
 
 
 def selective_scan(shape: ScanShape, *, rows: int) -> Dispatch:
-    """Scan of pieces of up to `rows` rows. Buffers: x, dt, b, c, z, params, state, y, ctl."""
+    """Scan of sequences of up to `rows` rows. Buffers: x, dt, b, c, z, params, state, y, ctl."""
     parts = min(_PARTS, power_of_two(ceil_div(shape.size, 4)))
     constants: dict[str, Constant] = {
         "WG": _GROUP,

@@ -1,6 +1,6 @@
 """The matrix product of `matmul` for many rows: tiles of both operands in workgroup memory.
 
-`gemm` is the product, `row_stats` computes what its norm needs.
+`gemm` is the product, `row_stats` computes the statistics for its norm.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from volumetric.devices.gpu.kernels.stacks import ONE, Stack
 class GemmTile:
     """A workgroup's share: `m` x `n` dot products in steps of `k`; 4 `vectors` rows and 8 columns an invocation.
 
-    `slices` groups of invocations, a power of two, share the steps; `buffers` tiles lie in workgroup memory at once.
+    `slices` groups of invocations, a power of two, share the steps; workgroup memory holds `buffers` tiles at once.
     """
 
     m: int
@@ -55,8 +55,8 @@ _LONG_K = 2048
 def choose_tile(shape: MatmulShape, rows: int, caps: Caps, *, matrices: int = 1) -> GemmTile:
     """Largest tile that wastes little on `rows` and still leaves work for the whole device; else the least wasteful.
 
-    With several `matrices`, each meets so many rows, and one launch computes all products.
-    Work for the device means enough invocations, and enough slices that no processor goes without one.
+    With several `matrices`, each has so many rows, and one launch computes all products.
+    Work for the device means enough invocations, and enough slices that no processor is idle.
     """
     fitting = [
         t
@@ -89,8 +89,8 @@ def gemm(
 ) -> Dispatch:
     """Many rows times the rows of a shard: outputs `first` … `first + units`; `first` is a multiple of 4.
 
-    Buffers: x, weights, scales, bias, norm_params, residual, y, stats (of `row_stats`, when there is a norm), ctl;
-    what the guard and the stack read.
+    Buffers: x, weights, scales, bias, norm_params, residual, y, stats (of `row_stats`, if there is a norm), ctl; those
+    of the predicate and of the stack.
     """
     constants = shape.constants() | {
         "FIRST": first,

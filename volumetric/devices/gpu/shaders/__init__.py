@@ -1,4 +1,4 @@
-"""WGSL compute shaders and the linker that joins them into modules. Text only: nothing here touches a GPU."""
+"""WGSL compute shaders and the linker that joins them into modules. Text only: nothing here uses a GPU."""
 
 from volumetric.devices.gpu.shaders.linker import Binding, Linked, Target, available, link, read
 from volumetric.devices.gpu.shaders.rounds import rounds

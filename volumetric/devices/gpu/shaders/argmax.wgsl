@@ -1,8 +1,8 @@
 // Index of the largest element of each row, the lowest among equals. As a decoding step it also feeds the network: the index
 // becomes the row's next token, and its position advances, so that replaying the same commands makes the next token.
-// Where the largest is no finite number, a code above every index takes the token's place (NOT_A_NUMBER, …): the host
-// ends decoding when it reads that, and the embedding of a step that was sent meanwhile finds no such row and does nothing.
-// Two launches: PARTIAL groups a row each scan a slice of it, then one group a row scans their winners.
+// If the largest is not a finite number, a code above every index replaces the token (NOT_A_NUMBER, …): the host ends
+// decoding when it reads the code, and the embedding of a step in flight finds no such row and does nothing.
+// Two launches: PARTIAL groups per row each scan a slice of it, then one group per row scans their maxima.
 // Elements are compared as integers: compilers may assume that floats are never NaN, and drivers may flush tiny ones.
 @group(0) @binding(0) var<storage, read> x: array<u32>;                   // (rows, STRIDE): bits of f32
 @group(0) @binding(1) var<storage, read_write> winners: array<vec2<u32>>; // (rows, PARTIAL): rank, index

@@ -1,5 +1,5 @@
-// Prefill: q/k norm and rotation of every head of every row of the longer pieces; k and v go to the cache, q (scaled) to a
-// buffer of its own. A workgroup handles one head of one row. Heads of qkv are numbered q, then k, then v.
+// Prefill: q/k norm and rotation of every head of every row of the longer sequences; k and v go to the cache, q
+// (scaled) to a separate buffer. A workgroup handles one head of one row. Heads of qkv are numbered q, then k, then v.
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;            // (rows, QKV_STRIDE)
 @group(0) @binding(1) var<storage, read> head_params: array<f32>;    // gains of q, of k (each HEAD_DIM, or so many for each head), sinks
 @group(0) @binding(2) var<storage, read> rope: array<vec2<f32>>;     // (positions, ROTARY / 2): cos, sin

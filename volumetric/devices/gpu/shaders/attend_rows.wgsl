@@ -26,8 +26,9 @@ var<workgroup> row_factor: array<f32, BQ>;
 
 alias Tile = array<Cached, LOADS>;
 
-// Where the tile at `base` of a piece begins in the cache, and its last row that is there: rows beyond repeat that one. Both
-// tile and page begin at multiples of BK; without a state there is one page, in which the piece begins at row `first`.
+// Start of the tile at `base` of a sequence in the cache, and its last existing row, which rows beyond repeat. Both
+// tile and page begin at multiples of BK; without a state there is one page, in which the sequence begins at row
+// `first`.
 fn place_tile(line: u32, head: u32, base: u32, total: u32, first: u32) -> vec2<u32> {
     let at = min(base, total - 1u) / BK * BK;
     return vec2<u32>(cell(page_of(line, at), head, first + at), total - 1u - at);

@@ -1,6 +1,6 @@
-// A causal convolution of each channel over the rows of a piece, columns START … of x. An invocation of slice 0 computes the
-// first rows of a piece, which see the rows before it, and leaves the last ones for the next call: what it overwrites is read
-// by nobody else. All other rows, SLICES apart, read nothing but their own call.
+// A causal convolution of each channel over the rows of a sequence, columns START … of x. An invocation of slice 0
+// computes the first rows of a sequence, which see the rows before it, and stores the last ones for the next call: no
+// other invocation reads the rows that it overwrites. All other rows, SLICES apart, read only rows of the call.
 @group(0) @binding(0) var<storage, read> x: array<f32>;            // (rows, X_STRIDE)
 @group(0) @binding(1) var<storage, read> conv_params: array<f32>;  // (TAPS, STRIDE), then bias
 @group(0) @binding(2) var<storage, read_write> past: array<f32>;   // (lines, RING, HELD)

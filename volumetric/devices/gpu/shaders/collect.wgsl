@@ -1,4 +1,4 @@
-// y = the sum of what the experts of a row have made of it, in the order of slots, and of the residual.
+// y = the sum of the experts' results of a row, in the order of slots, and of the residual.
 @group(0) @binding(0) var<storage, read> routes: array<u32>;          // see group_rows
 @group(0) @binding(1) var<storage, read> parts: array<vec4<f32>>;     // (PAIRS, WIDTH4), times their weights
 @group(0) @binding(2) var<storage, read> residual: array<vec4<f32>>;  // (rows, WIDTH4)

@@ -1,7 +1,7 @@
-"""The top level of a module: its declarations, and which of them the kernel needs.
+"""Top-level declarations of a module, and which of them the kernel needs.
 
-Files are linked whole, and a kernel uses a part of them. What it does not reach is left out: compilers are spared it,
-workgroup memory that nothing touches is not asked of the device, and no extension is asked for that nothing uses.
+Files are linked whole, but a kernel uses only part of them. Unreachable declarations are removed: this saves compile
+time, and the module requests no unused workgroup memory or extensions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WORKGROUP = re.compile(r"\bvar<workgroup>\s+(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A piece of text of the top level; `name` is that of a function or of a workgroup variable, else empty."""
+    """Top-level text of a module; `name` is that of a function or of a workgroup variable, else empty."""
 
     name: str
     text: str
@@ -33,7 +33,7 @@ class Declaration:
 
 
 def declarations(text: str) -> Iterator[Declaration]:
-    """Yield what stands at the top level of a module without comments."""
+    """Yield the top-level declarations of a module without comments."""
     start, depth = 0, 0
     for mark in _MARK.finditer(text):
         depth += _DEPTH[mark.group()]
@@ -48,7 +48,7 @@ def declarations(text: str) -> Iterator[Declaration]:
 def needed(text: str) -> str:
     """Return the text without functions and workgroup variables that no entry point reaches.
 
-    It is asked before constants are known, for a few texts of which each becomes many modules.
+    It runs before constants are known, for a few texts that each become many modules.
     """
     parts = list(declarations(text))
     named = {part.name: part for part in parts if part.name}
@@ -57,8 +57,8 @@ def needed(text: str) -> str:
 
 
 def _declaration(text: str) -> Declaration:
-    found = _FUNCTION.search(text) if text.rstrip().endswith("}") else _WORKGROUP.search(text)
-    return Declaration(found.group(1) if found else "", text, entry="@compute" in text)
+    match = _FUNCTION.search(text) if text.rstrip().endswith("}") else _WORKGROUP.search(text)
+    return Declaration(match.group(1) if match else "", text, entry="@compute" in text)
 
 
 def _reached(named: Mapping[str, Declaration], entries: list[Declaration]) -> set[str]:

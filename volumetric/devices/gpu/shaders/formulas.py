@@ -1,4 +1,4 @@
-"""Expressions as WGSL: the preludes that are written from formulas, by the names of the files they stand in for."""
+"""Expressions as WGSL: preludes generated from formulas, by the names of the files they replace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WGSL: Final = Language(
 
 
 def _function(head: str, results: Sequence[Expression], result: str, names: Mapping[str, str] | None = None) -> str:
-    """Return a function whose result holds the texts of expressions."""
+    """Return a function whose result contains the texts of expressions."""
     statements, texts = written(results, _WGSL, names)
     return "\n".join((f"{head} {{", *statements, f"return {result.format(*texts)};", "}\n"))
 
@@ -59,7 +59,7 @@ def _pair(name: str) -> str:
 
 
 def _steps(name: str) -> str:
-    """A function of the number of a step in `FUSED`, and of what it is about."""
+    """A function of the number of a step in `FUSED`, and of its operands."""
     lines = ["fn stepped(code: u32, a: f32, b: f32, alpha: f32, beta: f32) -> f32 {", "switch (code) {"]
     for code, each in enumerate(FUSED):
         value = (PAIRS if each in PAIRS else FUNCTIONS)[each].value
@@ -76,7 +76,7 @@ def _term(name: str) -> str:
 
 
 def _update(form: str, *, trial: bool = False) -> str:
-    """What becomes of a weight; unless it is a trial, its slots are written too."""
+    """The new weight; unless it is a trial, the new slots are written too."""
     weight, after = step_of(form)
     access = "read" if trial else "read_write"
     lines = [f"@group(0) @binding({2 + i}) var<storage, {access}> slot_{i}: array<f32>;" for i in range(len(after))]
@@ -89,19 +89,19 @@ def _update(form: str, *, trial: bool = False) -> str:
 
 
 def _cell(name: str) -> str:
-    """A step of a cell and the step back, as `graph/cells` has them: states beside h and what is kept by number."""
+    """A step of a cell and the step back, for `graph/cells`: states other than h and kept values by number."""
     of = CELLS[name]
     head, *others = of.after
-    kept = (*of.keeps, *(f"{other}_after" for other in others))
+    stored = (*of.keeps, *(f"{other}_after" for other in others))
     states = {head: "h", **{other: f"c[{i}]" for i, other in enumerate(others)}}
     pre = {f"{kind}{i}": f"{kind}[{i}]" for kind in "xr" for i in range(of.blocks)}
     results = [*of.after.values(), *of.keeps.values()]
     statements, [h, *rest] = written(results, _WGSL, states | pre)
     rest = [*rest[len(others) :], *rest[: len(others)]]
-    lines = [f"const BLOCKS: u32 = {of.blocks}u;", f"const KEPT: u32 = {len(kept)}u;"]
+    lines = [f"const BLOCKS: u32 = {of.blocks}u;", f"const KEPT: u32 = {len(stored)}u;"]
     lines += ["fn cell(x: array<f32, 4>, r: array<f32, 4>, h: f32, c: Others) -> Step {", "var s: Step;", *statements]
     lines += [f"s.h = {h};", *(f"s.kept[{i}] = {text};" for i, text in enumerate(rest)), "return s;", "}"]
-    names = states | {each: f"kept[{i}]" for i, each in enumerate(kept)} | {f"{head}_after": "y", f"g_{head}": "g"}
+    names = states | {each: f"kept[{i}]" for i, each in enumerate(stored)} | {f"{head}_after": "y", f"g_{head}": "g"}
     names |= {f"g_{other}": f"arrived[{i}]" for i, other in enumerate(others)}
     statements, texts = written([*of.back.x, *of.back.r, *of.back.direct.values()], _WGSL, names)
     lines += ["fn cell_back(g: f32, arrived: Others, y: f32, kept: Kept, h: f32, c: Others) -> Back {", "var s: Back;"]
@@ -120,20 +120,20 @@ FOLDERS: Final[Mapping[str, tuple[Mapping[str, object], Callable[[str], str]]]] 
     "graph/cell": (CELLS, _cell),
     "graph/fused": ({"steps": FUSED}, _steps),
 }
-"""Folder → what of the engine's is in it by name, and what writes it; packages may register more."""
+"""Folder → the engine's entries in it by name, and their generator; packages may register more."""
 
 
 @cache
 def prelude(folder: str, name: str) -> str:
-    """Return a prelude of a folder that formulas fill.
+    """Return a prelude of a folder whose preludes are generated from formulas.
 
     Raises
     ------
-    SpecError : there is no such formula
+    SpecError : the formula does not exist
     """
     known, write = FOLDERS[folder]
     try:
         return write(name)
     except KeyError:
         hint = f"there are: {', '.join(known)}"
-        raise SpecError(f"there is no formula of the prelude {folder}/{name}", hint=hint) from None
+        raise SpecError(f"no formula for the prelude {folder}/{name}", hint=hint) from None

@@ -1,5 +1,5 @@
 // Functions of every kernel that are exact to a few units in the last place on every device: the built-in exp and log may
-// lose four digits (software adapters do). NaN is told by its bits: comparisons with NaN are the compiler's to fold.
+// lose four digits (software adapters do). NaN is detected by its bits: compilers may fold comparisons with NaN.
 const QUIET_NAN: u32 = 0x7fc00000u;
 const INFINITY: u32 = 0x7f800000u;
 const LN2_HIGH: f32 = 0.693359375;  // a multiple of 2^-9: its product with an exponent is exact

@@ -4,8 +4,8 @@
 // A team of TEAM invocations owns ROWS outputs and splits K; teams share x, which is staged CHUNK pieces at a time in
 // workgroup memory, in the form that an operand prelude gives it. RMS norm costs no pass: sum x^2 accumulates while x is
 // staged and scales the dot products at the end. Outputs FIRST … FIRST + UNITS are those of this shard.
-// Several rows meet each piece of a weight in registers, so that weights are read once for all of them; the next pieces are
-// on their way meanwhile, because that arithmetic takes about as long as memory.
+// Several rows are multiplied by each piece of a weight in registers, so that weights are read once for all of them;
+// the next pieces are loaded meanwhile, because that arithmetic takes about as long as memory.
 
 @group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;   // (matrices, PARTS * UNITS, PIECES)
 @group(0) @binding(2) var<storage, read> scales: array<u32>;

@@ -1,5 +1,5 @@
-// y = the sum of COUNT branches by their weights, FIRST … of the row's, without those of weight 0, whatever they hold: no
-// kernel need have written them. Further launches go on from the sum so far.
+// y = the sum of COUNT branches by their weights, FIRST … of the row's. Branches of weight 0 are skipped, whatever they
+// hold: their kernels may not have run. Further launches add to the present sum.
 @group(0) @binding(0) var<storage, read> weights: array<f32>;          // (rows, GATE_STRIDE)
 @group(0) @binding(1) var<storage, read> branch_0: array<vec4<f32>>;   // (rows, WIDTH4)
 @group(0) @binding(2) var<storage, read> branch_1: array<vec4<f32>>;

@@ -1,5 +1,6 @@
-// A fixed state of sequences, each told by a row of the call: out of its line before that row, zeros where the sequence begins
-// there; or, BACK, into the line as the state after so many rows from that one on. A line has RING values of whole vectors.
+// Copies a fixed state of sequences, each identified by a row of the call: from its line before that row, zeros if the
+// sequence begins there; or, with BACK, to the line as the state after so many rows from that row on. A line has RING
+// values of whole vectors.
 struct Dims { size: u32, sequences: u32, row: u32, apart: u32, rows: u32 }  // size in words
 
 @group(0) @binding(0) var<storage, read> x: array<u32>;

@@ -1,5 +1,5 @@
-// Where rows lie in a cache of pages: PAGE rows of all heads each, found through a line of PAGES page numbers that a
-// sequence has. Without a state the cache is one page, of all rows of the call by their number.
+// Location of rows in a cache of pages: PAGE rows of all heads each, found through a sequence's line of PAGES page
+// numbers. Without a state the cache is one page, of all rows of the call by their number.
 @group(0) @binding(8) var<storage, read> tables: array<u32>;  // (lines, PAGES)
 
 fn page_of(line: u32, position: u32) -> u32 {

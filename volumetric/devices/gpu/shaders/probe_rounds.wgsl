@@ -1,5 +1,5 @@
-// Counts the rounds of a long loop, to find out whether the driver ends it early. What is counted depends on every round, so
-// that no compiler can tell the count without making them.
+// Counts the rounds of a long loop, to detect whether the driver ends it early. The count depends on every round, so
+// that no compiler can compute it without running them.
 @group(0) @binding(0) var<storage, read_write> found: array<u32>;
 
 @compute @workgroup_size(1)

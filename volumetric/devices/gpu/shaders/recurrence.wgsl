@@ -1,6 +1,6 @@
-// One step of a recurrent cell for each piece of a call: row args.step of the piece, from what came of the row, and of the
-// product with the state before. A state lies at its position modulo RING, so that the last few are still there: positions
-// in flight that nobody counts leave the states before them as they are.
+// One step of a recurrent cell for each sequence of a call: row args.step of the sequence, from the products of the row
+// and of the state before. A state is stored at its position modulo RING, so the last few remain available: positions
+// in flight that are discarded leave the states before them unchanged.
 struct Args { step: u32 }
 
 @group(0) @binding(0) var<storage, read> from_x: array<f32>;  // (rows, WIDE)

@@ -1,11 +1,11 @@
-"""How often an invocation goes round in loops at most, all loops of a kernel together.
+"""Maximum number of loop rounds of an invocation, all loops of a kernel together.
 
-Some drivers end loops without a word: llvmpipe gives each invocation 65,535 rounds for its whole life, nested loops,
-loops one after the other and loops of called functions counted together (`gallivm`'s loop limiter). What such a driver
-cuts short is wrong without an error, so kernels are cut to stay below, and what cannot is refused.
+Some drivers end loops silently: llvmpipe gives each invocation 65,535 rounds over its life, nested loops, successive
+loops and loops of called functions counted together (`gallivm`'s loop limiter). The results are then wrong without an
+error, so kernels are split to stay below the limit, and those that cannot be split are refused.
 
-A bound follows from the loop's own line where that names constants, sizes in ``dims`` or what was bound with ``let``;
-where it depends on anything else, the line before says it: ``//@rounds dims.chunk / WG + 1``.
+A bound follows from the loop's own line if that names constants, sizes in ``dims`` or names bound with ``let``; if it
+depends on anything else, the line before states it: ``//@rounds dims.chunk / WG + 1``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Function:
 
 @dataclass(frozen=True, slots=True)
 class _Module:
-    """`functions` has those that loop, themselves or in what they call."""
+    """`functions` are those with loops, directly or in functions they call."""
 
     functions: dict[str, _Function]
     constants: dict[str, int]
@@ -60,22 +60,22 @@ class _Module:
 
 
 def rounds(text: str, dims: Sequence[int | float] = ()) -> int:
-    """Return the most rounds of an invocation of a linked module.
+    """Return the maximum loop rounds of an invocation of a linked module.
 
     Parameters
     ----------
-    dims : words of the uniform ``dims``, where the module has one
+    dims : words of the uniform ``dims``, if the module has one
 
     Raises
     ------
-    SpecError : a loop whose bound cannot be told
+    SpecError : the bound of a loop is unknown
     """
     return _rounds(text, tuple(dims))
 
 
 @lru_cache(1024)
 def _rounds(text: str, dims: tuple[int | float, ...]) -> int:
-    """Networks bind the same kernels with the same sizes again and again."""
+    """Cached version of `rounds`: networks bind the same kernels with the same sizes repeatedly."""
     module = _parsed(text)
     known = dict(module.constants)
     known |= {name: int(value) for name, value in zip(module.sizes, dims, strict=False) if name}
@@ -90,10 +90,10 @@ def _cost(module: _Module, name: str, known: Mapping[str, int]) -> int:
     scope = _Scope(module.constants, known, function.lets)
 
     def total(nodes: Sequence[_Loop | _Call]) -> int:
-        found = 0
+        count = 0
         for node in nodes:
             if isinstance(node, _Loop):
-                found += scope.trips(node) * (1 + total(node.body))
+                count += scope.trips(node) * (1 + total(node.body))
             elif node.name in module.functions:
                 inner = dict(module.constants) | {key: value for key, value in known.items() if "." in key}
                 callee = module.functions[node.name]
@@ -101,8 +101,8 @@ def _cost(module: _Module, name: str, known: Mapping[str, int]) -> int:
                     value = scope.bound(argument)
                     if value is not None:
                         inner[parameter] = value
-                found += _cost(module, node.name, inner)
-        return found
+                count += _cost(module, node.name, inner)
+        return count
 
     return total(function.body)
 
@@ -115,14 +115,14 @@ class _Scope:
         self._found: dict[tuple[str, int], int | None] = {}
 
     def trips(self, loop: _Loop) -> int:
-        """Return how often a loop goes round."""
-        found = self.bound(loop.stated) if loop.stated is not None else self._from_line(loop.line)
-        if found is None:
+        """Return the number of rounds of a loop."""
+        trips = self.bound(loop.stated) if loop.stated is not None else self._from_line(loop.line)
+        if trips is None:
             raise SpecError(
-                f"no bound is known of the loop `{' '.join(loop.line.split())}`",
+                f"no bound is known for the loop `{' '.join(loop.line.split())}`",
                 hint="write `//@rounds EXPRESSION` on the line before, of constants and sizes in dims",
             )
-        return max(found, 0)
+        return max(trips, 0)
 
     def _from_line(self, line: str) -> int | None:
         start, condition, step = (part.strip() for part in line.split(";"))
@@ -182,7 +182,7 @@ class _Scope:
         return max(values)
 
     def _exact(self, node: ast.expr) -> bool:
-        """Whether an expression is of numbers, constants and sizes alone, so that its bound is its value."""
+        """Whether an expression contains only numbers, constants and sizes, so that its bound is its value."""
         names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
         return all(name.id in self._constants or name.id.startswith("dims.") for name in names)
 
@@ -204,7 +204,7 @@ class _Scope:
 
 
 class _Joined(ast.NodeTransformer):
-    """Makes one name of ``dims.size.y`` or ``dims.more[1].z``."""
+    """Maps ``dims.size.y`` or ``dims.more[1].z`` to one name."""
 
     def _join(self, node: ast.Attribute | ast.Subscript) -> ast.Name:
         return ast.Name(id=ast.unparse(node))
@@ -243,14 +243,14 @@ def _looping(functions: Mapping[str, _Function]) -> set[str]:
     """Names of the functions that loop, or call one that does."""
 
     def loops(nodes: Sequence[_Loop | _Call]) -> bool:
-        return any(isinstance(node, _Loop) or node.name in found for node in nodes)
+        return any(isinstance(node, _Loop) or node.name in names for node in nodes)
 
-    found: set[str] = set()
+    names: set[str] = set()
     before = -1
-    while before < len(found):
-        before = len(found)
-        found |= {name for name, function in functions.items() if loops(function.body)}
-    return found
+    while before < len(names):
+        before = len(names)
+        names |= {name for name, function in functions.items() if loops(function.body)}
+    return names
 
 
 def _sizes(fields: str) -> tuple[str, ...]:
@@ -281,7 +281,7 @@ def _function(text: str) -> _Function:
 
 
 def _block(text: str, at: int, lets: dict[str, list[str]]) -> tuple[list[_Loop | _Call], int]:
-    """Read up to the brace that closes; returns what was found, and where that is."""
+    """Read up to the closing brace; returns the parsed block, and its end."""
     nodes: list[_Loop | _Call] = []
     stated: str | None = None
     while (token := _TOKEN.search(text, at)) is not None:
@@ -320,10 +320,10 @@ def _closing(text: str, at: int) -> int:
 
 def _arguments(text: str, at: int) -> tuple[str, ...]:
     inside = text[at : _closing(text, at)]
-    found, depth, start = [], 0, 0
+    arguments, depth, start = [], 0, 0
     for i, letter in enumerate(inside):
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)
         if letter == "," and depth == 0:
-            found.append(inside[start:i])
+            arguments.append(inside[start:i])
             start = i + 1
-    return (*found, inside[start:]) if inside.strip() else ()
+    return (*arguments, inside[start:]) if inside.strip() else ()

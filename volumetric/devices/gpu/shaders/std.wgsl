@@ -1,21 +1,22 @@
-// Shared by every kernel: the control block, index helpers, pieces of attention and norms.
+// Shared by every kernel: the control block, index helpers, parts of attention and norms.
 
-// What changes from call to call; the arg max kernel advances it on the device while decoding. Rows of sequences of their
-// own come first ("singles", as when decoding); those of longer pieces follow, cut in blocks within a piece.
+// The values that change from call to call; the argmax kernel advances them on the device while decoding. Sequences
+// with a single row come first ("singles", as when decoding); rows of longer sequences follow, split in blocks within a
+// sequence.
 struct Control {
     rows: u32,     // of this call
     singles: u32,  // of these
     blocks: u32,   // of the others
     pieces: u32,
     near: array<vec4<u32>, NEAR_PAGES / 4u>,  // the first pages of the only single
-    // Of a row: its position, the line of its page table, the end row of its piece. The last word is of the piece that has
-    // the number of this row: its first row.
+    // Of a row: its position, the line of its page table, the end row of its sequence. The last word belongs to the
+    // sequence with the number of this row: its first row.
     places: array<vec4<u32>, PLACES>,
     starts: array<vec4<u32>, PLACES / 4u>,  // of each block its first row, and in the high half that of its piece
 }
 @group(0) @binding(14) var<uniform> ctl: Control;
 
-// Calls of more rows have one piece, whose last place and block continue.
+// Calls of more rows have one sequence, whose last place and block continue.
 const PLACES: u32 = 512u;
 const NEAR_PAGES: u32 = 56u;
 
@@ -25,7 +26,7 @@ fn row_place(row: u32) -> vec4<u32> {
     return vec4<u32>(place.x + row - at, place.yzw);
 }
 
-// First row of a block, and of the piece that it is of.
+// First row of a block, and of the sequence it belongs to.
 fn block_start(block: u32, each: u32) -> vec2<u32> {
     let at = min(block, PLACES - 1u);
     let start = ctl.starts[at / 4u][at % 4u];
@@ -35,8 +36,8 @@ fn block_start(block: u32, each: u32) -> vec2<u32> {
 const LOWEST: f32 = -0x1.fffffep+127;  // of all numbers
 const SMALLEST_NORMAL: f32 = 1.2e-38;
 
-// What a workgroup has of a product: a block of outputs, the rows from `first` to before `end` of which it takes one batch, and
-// which matrix of a stack.
+// A workgroup's share of a product: a block of outputs, the rows from `first` up to `end`, of which it takes one batch,
+// and the matrix of a stack.
 struct Share {
     block: u32,
     first: u32,
@@ -55,13 +56,14 @@ fn mask4(value: vec4<f32>, v: u32, width: u32) -> vec4<f32> {
     return select(vec4<f32>(0.0), value, at < vec4<u32>(width));
 }
 
-// Weight of a score in a softmax whose largest is `top`. LOWEST is what a kernel puts where nothing is seen; it is told by
+// Weight of a score in a softmax whose largest is `top`. Kernels write LOWEST for masked positions; it is detected by
 // its bits, because a comparison would take NaN for it.
 fn attention_weight(score: f32, top: f32) -> f32 {
     return select(decay(score - top), 0.0, bitcast<u32>(score) == bitcast<u32>(LOWEST));
 }
 
-// Variance from the mean of squares of what is `shift` off its mean. Rounding may leave less than 0; `max` would lose NaN.
+// Variance from the mean of squares about a value `shift` off the mean. Rounding may leave less than 0; `max` would
+// lose NaN.
 fn variance_about(mean_square: f32, shift: f32) -> f32 {
     if (bitcast<u32>(mean_square) == INFINITY) { return mean_square; }  // infinity, which the shift's square may be too
     let variance = mean_square - shift * shift;

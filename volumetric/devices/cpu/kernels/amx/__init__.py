@@ -1,1 +1,1 @@
-"""Products by the processor's matrix registers (Intel AMX), where it has them and the system lets them be used."""
+"""Products on the processor's matrix registers (Intel AMX), if it has them and the system permits their use."""

@@ -1,8 +1,8 @@
-"""Whether this process may use the processor's matrix registers.
+"""Permission of this process to use the processor's matrix registers.
 
-Their content is 8 KiB a thread, which Linux saves only for processes that have asked for it: once, before the first
-use, for all threads and for children by fork. A system that does not know them, or whose alternative signal stacks are
-too small for them, says no, and products run as on a processor without.
+Their content is 8 KiB a thread, which Linux saves only for processes that requested it: once, before the first use, for
+all threads and for forked children. A system without support, or with too small alternative signal stacks, refuses, and
+products run as on a processor without AMX.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REQUEST_PERMISSION, _TILE_DATA = (
 
 @cache
 def has_matrix_registers() -> bool:
-    """Whether products of many rows run on matrix registers; ``VOLUMETRIC_AMX=0`` forbids it."""
+    """Whether products of many rows run on matrix registers; ``VOLUMETRIC_AMX=0`` disables it."""
     if os.environ.get("VOLUMETRIC_AMX", "1") == "0":
         return False
     machine = target()
@@ -34,7 +34,7 @@ def has_matrix_registers() -> bool:
 
 
 def _is_permitted() -> bool:
-    """Ask the system."""
+    """Request permission from the system."""
     syscall = ctypes.CDLL(None).syscall
     syscall.argtypes, syscall.restype = (ctypes.c_long,) * 3, ctypes.c_long
     return syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0

@@ -1,4 +1,4 @@
-"""What products by matrix registers keep in a thread's scratch, and how much of it."""
+"""Layout and size of the scratch that matrix-register products use in a thread."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from volumetric.devices.cpu.kernels.panels import BLOCK, BY_NAME, UNIT, Format
 from volumetric.devices.cpu.kernels.tiles import byte_block_bytes
 
 MATRIX_ROWS = 16
-"""Rows of activations of a tile. So many are read, whether all are wanted or not."""
+"""Rows of activations per tile. All of them are read, whether requested or not."""
 
 SUM_BYTES = 64 * MATRIX_ROWS
-"""Of the integer sums of a group, or of a panel's results."""
+"""Bytes of the integer sums of a group, or of a panel's results."""
 
 PACKED_ROWS = 10
-"""Rows up to which integer panels are multiplied as they lie in memory: beyond, opening them for tiles is faster."""
+"""Rows up to which integer panels are multiplied without unpacking; for more rows, unpacking into tiles is faster."""
 
 TILES_TOGETHER = 2
-"""Tiles of rows that share opened units. With more of them rows and results leave the first cache: that costs more."""
+"""Tiles of rows that share unpacked units. With more, rows and results leave the first-level cache: a loss."""
 
 UNITS_TOGETHER = 4
-"""Units that are opened, multiplied with all these tiles and scaled: as many as stay in the level 1 cache meanwhile."""
+"""Units that are unpacked, multiplied with all these tiles and scaled: as many as fit the level 1 cache."""
 
 
 def opened_bytes(form: Format) -> int:
-    """Bytes of an opened unit of 64 k."""
+    """Bytes of an unpacked unit of 64 k."""
     return 2 * byte_block_bytes(form.zero, form.group)
 
 
 def about_bytes(form: Format) -> int:
-    """Bytes of what `gather_about` writes of 16 rows for each block of 32 k."""
+    """Bytes that `gather_about` writes for 16 rows per block of 32 k."""
     return 64 * (1 + (BLOCK // form.group if form.zero == 0 else 0))
 
 

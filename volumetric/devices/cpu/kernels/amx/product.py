@@ -1,6 +1,6 @@
-"""`matrix_product`: a product step for many rows with integer panels, by matrix registers.
+"""`matrix_product`: a product step for many rows with integer panels, on matrix registers.
 
-Bits and arguments are those of `products.rows_product` and `products.tile_product`, in whose place it runs.
+Bits and arguments are those of `products.rows_product` and `products.tile_product`, which it replaces.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def gather_about(x, x_stride, units, totals, out):
 
 @kernel
 def multiply_opened(name, x, x_stride, opened, about, units, rows, sums, out, out_stride, adds, ahead, end):
-    """Opened units times `rows` of 16 prepared rows; what lies from `ahead` to `end` comes from memory meanwhile."""
+    """Multiply unpacked units by `rows` of 16 prepared rows; prefetch memory from `ahead` to `end`."""
     multiply_units(name, x, x_stride, opened, units, sums)
     left = 2 * units * ((rows + SCALED_ROWS - 1) // SCALED_ROWS)
     for m in range(0, rows, SCALED_ROWS):
@@ -75,7 +75,7 @@ def multiply_opened(name, x, x_stride, opened, about, units, rows, sums, out, ou
 
 
 def matrix_product(name: str, activation: int, gated: int) -> Callable[..., None]:
-    """Product of rows that a `prepare` step made ready, rounded to int8, with panels of format `name`.
+    """Product of rows prepared by a `prepare` step, rounded to int8, with panels of format `name`.
 
     Scratch: `layout.matrix_scratch`.
     """
@@ -96,7 +96,7 @@ def matrix_product(name: str, activation: int, gated: int) -> Callable[..., None
         opened = sums + sum_room
         about = opened + each * UNITS_TOGETHER * unit_bytes
         tiles = (count + MATRIX_ROWS - 1) // MATRIX_ROWS
-        # Fewer tiles share a panel where some threads would have nothing to do otherwise.
+        # Fewer tiles share a panel if threads would be idle otherwise.
         together = min(TILES_TOGETHER, max(1, tiles * panels // (4 * threads)))
         parts = (tiles + together - 1) // together
         gathered = -1
@@ -118,7 +118,7 @@ def matrix_product(name: str, activation: int, gated: int) -> Callable[..., None
                 here = min(UNITS_TOGETHER, units - start)
                 for p in range(each):
                     open_codes(name, source + p * stride, start, here, opened + p * UNITS_TOGETHER * unit_bytes)
-                # The next panel would be waited for otherwise: each tile asks for a part of it.
+                # Prefetch the next panel: each tile requests a part of it.
                 lines = stride // 64 * start // units
                 more = stride // 64 * (start + here) // units - lines
                 for tile in range(first, last):
@@ -136,8 +136,8 @@ def matrix_product(name: str, activation: int, gated: int) -> Callable[..., None
                             name, x, x_stride, codes, known, here, rows, sums, out, 64 * each, start, ahead, end
                         )
             for tile in range(first, last):
-                row, made = tile * MATRIX_ROWS, results + (tile - first) * each * SUM_BYTES
-                finish_tile(step, control, row, count, panel * each, each, made, MATRIX_ROWS, activation, gated)
+                row, tile_sums = tile * MATRIX_ROWS, results + (tile - first) * each * SUM_BYTES
+                finish_tile(step, control, row, count, panel * each, each, tile_sums, MATRIX_ROWS, activation, gated)
         end_tiles()
 
     return matrix_product

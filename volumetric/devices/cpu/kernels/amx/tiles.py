@@ -1,13 +1,12 @@
-"""Tiles of 16 rows × 16 outputs by the processor's matrix registers.
+"""Tiles of 16 rows × 16 outputs on the processor's matrix registers.
 
 One instruction multiplies 16 rows of activations with 16 rows of weights along a group of k that shares a scale. The
 sums go through memory to vector registers, which scale them and add them up in float32. Sums of integers are exact, and
-the float32 sums have the order of `kernels.cpu.tiles.emit_integer_tile`: so results are the same to the bit.
+the float32 sums have the order of `devices.cpu.kernels.tiles.emit_integer_tile`, so results are bit-identical.
 
-A panel is opened to codes less their zero, otherwise laid out as `unpack_bytes` does: 16 rows × 4 k to a vector is
-what the instruction reads. A matrix register holds 16 rows of 64 bytes: 16 × 16 sums, 16 rows of ``group``
-activations, or ``group / 4`` vectors of weights. All functions are made for a format, whose name is a compile-time
-constant.
+A panel is unpacked to codes minus their zero, otherwise laid out as by `unpack_bytes`: the instruction reads 16 rows ×
+4 k per vector. A matrix register holds 16 rows of 64 bytes: 16 × 16 sums, 16 rows of ``group`` activations, or ``group
+/ 4`` vectors of weights. All functions are specialised to a format, whose name is a compile-time constant.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from volumetric.devices.cpu.kernels.jit import intrinsic
 from volumetric.devices.cpu.kernels.panels import BLOCK, BY_NAME, UNIT, Format
 
 SCALED_ROWS = 4
-"""Rows that are scaled together: as many sums as the processor has to wait for one of them."""
+"""Rows scaled together: enough sums to hide the latency of one."""
 
 _VOID = ir.VoidType()
-_SUMS, _ROWS, _WEIGHTS = range(4), (4, 5), (6, 7)  # numbers of the registers
+_SUMS, _ROWS, _WEIGHTS = range(4), (4, 5), (6, 7)  # register numbers
 
 
 def _for_format(emit: Callable[..., None], name: Any, count: int) -> Any:
-    """An intrinsic of `count` integers beside the format."""
+    """An intrinsic of `count` integers and the format."""
     if not isinstance(name, types.StringLiteral):
         return None
 
@@ -45,25 +44,25 @@ def _for_format(emit: Callable[..., None], name: Any, count: int) -> Any:
 
 @intrinsic
 def begin_tiles(typing_context: Any, name: Any) -> Any:
-    """Shape this thread's matrix registers for groups of the format; `end_tiles` must follow."""
+    """Configure this thread's matrix registers for groups of the format; `end_tiles` must follow."""
     return _for_format(_emit_begin, name, 0)
 
 
 def _emit_begin(e: Emitter, form: Format) -> None:
-    # What LDTILECFG reads: palette 1, then bytes of a row (two bytes each, from 16 on) and rows (from 48 on).
-    found = [1] + [0] * 63
+    # LDTILECFG reads: palette 1, then bytes of a row (two bytes each, from 16 on) and rows (from 48 on).
+    config = [1] + [0] * 63
     shapes = dict.fromkeys(_SUMS, (MATRIX_ROWS, 64))
     shapes |= dict.fromkeys(_ROWS, (MATRIX_ROWS, form.group))
     shapes |= dict.fromkeys(_WEIGHTS, (form.group // 4, 64))
     for number, (rows, size) in shapes.items():
-        found[16 + 2 * number], found[48 + number] = size, rows
-    shape = e.cell(I8X64, ir.Constant(I8X64, found))
+        config[16 + 2 * number], config[48 + number] = size, rows
+    shape = e.cell(I8X64, ir.Constant(I8X64, config))
     e.call("llvm.x86.ldtilecfg", _VOID, [e.b.bitcast(shape, I8.as_pointer())])
 
 
 @intrinsic
 def end_tiles(typing_context: Any) -> Any:
-    """Give the matrix registers back: a thread that holds them has more to save when it is put aside."""
+    """Release the matrix registers: otherwise every context switch of the thread must save them."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         Emitter(builder).call("llvm.x86.tilerelease", _VOID, [])
@@ -74,7 +73,7 @@ def end_tiles(typing_context: Any) -> Any:
 
 @intrinsic
 def open_codes(typing_context: Any, name: Any, panel: Any, start: Any, units: Any, opened: Any) -> Any:
-    """Open so many units of a panel from `start` on: codes less their zero, then scales, then floors if any."""
+    """Unpack units of a panel from `start` on: codes minus their zero, then scales, then floors if any."""
     return _for_format(_emit_open, name, 4)
 
 
@@ -94,13 +93,13 @@ def _emit_open(e: Emitter, form: Format, panel: Any, start: Any, units: Any, ope
 
 @intrinsic
 def multiply_units(typing_context: Any, name: Any, x: Any, x_stride: Any, opened: Any, units: Any, sums: Any) -> Any:
-    """Integer dot products of 16 prepared rows with opened units, group by group, to `sums`."""
+    """Write the integer dot products of 16 prepared rows with unpacked units, group by group, to `sums`."""
     return _for_format(_emit_multiply, name, 5)
 
 
 def _emit_multiply(e: Emitter, form: Format, x: Any, x_stride: Any, opened: Any, units: Any, sums: Any) -> None:
     each = UNIT // form.group
-    together = len(_SUMS) // each  # a product waits for the last one in the same register
+    together = len(_SUMS) // each  # a product waits for the previous one in the same register
 
     def multiply(unit: ir.Value, count: int) -> None:
         here = e.at(opened, e.b.mul(unit, constant(opened_bytes(form))))
@@ -125,9 +124,7 @@ def _emit_group(e: Emitter, form: Format, number: int, x: Any, x_stride: Any, co
     e.call("llvm.x86.tilezero", _VOID, [sums])
     e.call("llvm.x86.tileloadd64", _VOID, [rows, _pointer(e, x), x_stride])
     e.call("llvm.x86.tileloadd64", _VOID, [weights, _pointer(e, codes), constant(64)])
-    product = (
-        "llvm.x86.tdpbsud" if form.zero == 0 else "llvm.x86.tdpbssd"
-    )  # codes are unsigned where nothing is taken off
+    product = "llvm.x86.tdpbsud" if form.zero == 0 else "llvm.x86.tdpbssd"  # codes are unsigned if zero is 0
     e.call(product, _VOID, [sums, rows, weights])
     e.call("llvm.x86.tilestored64", _VOID, [sums, _pointer(e, target), constant(64)])
 
@@ -150,10 +147,10 @@ def scale_rows(
     ahead: Any,
     lines: Any,
 ) -> Any:
-    """Scale what `multiply_units` found for `SCALED_ROWS` rows, and add it to `out`, or to zeros if `adds` is 0.
+    """Scale the sums from `multiply_units` for `SCALED_ROWS` rows, and add them to `out`, or to zeros if `adds` is 0.
 
-    `sums` and `about` are the places of the first of these rows. With each block `lines` cache lines from `ahead` on
-    are asked for: the processor waits for a dozen lines at a time, so they must not be asked for all at once.
+    `sums` and `about` point to the first of these rows. With each block `lines` cache lines from `ahead` on are
+    prefetched: the processor has a dozen requests in flight at a time, so they must be spread out.
     """
     return _for_format(_emit_scale, name, 9)
 
@@ -171,19 +168,20 @@ def _emit_scale(
     ahead: Any,
     lines: Any,
 ) -> None:
+    """Emit `scale_rows`: add scaled integer sums, and floors times sums of rows, to the float sums at `out`."""
     parts, size, own = BLOCK // form.group, opened_bytes(form) // 2, about_bytes(form)
     targets = [e.at(out, e.b.mul(out_stride, constant(m))) for m in range(SCALED_ROWS)]
     first = e.b.icmp_signed("==", adds, constant(0))
     cells = [e.cell(F32X, e.b.select(first, e.floats(0.0), e.load(target, F32X))) for target in targets]
     with e.loop(e.b.shl(units, constant(1))) as block:
         here, rows = e.at(opened, e.b.mul(block, constant(size))), e.at(about, e.b.mul(block, constant(own)))
-        found = e.at(sums, e.b.mul(block, constant(parts * SUM_BYTES)))
+        block_sums = e.at(sums, e.b.mul(block, constant(parts * SUM_BYTES)))
         with e.loop(lines) as line:
             e.fetch(e.at(ahead, e.b.mul(e.b.add(e.b.mul(block, lines), line), constant(64))))
         for part in range(parts):
             scale = e.load(e.at(here, (8 + part) * 64), F32X, align=64)
             for m, cell in enumerate(cells):
-                whole = e.to_float(e.load(e.at(found, part * SUM_BYTES + 64 * m), I32X, align=64))
+                whole = e.to_float(e.load(e.at(block_sums, part * SUM_BYTES + 64 * m), I32X, align=64))
                 factor = e.mul(scale, e.broadcast(e.at(rows, 4 * m)))
                 e.b.store(e.fma(whole, factor, e.b.load(cell)), cell)
         for part in range(parts if form.zero == 0 else 0):

@@ -1,1 +1,1 @@
-"""Panels of integer codes: taken apart in registers, written from stored tensors, and read back row by row."""
+"""Panels of integer codes: unpacking in registers, writing from stored tensors, and reading back row by row."""

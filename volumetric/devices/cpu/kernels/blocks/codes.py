@@ -1,6 +1,6 @@
-"""Units of integer panels taken apart in registers: codes as bytes, scales and floors as floats.
+"""Unpack units of integer panels in registers: codes as bytes, scales and floors as floats.
 
-`Codes` (in `panels`) says where everything lies; there is no code for a single format here.
+`Codes` (in `panels`) describes the layout; no code here is specific to a format.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from volumetric.devices.cpu.kernels.panels import HEAD_UNITS, UNIT, Codes, Forma
 
 _QUARTER = ir.VectorType(I8, 16)
 _ALL_ONES = 0x7F
-"""Codes of eight bits but for their sign."""
+"""Codes of eight bits without their sign."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """One unit of a panel: its address, and that of its head."""
+    """One unit of a panel: its address, and the address of its head."""
 
     codes: Codes
     address: Any
@@ -46,7 +46,7 @@ def plane_vector(e: Emitter, unit: Unit, plane: int, block: int, vector: int) ->
 
 
 def code_bytes(e: Emitter, unit: Unit, block: int, step: int) -> ir.Value:
-    """Codes of the four k from ``32 block + 4 step`` on, a byte each; values + 128 where there is a table."""
+    """Codes of the four k from ``32 block + 4 step`` on, a byte each; values + 128 if there is a table."""
     codes, low, joined = unit.codes, 0, None
     for plane, bits in enumerate(codes.planes):
         per = 8 // bits
@@ -63,17 +63,17 @@ def code_bytes(e: Emitter, unit: Unit, block: int, step: int) -> ir.Value:
 
 
 def _looked_up(e: Emitter, table: tuple[int, ...], indices: ir.Value) -> ir.Value:
-    """For every byte below the length of `table`, 16 at most, what is there + 128."""
+    """Look up every byte below the length of `table`, 16 at most; returns the values + 128."""
     values = [value + 128 for value in table] + [0] * (16 - len(table))
     raw = e.b.bitcast(indices, I8X64)
 
     def parts(size: int, look: Any) -> ir.Value:
-        """`look` at pieces of `size` bytes."""
-        found = []
+        """Apply `look` to parts of `size` bytes."""
+        vectors = []
         for at in range(0, 64, size):
             lanes = ir.Constant(ir.VectorType(ir.IntType(32), size), list(range(at, at + size)))
-            found.append(look(e.b.shuffle_vector(raw, ir.Constant(raw.type, ir.Undefined), lanes)))
-        return e.tree(found, _joined)
+            vectors.append(look(e.b.shuffle_vector(raw, ir.Constant(raw.type, ir.Undefined), lanes)))
+        return e.tree(vectors, _joined)
 
     def _joined(a: ir.Value, b: ir.Value) -> ir.Value:
         size = 2 * a.type.count
@@ -125,7 +125,7 @@ def _scale(e: Emitter, unit: Unit, group: int) -> ir.Value:
 
 
 def floor_vectors(e: Emitter, unit: Unit, block: int) -> list[ir.Value]:
-    """Floors of block 0 or 1, group by group; none where the format has none."""
+    """Floors of block 0 or 1, group by group; none if the format has none."""
     codes = unit.codes
     if codes.floors == "none":
         return []
@@ -152,11 +152,11 @@ def halves_at(e: Emitter, address: ir.Value) -> ir.Value:
 
 
 def numbers(e: Emitter, unit: Unit) -> list[ir.Value]:
-    """The 64 numbers of each of 16 rows, as vectors of float32: to the bit what the codec decodes.
+    """The 64 numbers of each of 16 rows, as float32 vectors, bit-identical to the codec.
 
-    But for float8 without ∞: where one of 32 is NaN, all are.
+    Except float8 without ∞: if one of 32 numbers is NaN, all are.
     """
-    codes, found = unit.codes, []
+    codes, vectors = unit.codes, []
     zero = e.ints(codes.zero)
     for block in range(2):
         scales, floors = scale_vectors(e, unit, block), floor_vectors(e, unit, block)
@@ -165,23 +165,23 @@ def numbers(e: Emitter, unit: Unit) -> list[ir.Value]:
         for k in range(UNIT // 2):
             quad = code_bytes(e, unit, block, k // 4)
             if codes.floats is not None:
-                found.append(e.mul(_small_floats(e, codes.floats, quad, k % 4), scales[k // codes.group]))
+                vectors.append(e.mul(_small_floats(e, codes.floats, quad, k % 4), scales[k // codes.group]))
                 continue
             code = e.b.and_(e.b.lshr(quad, e.ints(8 * (k % 4))), e.ints(0xFF))
             value = e.mul(e.to_float(e.b.sub(code, zero)), scales[k // codes.group])
-            found.append(e.add(value, floors[k // codes.group]) if floors else value)
-    return found
+            vectors.append(e.add(value, floors[k // codes.group]) if floors else value)
+    return vectors
 
 
 def _small_floats(e: Emitter, kind: SmallFloat, quad: ir.Value, byte: int) -> ir.Value:
-    """The floats in one byte of every lane: bits in the places of float32's, times what their exponents lack.
+    """The floats in one byte of every lane: bits moved to float32's positions, times a power of two for the bias.
 
-    What is subnormal here is so in float32 as well, and the product makes it normal. NaN is told apart where ∞ is
-    there, too; `_poisoned` sees to it where it is not.
+    Subnormal codes are subnormal in float32, too, and the product normalises them. NaN is detected here if the format
+    has ∞; otherwise by `_poisoned`.
     """
     bits = e.b.shl(quad, e.ints(24 - 8 * byte)) if byte < 3 else quad
     up = 23 - kind.mantissa
-    # The sign fills the places above the exponent, of which the mask leaves one.
+    # The sign fills the bits above the exponent; the mask keeps one of them.
     bits = e.b.and_(e.b.ashr(bits, e.ints(24 - up)), e.ints(0x80000000 | 0x7F << up))
     value = e.mul(e.b.bitcast(bits, F32X), e.floats(2.0**kind.power))
     if kind.special == _ALL_ONES:
@@ -191,11 +191,11 @@ def _small_floats(e: Emitter, kind: SmallFloat, quad: ir.Value, byte: int) -> ir
 
 
 def _poisoned(e: Emitter, unit: Unit, block: int, scale: ir.Value) -> ir.Value:
-    """The scale of a group of 32, NaN in lanes with a code that is NaN: so every sum of them is."""
-    found = None
+    """The scale of a group of 32, NaN in lanes with a NaN code, so that every sum of them is NaN."""
+    carries = None
     for vector in range(UNIT // 8):
         sizes = e.b.and_(plane_vector(e, unit, 0, block, vector), e.ints(0x7F7F7F7F))
         carried = e.b.add(sizes, e.ints(0x01010101))
-        found = carried if found is None else e.b.or_(found, carried)
-    marks = e.b.and_(found, e.ints(0x80808080))
+        carries = carried if carries is None else e.b.or_(carries, carried)
+    marks = e.b.and_(carries, e.ints(0x80808080))
     return e.b.select(e.b.icmp_signed("==", marks, e.ints(0)), scale, e.floats(float("nan")))

@@ -1,4 +1,4 @@
-"""One row of an integer panel read back: what an embedding does."""
+"""Read back one row of an integer panel, for embeddings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from volumetric.devices.cpu.kernels.panels import BY_NAME, FLOOR_KINDS, HEAD_UNI
 
 
 def _facts(form: Format) -> tuple[int, ...]:
-    """What `read_codes` needs to know of a format, as numbers."""
+    """Facts about a format that `read_codes` needs, as numbers."""
     codes = form.codes
     if codes is None:
         return (0,) * 6
@@ -27,19 +27,19 @@ def _facts(form: Format) -> tuple[int, ...]:
 
 
 def _floats(form: Format) -> tuple[int, int, int]:
-    """`SmallFloat` as numbers: bits that a code is moved up by, power, special; zeros where codes are integers."""
+    """`SmallFloat` as numbers: bits to shift a code left, power, special; zeros for integer codes."""
     small = None if form.codes is None else form.codes.floats
     return (0, 0, 0) if small is None else (23 - small.mantissa, small.power, small.special)
 
 
 def _places(form: Format) -> tuple[int, ...]:
-    """Where the parts of a unit are, in bytes."""
+    """Byte offsets of the parts of a unit."""
     codes = form.codes
     return (0,) * 4 if codes is None else (codes.scales_at, codes.floors_at, codes.unit_bytes, codes.head_bytes)
 
 
 def _table(form: Format) -> tuple[int, ...]:
-    """`Codes.table`, filled up to 16; zeros where there is none."""
+    """`Codes.table`, padded to 16; zeros if there is none."""
     table = (form.codes and form.codes.table) or ()
     return (*table, *(0,) * (16 - len(table)))
 
@@ -61,7 +61,7 @@ def _bits_of(plane, lane, k, bits):
 
 @kernel
 def _small_float(code, up, power, special):
-    """The float of eight bits with this code."""
+    """The value of an eight-bit float code."""
     size = code & 127
     sign = (code & 128) << 24
     if size >= special:
@@ -127,7 +127,7 @@ def read_codes(code, panel, lane, k, scale, out):
                 value |= _bits_of(unit + 128 * low, lane, j % 64, high) << low
             if zero == 128 and low < 8:
                 value = TABLES[code][value] + zero
-            # One product, one sum: what the codec rounds once is rounded once here.
+            # One product, one sum: values that the codec rounds once are rounded once here.
             small = np.float32(value - zero) if up == 0 else _small_float(value, up, power, special)
             number_of = factor * small
             if floor_kind != 0:

@@ -1,7 +1,7 @@
-"""Codes, a byte each, with scales and floors apart, to panels. Runs once for each weight.
+"""Convert codes, a byte each, with separate scales and floors, to panels. Runs once for each weight.
 
-Lanes are gathered four codes at a time. Rows beyond the last and k beyond the end get whatever the arrays hold there,
-which must be zeros: a scale and a floor of 0 make any code 0.
+Lanes are gathered four codes at a time. Rows beyond the last and k beyond the end are read from the arrays, where they
+must be zeros: a scale and a floor of 0 make any code 0.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def retile_codes(
 ):
     """Panels `first` … `last` - 1 of rows of 64 · `units` codes.
 
-    An array is an address, bytes from row to row, and bytes of a number (0: there is none). `groups` are scales of a
-    unit. `heads` has two float16 for every four units, 0 = no heads; `high_bits` is 0 where there is one plane.
+    An array is an address, bytes from row to row, and bytes of a number (0: no array). `groups` is the number of scales
+    of a unit. `heads` has two float16 for every four units, 0 = no heads; `high_bits` is 0 if there is one plane.
     """
     scales_at = 128 * (low_bits + high_bits)
     floors_at = scales_at + 16 * groups * scale_size

@@ -1,8 +1,8 @@
 """CPU kernels of tensor graphs: each operation works on contiguous row-major tensors whose addresses its step holds.
 
-`shares` are words for who computes what (those for vector code are in `lanes` beside this package); `tiles` the inner
-loops of matrix products, which `gemm` (panels), `dots` (both sides contiguous along the sum) and `strips` (one or two
-rows) are made of. `curves` and `elementwise` are functions of elements; `moving`, `reduce`, `rows`, `norms`,
+`shares` divides work among threads (vector primitives are in `lanes` of the parent package); `tiles` has the inner
+loops of matrix products, on which `gemm` (panels), `dots` (both sides contiguous along the sum) and `strips` (one or
+two rows) are built. `curves` and `elementwise` are functions of elements; `moving`, `reduce`, `rows`, `norms`,
 `lookups`, `windows`, `sequences`, `losses`, `updates` and `rounding` hold one family of operations each; `operations`
 has their names.
 

@@ -1,4 +1,4 @@
-"""Steps that share elements alike, run block by block: what one leaves in the cache the next one finds there."""
+"""Run steps with the same partition block by block, so that each finds the previous one's data in the cache."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from volumetric.devices.cpu.kernels.memory import call_operation, load_i64
 from volumetric.devices.cpu.kernels.steps import STEP_WORDS, word
 
 BLOCKED_ARGUMENTS = ("first", "count", "blocks")
-"""Address and number of the steps, and in how many blocks one thread would run them."""
+"""Address and number of the steps, and the number of blocks for a single thread."""
 
 
 def blocked(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Run steps on one block of the thread's share after the other.
+    """Run steps on each block of the thread's share in turn.
 
     Shares nest: that of thread t among n consists of those of the threads t b … t b + b - 1 among n b.
     """

@@ -1,6 +1,6 @@
-"""Recurrent cells: up to 16 hidden units of one row, a step forward and back, written from `formula.cells`.
+"""Recurrent cells: up to 16 hidden units of one row, one step forward and back, generated from `formula.cells`.
 
-A cell is a number, its place in `CODES`, that is known when a kernel is compiled. The blocks of a row lie ``4 * size``
+A cell is a number, its index in `CODES`, known when a kernel is compiled. The blocks of a row are ``4 * size``
 bytes apart.
 """
 
@@ -19,17 +19,17 @@ from volumetric.formula.expression import node, replaced, variable, walk
 f32 = np.float32
 
 CODES = tuple(CELLS)
-"""Position = the code of a cell."""
+"""Index = the code of a cell."""
 
 
 def keeps(cell: int) -> int:
-    """Numbers of a unit that `forward` keeps beside the states, of cell number `cell`."""
+    """Number of values per unit that `forward` stores in addition to the states, for cell number `cell`."""
     return len(CELLS[CODES[cell]].keeps)
 
 
 @kernel
 def _from_h(room, apart, bias, block, size, left):
-    """Pre-activations of a block from the state before."""
+    """Pre-activations of a block from the previous state."""
     value = load_part(room + apart * block, left)
     if bias == 0:
         return value
@@ -47,7 +47,7 @@ def _from_x(x, offset, block, size, left):
 
 @kernel
 def joined(own, arrived, offset, left):
-    """`own`, and what lies at `arrived` (0: nothing)."""
+    """`own` plus the vector at `arrived` (0: nothing)."""
     if arrived != 0:
         own = own + load_part(arrived + offset, left)
     return own
@@ -55,7 +55,7 @@ def joined(own, arrived, offset, left):
 
 @kernel
 def arriving(arrived, offset, left):
-    """What lies at `arrived` (0: nothing)."""
+    """The vector at `arrived`, or zeros if it is 0."""
     value = splat(f32(0.0))
     if arrived != 0:
         value = load_part(arrived + offset, left)
@@ -69,13 +69,13 @@ def _forward(of: Cell) -> list[str]:
     loads |= {head: "load_part(h, left)"}
     loads |= {name: f"load_part(c + {i} * c_step, left)" for i, name in enumerate(others)}
     results = [*of.after.values(), *of.keeps.values()]
-    # All is read before anything is computed: reading branches, and what is computed together overlaps.
+    # Everything is read before anything is computed: reads branch, and computations without branches overlap.
     read = [each for each in walk(*results) if each.text in loads]
     lines, texts = placed([*read, *results], loads)
     texts = texts[len(read) :]
-    kept = texts[len(of.after) :]
-    if kept:
-        stores = (f"    store_part(kept + {4 * i} * size, {text}, left)" for i, text in enumerate(kept))
+    stored = texts[len(of.after) :]
+    if stored:
+        stores = (f"    store_part(kept + {4 * i} * size, {text}, left)" for i, text in enumerate(stored))
         lines += ["if kept != 0:", *stores]
     lines += [f"store_part(after + {i} * after_step, {texts[1 + i]}, left)" for i in range(len(others))]
     return [*lines, f"store_part(y, {texts[0]}, left)"]
@@ -97,7 +97,7 @@ def _backward(of: Cell) -> list[str]:
     results = [replaced(each, whole) for each in results]
     words = {f"joined{i}": f"joined({{0}}, arrived, {i} * far, left)" for i in range(len(others))}
     words |= {"joined": "joined({0}, arrived, 0, left)"}
-    # All is read before anything is computed: LLVM orders what it adds up by that, and bits depend on it.
+    # Everything is read before anything is computed: LLVM orders sums by that, and bits depend on it.
     read = [variable(name) for name in loads if variable(name) in walk(*results)]
     lines, texts = placed([*read, *results], {**loads, **words})
     lines += [f"made{i} = {text}" for i, text in enumerate(texts[len(read) :])]
@@ -120,8 +120,8 @@ forward = by_code(
 
 Everything is an address, of the units of one row: ``x`` pre-activations from the layer's input, ``room`` products of
 ``h``, ``apart`` bytes from block to block, ``offset`` and ``bias`` what is added to these (0: nothing); ``h`` and ``c``
-the states before, of which those behind the second lie ``c_step`` bytes apart; for results ``y``, ``kept`` (0: nobody
-wants it), and ``after`` for the states behind the first, ``after_step`` bytes apart.
+the states before, where those after the second are ``c_step`` bytes apart; for results ``y``, ``kept`` (0: not
+stored), and ``after`` for the states after the first, ``after_step`` bytes apart.
 """
 
 backward = by_code(
@@ -133,8 +133,8 @@ backward = by_code(
 )
 """One step back.
 
-``gy`` is the gradient of h after the step, apart from what lies at ``arrived`` (0: nothing), which is of the other
-states, or of h where there are none; the rest are addresses as in `forward`. ``g_h`` is written only where it differs
+``gy`` is the gradient of h after the step, without the part at ``arrived`` (0: none), which is of the other
+states, or of h if there are none; the rest are addresses as in `forward`. ``g_h`` is written only if it differs
 from ``g_x``. ``carry`` gets the gradients of states before the step that do not go through products. Of several states
-they lie ``far`` bytes apart, there and at ``arrived``.
+they are ``far`` bytes apart, there and at ``arrived``.
 """

@@ -1,8 +1,8 @@
-"""Cross attention of small parts of a table of rows, from the rows to what comes out, within a second-level cache.
+"""Cross attention of small parts of a table of rows, from rows to results within a second-level cache.
 
-A part is computed by one thread, all of it: projections, logits, weights and their sums wait in its scratch, so that of
-a part no more goes through memory than its rows, its weights and what it gives. Queries and what they read lie turned,
-one number of all queries behind the other: lanes are queries, and a softmax needs no sums over lanes.
+A part is computed entirely by one thread: projections, logits, weights and their sums stay in its scratch, so only its
+rows, its weights and its results go through memory. Queries and the values they read are transposed, one number of all
+queries after the other: lanes are queries, and a softmax needs no sums over lanes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ f32 = np.float32
 
 CROSS_ATTEND_ARGUMENTS = (
     *("table", "asks", "tells"),
-    *("wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo"),  # wk and wv are tables of keys and values if these are known
+    *("wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo"),  # wk and wv are tables of keys and values if precomputed
     "seen",  # address of [keys, queries], or 0
     "y",
     *("edges", "parts", "queries", "keys", "width", "heads", "scale", "known"),
@@ -37,7 +37,7 @@ _EDGES, _PARTS, _QUERIES, _KEYS, _WIDTH, _HEADS, _SCALE, _KNOWN = range(13, 21)
 
 
 def cross_scratch(queries: int, keys: int, width: int, vectors: int) -> int:
-    """Bytes of scratch: rows of both sides, queries, keys and values, all turned queries twice, logits, and a panel."""
+    """Bytes of scratch: rows of both sides, queries, keys, values, all transposed queries twice, logits, a panel."""
     wide = 16 * vectors
     across = -(-queries // wide) * wide
     deep = -(-width // 16) * 16
@@ -47,7 +47,7 @@ def cross_scratch(queries: int, keys: int, width: int, vectors: int) -> int:
 
 @kernel
 def _taken(table, ids, count, width, room):
-    """Address of rows: where they lie, if one behind the other, else where they are copied to."""
+    """Address of rows: their own address if contiguous, else that of a copy."""
     first = np.int64(load_i32(ids))
     together = True
     for i in range(1, count):
@@ -73,16 +73,16 @@ def _same(a, b, count):
 
 
 @kernel
-def _weigh(logits, keys, apart, columns, seen, seen_row, factors):
+def _weigh(logits, keys, apart, columns, visible, visible_row, factors):
     """Replace logits ``[keys, columns]`` by ``e**(x - largest)``, lane by lane; `factors` get 1 / their sums."""
     lowest = splat(f32(-math.inf))
     zero = splat(f32(0.0))
     one = splat(f32(1.0))
     for j in range(0, columns, 16):
         at = logits + 4 * j
-        if seen != 0:
+        if visible != 0:
             for m in range(keys):
-                shown = load_part(seen + m * seen_row + 4 * j, columns - j)
+                shown = load_part(visible + m * visible_row + 4 * j, columns - j)
                 store(at + m * apart, where_equal(shown, zero, lowest, load(at + m * apart)))
         top = lowest
         for m in range(keys):
@@ -125,37 +125,37 @@ def cross_attend(tall: int, wide: int) -> Callable[..., None]:
         read = turned + deep * across
         logits = read + deep * across
         panel = logits + 4 * keys * unit
-        asked_rows = panel + 4 * unit * (width + 1)
-        told_rows = asked_rows + queries * row
-        projected = told_rows + keys * row  # queries, keys and values
+        query_rows = panel + 4 * unit * (width + 1)
+        key_rows = query_rows + queries * row
+        projected = key_rows + keys * row  # queries, keys and values
         key_room = projected + queries * row
         value_room = key_room + keys * row
         k, v = key_room, value_room
         for i in range(0, unit, 16):
             store(zeros + 4 * i, splat(f32(0.0)))
         count = word(step, _EDGES) * parts
-        told = told_rows
+        key_source = key_rows
         start = share(count, thread, threads)
         for item in range(start, share(count, thread + 1, threads)):
             edge = item // parts
             asks = word(step, _ASKS) + 4 * item * queries
             tells = word(step, _TELLS) + 4 * item * keys
-            # Queries of the part before are still there, if it asked from the same rows by the same weights.
-            asked = item > start and item % parts != 0 and _same(asks, asks - 4 * queries, queries)
+            # Queries of the previous part are still valid if it used the same rows and weights.
+            queries_ready = item > start and item % parts != 0 and _same(asks, asks - 4 * queries, queries)
             if word(step, _KNOWN) != 0:
                 k = _taken(word(step, _WEIGHTS + 1), tells, keys, width, key_room)
                 v = _taken(word(step, _WEIGHTS + 2), tells, keys, width, value_room)
-            for phase in range(asked, 4):
+            for phase in range(queries_ready, 4):
                 if word(step, _KNOWN) != 0 and (phase == 1 or phase == 2):
                     continue
                 x, rows, x_row, x_k, y = read, queries, 4, across, word(step, _Y) + item * queries * row
                 if phase == 0:
-                    x, x_row, x_k, y = _taken(word(step, _TABLE), asks, queries, width, asked_rows), row, 4, projected
+                    x, x_row, x_k, y = _taken(word(step, _TABLE), asks, queries, width, query_rows), row, 4, projected
                 elif phase == 1:
-                    x, rows, x_row, x_k = _taken(word(step, _TABLE), tells, keys, width, told_rows), keys, row, 4
-                    told, y = x, k
+                    x, rows, x_row, x_k = _taken(word(step, _TABLE), tells, keys, width, key_rows), keys, row, 4
+                    key_source, y = x, k
                 elif phase == 2:
-                    x, rows, x_row, x_k, y = told, keys, row, 4, v
+                    x, rows, x_row, x_k, y = key_source, keys, row, 4, v
                 else:
                     for head in range(heads):
                         own = 4 * head * each
@@ -180,10 +180,10 @@ def cross_attend(tall: int, wide: int) -> Callable[..., None]:
                                     4 * unit,
                                     columns - done,
                                 )
-                            seen = word(step, _SEEN)
-                            if seen != 0:
-                                seen += 4 * block
-                            _weigh(logits, keys, 4 * unit, columns, seen, 4 * queries, factors)
+                            visible = word(step, _SEEN)
+                            if visible != 0:
+                                visible += 4 * block
+                            _weigh(logits, keys, 4 * unit, columns, visible, 4 * queries, factors)
                             done = 0
                             while done < columns:
                                 done += panel_rows(

@@ -24,23 +24,23 @@ def power(x, exponent):
 
 
 FUNCTIONS = tuple(functions.OWN)
-"""Position = the code of a function; activations come first."""
+"""Index = the code of a function; activations come first."""
 
 apply = one_of(__name__, "apply", "x alpha beta", [each.value for each in functions.OWN.values()], WORDS)
 """(code, x, alpha, beta) → function number `code` of `FUNCTIONS`; `alpha` and `beta` (vectors) are those of affine."""
 
 SLOPES = tuple(functions.SLOPES)
-"""Position = the code of a slope."""
+"""Index = the code of a slope."""
 
 slope = one_of(__name__, "slope", "x", list(functions.SLOPES.values()), WORDS)
-"""(code, x) → slope number `code` of `SLOPES` at `x`; at a kink that from the left."""
+"""(code, x) → slope number `code` of `SLOPES` at `x`; the left derivative at a kink."""
 
 
 def apply_by(name: str) -> dict[str, Any]:
-    """Return `apply` of an activation that a package has registered, by its name."""
+    """Return `apply` for an activation registered by a package, by its name."""
     return {"apply": one_of(__name__, "apply", "x alpha beta", [functions.ACTIVATIONS[name].value], WORDS)}
 
 
 def slope_by(name: str) -> dict[str, Any]:
-    """Return `slope` of an activation that a package has registered, by its name."""
+    """Return `slope` for an activation registered by a package, by its name."""
     return {"slope": one_of(__name__, "slope", "x", [functions.slope_called(name)], WORDS)}

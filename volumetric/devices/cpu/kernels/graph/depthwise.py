@@ -1,7 +1,7 @@
-"""Causal convolutions of channels, sixteen at a time, forward and back.
+"""Causal convolutions of channels, sixteen at a time, forward and backward.
 
-Forward threads share sequences and stretches of channels, back they share vectors of channels, through all sequences:
-whoever computes it, a sum has one order.
+Forward, threads divide sequences and ranges of channels; backward, they divide vectors of channels, through all
+sequences. The order of a sum does not depend on the thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEPTHWISE_BACK_ARGUMENTS = (
     "width",
 )
 _STRETCH = 8
-"""Vectors of channels that go through the rows together: they lie in a few cache lines of each row."""
+"""Vectors of channels processed together: they take a few cache lines of each row."""
 
 
 def depthwise_scratch(taps: int, length: int) -> int:
@@ -48,7 +48,7 @@ def depthwise_scratch(taps: int, length: int) -> int:
 
 @kernel
 def _taps(weight, at, width, taps, room):
-    """Weights of up to 16 channels from `at` on, the tap that reads the row itself first."""
+    """Weights of up to 16 channels from `at` on; the tap of the row itself comes first."""
     left = min(width - at, 16)
     for lag in range(taps):
         source = weight + 4 * (at * taps + taps - 1 - lag)
@@ -61,7 +61,7 @@ def _taps(weight, at, width, taps, room):
 
 @kernel
 def _reach(keep, t, before, taps):
-    """How many rows back row `t` of its sequence sees, where the row before sees `before`."""
+    """Number of previous rows visible to row `t` of its sequence, given the number `before` for the row before."""
     if keep != 0:
         if load_f32(keep + 4 * t) == f32(0.0):
             return 0
@@ -114,7 +114,7 @@ def depthwise_conv(taps: int) -> Callable[..., None]:
 
 @kernel
 def _pull(g, reaches, length, row_bytes, s, weights, taps, left):
-    """Gradient of row `s`, below 0 of one before the first: from all rows that read it."""
+    """Gradient of row `s`, negative for rows before the first: the sum over all rows that read it."""
     total = splat(f32(0.0))
     if s >= 0 and left >= 16 and reaches == 0 and s + taps <= length:
         for lag in range(taps):
@@ -130,7 +130,7 @@ def _pull(g, reaches, length, row_bytes, s, weights, taps, left):
 
 @kernel
 def _met(g, x, past, reaches, length, row_bytes, lag, taps, left):
-    """``Σ_t g[t] x[t - lag]`` over the rows of a sequence that see so far back; four sums hide what adding takes."""
+    """``Σ_t g[t] x[t - lag]`` over the rows of a sequence that see so far back; four sums hide latency."""
     zero = splat(f32(0.0))
     s0 = zero
     s1 = zero
@@ -174,7 +174,7 @@ def _summed(g, length, row_bytes, left):
 
 
 def depthwise_back(taps: int) -> Callable[..., None]:
-    """Gradients of x, the weights, the rows before and the bias."""
+    """Gradients of x, the weights, the previous rows and the bias."""
 
     def depthwise_back(step: Any, thread: Any, threads: Any, control: Any) -> None:
         batch, length, width = word(step, 9), word(step, 10), word(step, 11)
@@ -205,13 +205,13 @@ def depthwise_back(taps: int) -> Callable[..., None]:
                         reach = _reach(word(step, 4) + 4 * row * length, t, reach, taps)
                         store_i64(table + 8 * t, reach)
                 for s in range(1 - taps, 0):
-                    found = _pull(g, reaches, length, row_bytes, s, weights, taps, left)
-                    store_part(g_past + (taps - 1 + s) * row_bytes, found, left)
+                    gradient = _pull(g, reaches, length, row_bytes, s, weights, taps, left)
+                    store_part(g_past + (taps - 1 + s) * row_bytes, gradient, left)
                 for s in range(length):
                     store_part(g_x + s * row_bytes, _pull(g, reaches, length, row_bytes, s, weights, taps, left), left)
                 for lag in range(taps):
-                    found = _met(g, x, past, reaches, length, row_bytes, lag, taps, left)
-                    store(sums + 64 * lag, load(sums + 64 * lag) + found)
+                    gradient = _met(g, x, past, reaches, length, row_bytes, lag, taps, left)
+                    store(sums + 64 * lag, load(sums + 64 * lag) + gradient)
                 bias = bias + _summed(g, length, row_bytes, left)
             for lag in range(taps):
                 for lane in range(left):

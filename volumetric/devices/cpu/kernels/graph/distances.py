@@ -1,4 +1,4 @@
-"""Attention by content and distance for a few rows beside a memory, read where it lies; threads share sequences."""
+"""Attention by content and distance for a few rows and a memory, read in place; threads divide the sequences."""
 
 from __future__ import annotations
 
@@ -40,48 +40,48 @@ DISTANCE_ATTEND_ARGUMENTS = (
 
 
 def distance_scratch(memory: int) -> int:
-    """Bytes of scratch: two numbers for each row that is seen."""
+    """Bytes of scratch: two numbers for each visible row."""
     return 2 * 4 * (memory + 32)
 
 
 @kernel
-def _row(held, new, memory, row_bytes, j):
-    """Address of row `j` of the memory and, behind it, of the call."""
+def _row(past, new, memory, row_bytes, j):
+    """Address of row `j` of the memory followed by the call's rows."""
     if j < memory:
-        return held + j * row_bytes
+        return past + j * row_bytes
     return new + (j - memory) * row_bytes
 
 
 @kernel
-def _odd(held, new, memory, inner, first, some, out):
-    """For each row that is seen 0, or NaN where it holds a number that is not finite."""
+def _odd(past, new, memory, inner, first, some, out):
+    """For each visible row 0, or NaN if it holds a non-finite number."""
     zero = splat(f32(0.0))
     for s in range(some):
-        row = _row(held, new, memory, 4 * inner, first + s)
-        found = zero
+        row = _row(past, new, memory, 4 * inner, first + s)
+        sums = zero
         for i in range(0, inner, 16):
-            found = found + load_part(row + 4 * i, inner - i) * zero
-        store_f32(out + 4 * s, total(found))
+            sums = sums + load_part(row + 4 * i, inner - i) * zero
+        store_f32(out + 4 * s, total(sums))
 
 
 @kernel
-def _logits(asked, placed, held, new, r, memory, inner, width, first, some, scale, odd, out):
-    """``(asked · key + placed · r) · scale + odd`` of each row that is seen."""
+def _logits(query, placed, past, new, r, memory, inner, width, first, some, scale, odd, out):
+    """``(query · key + placed · r) · scale + odd`` of each visible row."""
     zero = splat(f32(0.0))
     for s in range(some):
-        row = _row(held, new, memory, 4 * inner, first + s)
+        row = _row(past, new, memory, 4 * inner, first + s)
         code = r + 4 * width * s
-        found = zero
+        sums = zero
         for i in range(0, width, 16):
             left = width - i
-            found = found + load_part(asked + 4 * i, left) * load_part(row + 4 * i, left)
-            found = found + load_part(placed + 4 * i, left) * load_part(code + 4 * i, left)
-        store_f32(out + 4 * s, total(found) * scale + load_f32(odd + 4 * s))
+            sums = sums + load_part(query + 4 * i, left) * load_part(row + 4 * i, left)
+            sums = sums + load_part(placed + 4 * i, left) * load_part(code + 4 * i, left)
+        store_f32(out + 4 * s, total(sums) * scale + load_f32(odd + 4 * s))
 
 
 @kernel
 def _softmax(x, some):
-    """Softmax of `some` numbers in place; what stands behind them, up to a whole vector, becomes 0."""
+    """Softmax of `some` numbers in place; the rest of the last vector becomes 0."""
     lowest = f32(-np.inf)
     for s in range(some, (some + 15) // 16 * 16):
         store_f32(x + 4 * s, lowest)
@@ -105,7 +105,7 @@ def _softmax(x, some):
 
 
 @kernel
-def _mixed(weights, held, new, memory, inner, width, first, some, y):
+def _mixed(weights, past, new, memory, inner, width, first, some, y):
     """``Σ weight · value`` of one head."""
     zero = splat(f32(0.0))
     for i in range(0, width, 16):
@@ -116,25 +116,25 @@ def _mixed(weights, held, new, memory, inner, width, first, some, y):
         s3 = zero
         s = 0
         while some - s >= 4 and first + s + 4 <= memory:
-            row = held + (first + s) * 4 * inner + 4 * i
+            row = past + (first + s) * 4 * inner + 4 * i
             s0 = s0 + splat(load_f32(weights + 4 * s)) * load_part(row, left)
             s1 = s1 + splat(load_f32(weights + 4 * s + 4)) * load_part(row + 4 * inner, left)
             s2 = s2 + splat(load_f32(weights + 4 * s + 8)) * load_part(row + 8 * inner, left)
             s3 = s3 + splat(load_f32(weights + 4 * s + 12)) * load_part(row + 12 * inner, left)
             s += 4
         while s < some:
-            row = _row(held, new, memory, 4 * inner, first + s) + 4 * i
+            row = _row(past, new, memory, 4 * inner, first + s) + 4 * i
             s0 = s0 + splat(load_f32(weights + 4 * s)) * load_part(row, left)
             s += 1
         store_part(y + 4 * i, (s0 + s1) + (s2 + s3), left)
 
 
 @kernel
-def _shifted(held, new, memory, inner, length, some, out):
-    """The last rows of memory and call, and zeros in the place of those that are not of the sequence."""
+def _shifted(past, new, memory, inner, length, some, out):
+    """Copy the last rows of memory and call, with zeros for rows of other sequences."""
     zero = splat(f32(0.0))
     for m in range(memory):
-        row = _row(held, new, memory, 4 * inner, length + m)
+        row = _row(past, new, memory, 4 * inner, length + m)
         for i in range(0, inner, 16):
             left = inner - i
             value = zero
@@ -144,7 +144,7 @@ def _shifted(held, new, memory, inner, length, some, out):
 
 
 def distance_attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """All rows of all sequences, and what is kept behind them."""
+    """Attention of all rows of all sequences, and the rows to keep afterwards."""
     length, memory, heads, width = word(step, 14), word(step, 15), word(step, 16), word(step, 17)
     inner, batch = heads * width, word(step, 13)
     scale = number(step, 18)
@@ -152,9 +152,9 @@ def distance_attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
     weights = odd + 4 * (memory + 32)
     for b in range(share(batch, thread, threads), share(batch, thread + 1, threads)):
         here = 4 * b * length * inner
-        held = 4 * b * memory * inner
-        keys, k = word(step, 5) + held, word(step, 2) + here
-        values, v = word(step, 6) + held, word(step, 3) + here
+        past = 4 * b * memory * inner
+        keys, k = word(step, 5) + past, word(step, 2) + here
+        values, v = word(step, 6) + past, word(step, 3) + here
         count = load_f32(word(step, 7) + 4 * b)
         some = 0
         for t in range(length):
@@ -171,12 +171,12 @@ def distance_attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
             for h in range(heads):
                 at = 4 * h * width
                 r = word(step, 4) + 4 * width * (h * (memory + 1) + memory + 1 - some)
-                asked, placed = word(step, 0) + row + at, word(step, 1) + row + at
-                _logits(asked, placed, keys + at, k + at, r, memory, inner, width, first, some, scale, odd, weights)
+                query, placed = word(step, 0) + row + at, word(step, 1) + row + at
+                _logits(query, placed, keys + at, k + at, r, memory, inner, width, first, some, scale, odd, weights)
                 _softmax(weights, some)
                 _mixed(weights, values + at, v + at, memory, inner, width, first, some, word(step, 9) + row + at)
-        _shifted(keys, k, memory, inner, length, some, word(step, 10) + held)
-        _shifted(values, v, memory, inner, length, some, word(step, 11) + held)
+        _shifted(keys, k, memory, inner, length, some, word(step, 10) + past)
+        _shifted(values, v, memory, inner, length, some, word(step, 11) + past)
         if count > f32(memory):
             count = f32(memory)
         store_f32(word(step, 12) + 4 * b, count)

@@ -1,6 +1,6 @@
 """The matrix product of rows with rows: both sides contiguous along the summed axis, few rows on the left.
 
-This is the forward pass of a dense layer for small batches: weights ``[N, K]`` are read once, where they lie.
+This is the forward pass of a dense layer for small batches: weights ``[N, K]`` are read once, in place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from volumetric.devices.cpu.kernels.memory import load_f32, store_f32
 from volumetric.devices.cpu.kernels.steps import scratch, word
 
 DEPTH = 2048
-"""k of one pass: rows of a few of the weights stay in a first-level cache while all rows on the left meet them."""
+"""k per pass: a few rows of weights stay in a first-level cache while all rows on the left are multiplied by them."""
 
 DOTS_ARGUMENTS = ("a", "b", "bias", "c", "m", "n", "k", "ga", "gb", "gc", "groups", "finish", "bias_group")
 

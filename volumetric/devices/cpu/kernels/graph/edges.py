@@ -1,6 +1,6 @@
-"""Attention over the edges of a graph. Threads share receivers, or senders; sums go in the order of edges.
+"""Attention over the edges of a graph. Threads divide receivers, or senders; sums go in the order of edges.
 
-Weights lie ``[edges, batch, heads]``: those of a receiver are together, and lanes are streams and heads.
+Weights are ``[edges, batch, heads]``: those of a receiver are contiguous, and lanes are streams and heads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ATTEND_ARGUMENTS = (
     *("q", "kv", "bias", "starts", "senders", "message", "weights"),
     *("receivers", "batch", "heads", "key", "value", "queries", "biases", "scale"),
 )
-"""Addresses; widths of a head's key and value; streams that queries, and heads that biases, are of; 1 / √key."""
+"""Addresses; widths of a head's key and value; streams of queries, and heads of biases; 1 / √key."""
 BACK_ARGUMENTS = (
     *("g", "weights", "q", "kv", "starts", "senders", "slope", "g_q"),
     *("receivers", "batch", "heads", "key", "value", "queries", "scale"),
@@ -88,7 +88,7 @@ def _weighted(out, width, weights, each, rows, apart, ids, first, last):
 
 @kernel
 def _scores(streams, rows, row, ask, width, room, bias, scale, scores, apart):
-    """Scores of `streams` (compile-time) streams, whose keys lie `row` bytes apart, and the scores `apart` bytes."""
+    """Scores of `streams` (compile-time) streams, whose keys are `row` bytes apart, and the scores `apart` bytes."""
     dot_tile(streams, 1, rows, row, ask, 0, width, room)
     for n in range(streams):
         store_f32(scores + n * apart, load_f32(room + 4 * n) * scale + bias)

@@ -1,6 +1,6 @@
 """Functions of elements, pairs of elements with broadcasting, and their gradients.
 
-A step holds addresses of contiguous tensors and its number of elements. Threads share the flat range of the output.
+A step holds addresses of contiguous tensors and the number of elements. Threads divide the flat range of the output.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def unary_grad(code: int) -> Callable[..., None]:
 
 
 PAIRS = tuple(pairs.PAIRS)
-"""Position = the code of a function of two numbers."""
+"""Index = the code of a function of two numbers."""
 
 pair = one_of(__name__, "pair", "a b", [each.value for each in pairs.PAIRS.values()], WORDS)
 """(code, a, b) → function number `code` of `PAIRS`."""
@@ -70,7 +70,7 @@ pair = one_of(__name__, "pair", "a b", [each.value for each in pairs.PAIRS.value
 
 @kernel
 def _pair_run(code, a, a_step, b, b_step, out, count):
-    """`count` neighbouring elements; the steps are 4, or 0 where one number meets all of the other's."""
+    """`count` neighbouring elements; strides are 4, or 0 for a number combined with all of the other operand."""
     whole = count // 16 * 16
     rest = count - whole
     if a_step == 4 and b_step == 4:
@@ -96,7 +96,7 @@ def _pair_run(code, a, a_step, b, b_step, out, count):
 
 
 BINARY_ARGUMENTS = ("a", "b", "y", "count", "n1", "n2", "n3", *(f"{x}{axis}" for x in "ab" for axis in range(4)))
-"""Sizes of the last three of four axes, and for each operand its step in bytes along each axis (0: broadcast)."""
+"""Sizes of the last three of four axes, and for each operand its stride in bytes along each axis (0: broadcast)."""
 
 
 def binary(code: int) -> Callable[..., None]:

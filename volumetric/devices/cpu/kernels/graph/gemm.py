@@ -1,8 +1,8 @@
 """The grouped matrix product ``c[j] = act(Σ_{g ≡ j mod Gc} op(a[g mod Ga]) op(b[g mod Gb]) + bias)``, by panels.
 
-A panel is a few vectors of neighbouring columns of the right side. It is copied together, a piece of `DEPTH` k at a
-time, and multiplied with all rows of the left side, which is read where it lies. Each output element is one sum with k
-rising, whoever computes it.
+A panel is a few vectors of neighbouring columns of the right side. It is packed, `DEPTH` k at a time, and multiplied
+with all rows of the left side, which is read in place. Each output element is one sum in order of k, whichever thread
+computes it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from volumetric.devices.cpu.kernels.simd import splat, store
 from volumetric.devices.cpu.kernels.steps import scratch, slot_address, word
 
 DEPTH = 768
-"""k of one packed piece: 4 vectors of each are 192 KiB, which stay in a second-level cache."""
+"""k packed at a time: 4 vectors of each are 192 KiB, which stay in a second-level cache."""
 _LOOSE_ROWS = 12
-"""Rows of the left side up to which copying a panel together costs more than it brings."""
+"""Rows of the left side up to which packing a panel costs more than it saves."""
 _GATHERED_ROWS = 48
-"""Rows of a turned left side that are copied together: three cache lines of each k, of which all numbers are read."""
+"""Rows of a transposed left side packed together: three cache lines of each k, of which all numbers are read."""
 _FAR = 256
 """Bytes between one k and the next of a left side from which that pays."""
 _FINISHED_ROWS = 48
-"""Rows that are finished together: they wait in scratch, because what was just written to memory is slow to read back
-where its cache lines had to come from afar."""
+"""Rows finished together: they wait in scratch, because reading back just-written memory is slow if its cache lines
+were fetched from far away."""
 
 f32 = np.float32
 
@@ -55,12 +55,12 @@ GEMM_ARGUMENTS = (
     "b_k",
     "b_column",
     "bias_group",
-    "many",  # address of `TERM` words for each `gc` groups, or 0: they lie one behind the other
+    "many",  # address of `TERM` words for each `gc` groups, or 0: they are contiguous
 )
 
 TERM = 4
-"""Words for `gc` groups: slots of a and b, then slot and column of a number that is 0 where these groups count for
-nothing, and need not have been made; -1 for none."""
+"""Words for `gc` groups: slots of a and b, then slot and column of a number that is 0 if these groups are skipped, and
+need not exist; -1 for none."""
 
 (
     _A,
@@ -93,7 +93,7 @@ def gemm_scratch(vectors: int) -> int:
 
 @kernel
 def pack(b, b_k, b_column, count, columns, out, apart):
-    """Copy `count` × `columns` numbers together, k by k, `apart` bytes from one k to the next."""
+    """Pack `count` × `columns` numbers, k by k, `apart` bytes from one k to the next."""
     if b_column == 4:
         for k in range(count):
             source = b + k * b_k
@@ -112,7 +112,7 @@ FINISH_ARGUMENTS = ("rows", "columns", "x", "x_row", "c", "c_row")
 
 
 def finish(code: int) -> Callable[..., None]:
-    """Apply function number `code` to a block x, giving c; products call it on what they have just computed."""
+    """Apply function number `code` to a block x, giving c; products call it on freshly computed blocks."""
 
     def finish(step: Any, thread: Any, threads: Any, control: Any) -> None:
         zero = splat(f32(0.0))
@@ -139,7 +139,7 @@ def call_finish(address, room, control, rows, columns, x, x_row, c, c_row):
 
 @kernel
 def _chunks(items, rows, threads):
-    """Into how many pieces the rows are cut, so that there are enough items for all threads."""
+    """Number of parts into which the rows are split, so that there are enough items for all threads."""
     if threads == 1 or items >= 4 * threads:
         return 1
     return max(1, min((4 * threads + items - 1) // items, (rows + 23) // 24))
@@ -168,7 +168,7 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
         for item in range(
             share(gc * panels * chunks, thread, threads), share(gc * panels * chunks, thread + 1, threads)
         ):
-            # A right side that all groups share is copied together once: then the panel is the outermost loop.
+            # A right side shared by all groups is packed once: then the panel is the outermost loop.
             if word(step, _GB) == 1:
                 panel, j = item // (gc * chunks), item // chunks % gc
             else:
@@ -200,7 +200,8 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
                     count = min(DEPTH, k - k0)
                     source = b + k0 * word(step, _B_K)
                     apart = word(step, _B_K)
-                    # Three vectors are read as four, and a part of one whole: that must stay within the panel.
+                    # Three vectors are read as four, and partial vectors as whole ones: that must stay within the
+                    # panel.
                     exact = columns >= 16 and columns & (columns - 1) == 0
                     together = m <= _LOOSE_ROWS or apart == 64 * wide
                     if word(step, _B_COLUMN) != 4 or not together or not exact:

@@ -1,4 +1,4 @@
-"""Rows of a table by their numbers, and sums of rows back into a table."""
+"""Gather rows of a table by id, and sum rows back into a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GATHER_ARGUMENTS = ("table", "ids", "y", "count", "width", "rows")
 
 
 def gather_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Copy the rows with these ids. The caller has checked them; memory outside of the table is read in no case."""
+    """Copy the rows with these ids. The caller has checked them; memory outside of the table is never read."""
     count, width = word(step, 3), word(step, 4)
     for i in range(share(count, thread, threads), share(count, thread + 1, threads)):
         row = max(0, min(np.int64(load_i32(word(step, 1) + 4 * i)), word(step, 5) - 1))
@@ -29,7 +29,7 @@ def gather_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 SCATTER_ARGUMENTS = ("g", "ids", "y", "count", "width", "rows", "fresh")
-"""`fresh`: 1 where y begins with zeros, 0 where rows are added to what stands there."""
+"""`fresh`: 1 if y starts as zeros, 0 if rows are added to its contents."""
 
 
 def scatter_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:

@@ -35,14 +35,14 @@ def _by_place(of: losses.Term) -> list[Expression]:
 
 
 TERMS = tuple(losses.TERMS.own)
-"""Position = the code of a loss of elements."""
+"""Index = the code of an element-wise loss."""
 
 _term = one_of(__name__, "term", "y t field0 field1", list(map(_by_place, losses.TERMS.own.values())), WORDS)
 """(code, prediction, target, …) → the term of loss number `code` of `TERMS`, and its derivative."""
 
 
 def _term_by(name: str) -> dict[str, Any]:
-    """Return `_term` of a loss that a package has registered."""
+    """Return `_term` for a loss registered by a package."""
     return {"_term": one_of(__name__, "term", "y t field0 field1", [_by_place(losses.TERMS[name])], WORDS)}
 
 

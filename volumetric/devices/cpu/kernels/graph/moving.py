@@ -27,7 +27,7 @@ def fill(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 COPY_ARGUMENTS = ("x", "y", "rows", "inner", "x_inner", "y_inner", "axes", "table")
-"""`table`: for each of `axes` outer axes, the last first, (size, step of x, step of y); all steps are in bytes."""
+"""`table`: for each of `axes` outer axes, the last first, (size, stride of x, stride of y); strides are in bytes."""
 
 
 @kernel
@@ -82,7 +82,8 @@ def copy(step: Any, thread: Any, threads: Any, control: Any) -> None:
             _copy_run(x, x_inner, y, y_inner, here)
             first += here
             continue
-        # Rows along the last outer axis, up to its end: to find a place takes divisions, dearer than a short row.
+        # Rows along the last outer axis, up to its end: computing an offset takes divisions, which cost more than a
+        # short row.
         some = min(load_i64(table) - row % load_i64(table), (last - first) // inner)
         x_row, y_row = load_i64(table + 8), load_i64(table + 16)
         for _ in range(some):

@@ -1,7 +1,7 @@
-"""One step of recurrent cells that are the nodes of a graph: alone, backwards, and with the products before it.
+"""One step of recurrent cells that are the nodes of a graph: alone, backward, and with the products before it.
 
-Threads share rows, or nodes. States lie ``[state, rows, units]``, so those of one unit are as far apart as all rows are
-long.
+Threads divide rows, or nodes. States are ``[state, rows, units]``, so the states of a unit are the size of all rows
+apart.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from volumetric.devices.cpu.kernels.simd import splat, store
 from volumetric.devices.cpu.kernels.steps import number, scratch, word
 
 ROWS = 24
-"""Streams of a node that are computed together."""
+"""Streams of a node computed together."""
 DEPTH = 512
-"""k of one packed piece of weights that cannot be read where they lie."""
+"""k packed at a time for weights that cannot be read in place."""
 
 f32 = np.float32
 
 CELL_ARGUMENTS = ("from_x", "from_h", "bias", "before", "y", "others", "kept", "rows", "sets", "size")
-"""`others` and `kept` may be 0: the cell has none, or nobody reads them."""
+"""`others` and `kept` may be 0: the cell has none, or nothing reads them."""
 
 
 def cell(code: int, blocks: int) -> Callable[..., None]:
@@ -72,7 +72,7 @@ CELL_GRAD_ARGUMENTS = (
 
 
 def cell_grad(code: int, blocks: int) -> Callable[..., None]:
-    """The same back."""
+    """The backward pass of `cell`."""
     own = keeps(code)
 
     def cell_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -125,7 +125,7 @@ def _show(y, gain, shown, size, heads, eps, room):
 
 
 def cell_nodes(code: int, blocks: int, tall: int, wide: int) -> Callable[..., None]:
-    """Products of messages and states with the weights of each node, its cell, and the norm of what it shows."""
+    """Products of messages and states with the weights of each node, its cell, and the norm of its output."""
     own = keeps(code)
 
     def cell_nodes(step: Any, thread: Any, threads: Any, control: Any) -> None:

@@ -1,4 +1,4 @@
-"""Noise by a hash of where it is used, as in `layers.noise`, 16 elements at a time."""
+"""Noise from a hash of its position, as in `layers.noise`, 16 elements at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from volumetric.devices.cpu.kernels.steps import number, word
 f32 = np.float32
 
 DROPOUT_ARGUMENTS = ("x", "y", "key", "count", "stream", "threshold", "factor")
-"""`threshold`: chance to be dropped in units of 2**-24; `factor` on what stays."""
+"""`threshold`: probability of dropping in units of 2**-24; `factor` scales kept elements."""
 
 
 def _mixed(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
@@ -52,7 +52,7 @@ def where_kept(
     second: ir.Value,
     threshold: ir.Value,
 ) -> ir.Value:
-    """`value` in the lanes whose elements, from number `place` on, stay; `rest` in the others."""
+    """`value` in the lanes of kept elements, numbered from `place` on; `rest` in the others."""
     hashed = e.b.lshr(_hashed(e, place, [stream, first, second])[0], e.ints(8))
     return e.b.select(e.b.icmp_unsigned(">=", hashed, e.splat(e.b.trunc(threshold, I32))), value, rest)
 
@@ -71,7 +71,7 @@ def uniform(e: Emitter, place: ir.Value, second: ir.Value, third: ir.Value, four
 
 @define(Floats, types.int64, types.int64, types.int64, types.int64)
 def uniform_beside(e: Emitter, place: ir.Value, second: ir.Value, third: ir.Value, fourth: ir.Value) -> ir.Value:
-    """Others, by its second word; the compiler hashes once for both."""
+    """Uniform numbers from the second word of the hash; the compiler hashes once for both."""
     return _chance(e, _hashed(e, place, [second, third, fourth])[1])
 
 
@@ -81,7 +81,7 @@ GUMBEL_ARGUMENTS = ("x", "positions", "y", "rows", "width", "low", "high")
 
 @kernel
 def _gumbel(place, position, low, high):
-    """``-log(-log u)`` of the elements from `place` on; neither logarithm meets 0, infinity or a subnormal number."""
+    """``-log(-log u)`` of the elements from `place` on; neither logarithm gets 0, infinity or a subnormal number."""
     zero = splat(f32(0.0))
     return zero - log_of_normal(zero - log_of_normal(uniform(place, position, low, high)))
 
@@ -101,7 +101,7 @@ def gumbel(step: Any, thread: Any, threads: Any, control: Any) -> None:
         at = 4 * row * width
         whole = min(stop, width // 16 * 16)
         pairs = first + (whole - first) // 32 * 32
-        for i in range(first, pairs, 32):  # by twos: each is one long chain, which fills half of what a core can do
+        for i in range(first, pairs, 32):  # in pairs: one dependency chain uses half of a core's throughput
             a, b = _gumbel(i, position, low, high), _gumbel(i + 16, position, low, high)
             store(y + at + 4 * i, load(x + at + 4 * i) + a)
             store(y + at + 4 * i + 64, load(x + at + 4 * i + 64) + b)
@@ -113,7 +113,7 @@ def gumbel(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 def dropout(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Scale what stays, and set the rest to 0."""
+    """Scale kept elements, and set the rest to 0."""
     x, y, count = word(step, 0), word(step, 1), word(step, 3)
     first_key, second_key = load_u32(word(step, 2)), load_u32(word(step, 2) + 4)
     stream, threshold = word(step, 4), word(step, 5)

@@ -45,7 +45,7 @@ def _sums(x, width, mean):
 
 @kernel
 def statistics(layer, x, stats, width, eps):
-    """Write (mean, 1 / spread, what rounding took from the mean) of a row to `stats`; the mean is 0 unless `layer`."""
+    """Write (mean, 1 / spread, rounding error of the mean) of a row to `stats`; the mean is 0 unless `layer`."""
     zero = splat(f32(0.0))
     mean = f32(0.0)
     if layer:
@@ -59,13 +59,13 @@ def statistics(layer, x, stats, width, eps):
 
 @kernel
 def normalised(x, left, stats):
-    """Up to 16 numbers, normalised: mean and shift off, times the inverse spread."""
+    """Up to 16 normalised numbers: mean and shift subtracted, times the inverse spread."""
     mean, scale, shift = load_f32(stats), load_f32(stats + 4), load_f32(stats + 8)
     return (load_part(x, left) - splat(mean) - splat(shift)) * splat(scale)
 
 
 def norm(layer: int) -> Callable[..., None]:
-    """RMS norm, or layer norm, of each row; `stats` gets (mean, 1 / spread, what rounding took from the mean)."""
+    """RMS norm, or layer norm, of each row; `stats` gets (mean, 1 / spread, rounding error of the mean)."""
 
     def norm(step: Any, thread: Any, threads: Any, control: Any) -> None:
         gain, bias, rows, width = word(step, 1), word(step, 2), word(step, 5), word(step, 6)

@@ -1,4 +1,4 @@
-"""Lines of windows that lie side by side on the last axis of images, 16 windows at a time: maxima, sums, gradients.
+"""Lines of windows side by side on the last axis of images, 16 windows at a time: maxima, sums, gradients.
 
 `table` as in `windows`.
 """
@@ -52,7 +52,7 @@ def side_by_side(table):
 
 @kernel
 def _line_ends(table, w0, w1):
-    """Where windows `w0`, `w1` of two axes start, and the taps of each inside of the image: first and one past last."""
+    """Start of windows `w0`, `w1` of two axes, and the taps of each inside of the image: first and one past last."""
     at0 = w0 * field(table, STRIDE, 0) - field(table, BEFORE, 0)
     at1 = w1 * field(table, STRIDE, 1) - field(table, BEFORE, 1)
     d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
@@ -63,7 +63,7 @@ def _line_ends(table, w0, w1):
 
 @kernel
 def _tap_place(table, i, t2):
-    """Where tap `t2` of window `i` lies on its line, and which of the windows from `i` on see it."""
+    """Position of tap `t2` of window `i` on its line, and which of the windows from `i` on see it."""
     stride, shift = field(table, STRIDE, 2), t2 * field(table, DILATION, 2) - field(table, BEFORE, 2)
     low = first_with(stride, shift) - i
     high = last_with(field(table, SIZES, 2), stride, shift, field(table, COUNTS, 2)) - i
@@ -87,7 +87,7 @@ def _halves(table):
 
 @kernel
 def first_tap(start, dilation):
-    """First tap inside of the image of a window that starts at `start`, perhaps in front of it."""
+    """First tap inside of the image of a window that starts at `start`, which may be negative."""
     return max(0, -start) if dilation == 1 else first_window(dilation, start)
 
 
@@ -99,13 +99,13 @@ def last_tap(start, dilation, size, taps):
 
 @kernel
 def _larger(v, number, best, first):
-    """Go on with tap `number` of 16 windows: the largest elements so far, and their taps."""
+    """Update 16 windows with tap `number`: the largest elements so far, and their taps."""
     return where_beats(v, best, v, best), where_beats(v, best, splat(f32(number)), first)
 
 
 @kernel
 def line_max(table, x, w0, w1, y, tap):
-    """Largest elements of a line of windows, 16 at a time; the last 16 begin earlier where fewer are left."""
+    """Largest elements of a line of windows, 16 at a time; if fewer are left, the last 16 overlap the previous ones."""
     s1, s2, n2 = field(table, SIZES, 1), field(table, SIZES, 2), field(table, COUNTS, 2)
     k1, k2, stride = field(table, KERNEL, 1), field(table, KERNEL, 2), field(table, STRIDE, 2)
     d0, d1, d2 = field(table, DILATION, 0), field(table, DILATION, 1), field(table, DILATION, 2)
@@ -173,9 +173,9 @@ def line_sum(table, x, w0, w1, y):
 
 @kernel
 def line_back(table, g, w0, w1, image, tap):
-    """Add a line of windows' numbers, 16 at a time, to the elements that `tap` says, or, if that is 0, to all they see.
+    """Add a line of windows' numbers, 16 at a time, to the elements given by `tap`, or, if that is 0, to all they see.
 
-    Of windows that overlap, the later one sees an element by an earlier tap: so taps fall while windows rise.
+    If windows overlap, the later one sees an element by an earlier tap, so taps descend while windows ascend.
     """
     s1, s2, n2 = field(table, SIZES, 1), field(table, SIZES, 2), field(table, COUNTS, 2)
     k1, k2, stride = field(table, KERNEL, 1), field(table, KERNEL, 2), field(table, STRIDE, 2)

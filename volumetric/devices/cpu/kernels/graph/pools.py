@@ -29,7 +29,7 @@ from volumetric.devices.cpu.kernels.steps import scratch, word
 f32 = np.float32
 
 POOL_ARGUMENTS = ("x", "y", "tap", "images", "table")
-"""`images` is N · C; `table` as in `windows`. Of a gradient x is what comes in, y the image. `tap` is 0: not wanted."""
+"""`images` is N · C; `table` as in `windows`. In gradients x is the incoming one, y the image. `tap` 0: not stored."""
 
 LONG = 24
 """Neighbouring elements of one window from which it pays to take 16 of them at a time."""
@@ -37,7 +37,7 @@ LONG = 24
 
 @kernel
 def _largest(x, start, dilation, low, high, tap, best, first):
-    """Go on with the taps `low` to `high` of one line: the largest element so far, and its tap."""
+    """Update with the taps `low` to `high` of one line: the largest element so far, and its tap."""
     for t in range(low, high):
         v = load_f32(x + 4 * (start + t * dilation))
         wins = (v > best) | ((v != v) & (best == best))
@@ -48,7 +48,7 @@ def _largest(x, start, dilation, low, high, tap, best, first):
 
 @kernel
 def _largest_of_many(x, count, block):
-    """Largest of `count` neighbours and its number, 16 at a time; `block`: 128 bytes to write to."""
+    """Largest of `count` neighbours and its number, 16 at a time; `block`: 128 bytes of scratch."""
     least, zero = splat(f32(-np.inf)), splat(f32(0.0))
     best, first = least, lane_numbers()
     for i in range(0, count, 16):
@@ -78,7 +78,7 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
     step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
     b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
     n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
-    lines, wanted, block = side_by_side(table), word(step, 2) != 0, scratch(control, thread)
+    lines, with_taps, block = side_by_side(table), word(step, 2) != 0, scratch(control, thread)
     items = word(step, 3) * n0
     for item in range(share(items, thread, threads), share(items, thread + 1, threads)):
         x = word(step, 0) + 4 * (item // n0) * s0 * s1 * s2
@@ -87,7 +87,7 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
         for w1 in range(n1):
             if lines:
                 place = 4 * (item * n1 + w1) * n2
-                line_max(table, x, item % n0, w1, word(step, 1) + place, word(step, 2) + place if wanted else 0)
+                line_max(table, x, item % n0, w1, word(step, 1) + place, word(step, 2) + place if with_taps else 0)
                 continue
             at1 = w1 * step1 - b1
             low1, high1 = first_tap(at1, d1), last_tap(at1, d1, s1, k1)
@@ -108,7 +108,7 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
                             best, where = _largest(line, at2, d2, low2, high2, tap, best, where)
                 place = 4 * ((item * n1 + w1) * n2 + w2)
                 store_f32(word(step, 1) + place, best)
-                if wanted:
+                if with_taps:
                     store_f32(word(step, 2) + place, f32(where))
 
 
@@ -147,7 +147,7 @@ def pool_sum(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 @kernel
 def _cleared(table, y, image):
-    """Set one image to zeros and return where it lies."""
+    """Set one image to zeros and return its address."""
     size = field(table, SIZES, 0) * field(table, SIZES, 1) * field(table, SIZES, 2)
     out = y + 4 * image * size
     for i in range(0, size, 16):
@@ -156,7 +156,7 @@ def _cleared(table, y, image):
 
 
 def pool_max_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Add each window's number (x) to the element that its tap says, windows in rising order."""
+    """Add each window's number (x) to the element given by its tap, windows in ascending order."""
     table = word(step, 4)
     s0, s1, s2 = field(table, SIZES, 0), field(table, SIZES, 1), field(table, SIZES, 2)
     k1, k2 = field(table, KERNEL, 1), field(table, KERNEL, 2)
@@ -187,7 +187,7 @@ def pool_max_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 def pool_spread(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Add each window's number (x) to all elements that it sees, windows in rising order."""
+    """Add each window's number (x) to all elements that it sees, windows in ascending order."""
     table = word(step, 4)
     s0, s1, s2 = field(table, SIZES, 0), field(table, SIZES, 1), field(table, SIZES, 2)
     k0, k1, k2 = field(table, KERNEL, 0), field(table, KERNEL, 1), field(table, KERNEL, 2)

@@ -1,7 +1,7 @@
 """Sums, means and maxima over axes.
 
-A tensor is seen as ``[K0, R0, K1, R1, K2]``, where the R are reduced. Sums run in float32, in 16 lanes (times 4 where
-the last axis is reduced) that are added up at the end: rounding errors grow with the length of a lane, not of the sum.
+A tensor is viewed as ``[K0, R0, K1, R1, K2]``, where the R are reduced. Sums run in float32, in 16 lanes (times 4 if
+the last axis is reduced) that are added at the end: rounding errors grow with the length of a lane, not of the sum.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _join(is_max, a, b):
 
 @kernel
 def _all_lanes(is_max, value):
-    """All lanes in one; NaN wins."""
+    """Reduce all lanes to one; NaN wins."""
     if is_max:
         if np.isnan(total(where_nan(value, value, splat(f32(0.0))))):
             return f32(np.nan)
@@ -43,7 +43,7 @@ def _all_lanes(is_max, value):
 
 @kernel
 def contiguous(is_max, x, count, sums, neutral):
-    """Join `count` numbers at `x` with the vector `sums`."""
+    """Reduce `count` numbers at `x` into the vector `sums`."""
     i = 0
     if count >= 64:
         s1 = neutral
@@ -117,7 +117,7 @@ def reduce(is_max: int) -> Callable[..., None]:
 
 SQUARES_ARGUMENTS = ("x", "count", "partial", "chunks")
 CHUNK = 8192
-"""Elements of one partial sum, whoever computes it."""
+"""Elements of one partial sum, whichever thread computes it."""
 
 
 @kernel

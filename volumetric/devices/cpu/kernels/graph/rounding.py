@@ -1,8 +1,8 @@
-"""Rounding to what a scheme can hold, bit for bit as `volumetric.dtypes` encodes and decodes.
+"""Rounding to the values of a scheme, bit-identical to encoding and decoding by `volumetric.dtypes`.
 
 The codec calculates in float32. Here each of its operations is done in float64 and rounded to float32 afterwards, which
-gives the same (53 bits are more than twice 24), while the compiler may neither fuse nor reorder anything across the
-rounding. Schemes without a rule here go through the codec itself.
+gives the same result (53 bits are more than twice 24), while the compiler may neither fuse nor reorder anything across
+the rounding. Schemes without a rule here use the codec itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from volumetric.devices.cpu.kernels.simd import splat, store_half
 from volumetric.devices.cpu.kernels.steps import number, scratch, word
 
 RULES = ("half", "bfloat", "peak", "signed_peak", "range")
-"""Position = the code of a rule: float16, bfloat16, int8, int4 and int2, unsigned integers of up to 8 bits."""
+"""Index = the code of a rule: float16, bfloat16, int8, int4 and int2, unsigned integers of up to 8 bits."""
 
 _HALF, _BFLOAT, _PEAK, _SIGNED_PEAK, _RANGE = range(len(RULES))
 
@@ -41,13 +41,13 @@ def _to_half(value, room):
 
 @kernel
 def _storable(value, stored):
-    """What codes are taken against: the number itself, unless it is beyond what float16 can hold."""
+    """The number itself, saturated if it is beyond float16."""
     return stored if abs(f64(value)) >= 65520.0 else value
 
 
 @kernel
 def _inverse(d):
-    """One over a scale, 0 for one too small to have an inverse."""
+    """One over a scale; 0 if the scale is too small to have an inverse."""
     return f32(0.0) if abs(f64(d)) < 2.938735877055718769922e-39 else f32(1.0 / f64(d))
 
 
@@ -77,7 +77,7 @@ def _truncated(x, low, inverse, shift, top):
 
 @kernel
 def _signed_group(x, y, count, half, room):
-    """The rule of Q4_0: the number of largest magnitude, of equals the first, becomes the most negative code."""
+    """The rule of Q4_0: the number of largest magnitude (the first of equals) becomes the most negative code."""
     top = f64(load_f32(x))
     for i in range(1, count):
         value = f64(load_f32(x + 4 * i))

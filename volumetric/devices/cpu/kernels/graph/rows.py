@@ -1,4 +1,4 @@
-"""Operations on the rows of a matrix ``[R, W]``: softmax and its sparse relatives, the choice of the largest."""
+"""Operations on the rows of a matrix ``[R, W]``: softmax and its sparse relatives, top-k selection."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def softmax_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 def sparsemax(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Nearest point of the simplex: ``max(x - τ, 0)``; τ is found by dropping what lies below it (Michelot 1986).
+    """Nearest point of the simplex: ``max(x - τ, 0)``; τ by dropping elements below it (Michelot 1986).
 
-    ``x - max x`` stands in memory first: in one expression with τ the compiler may join the two that are alike, and
-    their sum holds no bit of τ where x is large.
+    ``x - max x`` is stored to memory first: in one expression with τ the compiler may combine the two subtrahends,
+    whose sum loses τ if x is large.
     """
     rows, width = word(step, 2), word(step, 3)
     for row in range(share(rows, thread, threads), share(rows, thread + 1, threads)):
@@ -71,7 +71,7 @@ def sparsemax(step: Any, thread: Any, threads: Any, control: Any) -> None:
             continue
         for i in range(0, width, 16):
             store_part(y + 4 * i, load_part(x + 4 * i, width - i) - splat(highest), width - i)
-        threshold = -1.0 - 1e-9  # what lies further below the largest is outside
+        threshold = -1.0 - 1e-9  # elements further below the maximum are outside
         before = -1
         count = 0
         while count != before:
@@ -166,7 +166,7 @@ KEEP_ARGUMENTS = (*ROW_ARGUMENTS, "k")
 
 
 def keep_largest(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Elements among the k largest of their row, the others -inf; of equals the earlier, NaN stays and ranks last."""
+    """Keep the k largest of each row, set others to -inf; the earlier of equals wins; NaN stays, ranking last."""
     rows, width = word(step, 2), word(step, 3)
     for row in range(share(rows, thread, threads), share(rows, thread + 1, threads)):
         largest_of_row(word(step, 0) + 4 * row * width, word(step, 1) + 4 * row * width, width, word(step, 4))

@@ -1,7 +1,7 @@
 """Rotary embedding and recurrent cells.
 
-A recurrent operation is one step of the table for each step of the sequence; threads share the hidden units and meet
-in between, because each unit needs all of the state before, or that of its head. Units go in groups of up to 16 of one
+A recurrent operation is one step of the table per time step; threads divide the hidden units, with a barrier between
+steps, because each unit needs all of the previous state, or that of its head. Units go in groups of up to 16 of one
 head.
 """
 
@@ -27,7 +27,7 @@ ROPE_ARGUMENTS = ("x", "cos", "sin", "y", "rows", "length", "heads", "width", "h
 
 
 def rope(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Turn the pairs (i, i + half) of each head; `rows` counts all heads of all positions."""
+    """Rotate the pairs (i, i + half) of each head; `rows` counts all heads of all positions."""
     length, heads, width, half = word(step, 5), word(step, 6), word(step, 7), word(step, 8)
     sign = splat(number(step, 9))
     for row in range(share(word(step, 4), thread, threads), share(word(step, 4), thread + 1, threads)):
@@ -80,7 +80,7 @@ def packed_bytes(size: int, width: int, blocks: int) -> int:
 
 
 def recurrent_pack(blocks: int) -> Callable[..., None]:
-    """Bring weights ``[blocks · H, width]`` into the order ``[groups, k, blocks, 16]``, in which panels read them."""
+    """Reorder weights ``[blocks · H, width]`` to ``[groups, k, blocks, 16]``, in which panels read them."""
 
     def recurrent_pack(step: Any, thread: Any, threads: Any, control: Any) -> None:
         size, width = word(step, 2), word(step, 3)
@@ -118,13 +118,13 @@ STEP_ARGUMENTS = (
     "after",
     "after_row",
 )
-"""`h` and `c` are the states before step `at`, their rows `h_row`, `c_row` bytes apart; `after` is where those behind h
-go; `packed`, `keep`: 0 if none; `kept`: 0 if nobody reads it."""
+"""`h` and `c` are the states before step `at`, their rows `h_row`, `c_row` bytes apart; `after` is where states other
+than h go; `packed`, `keep`: 0 if none; `kept`: 0 if nothing reads it."""
 
 
 @kernel
 def _forgets(keep, length, row, at):
-    """Whether a row begins step `at` anew."""
+    """Whether a row is reset at step `at`."""
     return keep != 0 and load_f32(keep + 4 * (row * length + at)) == f32(0.0)
 
 
@@ -149,8 +149,8 @@ def _pre_activations(rows, blocks, h, h_row, weight, size, width, unit, units, r
 
 
 @kernel
-def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
-    """State of up to 16 units of one row from their products with the state before, or from `zeros`."""
+def _advance(cell, blocks, stored_count, step, row, unit, left, room, zeros):
+    """State of up to 16 units of one row from their products with the previous state, or from `zeros`."""
     size, length, at = word(step, 11), word(step, 10), word(step, 12)
     place = row * length + at
     h = word(step, 3) + row * word(step, 4) + 4 * unit
@@ -172,7 +172,7 @@ def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
         c,
         c_step,
         word(step, 7) + 4 * (place * size + unit),
-        0 if word(step, 8) == 0 else word(step, 8) + 4 * (place * kept * size + unit),
+        0 if word(step, 8) == 0 else word(step, 8) + 4 * (place * stored_count * size + unit),
         word(step, 16) + row * word(step, 17) + 4 * unit,
         4 * size,
         size,
@@ -180,7 +180,7 @@ def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
     )
 
 
-def recurrent_step(cell: int, blocks: int, kept: int) -> Callable[..., None]:
+def recurrent_step(cell: int, blocks: int, stored_count: int) -> Callable[..., None]:
     """One step of a recurrent layer."""
 
     def recurrent_step(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -207,14 +207,14 @@ def recurrent_step(cell: int, blocks: int, kept: int) -> Callable[..., None]:
                 else:
                     _pre_activations(4, blocks, h + row * h_row, h_row, weight, size, width, unit, units, room)
                 for m in range(4):
-                    _advance(cell, blocks, kept, step, row + m, unit, units, room + 64 * blocks * m, zeros)
+                    _advance(cell, blocks, stored_count, step, row + m, unit, units, room + 64 * blocks * m, zeros)
                 row += 4
             while row < batch:
                 if panels != 0:
                     panel_tile(1, blocks, h + row * h_row, h_row, 4, panels, apart, width, zeros, 0, room, apart)
                 else:
                     _pre_activations(1, blocks, h + row * h_row, h_row, weight, size, width, unit, units, room)
-                _advance(cell, blocks, kept, step, row, unit, units, room, zeros)
+                _advance(cell, blocks, stored_count, step, row, unit, units, room, zeros)
                 row += 1
 
     return recurrent_step
@@ -231,8 +231,8 @@ BACK_ARGUMENTS = (
     "c_row",
     "g_x",
     "g_h",
-    "arrived",  # [n, B, H]: as `carry`, from the step behind or, of the last step, from outside; 0 = nothing
-    "carry",  # [n, B, H], where the cell has such: gradients of states before the step that its products lack
+    "arrived",  # [n, B, H]: as `carry`, from the following step or, for the last step, from outside; 0 = none
+    "carry",  # [n, B, H], if the cell has any: gradients of states before the step that its products lack
     "batch",
     "length",
     "size",
@@ -264,8 +264,8 @@ def _back_products(g, weight, wide, size, left):
 
 
 @kernel
-def _retreat(cell, blocks, kept, own, step, row, unit, left, products, zeros):
-    """Gradients of up to 16 units of one row; `products` are those of the gradients of the step behind."""
+def _retreat(cell, blocks, stored_count, own, step, row, unit, left, products, zeros):
+    """Gradients of up to 16 units of one row; `products` are those of the gradients of the following step."""
     size, length, at, keep = word(step, 14), word(step, 13), word(step, 15), word(step, 16)
     place = row * length + at
     g = load_part(word(step, 0) + 4 * (place * size + unit), left)
@@ -288,8 +288,8 @@ def _retreat(cell, blocks, kept, own, step, row, unit, left, products, zeros):
         arrived,
         4 * word(step, 12) * size,
         word(step, 1) + 4 * (place * size + unit),
-        word(step, 2) + 4 * (place * kept * size + unit),
-        word(step, 2) + 4 * ((place * kept + own) * size + unit),
+        word(step, 2) + 4 * (place * stored_count * size + unit),
+        word(step, 2) + 4 * ((place * stored_count + own) * size + unit),
         4 * size,
         h,
         c,
@@ -302,8 +302,8 @@ def _retreat(cell, blocks, kept, own, step, row, unit, left, products, zeros):
     )
 
 
-def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
-    """Gradients of one step of a recurrent layer, from those of the step behind it."""
+def recurrent_back(cell: int, blocks: int, stored_count: int) -> Callable[..., None]:
+    """Gradients of one step of a recurrent layer, from those of the following step."""
     own = keeps(cell)
 
     def recurrent_back(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -311,7 +311,8 @@ def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
         width = word(step, 17)
         groups = _groups(size, width)
         wide = blocks * size
-        # Of one head the products of all blocks are one; of several those of a block stand apart from the next one's.
+        # With one head the products of all blocks are contiguous; with several, those of a block are apart from the
+        # next.
         spans, span = (1, wide) if width == size else (blocks, width)
         zero = splat(f32(0.0))
         room = scratch(control, thread)
@@ -326,7 +327,7 @@ def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
                 behind = word(step, 9) + 4 * ((row * length + at + 1) * wide + head)
                 rows = 1
                 apart = 4 * length * wide
-                if left == 16 and batch - row >= 8:  # eight sums hide what an addition takes
+                if left == 16 and batch - row >= 8:  # eight sums hide the latency of additions
                     rows = 8
                     if at + 1 < length:
                         panel_tile(8, 1, behind, apart, 4, weight, 4 * width, span, room, 0, room + 64, 64)
@@ -341,13 +342,13 @@ def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
                             g, more = behind + 4 * n * size, weight + 4 * n * size * width
                             panel_tile(4, 1, g, apart, 4, more, 4 * width, span, room + 64, 64, room + 64, 64)
                 elif at + 1 < length:
-                    found = _back_products(behind, weight, span, width, left)
+                    products = _back_products(behind, weight, span, width, left)
                     for n in range(1, spans):
                         more = weight + 4 * n * size * width
-                        found = found + _back_products(behind + 4 * n * size, more, span, width, left)
-                    store(room + 64, found)
+                        products = products + _back_products(behind + 4 * n * size, more, span, width, left)
+                    store(room + 64, products)
                 for m in range(rows):
-                    _retreat(cell, blocks, kept, own, step, row + m, unit, left, load(room + 64 + 64 * m), room)
+                    _retreat(cell, blocks, stored_count, own, step, row + m, unit, left, load(room + 64 + 64 * m), room)
                 row += rows
 
     return recurrent_back

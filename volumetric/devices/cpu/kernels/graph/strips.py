@@ -1,6 +1,6 @@
 """The product of one or two rows with a matrix whose rows are contiguous: the matrix is read once, row by row.
 
-Panels would read it in narrow columns, each row in another page of memory, which no prefetcher follows.
+Panels would read it in narrow columns, each row in another memory page, which prefetchers do not follow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One tap of 16 windows that lie side by side: its elements out of a line of an image, and numbers added back to them.
+"""One tap of 16 windows side by side: load its elements from a line of an image, and add numbers back to them.
 
-Windows one or two elements apart, as most are; `windows` and `pools` have loops for others. A tap of some windows may
-lie outside of the line, in front of those that see it or behind.
+For windows one or two elements apart, the usual case; `windows` and `pools` have loops for others. A tap of some
+windows may be outside of the line, before the windows that see it or after.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def lane_numbers(e: Emitter) -> ir.Value:
 
 @kernel
 def first_with(stride, shift):
-    """First window whose tap, `shift` elements from the window's start, lies at 0 or behind; `stride` is 1 or 2."""
+    """First window whose tap, `shift` elements from the window's start, is at 0 or later; `stride` is 1 or 2."""
     return max(0, (stride - 1 - shift) >> (stride - 1))
 
 
 @kernel
 def last_with(size, stride, shift, count):
-    """One past the last of `count` windows whose tap lies in front of `size`."""
+    """One past the last of `count` windows whose tap is before `size`."""
     return min(count, ((size - 1 - shift) >> (stride - 1)) + 1)
 
 
@@ -58,13 +58,13 @@ def last_with(size, stride, shift, count):
 def load_tap(x, stride, low, high, rest):
     """The element of each window from `low` up to `high` (any numbers; 16 windows count), `rest` in other lanes.
 
-    `x` is where the tap of the first of the 16 windows lies, or would.
+    `x` is the (possibly outside) address of the tap of the first of the 16 windows.
     """
     if stride == 1:
         if low <= 0 and high >= 16:
             return load(x)
         return _load_between_or(x, low, high, rest)
-    if low <= 0 and high > 16:  # the window behind them sees its tap too, so all 32 elements are there
+    if low <= 0 and high > 16:  # the following window sees its tap too, so all 32 elements exist
         return even_lanes(load(x), load(x + 64))
     first, last = 2 * low, 2 * high - 1
     return even_lanes(_load_between_or(x, first, last, rest), _load_between_or(x + 64, first - 16, last - 16, rest))
@@ -72,7 +72,7 @@ def load_tap(x, stride, low, high, rest):
 
 @kernel
 def add_tap(x, stride, low, high, value):
-    """Add the lanes of `value` to the elements that `load_tap` finds."""
+    """Add the lanes of `value` to the elements that `load_tap` reads."""
     if stride == 1:
         store_between(x, load_between(x, low, high) + value, low, high)
     else:
@@ -85,10 +85,10 @@ def add_tap(x, stride, low, high, value):
 
 @kernel
 def load_inside(x, stride, tap):
-    """The element of each of 16 windows that lie inside of the line with all their taps; no mask is needed.
+    """The element of each of 16 windows that are inside of the line with all their taps; no mask is needed.
 
-    `x` as in `load_tap`, and `tap` the number of the tap. Of windows two elements apart 31 elements count. The 32nd
-    is read behind them for the first tap, in front of them for others: there lies another tap of the same windows.
+    `x` as in `load_tap`, and `tap` the number of the tap. For windows two elements apart 31 elements count. The 32nd is
+    read after them for the first tap, before them for others: it is another tap of the same windows.
     """
     if stride == 1:
         return load(x)
@@ -99,7 +99,7 @@ def load_inside(x, stride, tap):
 
 @kernel
 def add_inside(x, stride, tap, value):
-    """Add the lanes of `value` to the elements that `load_inside` finds."""
+    """Add the lanes of `value` to the elements that `load_inside` reads."""
     if stride == 1:
         store(x, load(x) + value)
     elif tap == 0:

@@ -18,7 +18,7 @@ from volumetric.devices.cpu.kernels.jit import intrinsic
 from volumetric.devices.cpu.kernels.lanes import mask_of_first, masked_load, masked_store, transposed
 from volumetric.devices.cpu.kernels.target import target
 
-# Sums, the vectors of one k and a broadcast number fill the register file; sums hide latency from 8 on.
+# Sums, the vectors of one k and a broadcast number fill the register file; 8 or more sums hide latency.
 _PANEL_SHAPES = {32: (6, 4), 8: (6, 1), 4: (2, 1)}
 _DOT_SHAPES = {32: (4, 4), 8: (2, 2), 4: (1, 2)}
 
@@ -51,7 +51,7 @@ def panel_tile(
 ) -> Any:
     """``out[m, n] = start[m, n] + Σ_k a[m, k] b[k, n]`` for `rows` × 16 `vectors` numbers (compile-time constants).
 
-    Numbers of a lie at ``a + m · a_row + k · a_k``, of b at ``b + k · b_k + 4 n``, of `start` and `out` likewise.
+    Elements of a are at ``a + m · a_row + k · a_k``, of b at ``b + k · b_k + 4 n``, of `start` and `out` likewise.
     """
     if not isinstance(rows, types.IntegerLiteral) or not isinstance(vectors, types.IntegerLiteral):
         return None
@@ -125,10 +125,10 @@ def panel_rows(
     out_row: Any,
     columns: Any,
 ) -> Any:
-    """`panel_tile` over `m` rows, `tall` at a time and the rest by 2 and 1; return how many columns it took.
+    """`panel_tile` over `m` rows, `tall` at a time and the rest by 2 and 1; return the number of columns computed.
 
-    These are 4, 2 or 1 vectors of them, at most `most`, and as few as hold `columns`; no others of out are written. One
-    function for all, because Numba takes long to hand compile-time constants from function to function.
+    These are 4, 2 or 1 vectors, at most `most`, and as few as hold `columns`; no other columns of out are written. It
+    is one function because Numba is slow at passing compile-time constants between functions.
     """
     if not isinstance(tall, types.IntegerLiteral) or not isinstance(most, types.IntegerLiteral):
         return None
@@ -148,10 +148,10 @@ def panel_rows(
                 with otherwise:
                     rest = narrowest(narrower)
                     last = builder.block
-            taken = builder.phi(rest.type)
-            taken.add_incoming(constant(16 * width), wider)
-            taken.add_incoming(rest, last)
-            return taken
+            chosen = builder.phi(rest.type)
+            chosen.add_incoming(constant(16 * width), wider)
+            chosen.add_incoming(rest, last)
+            return chosen
 
         return narrowest([width for width in (4, 2, 1) if width <= widest])
 
@@ -196,6 +196,7 @@ def dot_tile(
 def _emit_dot_tile(
     e: Emitter, shape: tuple[int, int], a: Any, a_row: Any, b: Any, b_row: Any, count: Any, out: Any
 ) -> None:
+    """Emit all dot products of ``rows × columns`` (16 at most) rows of length `count`; 16 sums go to `out`."""
     rows, columns = shape
     sums = [e.cell(F32X) for _ in range(rows * columns)]
     a_rows = [e.at(a, e.b.mul(a_row, constant(m))) for m in range(rows)]

@@ -1,4 +1,4 @@
-"""Optimiser steps, element by element; what they are is written from `volumetric.formula.optimisers`."""
+"""Optimiser steps, element by element, generated from `volumetric.formula.optimisers`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ f32 = np.float32
 
 @kernel
 def _keep(step, i, left):
-    """Copy what is not updated in place."""
+    """Copy slots that are not updated in place."""
     for j in (0, 2, 3, 4):
         target = word(step, 6 + (j - 1 if j > 0 else 0))
         if target != 0 and target != word(step, j):
@@ -55,7 +55,7 @@ def _field(step, i):
 
 
 def _by_place(form: str) -> list[Expression]:
-    """What becomes of a weight and of three slots, of numbered slots and numbered fields."""
+    """The new weight and three slots, from numbered slots and numbered fields."""
     weight, after = optimisers.step_of(form)
     names = dict(zip((*after, *optimisers.fields_of(form)), (*_SLOTS[: len(after)], *_FIELDS), strict=False))
     places = {variable(name): variable(place) for name, place in names.items()}
@@ -63,7 +63,7 @@ def _by_place(form: str) -> list[Expression]:
 
 
 FORMS = tuple(optimisers.FORMS)
-"""Position = the code of an optimiser's form."""
+"""Index = the code of an optimiser's form."""
 
 _ARGUMENTS = (*_FIELDS, "rate", "first", "second", "w", "g", *_SLOTS)
 _moved = one_of(__name__, "moved", " ".join(_ARGUMENTS), list(map(_by_place, FORMS)), WORDS)
@@ -75,7 +75,7 @@ sum: where formulas are written in the order of these arguments, nothing is swap
 
 
 def _moved_by(form: str) -> dict[str, Any]:
-    """Return `_moved` of a form of an optimiser that a package has registered."""
+    """Return `_moved` for an optimiser form registered by a package."""
     return {"_moved": one_of(__name__, "moved", " ".join(_ARGUMENTS), [_by_place(form)], WORDS)}
 
 
@@ -83,7 +83,7 @@ def _moved_by(form: str) -> dict[str, Any]:
 def update(code: int, slots: int, trial: int) -> Callable[..., None]:
     """One step of form number `code` of an optimiser, with so many slots.
 
-    A trial writes nothing but the sums of squares of the new weight, which are finite where the weight is.
+    A trial writes only the sums of squares of the new weight, which are finite if the weight is.
     """
 
     def update(step: Any, thread: Any, threads: Any, control: Any) -> None:

@@ -1,4 +1,4 @@
-"""Weighted sums of few rows each, of two tables; threads share what is made."""
+"""Weighted sums of few rows each, of two tables; threads divide the results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from volumetric.devices.cpu.kernels.steps import word
 f32 = np.float32
 
 WEIGH_ARGUMENTS = ("near", "far", "ids", "weights", "y", "count", "terms", "width", "split", "rows")
-"""Addresses; what is made, and of how many rows each; numbers of a row; rows of the first table, and of both."""
+"""Addresses; number of results, and rows of each; numbers of a row; rows of the first table, and of both."""
 
 
 @kernel
 def _row(step, i):
-    """Address of the row of a term; memory outside of the tables is read in no case."""
+    """Address of the row of a term; memory outside of the tables is never read."""
     at = max(0, min(np.int64(load_i32(word(step, 2) + 4 * i)), word(step, 9) - 1))
     split = word(step, 8)
     if at < split:
@@ -30,7 +30,7 @@ def _row(step, i):
 
 
 def weigh_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Terms in their order; those of weight 0 are not read."""
+    """Sum the terms in their order; those of weight 0 are not read."""
     count, terms, width = word(step, 5), word(step, 6), word(step, 7)
     zero = splat(f32(0.0))
     for i in range(share(count, thread, threads), share(count, thread + 1, threads)):

@@ -39,13 +39,13 @@ def field(table, name, axis):
 
 @kernel
 def first_window(stride, shift):
-    """First window whose tap, `shift` elements from the window's start, lies at 0 or behind."""
+    """First window whose tap, `shift` elements from the window's start, is at 0 or later."""
     return max(0, (stride - 1 - shift) // stride)
 
 
 @kernel
 def last_window(size, stride, shift, count):
-    """One past the last window whose tap lies in front of `size`."""
+    """One past the last window whose tap is before `size`."""
     return min(count, (size - 1 - shift) // stride + 1)
 
 
@@ -80,7 +80,7 @@ def _copy_line(x, stride, low, high, count, out):
 
 @kernel
 def _add_line(columns, x, stride, low, high):
-    """Add what `_copy_line` copies back to where it comes from."""
+    """Add the numbers that `_copy_line` copies back to their source."""
     if stride == 1:
         for i in range(0, high, 16):
             if (i >= low) & (i + 16 <= high):
@@ -132,7 +132,7 @@ def unfold(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 def fold(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Sum windows (x) back into images (y), taps in rising order."""
+    """Sum windows (x) back into images (y), taps in ascending order."""
     table = word(step, 3)
     s0, s1, s2 = field(table, SIZES, 0), field(table, SIZES, 1), field(table, SIZES, 2)
     k1, k2 = field(table, KERNEL, 1), field(table, KERNEL, 2)

@@ -1,1 +1,1 @@
-"""Mixtures of experts over many rows: rows by expert, products of each expert with its own, and their weighted sum."""
+"""Mixtures of experts over many rows: rows grouped by expert, products of each group with its expert, weighted sum."""

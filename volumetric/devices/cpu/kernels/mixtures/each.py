@@ -1,4 +1,4 @@
-"""Running a step for the rows of each expert, by a control block in which the expert's pairs are all rows."""
+"""Run a step for the rows of each expert, with a control block in which the expert's pairs are all rows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from volumetric.devices.cpu.kernels.steps import (
 )
 
 INPUT, PREPARED, OUTPUT = range(3)
-"""Slots of the steps that it runs: places of a table of its own, which `_enter` writes."""
+"""Slots of the steps it runs: indices of a separate table, which `_enter` writes."""
 
 EXPERT_BLOCK_BYTES = 8 * CONTROL_WORDS + 64
-"""Scratch of `each_expert`, before that of the steps that it runs: the block and the table."""
+"""Scratch of `each_expert`, before the scratch of the steps it runs: the block and the table."""
 
 EACH_EXPERT_ARGUMENTS = (
     "first",
@@ -39,8 +39,8 @@ EACH_EXPERT_ARGUMENTS = (
     "few",
     "few_rows",
 )
-"""Address and number of the steps; each is for `experts` experts that follow one another. Then the slots of values
-that have so many bytes for each pair. For up to `few_rows` rows the operation `few` takes the place of the step's."""
+"""Address and number of the steps; each is for `experts` consecutive experts. Then the slots of values with so many
+bytes per pair. For up to `few_rows` rows the operation `few` replaces that of the step."""
 
 
 @kernel
@@ -56,7 +56,7 @@ def _enter(step, control, block, first, rows):
 
 
 def each_expert(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Run a step for the rows of each expert that has any. All threads share each of them, as its operation does."""
+    """Run a step for the rows of each expert that has any. All threads share each step, as its operation does."""
     block = scratch(control, thread)
     for i in range(CONTROL_WORDS):
         store_i64(block + 8 * i, load_i64(control + 8 * i))

@@ -1,7 +1,7 @@
-"""Which rows an expert has: pairs of a row and an expert that it takes, in the order of experts, then of rows.
+"""Rows of each expert: pairs of a row and one of its experts, in the order of experts, then of rows.
 
-A pair is a number. What belongs to a pair lies one behind the other in the memory of a value with room for so many
-pairs a row, so the rows of an expert follow each other and the products that exist run over them.
+A pair is a number. Data of pairs are contiguous in a value with room for so many pairs a row, so the rows of an expert
+are consecutive and the existing products run over them.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ def _row_of(control, slot, row):
 
 
 @kernel
-def _taken(weights, count, most, found):
-    """Write the experts of which a row has a weight other than 0, in order, at most `most`; returns their number.
+def _taken(weights, count, most, experts):
+    """Write the experts for which a row has a nonzero weight, in order, at most `most`; returns their number.
 
-    One weight that is NaN makes the sum NaN whatever the others are: then that expert stands for all.
+    One NaN weight makes the sum NaN regardless of the others: then only that expert is used.
     """
-    taken = 0
+    chosen = 0
     for expert in range(count):
         weight = load_f32(weights + 4 * expert)
         if np.isnan(weight):
-            store_i32(found, expert)
+            store_i32(experts, expert)
             return 1
-        if weight != 0 and taken < most:
-            store_i32(found + 4 * taken, expert)
-            taken += 1
-    return taken
+        if weight != 0 and chosen < most:
+            store_i32(experts + 4 * chosen, expert)
+            chosen += 1
+    return chosen
 
 
 ROUTE_ARGUMENTS = ("weights", "count", "most", "starts", "rows", "factors", "places")
-"""`weights` of `count` experts, of which a row takes at most `most`. Written: the first pair of each expert and of
-none, int32; row and weight of each pair; the pairs of each row, then -1."""
+"""`weights` of `count` experts, at most `most` per row. Outputs: the first pair of each expert, and the end, int32; row
+and weight of each pair; the pairs of each row, then -1."""
 
 
 def route(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Sort the pairs of a call by counting. One thread does it: 512 rows of 128 experts take some 50 µs."""
+    """Sort the pairs of a call by counting, on one thread: 512 rows of 128 experts take some 50 µs."""
     if thread != 0:
         return
     rows = last_row(step, control)
@@ -59,21 +59,21 @@ def route(step: Any, thread: Any, threads: Any, control: Any) -> None:
         store_i32(starts + 4 * expert, 0)
     # Counted two places on: after the sums, the place before an expert's end is its start, and grows with its pairs.
     for row in range(rows):
-        found = _row_of(control, word(step, 6), row)
-        taken = _taken(_row_of(control, word(step, 0), row), count, most, found)
-        for i in range(taken):
-            here = starts + 4 * load_i32(found + 4 * i) + 8
+        experts = _row_of(control, word(step, 6), row)
+        chosen = _taken(_row_of(control, word(step, 0), row), count, most, experts)
+        for i in range(chosen):
+            here = starts + 4 * load_i32(experts + 4 * i) + 8
             store_i32(here, load_i32(here) + 1)
-        for i in range(taken, most):
-            store_i32(found + 4 * i, -1)
+        for i in range(chosen, most):
+            store_i32(experts + 4 * i, -1)
     for expert in range(count):
         here = starts + 4 * expert + 8
         store_i32(here, load_i32(here) + load_i32(here - 4))
     for row in range(rows):
         weights = _row_of(control, word(step, 0), row)
-        found = _row_of(control, word(step, 6), row)
+        experts = _row_of(control, word(step, 6), row)
         for i in range(most):
-            expert = load_i32(found + 4 * i)
+            expert = load_i32(experts + 4 * i)
             if expert < 0:
                 break
             here = starts + 4 * expert + 4
@@ -81,7 +81,7 @@ def route(step: Any, thread: Any, threads: Any, control: Any) -> None:
             store_i32(here, pair + 1)
             store_i32(slot_address(control, word(step, 4)) + 4 * pair, row)
             store_f32(slot_address(control, word(step, 5)) + 4 * pair, load_f32(weights + 4 * expert))
-            store_i32(found + 4 * i, pair)
+            store_i32(experts + 4 * i, pair)
 
 
 SPREAD_ARGUMENTS = ("input", "row_bytes", "count", "starts", "rows", "output")
@@ -89,7 +89,7 @@ SPREAD_ARGUMENTS = ("input", "row_bytes", "count", "starts", "rows", "output")
 
 
 def spread(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Copy to each pair what its row has."""
+    """Copy each row's data to its pairs."""
     size = word(step, 1)
     pairs = load_i32(slot_address(control, word(step, 3)) + 4 * word(step, 2))
     for pair in range(pairs * thread // threads, pairs * (thread + 1) // threads):
@@ -105,7 +105,7 @@ UNITE_ARGUMENTS = ("input", "pair_bytes", "most", "factors", "places", "residual
 
 
 def unite(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """The weighted sum of a row's pairs in the order of experts, as `mix` adds branches; then the residual."""
+    """The weighted sum of a row's pairs in the order of experts, as in `mix`; then the residual."""
     rows = last_row(step, control)
     values = slot_address(control, word(step, 0))
     factors = slot_address(control, word(step, 3))

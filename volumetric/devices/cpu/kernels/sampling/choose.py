@@ -1,4 +1,4 @@
-"""Which token: from the scores of a row, after bias and penalties, by temperature, top-k, top-p and min-p."""
+"""Selection of a token from the scores of a row, after bias and penalties, by temperature, top-k, top-p and min-p."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LOWEST = -np.inf
 
 @kernel
 def _floor(request, top, size, whole):
-    """A score such that no token below it is drawn, given the sum of all weights, with a margin for rounding."""
+    """A score below which no token is drawn, given the sum of all weights, with a margin for rounding."""
     part = max((1.0 - load_f64(request + AT_TOP_P)) * whole / size, load_f64(request + AT_MIN_P))
     if part <= 0.0:
         return f32(_LOWEST)
@@ -66,7 +66,7 @@ def _drop_below(weights, count, cut, left):
 
 @kernel
 def _place(random, count, desk):
-    """Where among `count` weights, a multiple of 16, the part `random` of their sum lies."""
+    """Index among `count` weights, a multiple of 16, at the fraction `random` of their sum."""
     point = random * sum_blocks(desk.weights, count, desk.sums)
     block, before = block_at(desk.sums, count, point)
     first = block * BLOCK
@@ -76,7 +76,7 @@ def _place(random, count, desk):
 
 @kernel
 def _place_in_block(point, heat, top, desk):
-    """Where the running sum of all weights passes `point`, given the sums of blocks; how far it is from either side."""
+    """Index where the running sum of all weights passes `point`, given sums of blocks; and the margins."""
     block, before = block_at(desk.sums, desk.width, point)
     first = block * BLOCK
     width = min(BLOCK, desk.width - first)
@@ -87,7 +87,7 @@ def _place_in_block(point, heat, top, desk):
 
 @kernel
 def _rough(request):
-    """Whether float32 can hold the request's temperature, and the two numbers that `rough_sum` takes of it."""
+    """Whether float32 can hold the request's temperature, and the two numbers that `rough_sum` derives from it."""
     temperature = load_f64(request + AT_TEMPERATURE)
     turn = load_f64(request + AT_HIGH) + load_f64(request + AT_LOW)
     return 1e-6 <= temperature <= 1e6, turn, load_f64(request + AT_INVERSE)
@@ -95,13 +95,13 @@ def _rough(request):
 
 @kernel
 def _choose_among_all(request, top, desk):
-    """Draw a token where none is left out: by rough sums, unless their error could make it another."""
+    """Draw a token if none is excluded: by rough sums, unless their error could change it."""
     heat, random = request + AT_TURNS, load_f64(request + AT_RANDOM)
     possible, turn, inverse = _rough(request)
     if possible:
         whole = rough_blocks(desk.row, desk.width, top, turn, inverse, desk.sums)
         place, clearance = _place_in_block(random * whole, heat, top, desk)
-        if clearance > 2.0 * ROUGH * whole:  # the point and the running sum are both off by that much at most
+        if clearance > 2.0 * ROUGH * whole:  # the point and the running sum may both be off by this much
             return place
     whole = weigh_blocks(desk.row, desk.width, top, heat, desk.sums)
     place, _ = _place_in_block(random * whole, heat, top, desk)
@@ -109,16 +109,16 @@ def _choose_among_all(request, top, desk):
 
 
 @kernel
-def _cut(found, goal, desk):
-    """The least of `found` weights that the largest ones need to reach `goal`; see `find_cut`."""
-    for i in range(0, found, 16):
+def _cut(count, goal, desk):
+    """The least of `count` weights that the largest ones need to reach `goal`; see `find_cut`."""
+    for i in range(0, count, 16):
         store64(desk.keys + 8 * i, load64(desk.weights + 8 * i))
-    return find_cut(desk.keys, found, goal, True, desk.spare)
+    return find_cut(desk.keys, count, goal, True, desk.spare)
 
 
 @kernel
 def _clear(cut, left, doubt):
-    """Whether a goal that is larger or smaller by `doubt` would cut at the same place."""
+    """Whether a goal larger or smaller by `doubt` would cut at the same place."""
     if cut <= 0.0:
         return False
     last = math.ceil(left / cut)
@@ -135,7 +135,9 @@ def choose(request, size, top, desk):
         return _choose_among_all(request, top, desk)
     whole, doubt = 0.0, 0.0
     if some:
-        found = keep_largest(desk.row, desk.width, desk.peaks, top_k, desk.keys, desk.scores, desk.numbers, desk.spare)
+        candidates = keep_largest(
+            desk.row, desk.width, desk.peaks, top_k, desk.keys, desk.scores, desk.numbers, desk.spare
+        )
     else:
         possible, turn, inverse = _rough(request)
         if top_p < 1.0 and possible:
@@ -143,15 +145,15 @@ def choose(request, size, top, desk):
         elif top_p < 1.0:
             whole = weigh_blocks(desk.row, desk.width, top, heat, desk.sums)
         floor = _floor(request, top, size, whole)
-        found = collect(desk.row, desk.width, desk.peaks, floor, desk.scores, desk.numbers)
-    count = (found + 15) // 16 * 16
-    held = weigh(desk.scores, count, top, heat, desk.weights)
+        candidates = collect(desk.row, desk.width, desk.peaks, floor, desk.scores, desk.numbers)
+    count = (candidates + 15) // 16 * 16
+    mass = weigh(desk.scores, count, top, heat, desk.weights)
     cut, left = 0.0, np.inf
     if top_p < 1.0:
-        goal = top_p * (held if some else whole)
-        cut, left = _cut(found, goal, desk)
+        goal = top_p * (mass if some else whole)
+        cut, left = _cut(candidates, goal, desk)
         if doubt > 0.0 and not _clear(cut, left, doubt * goal):
-            cut, left = _cut(found, top_p * weigh_blocks(desk.row, desk.width, top, heat, desk.sums), desk)
+            cut, left = _cut(candidates, top_p * weigh_blocks(desk.row, desk.width, top, heat, desk.sums), desk)
     if min_p > cut:
         cut, left = min_p, np.inf
     if cut > 0.0:

@@ -1,6 +1,6 @@
-"""Vectors of 16 float64, as `devices.cpu.kernels.simd` has them of float32, and packing of lanes side by side.
+"""Vectors of 16 float64, like those of float32 in `devices.cpu.kernels.simd`, and packing of lanes.
 
-Also operations on two float32 that round once each, which the compiler may neither fuse nor turn into others.
+Also operations on two float32 that round once each, which the compiler may neither fuse nor rewrite.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def widen(e: Emitter, value: ir.Value) -> ir.Value:
 
 @define(types.float64, Doubles)
 def total64(e: Emitter, value: ir.Value) -> ir.Value:
-    """Sum of the lanes: halves on halves, so that the order is the same on every machine."""
+    """Sum of the lanes, by halves, so that the order is the same on every machine."""
     return e.tree(
         [e.b.extract_element(value, ir.Constant(I32, int(f"{lane:04b}"[::-1], 2))) for lane in range(LANES)], e.b.fadd
     )
@@ -127,7 +127,7 @@ def only_above(e: Emitter, value: ir.Value, pivot: ir.Value) -> ir.Value:
 
 
 def _packed(e: Emitter, address: ir.Value, value: ir.Value, mask: ir.Value, suffix: str) -> ir.Value:
-    """Write the lanes of `mask` side by side, and anything after them; returns the address after the lanes."""
+    """Write the lanes of `mask` contiguously, and anything after them; returns the address after the lanes."""
     rest = ir.Constant(value.type, ir.Undefined)
     name = f"llvm.experimental.vector.compress.v{value.type.count}{suffix}"
     e.store(address, e.call(name, value.type, [value, mask, rest]), align=4)
@@ -149,13 +149,13 @@ def _pack64(sign: str) -> Callable[[Emitter, ir.Value, ir.Value, ir.Value], ir.V
 
 @define(types.int64, types.int64, Doubles, Doubles)
 def pack_above(e: Emitter, address: ir.Value, value: ir.Value, pivot: ir.Value) -> ir.Value:
-    """Write the lanes above `pivot` side by side, with room for 16; returns the address after them."""
+    """Write the lanes above `pivot` contiguously, with room for 16; returns the address after them."""
     return _pack64(">")(e, address, value, pivot)
 
 
 @define(types.int64, types.int64, Doubles, Doubles)
 def pack_below(e: Emitter, address: ir.Value, value: ir.Value, pivot: ir.Value) -> ir.Value:
-    """Write the lanes below `pivot` side by side, with room for 16; returns the address after them."""
+    """Write the lanes below `pivot` contiguously, with room for 16; returns the address after them."""
     return _pack64("<")(e, address, value, pivot)
 
 
@@ -163,9 +163,9 @@ def pack_below(e: Emitter, address: ir.Value, value: ir.Value, pivot: ir.Value) 
 def pack_at_least(
     e: Emitter, values: ir.Value, numbers: ir.Value, value: ir.Value, least: ir.Value, first: ir.Value
 ) -> ir.Value:
-    """Write the lanes of `least` and more side by side, and their numbers from `first` on (int32), with room for 16.
+    """Write the lanes ≥ `least` contiguously, and their numbers from `first` on (int32), with room for 16.
 
-    Returns how many there are.
+    Returns their count.
     """
     mask = e.b.fcmp_ordered(">=", value, least)
     _packed(e, values, value, mask, "f32")

@@ -1,4 +1,4 @@
-"""The draw: for each row of logits its token, in the order bias, penalties, temperature, top-k, top-p, min-p."""
+"""Sampling of a token for each row of logits, in the order bias, penalties, temperature, top-k, top-p, min-p."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ _LN2 = math.log(2.0)
 
 @kernel
 def _read(source, size, desk):
-    """Copy a row, followed by -inf, and the largest of each lane of its groups.
+    """Copy a row, padded with -inf, and the largest of each lane of its groups.
 
     Returns
     -------
-    top, state : the largest number, and whether there is one
+    top, state : the largest number, and its validity
     """
     tops, odd = splat(f32(_LOWEST)), splat(f32(0.0))
     for first in range(0, desk.width, GROUP):
@@ -98,7 +98,7 @@ def _adjust(request, row, size):
     presence, frequency = f32(load_f64(request + AT_PRESENCE)), f32(load_f64(request + AT_FREQUENCY))
     for i in range(load_i64(request + AT_HISTORIES)):
         token = load_i32(ids + 4 * i)
-        if token >= size:  # a token that can be read, and not said
+        if token >= size:  # a token that can be read, but not generated
             continue
         score = load_f32(row + 4 * token)
         if load_i32(recent + 4 * i) > 0:
@@ -113,21 +113,21 @@ def _adjust(request, row, size):
 def _tell_likeliest(request, size, top, desk):
     """Write the logarithm of the sum of exponentials, and the most likely tokens."""
     store_f64(request + AT_NORM, top + math.log(rough_sum(desk.row, desk.width, top, _LN2, 1.0)))
-    wanted = min(load_i64(request + AT_LOGPROBS), size)
-    if wanted == size:
+    count = min(load_i64(request + AT_LOGPROBS), size)
+    if count == size:
         collect(desk.row, desk.width, desk.peaks, f32(_LOWEST), desk.scores, desk.numbers)
-    elif wanted > 0:
-        keep_largest(desk.row, desk.width, desk.peaks, wanted, desk.keys, desk.scores, desk.numbers, desk.spare)
-    sort_largest(desk.scores, desk.numbers, wanted)
+    elif count > 0:
+        keep_largest(desk.row, desk.width, desk.peaks, count, desk.keys, desk.scores, desk.numbers, desk.spare)
+    sort_largest(desk.scores, desk.numbers, count)
     ids, values = load_i64(request + AT_TOP_IDS), load_i64(request + AT_TOP_VALUES)
-    for i in range(wanted):
+    for i in range(count):
         store_i32(ids + 4 * i, load_i32(desk.numbers + 4 * i))
         store_f32(values + 4 * i, load_f32(desk.scores + 4 * i))
 
 
 @kernel
 def _first_of(top, desk):
-    """The number of the first score that is `top`."""
+    """The index of the first score equal to `top`."""
     for first in range(0, desk.width, GROUP):
         if peak(load(desk.peaks + first // GROUP * 64)) == top:
             for i in range(first, first + GROUP):
@@ -138,7 +138,7 @@ def _first_of(top, desk):
 
 @kernel
 def _draw(request, scratch):
-    """Answer one request."""
+    """Process one request."""
     size = load_i64(request + AT_SIZE)
     desk = lay(size, scratch)
     top, state = _read(load_i64(request + AT_LOGITS), size, desk)
@@ -159,12 +159,12 @@ def _draw(request, scratch):
 
 
 REQUESTS_WORD, COUNT_WORD, NEXT_WORD, SCRATCH_WORD, SCRATCH_BYTES_WORD = range(5)
-"""What the control block of `draw_rows` holds: the address of so many addresses of requests, the first of them that no
-thread has taken yet, and the scratch of all threads, `scratch_bytes` of the largest size for each."""
+"""Control block of `draw_rows`: the address of the array of request addresses, the first of them that no thread has
+taken yet, and the scratch of all threads, `scratch_bytes` of the largest size for each."""
 
 
 def draw_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Answer requests, each by the thread that is free; an operation of the plan walker."""
+    """Process requests, each by a free thread; an operation of the plan executor."""
     count = load_i64(control + 8 * COUNT_WORD)
     scratch = load_i64(control + 8 * SCRATCH_WORD) + thread * load_i64(control + 8 * SCRATCH_BYTES_WORD)
     i = atomic_add(control + 8 * NEXT_WORD, 1)

@@ -1,4 +1,4 @@
-"""Where things stand in memory: the words of a request, and the scratch of a row."""
+"""Memory layout: the words of a request, and the scratch of a row."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ WORDS = (
     "logprobs", "top_ids", "top_values", "temperature", "turns", "high", "low", "inverse", "least", "top_p", "min_p",
     "repetition", "presence", "frequency", "random", "token", "state", "norm",
 )  # fmt: skip
-"""What the words of a request mean, 8 bytes each.
+"""The words of a request, 8 bytes each.
 
 ``logits`` : address of `size` float32
 ``bias``, ``bias_values`` : addresses of `biases` int32 token ids and float32
 ``history``, ``recent``, ``generated`` : addresses of `histories` int32 each: token ids, how often each is among the
     tokens that the repetition penalty sees, and how often it was generated
 ``top_k`` : 0 is off
-``logprobs`` : most likely tokens to tell, which go to ``top_ids`` (int32) and ``top_values`` (float32, logits); -1 for
+``logprobs`` : most likely tokens to return in ``top_ids`` (int32) and ``top_values`` (float32, logits); -1 for
     no log-probabilities at all
 ``temperature`` : float64, as all that follow; 0 takes the largest score
 ``turns``, ``high``, ``low``, ``inverse``, ``least`` : see `volumetric.devices.cpu.kernels.sampling.weights.weight`
-``random`` : in [0, 1); where the draw falls
-``token``, ``state``, ``norm`` : the answer. The state is one of those below, an integer as the token is; ``norm``
-    receives the logarithm of the sum of the exponentials of all logits, where log-probabilities are asked for.
+``random`` : the random number of the draw, in [0, 1)
+``token``, ``state``, ``norm`` : the result. The state is one of those below, an integer like the token; ``norm``
+    receives the logarithm of the sum of the exponentials of all logits, if log-probabilities are requested.
 """
 
 USABLE, NAN, INFINITE, NONE_POSSIBLE, ADJUSTED = 0, 1, 2, 3, 4
-"""States of the logits; `ADJUSTED` is added where bias and penalties made them so."""
+"""States of the logits; `ADJUSTED` is added if bias and penalties caused the state."""
 
 (
     AT_LOGITS, AT_SIZE, AT_BIAS, AT_BIAS_VALUES, AT_BIASES, AT_HISTORY, AT_RECENT, AT_GENERATED, AT_HISTORIES, AT_TOP_K,
@@ -40,7 +40,7 @@ USABLE, NAN, INFINITE, NONE_POSSIBLE, ADJUSTED = 0, 1, 2, 3, 4
 
 
 class Desk(NamedTuple):
-    """Scratch of one row: `width` scores, a multiple of `GROUP`, and addresses of room for more than so many each."""
+    """Scratch of one row: `width` scores, a multiple of `GROUP`, and addresses of arrays with room for them."""
 
     width: int
     row: int

@@ -23,7 +23,7 @@ from volumetric.devices.cpu.kernels.sampling.doubles import (
 from volumetric.devices.cpu.kernels.simd import load, splat, store
 
 GROUP = 128
-"""Scores of a group: the largest of each lane of 16 is kept, so that a look at 16 numbers passes over 128."""
+"""Scores per group: the largest of each lane of 16 is stored, so that reading 16 numbers can skip 128."""
 
 f32 = np.float32
 _FEW = 32
@@ -53,18 +53,18 @@ def _pivot(keys, count, spare):
 
 @kernel
 def find_cut(keys, count, goal, by_weight, spare):
-    """Find the largest key such that it and all above it reach `goal`.
+    """Find the largest key such that it and all larger keys reach `goal`.
 
     Parameters
     ----------
     keys : address of float64 with room for 16 more; overwritten
-    goal : what to reach: so many keys, or with `by_weight` keys of this sum, none being negative
+    goal : the target: so many keys, or with `by_weight` keys of this sum, none being negative
     spare : address of nine float64
 
     Returns
     -------
     cut : the key; -inf if all keys together do not reach `goal`
-    left : what keys equal to `cut` have to reach
+    left : the amount that keys equal to `cut` must contribute
     """
     above = 0.0
     while count > _FEW:
@@ -116,7 +116,7 @@ def widen_all(scores, count, keys):
 
 @kernel
 def collect(row, count, peaks, least, scores, numbers):
-    """Copy the scores of `least` and more and their numbers, in order; returns how many.
+    """Copy the scores ≥ `least` and their numbers, in order; returns their count.
 
     Parameters
     ----------
@@ -124,33 +124,33 @@ def collect(row, count, peaks, least, scores, numbers):
     peaks : address of 16 float32 for each group, the largest of each lane
     scores, numbers : addresses of float32 and int32, with room for 16 more; -inf follows the last score
     """
-    floor, found = splat(least), 0
+    floor, copied = splat(least), 0
     for first in range(0, count, GROUP):
         if count_at_least(load(peaks + first // GROUP * 64), floor) > 0:
             for i in range(first, first + GROUP, 16):
-                found += pack_at_least(scores + 4 * found, numbers + 4 * found, load(row + 4 * i), floor, i)
-    store(scores + 4 * found, splat(f32(_LOWEST)))
-    return found
+                copied += pack_at_least(scores + 4 * copied, numbers + 4 * copied, load(row + 4 * i), floor, i)
+    store(scores + 4 * copied, splat(f32(_LOWEST)))
+    return copied
 
 
 @kernel
-def keep_largest(row, count, peaks, wanted, keys, scores, numbers, spare):
-    """As `collect` for the `wanted` largest scores, the first among equals; `wanted` is below `count`."""
+def keep_largest(row, count, peaks, top_k, keys, scores, numbers, spare):
+    """As `collect` for the `top_k` largest scores, the first among equals; `top_k` is below `count`."""
     lanes = count // GROUP * 16
-    if 2 * wanted <= lanes:
+    if 2 * top_k <= lanes:
         # So many lanes have a score as large as the smallest of their peaks: no score below it is needed.
         widen_all(peaks, lanes, keys)
-        least, _ = find_cut(keys, lanes, float(wanted), False, spare)
+        least, _ = find_cut(keys, lanes, float(top_k), False, spare)
     else:
         widen_all(row, count, keys)
-        least, _ = find_cut(keys, count, float(wanted), False, spare)
-    found = collect(row, count, peaks, f32(least), scores, numbers)
-    if found == wanted:
-        return found
-    widen_all(scores, (found + 15) // 16 * 16, keys)
-    cut, left = find_cut(keys, found, float(wanted), False, spare)
-    kept = 0
-    for i in range(found):
+        least, _ = find_cut(keys, count, float(top_k), False, spare)
+    candidates = collect(row, count, peaks, f32(least), scores, numbers)
+    if candidates == top_k:
+        return candidates
+    widen_all(scores, (candidates + 15) // 16 * 16, keys)
+    cut, left = find_cut(keys, candidates, float(top_k), False, spare)
+    copied = 0
+    for i in range(candidates):
         score = load_f32(scores + 4 * i)
         if score < cut:
             continue
@@ -158,16 +158,16 @@ def keep_largest(row, count, peaks, wanted, keys, scores, numbers, spare):
             if left <= 0.0:
                 continue
             left -= 1.0
-        store_f32(scores + 4 * kept, score)
-        store_i32(numbers + 4 * kept, load_i32(numbers + 4 * i))
-        kept += 1
-    store(scores + 4 * kept, splat(f32(_LOWEST)))
-    return kept
+        store_f32(scores + 4 * copied, score)
+        store_i32(numbers + 4 * copied, load_i32(numbers + 4 * i))
+        copied += 1
+    store(scores + 4 * copied, splat(f32(_LOWEST)))
+    return copied
 
 
 @kernel
 def _before(scores, numbers, i, score, number):
-    """Whether entry `i` is larger than `score`, or as large and of a lower number."""
+    """Whether entry `i` is larger than `score`, or equal with a lower number."""
     other = load_f32(scores + 4 * i)
     return other > score or (other == score and load_i32(numbers + 4 * i) < number)
 

@@ -1,4 +1,4 @@
-"""Weights ``e**((score - top) / temperature)`` in float64, their sums, and the place at a point of a running sum."""
+"""Weights ``e**((score - top) / temperature)`` in float64, their sums, and searches in their running sum."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from volumetric.devices.cpu.kernels.sampling.doubles import (
 from volumetric.devices.cpu.kernels.simd import load, splat, where_less
 
 ROUGH = 1e-6
-"""Most that `rough_sum` errs by, as a part of the sum."""
+"""Maximum relative error of `rough_sum`."""
 BLOCK = 512
-"""Weights whose sum is kept: one of them is searched token by token."""
+"""Weights per stored sum: within one such block tokens are searched one by one."""
 
 f32 = np.float32
 _TERMS = tuple(1.0 / math.factorial(n) for n in range(14))
@@ -34,7 +34,7 @@ _TERMS = tuple(1.0 / math.factorial(n) for n in range(14))
 
 @kernel
 def weight(x, turns, high, low, inverse, least):
-    """``e**(x / t)`` of 16 numbers below 0, and 0 where `x` is below `least`: what is less than 2.3e-308 counts as 0.
+    """``e**(x / t)`` of 16 numbers below 0, and 0 if `x` is below `least`: results below 2.3e-308 count as 0.
 
     ``x = n · t ln 2 + r`` with ``|r| ≤ t ln 2 / 2``, and Taylor's series of ``e**(r / t)`` as far as float64 sees it.
 
@@ -70,7 +70,7 @@ def weigh(scores, count, top, heat, weights):
 
     Parameters
     ----------
-    scores, weights : addresses of float32 and float64; with 0 for `weights`, only their sum is wanted
+    scores, weights : addresses of float32 and float64; with 0 for `weights`, only their sum is computed
     top : the largest score; the difference to it is rounded to float32
     heat : address of the five numbers that `weight` takes, float64
     """
@@ -126,9 +126,9 @@ def block_at(sums, count, point):
 
 @kernel
 def place_at(weights, count, before, point):
-    """Return the first of `count` places where the running sum, `before` at its begin, passes `point`, and that sum.
+    """Return the first of `count` indices where the running sum, starting at `before`, passes `point`, and that sum.
 
-    The last place of any weight where rounding lets none pass: never one without weight.
+    If rounding lets none pass, returns the last index with a weight: never one without weight.
     """
     last = 0
     for i in range(count):
@@ -143,7 +143,7 @@ def place_at(weights, count, before, point):
 
 @kernel
 def rough_sum(scores, count, top, turn, inverse):
-    """Sum of the weights of `count` scores, a multiple of 16, in float32: it errs by less than `ROUGH` of itself.
+    """Sum of the weights of `count` scores, a multiple of 16, in float32: its relative error is below `ROUGH`.
 
     As `weight`, with Taylor's series up to the sixth power (1.2e-7) and float32 sums of four terms each (1.8e-7).
 

@@ -1,6 +1,6 @@
-"""A causal convolution of each channel over the rows of a piece, and columns of wider rows.
+"""A causal convolution of each channel over the rows of a sequence, and column slices of wider rows.
 
-Threads share sixteen channels of a piece at a time; each goes through the rows of a piece alone.
+Threads divide groups of sixteen channels of each sequence; each runs through the rows of a sequence alone.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def causal_conv(code: int) -> Callable[..., None]:
                 source = last + k - (taps - 1)
                 if source >= first:
                     store_part(past + 4 * channels * k, load_part(x + source * stride, left), left)
-                else:  # what moves lies behind where it goes
+                else:  # the source is after the target
                     moved = load_part(past + 4 * channels * (source - first + taps - 1), left)
                     store_part(past + 4 * channels * k, moved, left)
 

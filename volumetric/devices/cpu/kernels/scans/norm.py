@@ -17,7 +17,7 @@ GROUPED_NORM_ARGUMENTS = ("input", "output", "width", "groups", "eps", "weight")
 
 
 def grouped_norm(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Each part by its own mean of squares, then times the gain, which is as wide as the row."""
+    """Each part divided by its own root mean square, then times the gain, which is as wide as the row."""
     count = last_row(step, control)
     size = word(step, 2) // word(step, 3)
     for row in range(count * thread // threads, count * (thread + 1) // threads):

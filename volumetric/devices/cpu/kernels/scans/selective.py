@@ -1,8 +1,8 @@
-"""The selective scan of `layers.selective_scan` over the rows of a piece, sixteen channels in the lanes of a vector.
+"""The selective scan of `layers.selective_scan` over the rows of a sequence, sixteen channels in the lanes of a vector.
 
-Threads share these channels of all pieces; what a row gives does not depend on who computes it, nor on the rows beside
-it. The elements of the state go round in a loop, so that nothing of the size rows × channels × elements is ever stored.
-A piece of several rows has its state in the thread's scratch meanwhile.
+Threads divide these channels of all sequences; a row's results depend neither on the thread nor on the other rows. The
+elements of the state are in a loop, so nothing of the size rows × channels × elements is ever stored. During several
+rows the state is in the thread's scratch.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ SCAN_ARGUMENTS = (
     "dt_min",
     "dt_max",
 )
-"""Slots of the values, their first columns, and what is known of a scan. `rate` is ``[size, channels]``, or
-``[channels]`` where a head has one; it, `skip` and `bias` are spread over all channels and padded to whole vectors."""
+"""Slots of the values, their first columns, and the facts of a scan. `rate` is ``[size, channels]``, or ``[channels]``
+if a head has one; it, `skip` and `bias` are expanded to all channels and padded to whole vectors."""
 
 _START = len(VALUES)
 EACH_HEAD, EACH_CHANNEL, MIXED = range(3)
-"""How steps lie in the lanes: the sixteen channels are of one head, or each is a head, or neither."""
+"""Layout of steps in lanes: the sixteen channels are of one head, or each is a head, or neither."""
 
 
 def scan_scratch(size: int) -> int:
@@ -77,10 +77,10 @@ def _steps(form, dt, channel, head_dim, left, room):
 
 
 @kernel
-def _element(held, decay, taken, b, c, total):
-    """One element of the state of sixteen channels: what it becomes, and what it adds to the output."""
-    now = decay * load(held) + taken * splat(load_f32(b))
-    store(held, now)
+def _element(state, decay, inflow, b, c, total):
+    """One element of the state of sixteen channels: its new value, and its contribution to the output."""
+    now = decay * load(state) + inflow * splat(load_f32(b))
+    store(state, now)
     return total + now * splat(load_f32(c))
 
 
@@ -89,8 +89,8 @@ def selective_scan(form: int, each: int, gated: int) -> Callable[..., None]:
 
     Parameters
     ----------
-    form : how steps lie in the lanes
-    each : whether an element of the state has a rate of its own
+    form : layout of steps in the lanes
+    each : whether each element of the state has its own rate
     gated : whether there is z
     """
 
@@ -111,13 +111,13 @@ def selective_scan(form: int, each: int, gated: int) -> Callable[..., None]:
             left = min(wide - inside, 16)
             at = group * wide + inside
             first, last = load_i64(piece), load_i64(piece + 8)
-            kept = state_address(control, share // blocks, word(step, 11)) + 4 * at
-            held, apart = room + 64, 64
+            stored = state_address(control, share // blocks, word(step, 11)) + 4 * at
+            states, apart = room + 64, 64
             if last == first + 1 and left == 16:
-                held, apart = kept, 4 * channels
+                states, apart = stored, 4 * channels
             else:
                 for n in range(size):
-                    store(held + 64 * n, load_part(kept + 4 * channels * n, left))
+                    store(states + 64 * n, load_part(stored + 4 * channels * n, left))
             rates, skip, bias = word(step, 16) + 4 * at, load(word(step, 17) + 4 * at), load(word(step, 18) + 4 * at)
             low, high = splat(number(step, 21)), splat(number(step, 22))
             for row in range(first, last):
@@ -125,7 +125,7 @@ def selective_scan(form: int, each: int, gated: int) -> Callable[..., None]:
                 dt = softplus(dt * splat(number(step, 19)) + bias)
                 dt = where_less(dt, low, low, where_less(high, dt, high, dt))
                 x = load_part(_value(step, control, 0, row) + 4 * at, left)
-                taken = dt * x
+                inflow = dt * x
                 b = _value(step, control, 2, row) + 4 * size * group
                 c = _value(step, control, 3, row) + 4 * size * group
                 y0 = skip * x
@@ -133,34 +133,34 @@ def selective_scan(form: int, each: int, gated: int) -> Callable[..., None]:
                 whole = size // 4 * 4
                 if each:
                     for n in range(0, whole, 4):
-                        place, rate = held + apart * n, rates + 4 * padded * n
+                        place, rate = states + apart * n, rates + 4 * padded * n
                         d0, d1 = exp(dt * load(rate)), exp(dt * load(rate + 4 * padded))
                         d2, d3 = exp(dt * load(rate + 8 * padded)), exp(dt * load(rate + 12 * padded))
-                        y0 = _element(place, d0, taken, b + 4 * n, c + 4 * n, y0)
-                        y1 = _element(place + apart, d1, taken, b + 4 * n + 4, c + 4 * n + 4, y1)
-                        y2 = _element(place + 2 * apart, d2, taken, b + 4 * n + 8, c + 4 * n + 8, y2)
-                        y3 = _element(place + 3 * apart, d3, taken, b + 4 * n + 12, c + 4 * n + 12, y3)
+                        y0 = _element(place, d0, inflow, b + 4 * n, c + 4 * n, y0)
+                        y1 = _element(place + apart, d1, inflow, b + 4 * n + 4, c + 4 * n + 4, y1)
+                        y2 = _element(place + 2 * apart, d2, inflow, b + 4 * n + 8, c + 4 * n + 8, y2)
+                        y3 = _element(place + 3 * apart, d3, inflow, b + 4 * n + 12, c + 4 * n + 12, y3)
                     for n in range(whole, size):
                         decay = exp(dt * load(rates + 4 * padded * n))
-                        y0 = _element(held + apart * n, decay, taken, b + 4 * n, c + 4 * n, y0)
+                        y0 = _element(states + apart * n, decay, inflow, b + 4 * n, c + 4 * n, y0)
                 else:
                     decay = exp(dt * load(rates))
                     for n in range(0, whole, 4):
-                        place = held + apart * n
-                        y0 = _element(place, decay, taken, b + 4 * n, c + 4 * n, y0)
-                        y1 = _element(place + apart, decay, taken, b + 4 * n + 4, c + 4 * n + 4, y1)
-                        y2 = _element(place + 2 * apart, decay, taken, b + 4 * n + 8, c + 4 * n + 8, y2)
-                        y3 = _element(place + 3 * apart, decay, taken, b + 4 * n + 12, c + 4 * n + 12, y3)
+                        place = states + apart * n
+                        y0 = _element(place, decay, inflow, b + 4 * n, c + 4 * n, y0)
+                        y1 = _element(place + apart, decay, inflow, b + 4 * n + 4, c + 4 * n + 4, y1)
+                        y2 = _element(place + 2 * apart, decay, inflow, b + 4 * n + 8, c + 4 * n + 8, y2)
+                        y3 = _element(place + 3 * apart, decay, inflow, b + 4 * n + 12, c + 4 * n + 12, y3)
                     for n in range(whole, size):
-                        y0 = _element(held + apart * n, decay, taken, b + 4 * n, c + 4 * n, y0)
+                        y0 = _element(states + apart * n, decay, inflow, b + 4 * n, c + 4 * n, y0)
                 y = (y0 + y1) + (y2 + y3)
                 if gated:
                     z = load_part(_value(step, control, 4, row) + 4 * at, left) * splat(number(step, 20))
                     y = y * (z * sigmoid(z))
                 out = slot_address(control, word(step, 5)) + row * slot_stride(control, word(step, 5)) + 4 * at
                 store_part(out, y, left)
-            if held != kept:
+            if states != stored:
                 for n in range(size):
-                    store_part(kept + 4 * channels * n, load(held + 64 * n), left)
+                    store_part(stored + 4 * channels * n, load(states + 64 * n), left)
 
     return selective_scan

@@ -1,1 +1,1 @@
-"""Tensor graphs on the GPU: what every operation becomes, as plain data."""
+"""Tensor graphs on the GPU: the lowering of every operation to launches, as plain data."""

@@ -1,4 +1,4 @@
-"""One step of recurrent cells: an invocation for each unit of a row."""
+"""One step of recurrent cells: one invocation for each unit of a row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _preludes(cell: Cell) -> tuple[str, ...]:
 
 
 def cell(request: Request) -> Lowered:
-    """A step of all rows; what is kept only if somebody reads it."""
+    """A step of all rows; kept values are written only if something reads them."""
     of = CELLS[request.attrs["cell"]]
     rows, size = request.outputs[0]
     several = len(of.states) > 1
@@ -41,14 +41,14 @@ def cell(request: Request) -> Lowered:
 
 
 def cell_grad(request: Request) -> Lowered:
-    """The same back."""
+    """The backward pass of `cell`."""
     of = CELLS[request.attrs["cell"]]
-    given = step_back_inputs([source(i) for i in range(len(request.inputs))], request.attrs)
+    inputs = step_back_inputs([source(i) for i in range(len(request.inputs))], request.attrs)
     rows, size = request.inputs[0]
-    buffers: dict[str, Ref] = {"gy": given.gy, "g_x": result(0)}
-    buffers |= {} if of.keeps else {"y": given.y}
+    buffers: dict[str, Ref] = {"gy": inputs.gy, "g_x": result(0)}
+    buffers |= {} if of.keeps else {"y": inputs.y}
     for name in ("g_others", "others", "kept", "before"):
-        buffers |= dict.fromkeys((name,), *getattr(given, name)) if getattr(given, name) else {}
+        buffers |= dict.fromkeys((name,), *getattr(inputs, name)) if getattr(inputs, name) else {}
     buffers |= {"g_r": result(1)} if of.apart else {}
     buffers |= {"g_before": result(1 + of.apart)} if of.direct else {}
     return alone(

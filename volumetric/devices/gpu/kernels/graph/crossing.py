@@ -1,4 +1,4 @@
-"""Cross attention of many small parts of one table: all up to what heads have read in one launch, then a product."""
+"""Cross attention of many small parts of one table: one launch up to the heads' results, then a product."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from volumetric.devices.gpu.kernels.graph.gemm import gemm
 from volumetric.devices.gpu.kernels.graph.launch import Launch, Lowered, Ref, Request, launch, scratch, source
 
 _TEAMS = (1, 2, 4)
-"""Invocations that share a row that asks: as few as keep the device busy."""
+"""Invocations that share a query row: as few as keep the device busy."""
 _ITEMS = (4, 2, 1)
-"""Rows of which an invocation makes a vector at once."""
+"""Rows for which an invocation computes a vector at once."""
 _TILES = (64, 32, 16, 8)
 """Rows of a workgroup."""
 _NEXT = (4, 2, 1)
-"""Vectors of a row whose loads are under way together: for 1,600 edges of 64 × 64 rows an H100 takes 0.34 ms with 4,
-0.47 with 1, and 0.32 with 16, which are four times as much code."""
+"""Vectors of a row loaded concurrently: for 1,600 edges of 64 × 64 rows an H100 takes 0.34 ms with 4, 0.47 with 1, and
+0.32 with 16, which are four times as much code."""
 _BUFFERS = 12
 _OUT = 6, 10
-"""Numbers of the weights and of the bias of what comes out."""
+"""Input indices of the weights and of the bias of the output projection."""
 
 
 def _shared(tile: int, wide: int) -> int:
@@ -30,13 +30,13 @@ def _shared(tile: int, wide: int) -> int:
 
 
 def _tile(rows: int, wide: int, caps: Caps) -> int | None:
-    """Rows of a workgroup: no more than there are, in whole powers of two; None: not even few have room."""
+    """Rows of a workgroup: a power of two, no more than exist; None if not even a few fit."""
     fitting = [t for t in _TILES if _shared(t, wide) <= caps.max_shared and t * _TEAMS[-1] <= caps.max_workgroup]
     return max((t for t in fitting if t <= power_of_two(rows)), default=min(fitting, default=None))
 
 
 def takes(inputs: Sequence[Shape], heads: int, caps: Caps) -> bool:
-    """Whether the kernel computes it: heads of whole vectors that have room, on a GPU that binds enough buffers."""
+    """Whether the kernel supports it: heads of whole vectors that fit, on a GPU that binds enough buffers."""
     width = inputs[0][1]
     return (
         width % (4 * heads) == 0
@@ -47,17 +47,17 @@ def takes(inputs: Sequence[Shape], heads: int, caps: Caps) -> bool:
 
 
 def cross_attend(request: Request) -> Lowered:
-    """What heads read, and the product that makes of it what comes out."""
+    """The heads' results, and the output projection."""
     (table, width), (edges, parts, n), (_, _, m) = request.inputs[:3]
     heads, caps = request.attrs["heads"], request.caps
     wide = width // heads // 4
     tile = _tile(max(n, m), wide, caps)
-    assert tile is not None  # as `takes` has it
+    assert tile is not None  # as checked by `takes`
     blocks = ceil_div(n, tile)
     total = edges * parts * heads * blocks
     team = next((count for count in _TEAMS if total * tile * count >= caps.invocations), _TEAMS[-1])
     workgroup = tile * team
-    # Vectors of several rows are of the same columns where a workgroup has all vectors of its rows.
+    # Vectors of several rows are of the same columns if a workgroup has all vectors of its rows.
     items = next(n for n in _ITEMS if n == 1 or (workgroup % wide == 0 and tile * wide % (workgroup * n) == 0))
     names = ("rows", "asks", "tells", "w_q", "w_k", "w_v")
     buffers = {name: source(number) for number, name in enumerate(names)}
@@ -91,7 +91,7 @@ def cross_attend(request: Request) -> Lowered:
 
 
 def _moved(one: Launch, places: Sequence[Ref]) -> Launch:
-    """Let a launch find its inputs at `places`, and its scratch behind the first."""
+    """Renumber a launch's inputs to `places`, and its scratch after the first."""
 
     def at(ref: Ref) -> Ref:
         if ref.place == "input":

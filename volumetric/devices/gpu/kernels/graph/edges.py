@@ -1,4 +1,4 @@
-"""Attention over the edges of a graph: an invocation for each score, and for each number of a message."""
+"""Attention over the edges of a graph: one invocation for each score, and for each element of a message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Q, _KV, _BIAS, _STARTS, _SENDERS, _READERS = map(source, range(6))
 
 
 def edge_attend(request: Request) -> Lowered:
-    """Scores; then their softmax and what it weighs."""
+    """Scores; then their softmax and the weighted sums."""
     edges, batch, heads = request.outputs[1]
     receivers, _, width = request.outputs[0]
     scores = edges * batch * heads
@@ -83,7 +83,7 @@ def edge_attend_grad(request: Request) -> Lowered:
 
 
 def _some(*launches: Launch) -> tuple[Launch, ...]:
-    """Those that have anything to do."""
+    """Launches that have any work."""
     return tuple(one for one in launches if one.dims[0])
 
 

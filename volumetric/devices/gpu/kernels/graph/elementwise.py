@@ -35,7 +35,7 @@ def unary(request: Request) -> Lowered:
 
 
 def dropout(request: Request) -> Lowered:
-    """Some elements scaled, the others 0."""
+    """Scale some elements; set the others to 0."""
     count, p = request.out_size, request.attrs["p"]
     dims = (count, request.attrs["stream"], threshold_of(p), 0.0 if p == 1 else 1 / (1 - p))
     buffers = {"x": source(0), "key": source(1), "y": result()}
@@ -43,7 +43,7 @@ def dropout(request: Request) -> Lowered:
 
 
 def gumbel(request: Request) -> Lowered:
-    """Noise by place and position added."""
+    """Add noise derived from place and position."""
     count, width, seed = request.out_size, request.outputs[0][1], request.attrs["seed"]
     dims = (count, width, seed % (1 << 32), (seed >> 32) % (1 << 32))
     buffers = {"x": source(0), "positions": source(1), "y": result()}
@@ -51,7 +51,7 @@ def gumbel(request: Request) -> Lowered:
 
 
 def normal(request: Request) -> Lowered:
-    """Noise by number added."""
+    """Add noise derived from element numbers."""
     count, attrs = request.out_size, request.attrs
     dims = (count, attrs["stream"], attrs["first"] % (1 << 32))
     buffers = {"x": source(0), "key": source(1), "y": result()}
@@ -69,10 +69,10 @@ def unary_grad(request: Request) -> Lowered:
 def binary(request: Request) -> Lowered:
     """``c = f(a, b)`` with broadcasting."""
     shape = request.outputs[0]
-    steps = [broadcast_strides(given, shape) for given in request.inputs]
+    steps = [broadcast_strides(operand, shape) for operand in request.inputs]
     axes = merged([Axis(size=n, steps=pair) for n, pair in zip(shape, zip(*steps, strict=True), strict=True)])
     if len(axes) > _AXES:
-        raise unsupported("binary", f"{len(axes)} axes that broadcast in turn")
+        raise unsupported("binary", f"{len(axes)} separately broadcast axes")
     count = request.out_size
     dims = [count, 0, 0, 0, *padded([axis.size for axis in axes], _AXES, 1)]
     for side in (0, 1):

@@ -1,4 +1,4 @@
-"""Products of groups of few rows each: reading the right side is what they cost."""
+"""Products of groups of few rows each, whose cost is reading the right side."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from volumetric.devices.gpu.kernels.graph.product import Product, product_of, si
 from volumetric.graph.strides import padded
 
 _NEVER = (1 << 32) - 1
-"""First group of parts that there are not."""
+"""First group of unused parts."""
 ROWS = 8
-"""Rows of a group at most."""
+"""Maximum rows of a group."""
 PARTS = 8
-"""Parts of the left side at most."""
+"""Maximum parts of the left side."""
 TENSORS = 3
-"""Tensors that they may lie in."""
+"""Maximum tensors that contain them."""
 _LANES = 16
 _LONGEST = 4096
-"""Rows of the right side beyond which a sum is better shared by workgroups."""
+"""Rows of the right side beyond which a sum is better split among workgroups."""
 
 
 def takes(product: Product, attrs: Mapping[str, Any]) -> bool:
-    """Whether the kernel can make a product, and is the one to do so."""
+    """Whether the kernel supports a product, and is the fastest for it."""
     across = product.k if attrs["trans_b"] else product.n
     fits = not attrs["trans_a"] and "windows" not in attrs and product.sums == 1 and across % 4 == 0
     return fits and product.groups > 1 and product.m <= ROWS and 0 < product.k <= _LONGEST
 
 
 def gemm_of_parts(request: Request) -> Lowered:
-    """Products whose left side lies in parts of tensors: see `fuse_joins`."""
+    """Products whose left side consists of parts of tensors: see `fuse_joins`."""
     attrs = request.attrs
     first = 2 if attrs["biased"] else 1
     b, (_, m, _) = request.inputs[0], request.outputs[0]
@@ -48,14 +48,14 @@ def few_rows(
     right: Ref,
     bias: int | None,
 ) -> Lowered:
-    """Describe a product.
+    """Return the launch of a product.
 
     Parameters
     ----------
     sources : tensors of the left side
-    parts : number of the tensor, the first element that is read, and groups, of parts one behind the other
+    parts : index of the tensor, the first element, and groups, of consecutive parts
     right : the right side
-    bias : number of the input that is added
+    bias : index of the added input
     """
     workgroup = min(256, request.caps.max_workgroup)
     trans_b = bool(request.attrs["trans_b"])
@@ -86,7 +86,7 @@ def few_rows(
 
 
 def left_as_it_is(request: Request) -> Lowered:
-    """Products whose left side is a tensor of its own."""
+    """Products whose left side is a whole tensor."""
     product = product_of(request)
     bias = 2 if len(request.inputs) > 2 else None
     return few_rows(request, product, [source(0)], ((0, 0, product.a_groups),), source(1), bias)

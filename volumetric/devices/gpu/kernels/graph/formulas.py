@@ -1,4 +1,4 @@
-"""Formulas: several element-wise operations, and how what they read lies, as one launch."""
+"""Formulas: several element-wise operations and the layout of their inputs, as one launch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from volumetric.graph.strides import padded
 
 AXES: Final = 4
 TENSORS: Final = 5
-"""Tensors that are read: with the result and what tells of guards they are within the storage buffers of any device."""
+"""Maximum tensors read: with the result and the predicate they fit the storage buffers of any device."""
 READS: Final = 8
 STEPS: Final = 16
 
@@ -19,8 +19,8 @@ STEPS: Final = 16
 def formula(request: Request) -> Lowered:
     """``y = f(parts of tensors)``.
 
-    ``sizes`` are those of the axes, ``reads`` the number of a tensor, its first element and its strides, for each value
-    that is read, ``steps`` the name, two numbers of values and two factors of each.
+    ``sizes`` are the sizes of the axes; ``reads`` has the index of a tensor, its first element and its strides, for
+    each value read; ``steps`` the name, two value indices and two factors of each step.
     """
     attrs, count = request.attrs, request.out_size
     reads, steps = attrs["reads"], attrs["steps"]

@@ -1,4 +1,4 @@
-"""Products of groups of matrices: which tile, and how many workgroups share a sum."""
+"""Products of groups of matrices: the choice of tile, and of the number of workgroups that share a sum."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ TILES = (
 """From the most arithmetic for each byte to the most workgroups."""
 _SPLITS = 64
 _PARTIAL_BYTES = 64 << 20
-"""Memory that partial products may take."""
+"""Bytes of partial products."""
 _WORD = 1 << 32
-"""Windows may begin inside of an image: such a negative margin wraps around, as the shader's numbers do."""
+"""Windows may begin inside of an image: this negative margin wraps around, as the shader's numbers do."""
 _SPLIT_STEPS = 4
-"""Tiles of k that a workgroup takes at least when a sum is split."""
+"""Minimum tiles of k per workgroup when a sum is split."""
 
 
 def choose_tile(product: Product, caps: Caps) -> Tile:
-    """Largest tile that wastes little and, with sums split where they are long, leaves work for the whole device."""
+    """Largest tile that wastes little and, with long sums split, leaves work for the whole device."""
     fitting = [t for t in TILES if t.workgroup <= caps.max_workgroup and t.shared <= caps.max_shared]
     least = min(product.waste(t) for t in fitting)
     frugal = [t for t in fitting if product.waste(t) <= 1.3 * least]
@@ -57,10 +57,10 @@ def _possible_splits(product: Product, tile: Tile) -> int:
 
 
 def splits_of(product: Product, tile: Tile, caps: Caps) -> int:
-    """Workgroups that share a sum, so that there are about two for each processor; 1 if there are without."""
-    wanted = caps.invocations // 512 // max(product.tiles(tile), 1)
+    """Workgroups that share a sum, so that there are about two for each processor; 1 if there already are."""
+    splits = caps.invocations // 512 // max(product.tiles(tile), 1)
     room = min(_PARTIAL_BYTES, caps.max_binding) // max(4 * product.m * product.n * product.groups, 1)
-    return max(1, min(wanted, room, _possible_splits(product, tile)))
+    return max(1, min(splits, room, _possible_splits(product, tile)))
 
 
 def gemm(request: Request) -> Lowered:
@@ -69,7 +69,7 @@ def gemm(request: Request) -> Lowered:
     if few_rows.takes(product, request.attrs):
         return few_rows.left_as_it_is(request)
     tile = choose_tile(product, caps)
-    # On a driver that ends loops, a workgroup takes no more tiles of k than it makes rounds for.
+    # On a driver that ends loops, a workgroup takes no more tiles of k than it may run rounds for.
     splits = max(
         splits_of(product, tile, caps), caps.pieces(2 + tile.k // min(tile.k, caps.unroll), product.steps(tile))
     )
@@ -77,17 +77,17 @@ def gemm(request: Request) -> Lowered:
 
 
 def window_constants(windows: Mapping[str, Any]) -> dict[str, Constant]:
-    """Constants of a right side that is windows of images, for 3 spatial axes."""
+    """Constants of a right side that consists of windows of images, for 3 spatial axes."""
     fields = {"KERNEL": "kernel", "STRIDE": "stride", "DILATION": "dilation", "BEFORE": "before"}
-    found: dict[str, Constant] = {}
+    constants: dict[str, Constant] = {}
     for name, field in {**fields, "COUNT": "counts", "SIZE": "sizes"}.items():
         missing = [0 if field == "before" else 1] * (3 - len(windows[field]))
-        found |= {f"{name}_{axis}": int(n) % _WORD for axis, n in enumerate((*missing, *windows[field]))}
-    return found
+        constants |= {f"{name}_{axis}": int(n) % _WORD for axis, n in enumerate((*missing, *windows[field]))}
+    return constants
 
 
 def lower_product(product: Product, tile: Tile, splits: int, request: Request) -> Lowered:
-    """Describe a product with this tile and this number of splits."""
+    """Return the launches of a product with this tile and this number of splits."""
     bias, caps, attrs = len(request.inputs) > 2, request.caps, request.attrs
     shift: dict[str, Ref] = {"bias": source(2)} if bias else {}
     biases = bias and len(request.inputs[2]) == 2  # one for each group

@@ -1,4 +1,4 @@
-"""What an operation of a tensor graph becomes on a GPU: launches of shaders over its inputs, outputs and scratch."""
+"""Lowered form of a tensor graph's operation on a GPU: launches of shaders over its inputs, outputs and scratch."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def scratch(index: int) -> Ref:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """An operation to lower: shapes of what it reads and writes, and its attributes.
+    """An operation to lower: the shapes of its inputs and outputs, and its attributes.
 
     Attributes
     ----------
     integers : which inputs are int32
-    wanted : which outputs anybody reads; empty: all
+    wanted : which outputs are read; empty: all
     """
 
     op: str
@@ -72,9 +72,9 @@ class Launch:
 
     Attributes
     ----------
-    buffers : the shader's names of its storage buffers → what they are
+    buffers : the shader's names of its storage buffers → their references
     dims : contents of the shader's uniform ``dims``, words of 32 bits: ints and floats
-    unless_same : two buffers; where they are one, the launch (a copy) is left out
+    unless_same : two buffers; if they are one, the launch (a copy) is omitted
     """
 
     dispatch: Dispatch
@@ -104,7 +104,7 @@ def launch(
     preludes: tuple[str, ...] = (),
     workgroup: int = WORKGROUP,
 ) -> Launch:
-    """Describe a launch of ``graph/kernel`` over a flat grid, which the device folds where it is too long.
+    """Return a launch of ``graph/kernel`` over a flat grid, which the device folds if it is too long.
 
     A kernel of a package is ``package:kernel``, see `shaders.linker.read`.
     """
@@ -118,11 +118,11 @@ def launch(
 
 
 def guarded(one: Launch, first: int, size: int) -> Launch:
-    """Let the workgroups of a launch end at once where nobody wants their part of a result.
+    """Let the workgroups of a launch end at once if nothing reads their part of a result.
 
     Parameters
     ----------
-    first : column of the guard that the first part has; the guard's tensor is the only one of its place
+    first : column of the predicate for the first part; its tensor is the only one of its kind
     size : elements of a part
     """
     preludes = tuple(PARTS.prelude if name == NONE.prelude else name for name in one.dispatch.preludes)
@@ -134,17 +134,17 @@ def guarded(one: Launch, first: int, size: int) -> Launch:
 
 
 def alone(one: Launch) -> Lowered:
-    """An operation that is one launch."""
+    """Return an operation that is one launch."""
     return Lowered(launches=(one,))
 
 
 def workgroup_size(caps: Caps) -> int:
-    """Invocations of a workgroup of kernels that do not care."""
+    """Default invocations of a workgroup."""
     return min(WORKGROUP, caps.max_workgroup)
 
 
 def each(count: int, caps: Caps) -> int:
-    """Elements for an invocation of an element-wise kernel: 4 where that leaves enough invocations to keep busy."""
+    """Elements per invocation of an element-wise kernel: 4 if that leaves enough to keep the device busy."""
     return 4 if count >= 4 * caps.invocations else 1
 
 
@@ -163,7 +163,7 @@ def elements(
     constants: Mapping[str, Constant] | None = None,
     preludes: tuple[str, ...] = (),
 ) -> Launch:
-    """Describe a launch with an invocation for each of `count` elements, or for each 4."""
+    """Return a launch with an invocation for each of `count` elements, or for each 4."""
     return launch(
         kernel,
         flat_groups(count, caps),
@@ -185,11 +185,11 @@ def one_each(
     constants: Mapping[str, Constant] | None = None,
     preludes: tuple[str, ...] = (),
 ) -> Launch:
-    """Describe a launch with an invocation for each of `count` elements."""
+    """Return a launch with an invocation for each of `count` elements."""
     size = workgroup_size(caps)
     return launch(kernel, ceil_div(count, size), buffers, dims, constants=constants, preludes=preludes, workgroup=size)
 
 
 def unsupported(op: str, what: str) -> UnsupportedError:
-    """Error for what no GPU kernel computes."""
+    """Return the error for attributes that no GPU kernel supports."""
     return UnsupportedError(f"{op}: the GPU has no kernel for {what}", hint="use device='cpu'")

@@ -1,4 +1,4 @@
-"""Operations that move elements: all are one strided copy, and large transpositions go by tiles."""
+"""Operations that move elements: all are one strided copy; large transpositions use tiles."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _AXES = 8
 _WORD = 1 << 32
 _TILE = 32
 _JOINED = 6
-"""Tensors that one launch joins: with the result they are within the storage buffers of any device."""
+"""Tensors joined by one launch: with the result they fit the storage buffers of any device."""
 _WORTH_TILES = 8
-"""Sides from which a transposition by tiles beats one element by element."""
+"""Side lengths from which a tiled transposition beats an element-wise one."""
 
 
 def place(
@@ -40,7 +40,7 @@ def place(
     x_start: int = 0,
     y_start: int = 0,
 ) -> Launch:
-    """Describe the copy of a box; each axis steps through x and y. Sizes must not be 0."""
+    """Return the copy of a box; each axis steps through x and y. Sizes must not be 0."""
     axes = merged(axes)
     if len(axes) > _AXES:
         raise unsupported("a strided copy", f"{len(axes)} axes")
@@ -63,18 +63,18 @@ def place(
 
 
 def copy(count: int, caps: Caps, x: Ref, y: Ref) -> Launch:
-    """Describe a copy of `count` elements that is left out where both are one buffer."""
-    made = place([Axis(size=count, steps=(1, 1))], caps, {"x": x, "y": y})
-    return replace(made, unless_same=(x, y))
+    """Return a copy of `count` elements that is omitted if both are one buffer."""
+    plain = place([Axis(size=count, steps=(1, 1))], caps, {"x": x, "y": y})
+    return replace(plain, unless_same=(x, y))
 
 
 def fill(count: int, caps: Caps, y: Ref, bits: int = 0) -> Launch:
-    """Describe setting `count` elements."""
+    """Return a launch that fills `count` elements."""
     return elements("fill", count, caps, {"y": y}, (count, bits))
 
 
 def transpose(batch: int, m: int, n: int, caps: Caps, x: Ref, y: Ref) -> Launch:
-    """Describe x [batch, m, n] → y [batch, n, m]."""
+    """Return x [batch, m, n] → y [batch, n, m]."""
     across, down = ceil_div(n, _TILE), ceil_div(m, _TILE)
     total = batch * across * down
     buffers = {"x": x, "y": y}
@@ -82,7 +82,7 @@ def transpose(batch: int, m: int, n: int, caps: Caps, x: Ref, y: Ref) -> Launch:
 
 
 def permute(request: Request) -> Lowered:
-    """Axes in another order."""
+    """Permute axes."""
     x_steps, y_steps = strides_of(request.inputs[0]), strides_of(request.outputs[0])
     turned = [x_steps[i] for i in request.attrs["perm"]]
     axes = merged([Axis(size=n, steps=(x, y)) for n, x, y in _zipped(request.outputs[0], turned, y_steps)])
@@ -93,7 +93,7 @@ def permute(request: Request) -> Lowered:
 
 
 def _matrices(axes: Sequence[Axis]) -> tuple[int, int, int] | None:
-    """Batch, rows and columns of x where the copy transposes matrices that lie one behind the other, else None."""
+    """Batch, rows and columns of x if the copy transposes consecutive matrices, else None."""
     if len(axes) not in (2, 3):
         return None
     *lead, n, m = axes
@@ -127,7 +127,7 @@ def slice_(request: Request) -> Lowered:
 
 
 def flip(request: Request) -> Lowered:
-    """One axis in reverse: a copy that starts at its end and steps back."""
+    """Reverse one axis: a copy that starts at its end with a negative stride."""
     shape, axis = request.inputs[0], request.attrs["axis"]
     own = strides_of(shape)
     axes = [
@@ -152,7 +152,7 @@ def pad(request: Request) -> Lowered:
 
 
 def concat(request: Request) -> Lowered:
-    """Tensors, or parts of them, one behind the other along an axis: rows side by side, six tensors to a launch."""
+    """Concatenate tensors, or parts of them, along an axis: as rows side by side, six tensors per launch."""
     axis = request.attrs["axis"]
     rows = prod(request.outputs[0][:axis])
     width = prod(request.outputs[0][axis:])
@@ -170,11 +170,11 @@ def concat(request: Request) -> Lowered:
 def join(
     parts: Sequence[tuple[Ref, int, int]], y: Ref, caps: Caps, *, rows: int = 1, width: int = 0, start: int = 0
 ) -> Launch:
-    """Describe the copy of up to six parts of tensors side by side, into columns of y from `start` on.
+    """Return the copy of up to six parts of tensors side by side, into columns of y from `start` on.
 
     Parameters
     ----------
-    parts : tensor, the first of its elements that is read, and columns
+    parts : tensor, its first element, and columns
     width : columns of y; 0: those of the parts
     """
     sizes = [size for _, _, size in parts]

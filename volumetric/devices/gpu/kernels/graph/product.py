@@ -1,4 +1,4 @@
-"""Products of groups of matrices: their sizes, and tiles of them."""
+"""Sizes of products of groups of matrices, and tiles."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class Product:
         return ceil_div(self.m, tile.m) * ceil_div(self.n, tile.n) * self.groups
 
     def waste(self, tile: Tile) -> float:
-        """Computed elements for each wanted one."""
+        """Computed elements per useful element."""
         return self.tiles(tile) * tile.m * tile.n / max(self.m * self.n * self.groups, 1)
 
     def steps(self, tile: Tile) -> int:
-        """Tiles of k behind a result."""
+        """Tiles of k per result."""
         return ceil_div(self.k, tile.k) * self.sums
 
 
 def product_of(request: Request) -> Product:
-    """Read the sizes off the shapes."""
+    """Return the sizes of a product from the shapes of its tensors."""
     right = request.attrs.get("columns", request.inputs[1])
     return sizes_of(request.inputs[0], right, request.outputs[0], request.attrs)
 

@@ -1,7 +1,7 @@
-"""Rounding to the values of a scheme, to the last bit: which rule with which constants.
+"""Rounding to the values of a scheme, bit-identical to the codec: rules and their constants.
 
-One thing cannot be had to the last bit: the means of ternary and binary groups, where NumPy's float64 sum depends on
-the order of its terms and falls on the middle between two float32 numbers.
+One case is not bit-identical: the means of ternary and binary groups, if NumPy's float64 sum, which depends on the
+order of its terms, is at the midpoint between two float32 numbers.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SMALLEST_INVERTIBLE = np.float32(2.938736e-39)
 
 
 def fake_quant(request: Request) -> Lowered:
-    """Values that the scheme can hold."""
+    """Round to the values of the scheme."""
     scheme = Scheme.parse(request.attrs["scheme"])
     if scheme.blocks is not None:
-        raise unsupported("fake_quant", f"{scheme}: a block format is for weights that are trained no more")
+        raise unsupported("fake_quant", f"{scheme}: a block format is only for weights that are no longer trained")
     if scheme.dtype.kind == "table":
-        raise unsupported("fake_quant", f"{scheme}: it has a codec alone")
+        raise unsupported("fake_quant", f"{scheme}: it has only a codec")
     if scheme.dtype.bits == 64:
         raise unsupported("fake_quant", f"{scheme}: it has no 64-bit numbers")
     if scheme.dtype.name == "float32":
@@ -65,6 +65,7 @@ def _plain(request: Request, dtype: DType) -> Lowered:
 
 
 def _grouped(request: Request, scheme: Scheme) -> Lowered:
+    """Return rounding to a scheme with scales: a team of invocations for each group of a row."""
     width = request.inputs[0][-1]
     group = min(scheme.group or width, width)
     row_groups = ceil_div(width, group)

@@ -1,4 +1,4 @@
-"""Recurrent layers: one workgroup runs all steps of a head of a sequence, or as many as its driver lets it."""
+"""Recurrent layers: one workgroup runs all steps of a head of a sequence, or as many as the driver allows."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from volumetric.layers.recurrent import Cell
 
 _UNROLL = 4
 _JOINED = 6
-"""Tensors that one launch joins at most."""
+"""Maximum tensors joined by one launch."""
 _SHARE = 16
-"""Elements of a dot product that are worth an invocation of their own."""
+"""Elements of a dot product per invocation."""
 
 
 def recurrent(request: Request) -> Lowered:
@@ -80,7 +80,7 @@ def recurrent(request: Request) -> Lowered:
 
 
 class Joined(NamedTuple):
-    """A buffer with tensors one behind the other, what puts them there, and the bytes if it has to be made."""
+    """A buffer with tensors one after the other, the launches that fill it, and its bytes if it must be created."""
 
     at: Ref
     launches: tuple[Launch, ...] = ()
@@ -88,21 +88,21 @@ class Joined(NamedTuple):
 
 
 def _joined(request: Request, parts: Sequence[Ref], room: Ref) -> Joined:
-    """Bring small inputs into one buffer, so that kernels stay within the storage buffers of any device."""
+    """Join small inputs in one buffer, so that kernels stay within the storage buffers of any device."""
     if len(parts) == 1:
         return Joined(parts[0])
     sizes = [request.size(part.number) for part in parts]
     pieces = [(part, 0, size) for part, size in zip(parts, sizes, strict=True)]
-    made = tuple(
+    launches = tuple(
         join(pieces[at : at + _JOINED], room, request.caps, width=sum(sizes), start=sum(sizes[:at]))
         for at in range(0, len(pieces), _JOINED)
         if any(sizes[at : at + _JOINED])
     )
-    return Joined(room, made, (4 * sum(sizes),))
+    return Joined(room, launches, (4 * sum(sizes),))
 
 
 def _last(request: Request, starts: Sequence[Ref], cell: Cell, number: int) -> Launch:
-    """Copy a state as the last step leaves it, out of what is kept or, without steps, what it was."""
+    """Copy a state as the last step leaves it, from the kept values or, without steps, the initial state."""
     batch, length, hidden = request.outputs[0]
     buffers = {"x": result(len(cell.states)) if length else starts[number], "y": result(number)}
     row = length * cell.kept * hidden or hidden
@@ -167,7 +167,7 @@ class Cut:
 
 
 def cut_of(hidden: int, blocks: int, states: int, caps: Caps) -> Cut:
-    """Columns for the hidden units, and rows that share their dot products as far as these are long enough.
+    """Columns for the hidden units, and rows that share their dot products if these are long enough.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Reductions over any axes, in one launch or, where that would leave the device idle, in two."""
+"""Reductions over any axes, in one launch or, if that would leave the device idle, in two."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from volumetric.graph.strides import Axis, padded, strides_of
 
 _AXES = 4
 _COLUMNS = 32
-"""Neighbouring outputs of a workgroup where they lie together in memory: a cache line of them."""
+"""Neighbouring outputs of a workgroup if they are contiguous in memory: a cache line of them."""
 _WORTH = 16
-"""Elements that an invocation should join before the work is split further."""
+"""Elements per invocation before the work is split further."""
 _SPLITS = 512
 _JOINED = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """A reduction as two loop nests over x: the elements that are kept, and for each those that are reduced."""
+    """A reduction as two loop nests over x: the kept elements, and for each the reduced ones."""
 
-    kept: tuple[Axis, ...]
+    outer: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
 
     @property
     def outs(self) -> int:
         """Results."""
-        return prod(axis.size for axis in self.kept)
+        return prod(axis.size for axis in self.outer)
 
     @property
     def count(self) -> int:
-        """Elements behind each result."""
+        """Elements per result."""
         return prod(axis.size for axis in self.reduced)
 
     @property
     def columns(self) -> bool:
-        """Whether neighbouring results lie together in memory, rather than the elements of one."""
-        return any(axis.steps[0] == 1 and axis.size > 1 for axis in self.kept)
+        """Whether neighbouring results, rather than the elements of one, are contiguous in memory."""
+        return any(axis.steps[0] == 1 and axis.size > 1 for axis in self.outer)
 
 
 def walk_of(shape: Shape, axes: tuple[int, ...]) -> Walk:
@@ -60,30 +60,30 @@ def walk_of(shape: Shape, axes: tuple[int, ...]) -> Walk:
     for reduced, run in groupby(flags, key=lambda axis: axis[1]):
         members = list(run)
         sides[reduced].append(Axis(size=prod(n for n, _, _ in members), steps=(members[-1][2],)))
-    return Walk(kept=tuple(sides[False]), reduced=tuple(sides[True]))
+    return Walk(outer=tuple(sides[False]), reduced=tuple(sides[True]))
 
 
 def column_cut(width: int, rows: int, caps: Caps) -> tuple[int, int, int]:
-    """Columns of a workgroup, its invocations, and the parts into which rows are split."""
+    """Columns of a workgroup, its invocations, and the number of parts the rows are split into."""
     workgroup = min(256, caps.max_workgroup)
     columns = min(_COLUMNS, power_of_two(width))
     return columns, workgroup, _splits(ceil_div(width, columns) * workgroup, rows, workgroup // columns, caps)
 
 
 def _splits(invocations: int, count: int, team: int, caps: Caps) -> int:
-    wanted = caps.invocations // max(invocations, 1)
-    return max(min(wanted, count // (team * _WORTH), _SPLITS), caps.pieces(1, ceil_div(count, team)))
+    splits = caps.invocations // max(invocations, 1)
+    return max(min(splits, count // (team * _WORTH), _SPLITS), caps.pieces(1, ceil_div(count, team)))
 
 
 def join(
     walk: Walk, name: str, caps: Caps, x: Ref, y: Ref, *, scale: float = 1.0, spare: int = 0
 ) -> tuple[list[Launch], list[int]]:
-    """Describe a reduction of x into y; returns launches and bytes of scratch buffers, numbered from `spare`."""
-    if max(len(walk.kept), len(walk.reduced)) > _AXES:
-        raise unsupported("reduce", "so many axes in turn")
+    """Return the reduction of x into y: launches and bytes of scratch buffers, numbered from `spare`."""
+    if max(len(walk.outer), len(walk.reduced)) > _AXES:
+        raise unsupported("reduce", "so many alternating axes")
     workgroup = min(256, caps.max_workgroup)
     if walk.columns:
-        outs = min(_COLUMNS, power_of_two(walk.kept[-1].size))
+        outs = min(_COLUMNS, power_of_two(walk.outer[-1].size))
         team = workgroup // outs
     else:
         team = max(2, min(power_of_two(walk.count), 32 if walk.count < 1024 else workgroup))
@@ -94,7 +94,7 @@ def join(
     if splits == 1:
         return [first], []
     again = Walk(
-        kept=(Axis(size=walk.outs, steps=(1,)),) if walk.outs > 1 else (),
+        outer=(Axis(size=walk.outs, steps=(1,)),) if walk.outs > 1 else (),
         reduced=(Axis(size=splits, steps=(walk.outs,)),),
     )
     onward = "sum" if name == "sum_of_squares" else name
@@ -106,13 +106,13 @@ def join(
 
 def _launch(walk: Walk, name: str, outs: int, splits: int, workgroup: int, scale: float, x: Ref, y: Ref) -> Launch:
     dims: list[int | float] = [walk.outs, walk.count, ceil_div(walk.count, splits), splits, scale, 0, 0, 0]
-    for axes in (walk.kept, walk.reduced):
+    for axes in (walk.outer, walk.reduced):
         dims += padded([axis.size for axis in axes], _AXES, 1)
         dims += padded([axis.steps[0] for axis in axes], _AXES)
     constants = {
         "OUTS": outs,
         "COLUMNS": walk.columns,
-        "KEPT": max(len(walk.kept), 1),
+        "KEPT": max(len(walk.outer), 1),
         "REDUCED": max(len(walk.reduced), 1),
     }
     groups = ceil_div(walk.outs, outs) * splits
@@ -121,7 +121,7 @@ def _launch(walk: Walk, name: str, outs: int, splits: int, workgroup: int, scale
 
 
 def sum_rows(rows: int, width: int, caps: Caps, x: Ref, y: Ref) -> Launch:
-    """Describe the sum of few rows, one launch."""
+    """Return the sum of few rows, one launch."""
     workgroup = min(256, caps.max_workgroup)
     walk = walk_of((rows, width), (0,))
     outs = min(_COLUMNS, power_of_two(width)) if walk.columns else 1
@@ -138,7 +138,7 @@ def reduce(request: Request) -> Lowered:
 
 
 def sumsq(request: Request) -> Lowered:
-    """Sum of the squares of all tensors: each on its own first, then the results, six at a time."""
+    """Sum of the squares of all tensors: each first by itself, then the results, six at a time."""
     if len(request.inputs) == 1:
         launches, buffers = join(walk_of((request.size(),), (0,)), "sum_of_squares", request.caps, source(0), result())
         return Lowered(launches=tuple(launches), scratch=tuple(buffers))
@@ -149,8 +149,8 @@ def sumsq(request: Request) -> Lowered:
         walk = walk_of((request.size(i),), (0,))
         at = len(buffers)
         buffers.append(4)
-        made, spare = join(walk, "sum_of_squares", request.caps, source(i), scratch(at), spare=at + 1)
-        launches += made
+        partial, spare = join(walk, "sum_of_squares", request.caps, source(i), scratch(at), spare=at + 1)
+        launches += partial
         buffers += spare
         parts.append(scratch(at))
     while len(parts) > 1 or parts[0].place != "output":

@@ -19,13 +19,13 @@ from volumetric.devices.gpu.kernels.graph.launch import (
 from volumetric.devices.gpu.kernels.graph.reduce import column_cut, sum_rows
 
 _LANES = 32
-"""Invocations that share a row of usual length: no more than a subgroup, so that they need no barrier."""
+"""Invocations that share a row of usual length: at most a subgroup, so that they need no barrier."""
 _LONG = 2048
-"""Elements from which a row is shared by a whole workgroup."""
+"""Elements from which a whole workgroup shares a row."""
 
 
 def team_of(rows: int, width: int, caps: Caps) -> tuple[int, int]:
-    """Invocations of a row, and of a workgroup."""
+    """Invocations per row, and per workgroup."""
     most = _LANES
     if width >= _LONG or rows * _LANES < caps.invocations // 8:
         most = 256
@@ -43,7 +43,7 @@ def rowwise(
     constants: Mapping[str, Constant] | None = None,
     preludes: tuple[str, ...] = (),
 ) -> Launch:
-    """Describe a launch over rows of `shape`; dims are rows, width and `extra`."""
+    """Return a launch over rows of `shape`; dims are rows, width and `extra`."""
     rows, width = shape
     team, workgroup = team_of(rows, width, caps)
     return launch(

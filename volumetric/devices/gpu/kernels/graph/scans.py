@@ -1,4 +1,4 @@
-"""Linear recurrences: an invocation for each lane, or pair of lanes, of a sequence, which goes through all steps."""
+"""Linear recurrences: one invocation per lane, or pair of lanes, of a sequence runs through all steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _GROUP = 64
 
 
 def linear_scan(request: Request) -> Lowered:
-    """All steps, in as many launches as the driver's rounds need."""
+    """All steps, in as many launches as the driver's round limit needs."""
     keep, reverse = bool(request.attrs["keep"]), bool(request.attrs["reverse"])
     batch, length, width = request.inputs[0]
     buffers = {"u": source(0), "a": source(1), "s": result()}

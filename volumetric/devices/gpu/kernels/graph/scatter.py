@@ -1,6 +1,6 @@
-"""Sums of rows by id, without atomics and so with the same bits in each run: ids are sorted, and alike ones are summed.
+"""Sums of rows by id, without atomics and so reproducible: ids are sorted, and rows of equal ids are summed.
 
-The work grows with the number of ids and its logarithm; the least that moves is the result, whose rows may be mostly 0.
+The work is n log n in the number of ids; the minimum is writing the result, whose rows may be mostly 0.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from volumetric.devices.gpu.kernels.graph.moving import fill
 _WAYS = 16
 """Sorted runs that one pass merges."""
 _SHORTEST = 64
-"""Rows that one invocation sums at most, or as many as are needed for no more sums of them than rows in each."""
+"""Maximum rows that one invocation sums, or as many as are needed to have no more partial sums than rows in each."""
 
 
 def scatter_rows(request: Request) -> Lowered:
-    """Sums of rows by id, in the order of the ids; those of many rows are sums of sums."""
+    """Sums of rows by id, in the order of the ids; for many rows, sums of partial sums."""
     (count, width), caps = request.inputs[0], request.caps
     zero = fill(request.out_size, caps, result())
     if count * width == 0:
@@ -60,14 +60,14 @@ def scatter_rows(request: Request) -> Lowered:
 
 
 def _sorted(count: int, caps: Caps) -> list[Launch]:
-    """Describe how pairs of an id and its number come into order, in two scratch buffers by turns."""
+    """Return the launches that sort pairs of an id and its number, alternating between two scratch buffers."""
     run = workgroup_size(caps)
     buffers: dict[str, Ref] = {"ids": source(1), "sorted": scratch(0)}
-    found = [launch("sort_ids", ceil_div(count, run), buffers, (count,), workgroup=run)]
+    launches = [launch("sort_ids", ceil_div(count, run), buffers, (count,), workgroup=run)]
     while run < count:
-        now = len(found) % 2
+        now = len(launches) % 2
         buffers = {"runs": scratch(1 - now), "sorted": scratch(now)}
         dims = (count, run, run.bit_length())
-        found.append(one_each("merge_ids", count, caps, buffers, dims, constants={"WAYS": _WAYS}))
+        launches.append(one_each("merge_ids", count, caps, buffers, dims, constants={"WAYS": _WAYS}))
         run *= _WAYS
-    return found
+    return launches

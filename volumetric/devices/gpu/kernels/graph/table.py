@@ -1,4 +1,4 @@
-"""Which operations of tensor graphs have GPU kernels."""
+"""The operations of tensor graphs with GPU kernels."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _OWN: Mapping[str, Lowerer] = {
 }
 
 LOWERERS: Registry[Lowerer] = Registry(kernels_for("gpu"), own=_OWN)
-"""Operation → what makes launches of it; packages register those of their operations."""
+"""Operation → function that returns its launches; packages register those of their operations."""
 
 GUARDED = frozenset(
     {
@@ -103,18 +103,18 @@ GUARDED = frozenset(
     }
     | {"gather_rows", "weigh_rows", "softmax", "entmax", "keep_largest", "norm", "cross_attend"}
 )
-"""Operations in all of whose launches workgroups ask whether anybody wants what they make of the first result."""
+"""Operations whose launches all check in each workgroup whether their part of the first result is read."""
 
 
 def has_kernel(op: str, inputs: Sequence[Shape], attrs: Mapping[str, Any], caps: Caps) -> bool:
-    """Whether there is a kernel for an operation that could be written out as others."""
+    """Whether an operation that could be expanded into others has a kernel."""
     if op == "cross_attend":
         return not attrs["known"] and crossing.takes(inputs, attrs["heads"], caps)
     return op in LOWERERS
 
 
 def lower(request: Request) -> Lowered:
-    """Return the launches of an operation; none if it has nothing to write.
+    """Return the launches of an operation; none if it writes nothing.
 
     Raises
     ------

@@ -52,7 +52,7 @@ def _elementwise(request: Request) -> tuple[Launch, int]:
     constants: dict[str, Constant] = {"WEIGHTS": len(request.inputs) > 2}
     constants |= {field.upper(): float(attrs[field]) for field in TERMS[name].fields}
     chunk = ceil_div(count, max(chunks, 1))
-    made = launch(
+    loss_launch = launch(
         "loss_elements",
         chunks,
         _buffers(request),
@@ -61,7 +61,7 @@ def _elementwise(request: Request) -> tuple[Launch, int]:
         preludes=(f"graph/loss/{name}",),
         workgroup=size,
     )
-    return made, chunks
+    return loss_launch, chunks
 
 
 def _cross_entropy(request: Request) -> tuple[Launch, int]:
@@ -72,21 +72,23 @@ def _cross_entropy(request: Request) -> tuple[Launch, int]:
         "SMOOTH": float(request.attrs["label_smoothing"]),
     }
     extra = (int(request.attrs["ignore_index"]),)
-    made = rowwise("loss_rows", request.inputs[0], request.caps, _buffers(request), extra=extra, constants=constants)
-    return made, rows
+    loss_launch = rowwise(
+        "loss_rows", request.inputs[0], request.caps, _buffers(request), extra=extra, constants=constants
+    )
+    return loss_launch, rows
 
 
 def update(request: Request) -> Lowered:
-    """One step of an optimiser. It works in place: what is not updated in place is copied first.
+    """One step of an optimiser, in place: tensors that are not updated in place are copied first.
 
-    Where nobody wants the new slots, only the new parameter is written, and nothing copied.
+    If nothing reads the new slots, only the new parameter is written, and nothing copied.
     """
     attrs, count, caps = request.attrs, request.out_size, request.caps
     slots = len(request.inputs) - 3
     trial = not attrs["in_place"] and bool(request.wanted) and not any(request.wanted[1:])
-    kept = [source(0), *(source(2 + i) for i in range(slots))]
-    targets = [result(0), *kept[1:]] if trial else [result(i) for i in range(slots + 1)]
-    copies = [] if trial else [copy(count, caps, x, y) for x, y in zip(kept, targets, strict=True)]
+    sources = [source(0), *(source(2 + i) for i in range(slots))]
+    targets = [result(0), *sources[1:]] if trial else [result(i) for i in range(slots + 1)]
+    copies = [] if trial else [copy(count, caps, x, y) for x, y in zip(sources, targets, strict=True)]
     buffers = {"param": targets[0], "grad": source(1), "scalars": source(2 + slots)}
     buffers |= {f"slot_{i}": ref for i, ref in enumerate(targets[1:])}
     buffers |= {"before": source(0)} if trial else {}
@@ -98,7 +100,7 @@ def update(request: Request) -> Lowered:
 
 
 def update_squares(request: Request) -> Lowered:
-    """Sum of squares of what `update` would make of the parameter, which is not written."""
+    """Sum of squares of the parameter that `update` would compute, which is not written."""
     attrs, count, caps = request.attrs, request.size(), request.caps
     slots = len(request.inputs) - 3
     size = workgroup_size(caps)

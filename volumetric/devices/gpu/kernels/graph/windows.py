@@ -26,7 +26,7 @@ def pool_max(request: Request) -> Lowered:
 
 
 def pool_max_grad(request: Request) -> Lowered:
-    """Numbers of windows at the taps of their largest elements."""
+    """Add numbers of windows at the taps of their largest elements."""
     return _lower(request, request.outputs[0], {"g": source(0), "tap": source(1), "y": result()})
 
 
@@ -36,7 +36,7 @@ def pool_sum(request: Request) -> Lowered:
 
 
 def pool_spread(request: Request) -> Lowered:
-    """Numbers of windows at all of their elements."""
+    """Add numbers of windows at all of their elements."""
     return _lower(request, request.outputs[0], {"x": source(0), "y": result()})
 
 

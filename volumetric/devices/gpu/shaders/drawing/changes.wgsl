@@ -1,4 +1,4 @@
-// Where a row's changes lie, by the last three words of its plan.
+// Location of a row's changes, from the last three words of its plan.
 const STRIDE: u32 = (WIDTH + 3u) / 4u * 4u;
 const RECENT: u32 = 0x80000000u;
 

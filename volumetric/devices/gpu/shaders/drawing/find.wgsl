@@ -12,7 +12,7 @@ fn bin_sum(row: u32, b: u32) -> vec2<u32> {
     return sum;
 }
 
-// The sum of all bins; writes `found`, of which the bin is BINS if no bin reaches the goal, `part` of all or `count`.
+// The sum of all bins; writes `found`, whose bin is BINS if no bin reaches the goal, `part` of all or `count`.
 fn find_bin(row: u32, part: vec2<u32>, count: u32, lid: u32) -> vec2<u32> {
     if (lid == 0u) { found[0] = BINS; }
     var own = vec2<u32>(0u);
@@ -44,7 +44,7 @@ fn four_vectors(row: u32, v: u32) -> array<vec4<u32>, 4> {
     return fours;
 }
 
-// Show `look`, which is the kernel's own, each score of a row that counts, and the turn that is told.
+// Call the kernel's `look` with each score of a row that counts, and its turn.
 fn walk(row: u32, top: f32, plan: Plan, turn: u32, lid: u32) {
     for (var v = lid; v < VECTORS; v += 4u * WG) {
         let fours = four_vectors(row, v);

@@ -1,6 +1,7 @@
-// The next token of each row: where the running sum of the weights that are drawn passes its number's part of all, or the
-// largest score. It is written as argmax.wgsl does, with the same codes. Where the sums cannot tell what float64 would give,
-// UNCERTAIN takes the token's place, and the row's scores are kept for the host. A step that was sent after a code keeps it.
+// The next token of each row: where the running sum of the weights of possible tokens passes the row's random fraction
+// of the total, or the largest score. It is written as by argmax.wgsl, with the same codes. If the sums cannot
+// determine the result in float64, UNCERTAIN replaces the token, and the row's scores are kept for the host. A step in
+// flight after a code keeps it.
 @group(0) @binding(3) var<storage, read> sums: array<vec2<u32>>;           // (rows, GROUPS)
 @group(0) @binding(4) var<storage, read> cuts: array<vec4<u32>>;           // (rows)
 @group(0) @binding(5) var<storage, read_write> token: array<u32>;          // (rows)

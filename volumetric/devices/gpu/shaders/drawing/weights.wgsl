@@ -24,7 +24,7 @@ const FINE: u32 = 512u;  // bins of 1/64 of a power of two; those beyond have 1/
 const DRAWN: u32 = 1u;
 const BY_WEIGHT: u32 = 2u;  // top-p
 const WITHHELD: u32 = 4u;   // the row is left to the host
-const ADJUSTED: u32 = 8u;   // its scores were changed: where they allow no choice, the host tells why
+const ADJUSTED: u32 = 8u;   // its scores were changed: if they allow no choice, the host reports why
 // States of `cuts`
 const USABLE: u32 = 0u;
 const DOUBTFUL: u32 = 1u;
@@ -85,12 +85,12 @@ fn part_of(v: vec2<u32>, part: vec2<u32>) -> vec2<u32> {
     return sum_of(sum_of(high, vec2<u32>(0u, two.x)), vec2<u32>(0u, middle.x));
 }
 
-// By how much a place among weights of this sum can be off one in float64.
+// Maximum deviation of a place among weights of this sum from one in float64.
 fn margin(whole: vec2<u32>) -> vec2<u32> {
     return sum_of(moved_right(whole, 31u), vec2<u32>(0u, WIDTH + 2u));
 }
 
-// Whether two places are too near to tell which comes first.
+// Whether two places are too close to determine which comes first.
 fn near(a: vec2<u32>, b: vec2<u32>, doubt: vec2<u32>) -> bool {
     let apart = difference(a, b);
     let back = difference(b, a);

@@ -1,5 +1,6 @@
 // float8_e4m3fn (sign, 4 bits of exponent, 3 of mantissa; no infinity): four numbers of a word. The bits move to their place
-// in a float32 and the exponent to its bias; below 2^-6, where it is 0, that is one too much of a leading 1, which goes again.
+// in a float32 and the exponent to its bias; below 2^-6, where the exponent is 0, this adds a leading 1, which is
+// subtracted.
 fn float8(word: u32) -> vec4<f32> {
     let codes = vec4<u32>(word, word >> 8u, word >> 16u, word >> 24u) & vec4<u32>(255u);
     let sizes = codes & vec4<u32>(127u);

@@ -1,5 +1,5 @@
 // float8_e5m2 (sign, 5 bits of exponent, 2 of mantissa): four numbers of a word. The bits move to their place in a float32
-// and the exponent to its bias; below 2^-14, where it is 0, that is one too much of a leading 1, which goes again. The
+// and the exponent to its bias; below 2^-14, where the exponent is 0, this adds a leading 1, which is subtracted. The
 // largest exponent is that of infinity and NaN.
 fn float8(word: u32) -> vec4<f32> {
     let codes = vec4<u32>(word, word >> 8u, word >> 16u, word >> 24u) & vec4<u32>(255u);

@@ -1,10 +1,11 @@
-// o = softmax((a Wq + bq) (b Wk + bk)^T / sqrt(e)) (b Wv + bv), head by head, of many small parts of one table: a are the rows
-// that ask, b those that tell.
+// o = softmax((a Wq + bq) (b Wk + bk)^T / sqrt(e)) (b Wv + bv), head by head, of many small parts of one table: a are
+// the query rows, b the key and value rows.
 //
-// A workgroup has up to TILE rows that ask of a part, and one head. What the others tell is made and weighed TILE rows at a
-// time, in workgroup memory; an invocation makes one vector of ITEMS rows, so that it reads their weights once. TEAM
-// invocations share a row that asks, and join what they have found at the end. Vectors are of four neighbouring columns: a
-// row has WIDTH, of which WIDE are a head's; NEXT of a row are loaded before the first is waited for. All indices are clamped.
+// A workgroup has up to TILE query rows of a part, and one head. Keys and values are computed and weighed TILE rows at
+// a time, in workgroup memory; an invocation computes one vector of ITEMS rows, so that it reads their weights once.
+// TEAM invocations share a query row, and join their results at the end. Vectors are of four neighbouring columns: a
+// row has WIDTH, of which WIDE are a head's; NEXT of a row are loaded before waiting for the first. All indices are
+// clamped.
 struct Dims {
     total: u32,   // workgroups
     blocks: u32,  // of a part and head

@@ -188,8 +188,8 @@ fn ratio(a: Num, b: Num) -> Num {
     return Num(a.negative != b.negative, a.e - b.e - i32(zeros), (q << zeros) | select(0u, 1u, rest != 0u));
 }
 
-// Hardware rounds products, sums and differences as IEEE 754 wants, unless subnormals are flushed: it is trusted where
-// neither the operands nor the result can be one. `unknown_zero` keeps a product from being contracted with a sum.
+// Hardware rounds products, sums and differences as in IEEE 754, unless subnormals are flushed: it is used if neither
+// the operands nor the result can be subnormal. `unknown_zero` keeps a product from being contracted with a sum.
 fn single_product(a: u32, b: u32) -> u32 {
     let e_a = (a >> 23u) & 0xffu;
     let e_b = (b >> 23u) & 0xffu;

@@ -1,6 +1,6 @@
-// y = a formula of element-wise operations over parts of up to five tensors, which are read by strides: its steps one behind
-// the other, as the uniform has them, so that all formulas are one pipeline. Values are numbered, what is read first. A prelude
-// says what a step does.
+// y = a formula of element-wise operations over parts of up to five tensors, which are read by strides. The uniform
+// lists its steps in order, so that all formulas are one pipeline. Values are numbered, reads first. A prelude
+// implements the steps.
 struct Dims {
     head: vec4<u32>,  // elements, values that are read, steps
     size: vec4<u32>,  // of up to four axes

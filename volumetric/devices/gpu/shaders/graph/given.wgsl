@@ -1,6 +1,6 @@
-// What a recurrent kernel finds in `given`, one behind the other: h0 and OTHERS more states, each (batch, HIDDEN); if ARRIVED,
-// the gradients of the last of these; if RESETS, keep, (batch, length). Sequences forget their states before a step whose
-// keep is 0. HIDDEN units are HEADS times WIDTH; a unit sees the states of its head.
+// Contents of the buffer `given` of a recurrent kernel, in order: h0 and OTHERS more states, each (batch, HIDDEN); if
+// ARRIVED, the gradients of the last of these; if RESETS, keep, (batch, length). Sequences reset their states before a
+// step whose keep is 0. HIDDEN units are HEADS times WIDTH; a unit sees the states of its head.
 const WIDTH: u32 = HIDDEN / HEADS;
 fn forgets(row: u32, t: u32) -> bool {
     if (!RESETS) { return false; }

@@ -1,4 +1,4 @@
-// PCG4D of Jarzynski & Olano 2020: random words out of four numbers that tell where they are used.
+// PCG4D of Jarzynski & Olano 2020: random words from four numbers that identify where they are used.
 fn mixed(words: vec4<u32>) -> vec4<u32> {
     var v = words;
     v.x += v.y * v.w;

@@ -1,5 +1,6 @@
 // s = keep · a · s before + u, step by step; an invocation a lane of a sequence. REVERSE: from the last step on, and the factor
-// is that of the step before. A launch makes the steps `first` … `end` in the order of the scan, and goes on from what is there.
+// is that of the step before. A launch runs the steps `first` … `end` in the order of the scan, from the present
+// contents.
 struct Dims { lanes: u32, length: u32, width: u32, first: u32, end: u32 }
 
 @group(0) @binding(0) var<storage, read> u: array<f32>;      // (batch, length, width)

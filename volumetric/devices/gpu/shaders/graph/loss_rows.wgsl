@@ -1,5 +1,5 @@
 // Cross entropy of rows of logits: gradient of each row, and its term and weight. The target of a row is an id or, with SOFT,
-// a share for each class; SMOOTH of it is spread over all classes. Rows of weight 0 are 0, whatever stands there.
+// a share for each class; SMOOTH of it is spread over all classes. Rows of weight 0 are 0, whatever they hold.
 struct Dims { rows: u32, width: u32, ignored: u32 }
 
 @group(0) @binding(0) var<storage, read> prediction: array<f32>;

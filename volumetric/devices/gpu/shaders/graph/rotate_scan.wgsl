@@ -1,5 +1,5 @@
 // s = keep · R s before + u for pairs, step by step; an invocation a pair of a sequence. REVERSE: from the last step on, turned
-// back. A launch makes the steps `first` … `end` in the order of the scan, and goes on from what is there.
+// back. A launch runs the steps `first` … `end` in the order of the scan, continuing from the present contents.
 struct Dims { pairs: u32, length: u32, width: u32, first: u32, end: u32 }
 
 @group(0) @binding(0) var<storage, read> u: array<f32>;      // (batch, length, 2 width)

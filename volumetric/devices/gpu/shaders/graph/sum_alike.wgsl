@@ -1,7 +1,7 @@
-// Rows of g that have the same id, by ids in rising order with the number of each row: y at the id becomes their sum, in
-// their order. A workgroup takes a place of the order and WG columns, and leaves unless rows of another id, or another
-// block of `length` places, are in front of it. So no sum is long: of an id whose rows are in several blocks, `parts` gets
-// two sums for each block, the first of an id that began in front of it and the second of one that goes on behind it.
+// Rows of g that have the same id, by sorted ids with the number of each row: y at the id becomes their sum, in their
+// order. A workgroup takes a place of the sorted order and WG columns, and ends unless rows of another id, or another
+// block of `length` places, precede it. So no sum is long: if the rows of an id are in several blocks, `parts` gets two
+// sums for each block, the first for an id that began before it and the second for one that continues after it.
 struct Dims { count: u32, width: u32, columns: u32, length: u32 }
 
 @group(0) @binding(0) var<storage, read> g: array<f32>;

@@ -1,4 +1,4 @@
-// Row r of y becomes the sum of the rows of g that stand from starts[r] to before starts[r + 1] of a list, in its order.
+// Row r of y becomes the sum of the rows of g listed from starts[r] up to starts[r + 1], in the order of the list.
 struct Dims { count: u32, width: u32, longest: u32 }
 
 @group(0) @binding(0) var<storage, read> g: array<f32>;

@@ -1,5 +1,5 @@
-// Sum of the squares of what one step of an optimiser would make of a parameter, without writing it anywhere: whether the
-// step is sound is seen before it is made. Each workgroup sums a chunk. `moved` is a prelude, with the slots.
+// Sum of the squares of the parameter after one optimiser step, without writing the parameter: shows whether the step
+// is finite before it is taken. Each workgroup sums a chunk. `moved` is a prelude, with the slots.
 struct Dims { count: u32, chunk: u32 }
 
 @group(0) @binding(0) var<storage, read> param: array<f32>;

@@ -1,4 +1,4 @@
-// Rows for which a gate has given a branch no weight need none of its products. A weight of NaN counts as one.
+// Predicate: rows for which a gate gives a branch no weight need none of its products. A weight of NaN counts as one.
 @group(0) @binding(10) var<storage, read> gate: array<u32>;  // (rows, GATE_STRIDE), the bits of floats
 
 fn is_idle(first: u32, end: u32) -> bool {

@@ -1,8 +1,8 @@
-// Of a result in equal parts, those that nobody asks for need not be computed. A flag of NaN counts as one.
+// Predicate: unused parts of a result in equal parts need not be computed. A flag of NaN counts as one.
 struct Args { first: u32, size: u32 }  // flag of the first part; elements of each
 @group(0) @binding(10) var<storage, read> fires: array<u32>;  // the bits of floats
 
-// Whether nobody asks for elements `first` to before `end`. Of more than a few parts some is taken to be wanted.
+// Whether no element from `first` up to `end` is used. If there are more than a few parts, some are assumed to be used.
 fn is_idle(first: u32, end: u32) -> bool {
     let low = first / args.size;
     let high = (end - 1u) / args.size;

@@ -1,4 +1,4 @@
-// Pieces of a call that have fewer rows than steps were made need no more of them.
+// Predicate: sequences of a call with fewer rows than the current step need no more products.
 fn is_idle(first: u32, end: u32) -> bool {
     for (var i = 0u; i < GUARDED; i++) {
         let start = ctl.places[min(first + i, end - 1u)].w;

@@ -1,5 +1,6 @@
-// The staged vectors of a matvec as int8 in blocks of 32 with a scale each, as llama.cpp does: weights in integer formats
-// then meet it in 4-way integer dot products. Planes as in operand/float32, with 4 bytes in the place of a vec4.
+// The staged vectors of a matvec as int8 in blocks of 32 with a scale each, as llama.cpp does: weights in integer
+// formats are then multiplied in 4-way integer dot products. Planes as in operand/float32, with 4 bytes instead of a
+// vec4.
 // A block with a number that is not finite has a scale of NaN.
 const GRAIN: u32 = min(PIECE, 32u);  // elements whose sum a piece may ask for
 const GRAINS: u32 = PLANES * PLANE * 4u / GRAIN + 1u;

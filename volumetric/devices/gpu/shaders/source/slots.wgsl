@@ -1,4 +1,4 @@
-// The vectors that a matvec multiplies: for each row what SLOTS experts made, each with the room of whole pieces.
+// The vectors that a matvec multiplies: for each row the results of SLOTS experts, each padded to whole pieces.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;  // (rows, SLOTS, SLOT4)
 
 const SLOT4: u32 = (SLOT_WIDTH + 3u) / 4u;

@@ -1,4 +1,4 @@
-// The vectors that a matvec multiplies: what a fixed state holds of the sequence of each piece before its row args.step.
+// The vectors that a matvec multiplies: the value of a fixed state of each sequence before its row args.step.
 struct Args { step: u32 }
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;  // (lines, RING, K4)
 

@@ -1,6 +1,6 @@
-// What the experts of a row made, one behind the other, times the matrices of these experts side by side: that is the sum
-// of their products. Weights are in x already, and a slot of weight 0 holds zeros and names the expert of another slot. A
-// row without experts has none in its first slot, and is 0, whatever the matrix holds that its slots name.
+// The concatenated results of a row's experts times the matrices of these experts side by side: the sum of their
+// products. x already contains the weights; a slot of weight 0 holds zeros and names the expert of another slot. A row
+// without experts has none in its first slot, and is 0, whatever the named matrix holds.
 @group(0) @binding(5) var<storage, read> residual: array<vec4<f32>>;  // (rows, N4)
 @group(0) @binding(7) var<storage, read> chosen: array<vec2<u32>>;    // (rows, SLOTS): an expert, and the bits of its weight
 

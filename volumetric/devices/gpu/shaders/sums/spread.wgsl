@@ -1,6 +1,6 @@
-// The sums of a matvec over teams within a subgroup, of which each invocation gets an equal run of whole outputs: in every
-// step it keeps one half of what it has and gives the other to the lane that keeps that, so lanes exchange as many numbers
-// as there are sums, not that many in each step. Their order is that of team_sum.
+// The sums of a matvec over teams within a subgroup; each invocation gets an equal run of whole outputs. In every step
+// a lane keeps one half of its sums and passes the other half to the lane that keeps it, so lanes exchange as many
+// numbers in all as there are sums, not as many in each step. The order of summation is that of team_sum.
 fn exchanged(low: f32, high: f32, upper: bool, lane: u32) -> f32 {
     return select(low, high, upper) + subgroupShuffleXor(select(high, low, upper), lane);
 }

@@ -1,4 +1,4 @@
-// The sums of a matvec over its teams, of which every invocation gets all.
+// The sums of a matvec over its teams; every invocation gets all of them.
 fn write_sums(sums: Sums, lid: u32, unit: u32, share: Share) {
     var acc = sums;
     //@unroll
