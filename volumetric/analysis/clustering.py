@@ -96,10 +96,10 @@ def kmeans(
     if min(clusters, starts, max_iterations) < 1 or clusters > len(x):
         raise SpecError(f"cannot put {len(x)} points into {clusters} clusters ({starts} starts)")
     if init is not None:
-        given = matrix(init)
-        if given.shape != (clusters, x.shape[1]):
-            raise ShapeError(f"{clusters} centres of {x.shape[1]} features have another shape than {given.shape}")
-        return _lloyd(x, given, max_iterations)
+        centres = matrix(init)
+        if centres.shape != (clusters, x.shape[1]):
+            raise ShapeError(f"{clusters} centres of {x.shape[1]} features have another shape than {centres.shape}")
+        return _lloyd(x, centres, max_iterations)
     results = (_lloyd(x, _spread(x, clusters, rng.generator(seed, i)), max_iterations) for i in range(starts))
     return min(results, key=lambda result: result.inertia)
 
@@ -184,6 +184,10 @@ def group(
 
 
 def _merge(d: NDArray[np.float64], linkage: Linkage, limit: float, least: int) -> NDArray[np.intp]:
+    """Return the label of each point, ``[N]``, after merging the nearest groups until they are `limit` apart.
+
+    At least `least` groups remain. The distances `d`, ``[N, N]``, are overwritten.
+    """
     n = len(d)
     labels, sizes = np.arange(n), np.ones(n)
     np.fill_diagonal(d, math.inf)
@@ -224,10 +228,10 @@ def silhouettes(points: ArrayLike, labels: ArrayLike, *, metric: Metric = "eucli
     SpecError
         There are fewer than two clusters.
     """
-    x, given = matrix(points), np.asarray(labels)
-    if given.shape != (len(x),):
-        raise ShapeError(f"{len(x)} points need as many labels, got shape {given.shape}")
-    names, ids, sizes = np.unique(given, return_inverse=True, return_counts=True)
+    x, label_array = matrix(points), np.asarray(labels)
+    if label_array.shape != (len(x),):
+        raise ShapeError(f"{len(x)} points need as many labels, got shape {label_array.shape}")
+    names, ids, sizes = np.unique(label_array, return_inverse=True, return_counts=True)
     if len(names) < 2:
         raise SpecError("a silhouette compares at least two clusters")
     d = distances(x, x, metric)

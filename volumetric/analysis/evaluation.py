@@ -143,6 +143,7 @@ class Match:
 
     @property
     def complete(self) -> bool:
+        """Whether the coverage is at least `FULL`, 99 %."""
         return self.coverage >= FULL
 
 
@@ -165,8 +166,8 @@ def complementary_matches(correct: Mapping[str, ArrayLike], min_coverage: float 
     if len(sizes) > 1 or 0 in sizes:
         raise ShapeError(f"models must be judged on the same samples, got {sorted(sizes)} of them")
     matches = [_match(a, masks[a], b, masks[b]) for a, b in combinations(masks, 2)]
-    kept = [match for match in matches if match.coverage >= min_coverage]
-    return sorted(kept, key=lambda m: (-m.coverage, m.overlap, m.first, m.second))
+    covering = [match for match in matches if match.coverage >= min_coverage]
+    return sorted(covering, key=lambda m: (-m.coverage, m.overlap, m.first, m.second))
 
 
 def _match(a: str, right_a: NDArray[np.bool_], b: str, right_b: NDArray[np.bool_]) -> Match:
@@ -197,12 +198,12 @@ def majority_vote(votes: Sequence[ArrayLike], weights: Sequence[float] | None = 
     ids = np.stack(arrays)
     if not np.issubdtype(ids.dtype, np.integer) or (ids.size and ids.min() < 0):
         raise SpecError("votes are class ids, whole numbers from 0")
-    given = np.ones(len(arrays)) if weights is None else np.asarray(weights, np.float64)
-    if given.shape != (len(arrays),) or not np.isfinite(given).all() or (given < 0).any():
+    vote_weights = np.ones(len(arrays)) if weights is None else np.asarray(weights, np.float64)
+    if vote_weights.shape != (len(arrays),) or not np.isfinite(vote_weights).all() or (vote_weights < 0).any():
         raise SpecError(f"{len(arrays)} models need as many finite weights from 0, got {weights}")
     classes = int(ids.max(initial=0)) + 1
     counts = np.zeros((classes, *ids.shape[1:]))
-    for vote, weight in zip(ids, given, strict=True):
+    for vote, weight in zip(ids, vote_weights, strict=True):
         np.put_along_axis(counts, vote[None], np.take_along_axis(counts, vote[None], 0) + weight, 0)
     return counts.argmax(0)
 

@@ -143,11 +143,11 @@ class _Calls:
         if batch_size < 1:
             raise SpecError(f"batch_size must be at least 1, got {batch_size}")
         named = inputs if isinstance(inputs, Mapping) else {INPUT: inputs}
-        given = by_name(plan, {name: _numbers(x) for name, x in named.items()})
+        arrays = by_name(plan, {name: _numbers(x) for name, x in named.items()})
         if scaling is not None:
-            given = {**given, INPUT: scaling.apply(given[INPUT])}
+            arrays = {**arrays, INPUT: scaling.apply(arrays[INPUT])}
         values = {name: plan.values[i] for name, i in plan.inputs.items()}
-        x = {name: _shaped(value, given[name]) for name, value in values.items()}
+        x = {name: _shaped(value, arrays[name]) for name, value in values.items()}
         many = {name: x[name].ndim == len(value.shape) + 1 for name, value in values.items()}
         samples = {len(one) for one in x.values()}
         if len(samples) > 1 or len(set(many.values())) > 1:
@@ -168,28 +168,33 @@ class _Calls:
         return max(len(part[INPUT]) for part in self.parts)
 
     def run(self, executable: Executable, names: Sequence[str] | None) -> F32Array | dict[str, F32Array]:
+        """Return the rows of all calls, joined: of each output in `names`, or of the main output for None."""
         together = self._together(executable) if self.sequences else 1
         if isinstance(names, str) or (names is not None and not names):
             raise SpecError(f"outputs={names!r} is no list of names", hint='as in ["output"]')
-        wanted = (OUTPUT,) if names is None else tuple(dict.fromkeys(names))
+        output_names = (OUTPUT,) if names is None else tuple(dict.fromkeys(names))
         states = [executable.new_state() for _ in range(together)]
-        found: dict[str, list[F32Array]] = {name: [] for name in wanted}
+        rows_by_output: dict[str, list[F32Array]] = {name: [] for name in output_names}
         for start in range(0, len(self.parts), together):
             parts = self.parts[start : start + together]
             for state in states:
                 state.reset()
-            pieces = [Piece(state, part, "all", wanted) for state, part in zip(states, parts, strict=False)]
-            for made in executable.run(pieces):
-                for name, rows in found.items():
-                    rows.append(output_of(made, name))
-        joined = {name: np.stack(rows) if self.sequences else np.concatenate(rows) for name, rows in found.items()}
+            pieces = [Piece(state, part, "all", output_names) for state, part in zip(states, parts, strict=False)]
+            for outputs in executable.run(pieces):
+                for name, rows in rows_by_output.items():
+                    rows.append(output_of(outputs, name))
+        joined = {
+            name: np.stack(rows) if self.sequences else np.concatenate(rows) for name, rows in rows_by_output.items()
+        }
         return joined[OUTPUT] if names is None else joined
 
     def _together(self, executable: Executable) -> int:
         """Sequences of a call: all have the same length."""
         memory = executable.memory
-        kept = memory.state_fixed + memory.state_per_token * self.rows
-        return max(1, min(TOGETHER, len(self.parts), _TOGETHER_ROWS // self.rows, _TOGETHER_BYTES // max(kept, 1)))
+        state_bytes = memory.state_fixed + memory.state_per_token * self.rows
+        return max(
+            1, min(TOGETHER, len(self.parts), _TOGETHER_ROWS // self.rows, _TOGETHER_BYTES // max(state_bytes, 1))
+        )
 
 
 def _numbers(inputs: ArrayLike) -> Array:
@@ -209,17 +214,17 @@ def _shaped(value: Value, x: Array) -> Array:
     Whole numbers and truth values become features where those are read.
     """
     x = x if value.dtype == "int32" or x.dtype.kind == "f" else x.astype(np.float32)
-    wanted = value.shape[1:]
-    reads = ", ".join(map(str, ("samples", *wanted)))
+    row_shape = value.shape[1:]
+    reads = ", ".join(map(str, ("samples", *row_shape)))
     if x.ndim == 0 or not len(x):
         raise ShapeError(
             f"the network reads [{reads}], got no sample, of shape {x.shape}", hint="give at least one sample"
         )
-    if len(wanted) > 1 and x.ndim == 2 and x.shape[1] == np.prod(wanted):
-        return x.reshape(len(x), *wanted)
-    if x.shape[1:] == wanted or (x.ndim == len(wanted) + 2 and x.shape[2:] == wanted):
+    if len(row_shape) > 1 and x.ndim == 2 and x.shape[1] == np.prod(row_shape):
+        return x.reshape(len(x), *row_shape)
+    if x.shape[1:] == row_shape or (x.ndim == len(row_shape) + 2 and x.shape[2:] == row_shape):
         return x
-    one = x.shape == wanted
+    one = x.shape == row_shape
     raise ShapeError(
         f"the network reads [{reads}], or sequences [samples, T{reads.removeprefix('samples')}], got shape {x.shape}",
         hint="a single sample needs an axis in front: x[None]" if one else "give samples of the shape it was built for",
