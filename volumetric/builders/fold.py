@@ -31,8 +31,8 @@ def fold_batchnorm(network: Network, params: Mapping[str, WeightStore]) -> tuple
     activation takes the place of the linear one. The output is the same up to rounding. Others stay as they are, as
     those without running statistics, and all of layers that links, further inputs or outputs name.
 
-    Weights are multiplied in float64 and stored as before; convert to low-bit types afterwards, not before. What is
-    given is not changed. The result can be trained on, as a network without these batch norms.
+    Weights are multiplied in float64 and stored as before; convert to low-bit types afterwards, not before. `network`
+    and `params` are not changed. The result can be trained on, as a network without these batch norms.
 
     Examples
     --------
@@ -54,10 +54,12 @@ def fold_batchnorm(network: Network, params: Mapping[str, WeightStore]) -> tuple
     for first, norm in _pairs(network, linked):
         if first not in layers:  # folded itself
             continue
-        made = _folded(layers[first], _below(stores, first), layers[norm], _below(stores, norm), network.shapes[first])
-        if made is None:
+        replacement = _folded(
+            layers[first], _below(stores, first), layers[norm], _below(stores, norm), network.shapes[first]
+        )
+        if replacement is None:
             continue
-        spec, own = made
+        spec, own = replacement
         stores = {k: s for k, s in stores.items() if not k.startswith((f"{first}/", f"{norm}/"))}
         stores |= {f"{first}/{name}": store for name, store in own.items()}
         layers[first] = spec
@@ -71,14 +73,14 @@ def _pairs(network: Network, linked: set[Coord]) -> list[tuple[Coord, Coord]]:
     """Layers, each with the one behind it that alone reads its output."""
     sources = [source for w in network.wires for source in (*w.inputs, w.skip) if source is not None]
     read = [(source.coord, source.side) for source in sources]
-    found: list[tuple[Coord, Coord]] = []
+    pairs: list[tuple[Coord, Coord]] = []
     for w in network.wires:
         before = w.inputs[0].coord
         if before is None or len(w.inputs) > 1 or {before, w.coord} & (linked | network.disabled):
             continue
         if read.count((before, "output")) == 1 and (w.coord, "input") not in read:
-            found.append((before, w.coord))
-    return found
+            pairs.append((before, w.coord))
+    return pairs
 
 
 def _below(stores: Mapping[str, WeightStore], coord: Coord) -> Stores:
@@ -110,9 +112,9 @@ def _inside(spec: LayerSpec, own: Stores, shape: Shape) -> tuple[LayerSpec, Stor
     for i in reversed(range(len(children) - 1)):
         layers = tuple(layer for layer, _ in children)
         readers = [j for n in range(len(layers)) for j in Sequential(layers=layers).sources(n)]
-        made = _folded(*children[i], *children[i + 1], shapes[i + 1]) if readers.count(i + 1) == 1 else None
-        if made is not None:
-            children[i : i + 2] = [made]
+        replacement = _folded(*children[i], *children[i + 1], shapes[i + 1]) if readers.count(i + 1) == 1 else None
+        if replacement is not None:
+            children[i : i + 2] = [replacement]
             children = [(_moved(layer, i + 1), stores) for layer, stores in children]
             del shapes[i + 1]
     names = {f"{i}/{name}": store for i, (_, stores) in enumerate(children) for name, store in stores.items()}
@@ -158,8 +160,8 @@ def _folded(
     if own["weight"].scheme != stored.scheme:
         stored.morph(own["weight"].scheme)
     bias = scale * (before - _values(statistics, "running_mean")) + shift
-    made = {"weight": stored, "bias": WeightStore.from_array(bias.astype(np.float32))}
-    return dataclasses.replace(spec, bias=True, activation=norm.activation), made
+    stores = {"weight": stored, "bias": WeightStore.from_array(bias.astype(np.float32))}
+    return dataclasses.replace(spec, bias=True, activation=norm.activation), stores
 
 
 def _values(stores: Stores, name: str) -> NDArray[np.float64]:

@@ -38,7 +38,9 @@ def as_layer(network: Network) -> tuple[Sequential, dict[str, str]]:
             hint="remove the links: copy shared weights, write activation links as residuals",
         )
     layers: list[LayerSpec] = []
-    made: dict[Coord, int | None] = {}  # place of the layer that makes a coordinate's output; None is the input
+    output_places: dict[
+        Coord, int | None
+    ] = {}  # place of the layer that makes a coordinate's output; None is the input
     read: dict[Coord, int | None] = {}
     names: dict[str, str] = {}
     last: int | None = None
@@ -48,12 +50,12 @@ def as_layer(network: Network) -> tuple[Sequential, dict[str, str]]:
         if not w.identity:
             if w.skip is not None:
                 coord = w.skip.coord
-                value = None if coord is None else (made if w.skip.side == "output" else read)[coord]
+                value = None if coord is None else (output_places if w.skip.side == "output" else read)[coord]
                 spec = Residual(source="input" if value is None else f"#{value}")
             names |= {f"{w.coord}/{p.name}": f"{len(layers)}/{p.name}" for p in spec.tensors()}
             layers.append(spec)
             last = len(layers) - 1
-        made[w.coord] = last
+        output_places[w.coord] = last
     return Sequential(layers=tuple(layers)), names
 
 

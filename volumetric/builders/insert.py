@@ -70,8 +70,8 @@ def insert(
         raise SpecError(f"insert: {before} does not read what {front} makes", hint="remove links and inputs there")
     read, shapes = network.reads[before], ((ROWS, *inner.input_shape), inner.shapes[inner.taps["output"]])
     if any(shape != read for shape in shapes) or inner.input_dtype != "float32":
-        told = f"{show_shape(shapes[0])} to {show_shape(shapes[1])}"
-        raise ShapeError(f"insert: {before} reads {show_shape(read)}, and what is inserted goes from {told}")
+        span = f"{show_shape(shapes[0])} to {show_shape(shapes[1])}"
+        raise ShapeError(f"insert: {before} reads {show_shape(read)}, and what is inserted goes from {span}")
     depth = inner.grid.sides[0]
 
     def later(coord: Coord) -> Coord:
@@ -85,7 +85,7 @@ def insert(
     links = tuple(dataclasses.replace(of, source=later(of.source), target=later(of.target)) for of in network.links)
     links += tuple(dataclasses.replace(of, source=within(of.source), target=within(of.target)) for of in inner.links)
     sides = zip(network.grid.sides[1:], inner.grid.sides[1:], strict=True)
-    made = Network(
+    combined = Network(
         grid=Grid(network.grid.sides[0] + depth, *(max(pair) for pair in sides)),
         layers=layers,
         links=links,
@@ -97,7 +97,7 @@ def insert(
     )
     stores = {_key(key, later): store for key, store in params.items()}
     stores |= {_key(key, within): store for key, store in inner_params.items()}
-    return made, Params({key: stores[key] for key in made.param_specs()})
+    return combined, Params({key: stores[key] for key in combined.param_specs()})
 
 
 def _key(key: str, move: Callable[[Coord], Coord]) -> str:
@@ -105,10 +105,10 @@ def _key(key: str, move: Callable[[Coord], Coord]) -> str:
     return f"{move(Coord.parse(start))}/{rest}"
 
 
-def _moved(spec: LayerSpec, move: Callable[[Coord], Coord], given: Coord | None = None) -> LayerSpec:
-    """Let a Residual name its source by where that is now; `given` makes what was the network's input."""
+def _moved(spec: LayerSpec, move: Callable[[Coord], Coord], input_source: Coord | None = None) -> LayerSpec:
+    """Let a Residual name its source by where that is now; `input_source` makes what was the network's input."""
     if not isinstance(spec, Residual) or spec.source is None:
         return spec
     if spec.source == "input":
-        return spec if given is None else Residual(source=str(given))
+        return spec if input_source is None else Residual(source=str(input_source))
     return Residual(source=str(move(Coord.parse(spec.source))))

@@ -142,14 +142,14 @@ class Remembering(Preset):
     preset: Preset
 
     def at(self, width: int) -> LayerSpec:
-        made = self.preset.at(width)
-        [core] = made.children().values()
+        scaffold = self.preset.at(width)
+        [core] = scaffold.children().values()
         if not isinstance(core, (layers.MLSTM, layers.SLSTM, layers.XLAttention)):
             raise SpecError(
                 f"a pattern has {self.preset.token}^, whose core has no projections that an AxonLinear can be",
                 hint="those of M, S and X can",
             )
-        return dataclasses.replace(made, core=dataclasses.replace(core, projection="axon"))  # pyright: ignore[reportArgumentType]  (scaffolds are dataclasses with a core)
+        return dataclasses.replace(scaffold, core=dataclasses.replace(core, projection="axon"))  # pyright: ignore[reportArgumentType]  (scaffolds are dataclasses with a core)
 
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -167,7 +167,7 @@ def presets_of(pattern: str) -> list[Preset]:
     """
     if not isinstance(pattern, str):
         raise SpecError(f"a pattern is a text, got {pattern!r}")
-    found: list[Preset] = []
+    presets: list[Preset] = []
     rest = pattern
     while rest := rest.lstrip():
         token = next((token for token in sorted(PRESETS, key=len, reverse=True) if rest.startswith(token)), None)
@@ -179,7 +179,7 @@ def presets_of(pattern: str) -> list[Preset]:
         preset = PRESETS[token]
         if rest.startswith("^"):
             preset, rest = Remembering(preset=preset), rest[1:]
-        found.append(preset)
-    if not found:
+        presets.append(preset)
+    if not presets:
         raise SpecError("a pattern names at least one preset", hint=f"one of {', '.join(PRESETS)}")
-    return found
+    return presets

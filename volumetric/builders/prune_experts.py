@@ -30,7 +30,7 @@ def prune_experts(
     Which experts a column weighs with ``top_k`` follows from its prior, and so from weights alone: no row changes it.
     With ``prune`` the others take no part in the mixer either, and the network without them makes the same rows up to
     rounding, of as many experts as there are weights. What remaining experts keep of a stream is as before, by their
-    new numbers. A column keeps two experts at least. What is given is not changed.
+    new numbers. A column keeps two experts at least. `network` and `params` are not changed.
 
     Parameters
     ----------
@@ -57,20 +57,20 @@ def prune_experts(
     >>> len(next(iter(smaller.layers.values())).experts)
     2
     """
-    wanted = None if experts is None else {path: sorted(set(of)) for path, of in experts.items()}
+    to_remove = None if experts is None else {path: sorted(set(of)) for path, of in experts.items()}
     tied = {end for link in network.links if link.kind == "shared" for end in (link.source, link.target)}
     layers, stores = dict(network.layers), Stores()
     done: dict[str, int] = {}
     for coord, spec in network.layers.items():
         start = f"{coord}/"
         if coord in tied:
-            if any(f"{path}/".startswith(start) for path in wanted or ()):
+            if any(f"{path}/".startswith(start) for path in to_remove or ()):
                 raise SpecError(f"the layer at {coord} shares weights with another one", hint="leave it out")
             continue
         own = {key.removeprefix(start): params[key] for key in params if key.startswith(start)}
-        layers[coord], own = _without(spec, own, str(coord), wanted, done)
+        layers[coord], own = _without(spec, own, str(coord), to_remove, done)
         stores |= {start + name: store for name, store in own.items()}
-    missing = [path for path in wanted or () if path not in done]
+    missing = [path for path in to_remove or () if path not in done]
     if missing:
         raise SpecError(f"there is no column at {missing[0]!r}", hint="paths of columns, as '1.0.0.0' or '1.0.0.0/0'")
     if not any(done.values()):
@@ -83,30 +83,30 @@ def prune_experts(
 
 
 def _without(
-    spec: LayerSpec, own: Stores, path: str, wanted: Mapping[str, Sequence[int]] | None, done: dict[str, int]
+    spec: LayerSpec, own: Stores, path: str, to_remove: Mapping[str, Sequence[int]] | None, done: dict[str, int]
 ) -> tuple[LayerSpec, Stores]:
     """Return a layer without experts, inside of it too; `done` is how many each column lost, by its path."""
     if isinstance(spec, Column):
-        gone = _idle(spec, own) if wanted is None else _named(spec, path, wanted.get(path, ()))
-        if wanted is None or path in wanted:
+        gone = _idle(spec, own) if to_remove is None else _named(spec, path, to_remove.get(path, ()))
+        if to_remove is None or path in to_remove:
             done[path] = len(gone)
         if gone:
             spec, own = _smaller(spec, own, gone)
     field, children = spec.children_field, spec.children()
     if field is None:
         return spec, own
-    made: list[LayerSpec] = []
+    changed_children: list[LayerSpec] = []
     for name, child in children.items():
         start = f"{name}/"
         inner = {key.removeprefix(start): store for key, store in own.items() if key.startswith(start)}
-        changed, inner = _without(child, inner, f"{path}/{name}", wanted, done)
+        changed, inner = _without(child, inner, f"{path}/{name}", to_remove, done)
         own = {key: store for key, store in own.items() if not key.startswith(start)}
         own |= {start + key: store for key, store in inner.items()}
-        made.append(changed)
-    if all(a is b for a, b in zip(made, children.values(), strict=True)):
+        changed_children.append(changed)
+    if all(a is b for a, b in zip(changed_children, children.values(), strict=True)):
         return spec, own
     one = isinstance(getattr(spec, field), LayerSpec)
-    return dataclasses.replace(spec, **{field: made[0] if one else tuple(made)}), own  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
+    return dataclasses.replace(spec, **{field: changed_children[0] if one else tuple(changed_children)}), own  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
 
 
 def _idle(spec: Column, own: Mapping[str, WeightStore]) -> list[int]:
@@ -131,24 +131,24 @@ def _named(spec: Column, path: str, numbers: Sequence[int]) -> list[int]:
 
 
 def _smaller(spec: Column, own: Stores, gone: Sequence[int]) -> tuple[Column, Stores]:
-    kept = [i for i in range(len(spec.experts)) if i not in gone]
-    number = {str(old): str(new) for new, old in enumerate(kept)}
-    found = Stores()
+    remaining = [i for i in range(len(spec.experts)) if i not in gone]
+    number = {str(old): str(new) for new, old in enumerate(remaining)}
+    stores = Stores()
     for name, store in own.items():
         first, _, rest = name.partition("/")
         if name in BY_EXPERT:
-            found[name] = _rows(store, kept)
+            stores[name] = _rows(store, remaining)
         elif not rest or not first.isdigit():
-            found[name] = store
+            stores[name] = store
         elif first in number:
-            found[f"{number[first]}/{rest}"] = store
-    top_k = None if spec.top_k is None else min(spec.top_k, len(kept))
-    return dataclasses.replace(spec, experts=tuple(spec.experts[i] for i in kept), top_k=top_k), found
+            stores[f"{number[first]}/{rest}"] = store
+    top_k = None if spec.top_k is None else min(spec.top_k, len(remaining))
+    return dataclasses.replace(spec, experts=tuple(spec.experts[i] for i in remaining), top_k=top_k), stores
 
 
-def _rows(store: WeightStore, kept: Sequence[int]) -> WeightStore:
-    values: Array = np.ascontiguousarray(store.values()[list(kept)])
-    made = WeightStore.from_array(values)
-    if made.scheme != store.scheme:
-        made.morph(store.scheme)
-    return made
+def _rows(store: WeightStore, numbers: Sequence[int]) -> WeightStore:
+    values: Array = np.ascontiguousarray(store.values()[list(numbers)])
+    smaller = WeightStore.from_array(values)
+    if smaller.scheme != store.scheme:
+        smaller.morph(store.scheme)
+    return smaller

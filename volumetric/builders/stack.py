@@ -61,21 +61,21 @@ def stack(
         raise SpecError("stack: embed and inputs are both given", hint="a stack reads ids or features")
     if tied and (embed is None or classes != embed):
         raise SpecError(f"stack: tied needs as many classes as embed tells, got {classes} and {embed}")
-    found: list[LayerSpec] = []
+    specs: list[LayerSpec] = []
     if embed is not None:
-        found.append(Embedding(num_embeddings=embed, embedding_dim=width))
+        specs.append(Embedding(num_embeddings=embed, embedding_dim=width))
     elif inputs is not None:
-        found.append(Dense(in_features=inputs, out_features=width))
-    found += (_layer(width, number, cells) for number, cells in enumerate(layers))
+        specs.append(Dense(in_features=inputs, out_features=width))
+    specs += (_layer(width, number, cells) for number, cells in enumerate(layers))
     if norm:
-        found.append(LayerNorm(num_features=width))
+        specs.append(LayerNorm(num_features=width))
     if classes is not None:
-        found.append(Dense(in_features=width, out_features=classes, bias=not tied))
+        specs.append(Dense(in_features=width, out_features=classes, bias=not tied))
     shape = () if embed is not None else (width if inputs is None else inputs,)
-    network = chain(found, shape, "float32" if embed is None else "int32")
+    network = chain(specs, shape, "float32" if embed is None else "int32")
     if not tied:
         return network
-    head = Coord(len(found) - 1)
+    head = Coord(len(specs) - 1)
     return dataclasses.replace(network, links=(Link(kind="shared", source=Coord(0), target=head),))
 
 
@@ -148,9 +148,9 @@ def stack_of_data(
 
 
 def _layer(width: int, number: int, cells: Cell | Sequence[Cell]) -> LayerSpec:
-    given = [cells] if isinstance(cells, (Preset, LayerSpec, str)) else list(cells)
+    cell_list = [cells] if isinstance(cells, (Preset, LayerSpec, str)) else list(cells)
     specs: list[LayerSpec] = []
-    for cell in given:
+    for cell in cell_list:
         if isinstance(cell, str):
             specs += (preset.at(width) for preset in presets_of(cell))
         elif isinstance(cell, Preset):
@@ -163,7 +163,9 @@ def _layer(width: int, number: int, cells: Cell | Sequence[Cell]) -> LayerSpec:
         raise SpecError(f"stack: layer {number} has no cells")
     rows = (ROWS, width)
     for spec in specs:
-        made = spec.output_shape(rows)
-        if made != rows:
-            raise SpecError(f"stack: {spec.kind} of layer {number} makes {show_shape(made)} of {show_shape(rows)}")
+        output_shape = spec.output_shape(rows)
+        if output_shape != rows:
+            raise SpecError(
+                f"stack: {spec.kind} of layer {number} makes {show_shape(output_shape)} of {show_shape(rows)}"
+            )
     return specs[0] if len(specs) == 1 else Column(embed_dim=width, experts=tuple(specs))
