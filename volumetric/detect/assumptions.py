@@ -59,9 +59,9 @@ class Assumptions:
         every = dict(self.values)
         for first, others in SYNONYMS.items():
             names = (first, *others)
-            given = next((every[name] for name in names if name in every), None)
-            if given is not None:
-                every |= {name: every.get(name, given) for name in names}
+            value = next((every[name] for name in names if name in every), None)
+            if value is not None:
+                every |= {name: every.get(name, value) for name in names}
         return every
 
     def check_used(self) -> None:

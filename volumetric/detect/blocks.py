@@ -40,9 +40,9 @@ class Heads:
 def group(node: Node) -> Finding | None:
     """Recognise a module by the modules inside of it."""
     for attempt in (_attention, _experts, _mlp):
-        found = attempt(node)
-        if found is not None:
-            return found
+        finding = attempt(node)
+        if finding is not None:
+            return finding
     return None
 
 

@@ -64,30 +64,30 @@ class _Chain:
     tokens: bool = False
     pooled: bool = False
 
-    def add(self, layer: LayerSpec, found: Finding | None = None) -> None:
+    def add(self, layer: LayerSpec, finding: Finding | None = None) -> None:
         """Put a layer at the end; raises `ShapeError` if it does not read what is there."""
         after = layer.output_shape(self.shape)
         at = str(Coord(len(self.layers)))
-        if found is not None:
-            self.fills |= {f"{at}/{name}": fill for name, fill in found.fills.items()}
-            self.placed += found.tensors
+        if finding is not None:
+            self.fills |= {f"{at}/{name}": fill for name, fill in finding.fills.items()}
+            self.placed += finding.tensors
         self.layers.append(layer)
         self.shape = after
 
-    def ask(self, found: Finding, name: str, why: str) -> Any:
+    def ask(self, finding: Finding, name: str, why: str) -> Any:
         """Return what was said of one layer, and note that it is missing where nothing was."""
-        value = self.assumptions.under(found.path, name)
+        value = self.assumptions.under(finding.path, name)
         if value is None:
-            self.missing[f"{found.path}.{name}".lstrip(".")] = why
+            self.missing[f"{finding.path}.{name}".lstrip(".")] = why
         return value
 
-    def choices(self, found: Finding) -> dict[str, Any]:
+    def choices(self, finding: Finding) -> dict[str, Any]:
         """Return the values that a layer is made of, and note what is missing or assumed, once for all of its kind."""
-        said = {name: self.assumptions.under(found.path, name) for name in (*found.asks, *found.assumes)}
-        self.missing |= {name: why for name, why in found.asks.items() if said[name] is None}
-        usual = {name: value for name, value in found.assumes.items() if said[name] is None}
+        stated_values = {name: self.assumptions.under(finding.path, name) for name in (*finding.asks, *finding.assumes)}
+        self.missing |= {name: why for name, why in finding.asks.items() if stated_values[name] is None}
+        usual = {name: value for name, value in finding.assumes.items() if stated_values[name] is None}
         self.assumed |= {name: str(value).lower() for name, value in usual.items()}
-        return said | usual
+        return stated_values | usual
 
 
 def chained(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | None:
@@ -97,27 +97,29 @@ def chained(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | 
     -------
     None where nothing can stand at the start, or there are more layers than a chain has
     """
-    usable = [found for found in leaves if found.layer is not None]
+    usable = [finding for finding in leaves if finding.layer is not None]
     if not usable or len(usable) > MAX_LAYERS:
         return None
-    said = assumptions.find("order")
-    order = order_of(usable, said)
+    stated_order = assumptions.find("order")
+    order = order_of(usable, stated_order)
     # What comes first by its name may be a branch of its own: the start from which most finds its place counts.
     tries = [_built(order.layers, assumptions)]
-    for start in range(1, min(len(usable), MAX_STARTS) if said is None else 1):
+    for start in range(1, min(len(usable), MAX_STARTS) if stated_order is None else 1):
         with contextlib.suppress(SpecError):  # what was said is meant for another start
             tries.append(_built(order.layers[start:], assumptions))
-    work, left = max(tries, key=lambda made: len(made[0].placed))
+    work, left = max(tries, key=lambda attempt: len(attempt[0].placed))
     if not work.layers:
         return None
-    skipped = {name for found in usable for name in found.tensors} - set(work.placed) - set(left)
+    skipped = {name for finding in usable for name in finding.tensors} - set(work.placed) - set(left)
     why = "it does not read what the others make, and they do not read what it makes"
-    left |= dict.fromkeys(sorted(skipped), why if said is None else "it is not among those whose order was said")
-    placed = [found for found in usable if not set(found.tensors).isdisjoint(work.placed)]
-    if left and said is None:
+    left |= dict.fromkeys(
+        sorted(skipped), why if stated_order is None else "it is not among those whose order was said"
+    )
+    placed = [finding for finding in usable if not set(finding.tensors).isdisjoint(work.placed)]
+    if left and stated_order is None:
         order = order_of(placed)
     if not order.sure and len(placed) > 1:
-        work.missing = {"order": f"{order.reason} of {', '.join(found.path for found in placed)}"} | work.missing
+        work.missing = {"order": f"{order.reason} of {', '.join(finding.path for finding in placed)}"} | work.missing
     _ask_for_sums(work, placed)
     plan = None
     if not work.missing:
@@ -141,67 +143,73 @@ def chained(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | 
 def _built(usable: Sequence[Finding], assumptions: Assumptions) -> tuple[_Chain, dict[str, str]]:
     """Chain layers from the first one on; return what has no place, too, and why."""
     work, left = _Chain(assumptions), {}
-    for i, found in enumerate(usable):
+    for i, finding in enumerate(usable):
         following = next(iter(usable[i + 1 :]), None)
         try:
-            _place(work, found, following)
+            _place(work, finding, following)
         except ShapeError as error:
-            left |= dict.fromkeys(found.tensors, f"it does not read what is made before it: {error}")
+            left |= dict.fromkeys(finding.tensors, f"it does not read what is made before it: {error}")
     return work, left
 
 
 def _ask_for_sums(work: _Chain, placed: Sequence[Finding]) -> None:
     """Ask whether blocks of several layers add what they read to what they make, where both are as wide."""
     blocks: dict[str, list[Finding]] = {}
-    for found in placed:
-        block = _BLOCK.fullmatch(found.path)
+    for finding in placed:
+        block = _BLOCK.fullmatch(finding.path)
         if block is not None:
-            blocks.setdefault(block[1], []).append(found)
+            blocks.setdefault(block[1], []).append(finding)
     for path, layers in blocks.items():
         first, last = widths(layers[0].layer)[0], widths(layers[-1].layer)[1]
         if len(layers) > 1 and first and first == last:
-            said = work.assumptions.find("residual")
-            if said is None:
+            residual = work.assumptions.find("residual")
+            if residual is None:
                 work.missing["residual"] = f"whether {path} and its like add what they read to it is in no tensor"
-            elif said is not False:
-                raise AssumedError(f"guess: residual={said!r}: sums of a chain have no layers here", hint="false has")
+            elif residual is not False:
+                raise AssumedError(
+                    f"guess: residual={residual!r}: sums of a chain have no layers here", hint="false has"
+                )
             return
 
 
-def _place(work: _Chain, found: Finding, following: Finding | None) -> None:
-    layer = found.layer
+def _place(work: _Chain, finding: Finding, following: Finding | None) -> None:
+    """Add one layer behind those of the chain; note which values of it are missing or assumed.
+
+    Raises `ShapeError` where it does not read what the chain makes.
+    """
+    layer = finding.layer
     if isinstance(layer, (Conv, BatchNorm)):
-        _image(work, layer, found, following)
+        _image(work, layer, finding, following)
         return
     if not work.layers:
         _begin(work, layer)
     elif isinstance(layer, Embedding):
         raise ShapeError("an embedding reads token ids", hint="one can stand at the start alone")
-    for name, (value, why) in found.needs.items():
-        said = work.assumptions.under(found.path, name)
-        if said is None:
-            work.missing[f"{found.path}.{name}".lstrip(".")] = why
-        elif said != value:
+    for name, (value, why) in finding.needs.items():
+        stated_value = work.assumptions.under(finding.path, name)
+        if stated_value is None:
+            work.missing[f"{finding.path}.{name}".lstrip(".")] = why
+        elif stated_value != value:
             raise AssumedError(
-                f"guess: {name}={said!r} of {found.path} has no layer here", hint=f"{name}={value!r} has"
+                f"guess: {name}={stated_value!r} of {finding.path} has no layer here", hint=f"{name}={value!r} has"
             )
     if isinstance(layer, RNN):
-        said = work.assumptions.under(found.path, "nonlinearity")
-        layer = replace(layer, nonlinearity=said or "tanh")
-        if said is None:
-            work.assumed[f"{found.path}.nonlinearity".lstrip(".")] = "tanh"
-    if found.choose is not None:
-        layer, fills = found.choose(work.choices(found))
-        work.add(layer, replace(found, fills=fills))
+        stated_value = work.assumptions.under(finding.path, "nonlinearity")
+        layer = replace(layer, nonlinearity=stated_value or "tanh")
+        if stated_value is None:
+            work.assumed[f"{finding.path}.nonlinearity".lstrip(".")] = "tanh"
+    if finding.choose is not None:
+        layer, fills = finding.choose(work.choices(finding))
+        work.add(layer, replace(finding, fills=fills))
         return
     if isinstance(layer, Dense):
         _flatten(work, layer)
         layer.output_shape(work.shape)  # before anything is asked for
-        layer = replace(layer, activation=_activation(work, found, following))
+        layer = replace(layer, activation=_activation(work, finding, following))
     if layer is not None:
-        work.add(layer, found)
-    if isinstance(layer, (LayerNorm, RMSNorm)) and _gap(found, following) > 1:
-        _behind_norm(work, found, following)
+        work.add(layer, finding)
+    if isinstance(layer, (LayerNorm, RMSNorm)) and _gap(finding, following) > 1:
+        _behind_norm(work, finding, following)
 
 
 def _begin(work: _Chain, layer: LayerSpec | None) -> None:
@@ -225,33 +233,34 @@ def _first_width(layer: LayerSpec) -> int:
     return _first_width(children[0]) if children else layer.input_size  # pyright: ignore[reportAttributeAccessIssue]  (recurrent layers alone stand in containers here)
 
 
-def _activation(work: _Chain, found: Finding, following: Finding | None) -> Any:
+def _activation(work: _Chain, finding: Finding, following: Finding | None) -> Any:
     """Activation behind a layer: none at the end; else what was said, unless numbers show that nothing is between."""
     if following is None:
         return "linear"
-    if _gap(found, following) == 1:
+    if _gap(finding, following) == 1:
         return "linear"
-    return work.ask(found, "activation", "what stands between two layers without weights is in no tensor") or "linear"
+    return work.ask(finding, "activation", "what stands between two layers without weights is in no tensor") or "linear"
 
 
-def _gap(found: Finding, following: Finding | None) -> int:
+def _gap(finding: Finding, following: Finding | None) -> int:
     """Steps from one number of a Sequential to the next; 0 where the two are not numbered so."""
-    ours, theirs = place_of(found), None if following is None else place_of(following)
+    ours, theirs = place_of(finding), None if following is None else place_of(following)
     return theirs[1] - ours[1] if ours and theirs and ours[0] == theirs[0] else 0
 
 
-def _behind_norm(work: _Chain, found: Finding, following: Finding | None) -> None:
+def _behind_norm(work: _Chain, finding: Finding, following: Finding | None) -> None:
     """Place the activation that numbers show to stand behind a norm, which has none of its own."""
-    said = _activation(work, found, following)
-    if said == "relu":
+    activation = _activation(work, finding, following)
+    if activation == "relu":
         work.add(Clamp(min=0.0))
-    elif said != "linear":
+    elif activation != "linear":
         raise AssumedError(
-            f"guess: behind {found.path}, a norm, activation {said!r} has no layer", hint="linear or relu"
+            f"guess: behind {finding.path}, a norm, activation {activation!r} has no layer", hint="linear or relu"
         )
 
 
-def _image(work: _Chain, layer: Conv | BatchNorm, found: Finding, following: Finding | None) -> None:
+def _image(work: _Chain, layer: Conv | BatchNorm, finding: Finding, following: Finding | None) -> None:
+    """Add a convolution or a batch norm to the chain, and a pool behind it where `pool` is assumed."""
     if isinstance(layer, BatchNorm):
         axes = max(len(work.shape) - 2, 1) if work.layers else 1
         fields = {name: getattr(layer, name) for name in ("num_features", "affine")}
@@ -260,10 +269,10 @@ def _image(work: _Chain, layer: Conv | BatchNorm, found: Finding, following: Fin
             work.input_shape = (layer.num_features,)
             work.shape = (ROWS, layer.num_features)
         norm.output_shape(work.shape)
-        work.add(replace(norm, activation=_activation(work, found, following)), found)
+        work.add(replace(norm, activation=_activation(work, finding, following)), finding)
         return
     if not work.layers:
-        _begin_image(work, layer, found)
+        _begin_image(work, layer, finding)
     channels = work.shape[1] if len(work.shape) > 1 else 0
     fields: dict[str, Any] = {"in_channels": channels}
     if channels != layer.in_channels:
@@ -271,15 +280,15 @@ def _image(work: _Chain, layer: Conv | BatchNorm, found: Finding, following: Fin
             raise ShapeError(f"it reads {layer.in_channels} channels, and there are {channels}")
         fields["groups"] = channels // layer.in_channels
     for name in ("stride", "padding"):
-        value = work.ask(found, name, "steps and zeros of a convolution are in no tensor")
+        value = work.ask(finding, name, "steps and zeros of a convolution are in no tensor")
         fields[name] = (1 if name == "stride" else 0) if value is None else _size(value)
-    dilation = work.assumptions.under(found.path, "dilation")
+    dilation = work.assumptions.under(finding.path, "dilation")
     if dilation is not None:
         fields["dilation"] = _size(dilation)
     normed = following is not None and isinstance(following.layer, BatchNorm)
-    pool = work.assumptions.under(found.path, "pool")
-    fields["activation"] = "linear" if normed else _activation(work, found, following)
-    work.add(replace(layer, **fields), found)
+    pool = work.assumptions.under(finding.path, "pool")
+    fields["activation"] = "linear" if normed else _activation(work, finding, following)
+    work.add(replace(layer, **fields), finding)
     if pool is not None:
         work.add(_POOLS[layer.spatial - 1](kernel_size=_size(pool)))
 
@@ -289,21 +298,21 @@ def _size(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _begin_image(work: _Chain, layer: Conv, found: Finding) -> None:
-    said = work.assumptions.find("input_shape")
-    if said is None:
+def _begin_image(work: _Chain, layer: Conv, finding: Finding) -> None:
+    stated_shape = work.assumptions.find("input_shape")
+    if stated_shape is None:
         work.missing["input_shape"] = (
-            f"the sizes of what {found.path or 'the first convolution'} reads are in no tensor"
+            f"the sizes of what {finding.path or 'the first convolution'} reads are in no tensor"
         )
         work.input_shape = (layer.in_channels, *(256,) * layer.spatial)
     else:
-        whole = isinstance(said, (list, tuple)) and all(type(n) is int and n > 0 for n in said)
-        if not whole or len(said) != 1 + layer.spatial or said[0] % layer.in_channels:
+        whole = isinstance(stated_shape, (list, tuple)) and all(type(n) is int and n > 0 for n in stated_shape)
+        if not whole or len(stated_shape) != 1 + layer.spatial or stated_shape[0] % layer.in_channels:
             raise AssumedError(
-                f"guess: input_shape {said} does not fit {found.what}",
+                f"guess: input_shape {stated_shape} does not fit {finding.what}",
                 hint=f"channels and {layer.spatial} sizes, as in {[layer.in_channels, *[32] * layer.spatial]}",
             )
-        work.input_shape = tuple(said)
+        work.input_shape = tuple(stated_shape)
     work.shape = (ROWS, *work.input_shape)
 
 

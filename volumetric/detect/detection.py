@@ -106,51 +106,51 @@ def detect(source: TensorSource, assumptions: Assumptions, where: str) -> Detect
     for one in spellings(source):
         root = build_tree(one.entries)
         known = values_of(root, one)
-        known |= {name: told for name, told in state_space_values(one.entries).items() if name not in known}
+        known |= {name: fact for name, fact in state_space_values(one.entries).items() if name not in known}
         joined = rows_joined(one)
         fits = fitting_families(joined, known, assumptions, where)
         if fits:
-            found = _of_family(fits, tuple(_findings(build_tree(source.entries))), known, assumptions, one)
+            detection = _of_family(fits, tuple(_findings(build_tree(source.entries))), known, assumptions, one)
             break
         near = near or nearest(joined, known, assumptions, where) or ""
     else:
         root = build_tree(source.entries)
         known = values_of(root, source)
-        found = _of_parts(root, known, assumptions, near, source)
+        detection = _of_parts(root, known, assumptions, near, source)
     assumptions.check_used()
-    return found
+    return detection
 
 
 def _leaves(root: Node) -> list[Finding]:
     """Each module with tensors of its own; the cells of a bidirectional one are one."""
     leaves: list[Finding] = []
-    taken: set[str] = set()
+    claimed_names: set[str] = set()
     for node in root.walk():
-        found = encoder_layer(node) or (single(node) if node.tensors else both_ways(node))
-        if found is not None and not taken.issuperset(found.tensors):
-            taken.update(found.tensors)
-            leaves.append(found)
+        finding = encoder_layer(node) or (single(node) if node.tensors else both_ways(node))
+        if finding is not None and not claimed_names.issuperset(finding.tensors):
+            claimed_names.update(finding.tensors)
+            leaves.append(finding)
     return leaves
 
 
 def _findings(root: Node) -> Iterator[Finding]:
     """Yield groups of layers that work together, single layers, and what is neither."""
-    taken: set[str] = set()
+    claimed_names: set[str] = set()
     for node in root.walk():
-        found = (encoder_layer(node) or group(node) or both_ways(node)) if node.children else None
-        if found is not None and not taken.issuperset(found.tensors):
-            taken.update(found.tensors)
-            yield found
-        rest = [entry.name for entry in node.tensors.values() if entry.name not in taken]
+        finding = (encoder_layer(node) or group(node) or both_ways(node)) if node.children else None
+        if finding is not None and not claimed_names.issuperset(finding.tensors):
+            claimed_names.update(finding.tensors)
+            yield finding
+        rest = [entry.name for entry in node.tensors.values() if entry.name not in claimed_names]
         if not rest:
             continue
-        found = single(node)
-        if found is None:
+        finding = single(node)
+        if finding is None:
             reason = "no layer has tensors of these names and shapes"
-            found = Finding(path=node.path, what="", certainty="possible", reason=reason, tensors=tuple(rest))
-        taken.update(found.tensors)
-        yield found
-        unknown = tuple(name for name in rest if name not in taken)
+            finding = Finding(path=node.path, what="", certainty="possible", reason=reason, tensors=tuple(rest))
+        claimed_names.update(finding.tensors)
+        yield finding
+        unknown = tuple(name for name in rest if name not in claimed_names)
         if unknown:
             reason = "beside a layer that was recognised, and no part of it"
             yield Finding(path=node.path, what="", certainty="possible", reason=reason, tensors=unknown)
@@ -173,7 +173,7 @@ def _of_family(
         certainty="possible" if others else "certain",
         reason=reason,
         findings=findings,
-        known={name: one for name, one in known.items() if name in chosen.asked},
+        known={name: one for name, one in known.items() if name in chosen.keys_read},
         assumed=_conventions(chosen, known, assumptions),
         missing=chosen.missing,
         family=True,
@@ -194,8 +194,12 @@ def _conventions(chosen: Fitting, known: Mapping[str, Known], assumptions: Assum
         if not isinstance(spec, Dense):
             for name, value in fields.items():
                 facts.setdefault(name, {})[f"{value:g}" if isinstance(value, float) else str(value).lower()] = None
-    told = {*known, *assumptions.spelled(), *chosen.missing}
-    return {name: ", ".join(values) for name, values in facts.items() if name in chosen.asked and name not in told}
+    known_names = {*known, *assumptions.spelled(), *chosen.missing}
+    return {
+        name: ", ".join(values)
+        for name, values in facts.items()
+        if name in chosen.keys_read and name not in known_names
+    }
 
 
 _CHANGED_BY: Mapping[str, tuple[str, ...]] = {
@@ -216,7 +220,9 @@ def _of_parts(
     if is_llama_cpp(source):
         reason = "its tensors have llama.cpp's names (blk.0.attn_q), and their rows the order of GGUF files"
         return replace(nothing, reason=reason, advice="open the .gguf file that they come from, which says the rest")
-    blocks = [found for found in findings if found.layer is None and found.what.startswith(("attention", "mixture"))]
+    blocks = [
+        finding for finding in findings if finding.layer is None and finding.what.startswith(("attention", "mixture"))
+    ]
     if blocks or near:
         has = f"it has {blocks[0].what}" if blocks else "it has an embedding"
         fits = near or f"its tensors are those of none of the {len(archs.families())} families"

@@ -49,14 +49,14 @@ class Fitting:
     Attributes
     ----------
     config : the values it was built of
-    asked : names of all values that it looks at
+    keys_read : names of all values that it looks at
     missing : value that is needed and that nothing tells → why
     """
 
     family: str
     config: Config
     blueprint: Blueprint
-    asked: frozenset[str]
+    keys_read: frozenset[str]
     missing: Mapping[str, str]
 
 
@@ -66,13 +66,13 @@ def fitting_families(
     """Return the families whose tensors these are, all of them and no others, the plainest first."""
     if "hidden_size" not in known:
         return []
-    wanted = assumptions.find("model_type")
-    if wanted is not None and Config({"model_type": str(wanted)}, where).family not in archs.families():
-        raise SpecError(f"guess: there is no family {wanted!r}", hint=suggestion(wanted, archs.families()))
-    names = archs.families() if wanted is None else (str(wanted),)
-    found = [one for name in names if (one := _try(name, source, known, assumptions, where)) is not None]
+    model_type = assumptions.find("model_type")
+    if model_type is not None and Config({"model_type": str(model_type)}, where).family not in archs.families():
+        raise SpecError(f"guess: there is no family {model_type!r}", hint=suggestion(model_type, archs.families()))
+    names = archs.families() if model_type is None else (str(model_type),)
+    fittings = [one for name in names if (one := _try(name, source, known, assumptions, where)) is not None]
     order = {name: i for i, name in enumerate(PLAIN_FIRST)}
-    return sorted(found, key=lambda one: (order.get(one.family, len(order)), one.family))
+    return sorted(fittings, key=lambda one: (order.get(one.family, len(order)), one.family))
 
 
 def _try(
@@ -81,20 +81,20 @@ def _try(
     values, unknown = values_for(family, known, assumptions)
     # While heads are not known, a part of one may be an odd number of elements, which nothing rotates: all of it then.
     for stand_in in ({}, dict.fromkeys(_ROTATED, 1.0)):
-        asked: set[str] = set()
-        config = Config(stand_in | values, where, len(source.entries), asked=asked)
+        keys_read: set[str] = set()
+        config = Config(stand_in | values, where, len(source.entries), keys_read=keys_read)
         blueprint = _fitted(config, source)
         if blueprint is not None:
             break
     else:
         return None
-    assumptions.known |= asked | {"model_type"} | CONDITIONAL
+    assumptions.known |= keys_read | {"model_type"} | CONDITIONAL
     return Fitting(
         family=family,
         config=config,
         blueprint=blueprint,
-        asked=frozenset(asked),
-        missing=unknown | _missing(family, blueprint, values, asked),
+        keys_read=frozenset(keys_read),
+        missing=unknown | _missing(family, blueprint, values, keys_read),
     )
 
 
@@ -164,29 +164,31 @@ def _complete(values: dict[str, Any], known: Mapping[str, Known]) -> dict[str, s
     return {}
 
 
-def _missing(family: str, blueprint: Blueprint, values: Mapping[str, Any], asked: set[str]) -> dict[str, str]:
+def _missing(family: str, blueprint: Blueprint, values: Mapping[str, Any], keys_read: set[str]) -> dict[str, str]:
     """Values that no shape tells and without which the numbers would be others."""
     missing: dict[str, str] = {}
     specs = [leaf for spec in blueprint.network.layers.values() for leaf in _leaves(spec)]
     attentions = [spec for spec in specs if isinstance(spec, MultiHeadAttention)]
-    bases = [name for name in _ROTARY_BASES if name in asked]
+    bases = [name for name in _ROTARY_BASES if name in keys_read]
     turns = any(spec.rope is not None for spec in attentions)
     if turns and not any(name in values for name in bases if name != "rope_scaling"):
         missing[bases[0] if bases else "rope_theta"] = "the base of the rotary embedding is in no tensor"
-    if turns and asked.intersection(_SCALINGS) and not any(name in values for name in _SCALINGS):
+    if turns and keys_read.intersection(_SCALINGS) and not any(name in values for name in _SCALINGS):
         missing["rope_scaling"] = "how the rotation is stretched for long texts is in no tensor; null where it is not"
-    if "sliding_window" in asked and "sliding_window" not in values:
+    if "sliding_window" in keys_read and "sliding_window" not in values:
         missing["sliding_window"] = "how far back rows see is in no tensor; null where they see all"
-    elif "sliding_window" in asked and values["sliding_window"] is None and any(spec.window for spec in attentions):
+    elif "sliding_window" in keys_read and values["sliding_window"] is None and any(spec.window for spec in attentions):
         missing["sliding_window"] = "this family has a window"
     elif values.get("sliding_window") is not None and "layer_types" not in values:
-        kinds = [name for name in ("use_sliding_window", "max_window_layers") if name in asked and name not in values]
+        kinds = [
+            name for name in ("use_sliding_window", "max_window_layers") if name in keys_read and name not in values
+        ]
         missing |= dict.fromkeys(kinds, "it says which layers have the window")
     if any(isinstance(spec, Gate) for spec in specs) and "num_experts_per_tok" not in values:
         missing["num_experts_per_tok"] = "how many experts a row takes is in no tensor"
-    told = {*values, *(_ROTATED if values.get("rope_parameters") is not None else ())}
+    known_names = {*values, *(_ROTATED if values.get("rope_parameters") is not None else ())}
     unseen: tuple[str, ...] = getattr(archs.family_module(family), "UNSEEN", ())
-    other = [name for name in unseen if name not in told and name not in missing]
+    other = [name for name in unseen if name not in known_names and name not in missing]
     return missing | dict.fromkeys(other, "models of this family differ in it, and it is in no tensor")
 
 
@@ -215,30 +217,30 @@ def nearest(source: TensorSource, known: Mapping[str, Known], assumptions: Assum
     layers = 1 + max((int(m[1]) for name in source.entries if (m := spellings.STACK.match(name))), default=0)
     more = {} if "num_hidden_layers" in known else {"num_hidden_layers": layers, "n_layer": layers}
     here = {template(name) for name in source.entries}
-    wanted = assumptions.find("model_type")
+    model_type = assumptions.find("model_type")
     best: tuple[float, str] = (0.0, "")
-    for family in [wanted] if isinstance(wanted, str) else (*PLAIN_FIRST, *archs.families()):
+    for family in [model_type] if isinstance(model_type, str) else (*PLAIN_FIRST, *archs.families()):
         values, _ = values_for(family, known, assumptions)
         few = {"num_hidden_layers": min(layers, _LAYERS), "n_layer": min(layers, _LAYERS)}
-        made = _built({**values, **few}, source, where, assumptions)
-        if made is None:
+        blueprint = _built({**values, **few}, source, where, assumptions)
+        if blueprint is None:
             continue
-        there = {template(rule.source) for rule in spelled_as(source, made)}
+        there = {template(rule.source) for rule in spelled_as(source, blueprint)}
         alike = len(here & there) / max(len(here | there), 1)
         best = max(best, (round(alike, 3), family), key=lambda one: one[0])  # of equals the plainest, which is first
     alike, family = best
-    if alike < (_ALIKE if wanted is None else 0.0) or not family:
+    if alike < (_ALIKE if model_type is None else 0.0) or not family:
         return None
     values, _ = values_for(family, known, assumptions)
     return f"nearest is {family}, but for {_difference({**values, **more}, source, where, assumptions)}"
 
 
 def _difference(values: Mapping[str, Any], source: TensorSource, where: str, assumptions: Assumptions) -> str:
-    made = _built(values, source, where, assumptions)
-    if made is None:
+    blueprint = _built(values, source, where, assumptions)
+    if blueprint is None:
         return "a number of layers that it cannot have"
     try:
-        fit(made, source)
+        fit(blueprint, source)
     except CheckpointError as error:
         return str(error).partition(": ")[2]
     return "what its configuration allows"
@@ -246,10 +248,10 @@ def _difference(values: Mapping[str, Any], source: TensorSource, where: str, ass
 
 def _built(values: Mapping[str, Any], source: TensorSource, where: str, assumptions: Assumptions) -> Blueprint | None:
     """What a family makes of values, without looking whether the tensors fit."""
-    asked: set[str] = set()
+    keys_read: set[str] = set()
     try:
-        made = blueprint_of(Config(values, where, asked=asked), source)
+        blueprint = blueprint_of(Config(values, where, keys_read=keys_read), source)
     except (VolumetricError, ArithmeticError):
         return None
-    assumptions.known |= asked | CONDITIONAL
-    return made
+    assumptions.known |= keys_read | CONDITIONAL
+    return blueprint

@@ -53,11 +53,11 @@ class Finding:
 def collapsed(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield findings in order; those that differ in the numbers of their path alone become one, ``h.0…11.mlp``."""
     groups: dict[tuple[str, str, str, str], list[Finding]] = {}
-    for found in findings:
-        key = _NUMBER.sub("#", found.path), found.what, found.certainty, _NUMBER.sub("#", found.reason)
-        groups.setdefault(key, []).append(found)
+    for finding in findings:
+        key = _NUMBER.sub("#", finding.path), finding.what, finding.certainty, _NUMBER.sub("#", finding.reason)
+        groups.setdefault(key, []).append(finding)
     for alike in groups.values():
-        yield replace(alike[0], path=_range([found.path for found in alike]), alike=len(alike))
+        yield replace(alike[0], path=_range([finding.path for finding in alike]), alike=len(alike))
 
 
 def _range(paths: list[str]) -> str:

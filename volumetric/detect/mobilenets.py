@@ -37,7 +37,7 @@ class _Parts:
 
 def mobilenet(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | None:
     """Recognise a MobileNet-v2: blocks that widen, filter each channel, and narrow. None for anything else."""
-    named = {found.path: found for found in leaves}
+    named = {finding.path: finding for finding in leaves}
     try:
         parts = _torchvision(named) or _timm(named)
     except KeyError:
@@ -137,16 +137,16 @@ def _convolved(work: Stack, pair: Pair, channels: int, stride: int) -> Coord:
 def _block(work: Stack, block: Sequence[Pair], channels: int, stride: int, before: Coord) -> Coord:
     """Place one block: all but its last convolution are activated, the one by channel steps; return its end."""
     wide = channels
-    made: list[Filled] = []
+    filled_layers: list[Filled] = []
     for i, pair in enumerate(block):
         last = i == len(block) - 1
-        made += _pair(pair, wide, stride if i == len(block) - 2 else 1)
+        filled_layers += _pair(pair, wide, stride if i == len(block) - 2 else 1)
         wide = _channels(pair)
         if not last:
-            made.append((RELU6, {}))
+            filled_layers.append((RELU6, {}))
     if stride == 1 and wide == channels:
-        work.summed(before, made, ())
+        work.summed(before, filled_layers, ())
     else:
-        for spec, fills in made:
+        for spec, fills in filled_layers:
             work.add(spec, fills)
     return max(work.layers)

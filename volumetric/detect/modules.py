@@ -40,11 +40,11 @@ def single(node: Node) -> Finding | None:
     """Recognise a module without modules inside."""
     for attempt in (recurrent, _batch_norm, _keras_embedding, _kernel, _norm, _weight):
         try:
-            found = attempt(node)
+            finding = attempt(node)
         except SpecError:  # sizes that no layer has
             continue
-        if found is not None:
-            return found
+        if finding is not None:
+            return finding
     return None
 
 

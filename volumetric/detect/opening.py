@@ -46,20 +46,23 @@ def open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mapping
             f"{location.directory} has weights and no config.json",
             hint="it names the family and the sizes; guess=True (--guess) goes by names and shapes of the tensors",
         )
-    found = detect(source, assumptions, where)
-    if found.assumed and not found.missing:
-        told = ", ".join(f"{name} {value}" for name, value in found.assumed.items())
+    detection = detect(source, assumptions, where)
+    if detection.assumed and not detection.missing:
+        conventions = ", ".join(f"{name} {value}" for name, value in detection.assumed.items())
         logger.warning(
-            "%s: taken for %s; by convention, which guess= (--assume) changes: %s", where, found.architecture, told
+            "%s: taken for %s; by convention, which guess= (--assume) changes: %s",
+            where,
+            detection.architecture,
+            conventions,
         )
-    if found.family and not found.missing and found.source is not None:
-        config = Config(found.values, where, len(source.entries))
-        return open_described(location, config, found.source, dtype, strict=True)
-    network, params = found.mount(source, dtype, where)
-    if found.left_out:
-        names, more = list(found.left_out)[:SHOWN], len(found.left_out) - SHOWN
+    if detection.family and not detection.missing and detection.source is not None:
+        config = Config(detection.values, where, len(source.entries))
+        return open_described(location, config, detection.source, dtype, strict=True)
+    network, params = detection.mount(source, dtype, where)
+    if detection.left_out:
+        names, more = list(detection.left_out)[:SHOWN], len(detection.left_out) - SHOWN
         rest = f" and {more} more" if more > 0 else ""
-        logger.warning("%s: taken for %s; left out: %s%s", where, found.architecture, ", ".join(names), rest)
+        logger.warning("%s: taken for %s; left out: %s%s", where, detection.architecture, ", ".join(names), rest)
     texts = read_texts(location.directory, {}, largest_table(network))
     return LoadedModel(
         name=location.name,

@@ -51,17 +51,17 @@ class Order:
 
 def numbered(leaves: Sequence[Finding]) -> bool:
     """Whether all are numbered modules of one module, as in torch's Sequential."""
-    places = [_PLACE.fullmatch(found.path) for found in leaves]
+    places = [_PLACE.fullmatch(finding.path) for finding in leaves]
     return len({None if place is None else place[1] for place in places} | {None}) == 2 and None not in places
 
 
-def place_of(found: Finding) -> tuple[str, int] | None:
+def place_of(finding: Finding) -> tuple[str, int] | None:
     """The module that a numbered module is in, and its number."""
-    place = _PLACE.fullmatch(found.path)
+    place = _PLACE.fullmatch(finding.path)
     return None if place is None else (place[1], int(place[2]))
 
 
-def order_of(leaves: Sequence[Finding], said: Any = None) -> Order:
+def order_of(leaves: Sequence[Finding], stated_order: Any = None) -> Order:
     """Return layers in the order in which a chain runs them.
 
     Numbers of a Sequential give it. Else names do as far as they go: numbers, ``encoder`` before ``decoder``, ``out``
@@ -71,15 +71,15 @@ def order_of(leaves: Sequence[Finding], said: Any = None) -> Order:
     Parameters
     ----------
     leaves : in natural order of their names
-    said : paths in order, from who knows it; those that are not named are left out
+    stated_order : paths in order; layers that it does not name are left out
 
     Raises
     ------
     AssumedError
-        `said` names something else than layers, or one of them twice.
+        `stated_order` names something else than layers, or one of them twice.
     """
-    if said is not None:
-        return _as_said(leaves, said)
+    if stated_order is not None:
+        return _as_said(leaves, stated_order)
     if numbered(leaves):
         return Order(layers=tuple(leaves), reason="numbers of a Sequential give the order", sure=True)
     before = _before(leaves)
@@ -99,13 +99,13 @@ def _picked(leaves: Sequence[Finding], places: Iterable[int]) -> tuple[Finding, 
     return tuple(leaves[i] for i in places)
 
 
-def _as_said(leaves: Sequence[Finding], said: Any) -> Order:
-    names = said.split(",") if isinstance(said, str) else said
+def _as_said(leaves: Sequence[Finding], stated_order: Any) -> Order:
+    names = stated_order.split(",") if isinstance(stated_order, str) else stated_order
     if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) for name in names):
         raise AssumedError(
-            f"guess: order must be paths of layers, got {str(said)[:60]!r}", hint='as in ["fc_in", "fc_out"]'
+            f"guess: order must be paths of layers, got {str(stated_order)[:60]!r}", hint='as in ["fc_in", "fc_out"]'
         )
-    paths = {found.path: found for found in leaves}
+    paths = {finding.path: finding for finding in leaves}
     names = [name.strip() for name in names]
     for name in names:
         if name not in paths:
@@ -150,12 +150,12 @@ def _numbers(part: str) -> list[int]:
 def _role(part: str) -> int:
     """Place of a module by the first or last word of its name that says one."""
     words = [word for word in re.split(r"[_\d]+", part.lower()) if word]
-    found = [i for i, role in enumerate(_ROLES) for word in words if word in role]
-    return found[0] if len(set(found)) == 1 else _OTHER
+    roles = [i for i, role in enumerate(_ROLES) for word in words if word in role]
+    return roles[0] if len(set(roles)) == 1 else _OTHER
 
 
-def _is_norm(found: Finding) -> bool:
-    return isinstance(found.layer, (LayerNorm, RMSNorm, BatchNorm2d))
+def _is_norm(finding: Finding) -> bool:
+    return isinstance(finding.layer, (LayerNorm, RMSNorm, BatchNorm2d))
 
 
 def _rank(layer: LayerSpec | None) -> int:
@@ -172,41 +172,41 @@ def _usual(leaves: Sequence[Finding], before: list[list[bool]]) -> list[int]:
     A norm of which they say nothing stands behind the layer that its name follows.
     """
     left, placed = list(range(len(leaves))), []
-    held = [sum(row[i] for row in before) for i in left]  # how many layers that are left stand before each
+    predecessors = [sum(row[i] for row in before) for i in left]  # how many layers that are left stand before each
     while left:
-        free = [i for i in left if held[i] == 0] or left
+        free = [i for i in left if predecessors[i] == 0] or left
         behind = placed[-1] + 1 if placed else -1
         follows = [i for i in free if i == behind and _is_norm(leaves[i])]
         plain = [i for i in free if not _is_norm(leaves[i])]
         chosen = (follows or plain or free)[0]
         left.remove(chosen)
         placed.append(chosen)
-        held = [count - comes for count, comes in zip(held, before[chosen], strict=True)]
+        predecessors = [count - comes for count, comes in zip(predecessors, before[chosen], strict=True)]
     return placed
 
 
 def _fitting(leaves: Sequence[Finding], before: list[list[bool]]) -> list[list[int]] | None:
     """The first two orders in which each layer reads what the one before it makes; None if too many begin so."""
-    ends = [widths(found.layer) for found in leaves]
-    found: list[list[int]] = []
+    ends = [widths(finding.layer) for finding in leaves]
+    orders: list[list[int]] = []
     looked = 0
     open_ends: list[list[int]] = [[]]
-    while open_ends and len(found) < 2:
+    while open_ends and len(orders) < 2:
         chain = open_ends.pop()
         looked += 1
         if looked > MAX_LOOKED_AT:
             return None
         if len(chain) == len(leaves):
-            found.append(chain)
+            orders.append(chain)
             continue
         left = [i for i in range(len(leaves)) if i not in chain]
-        made = _made(chain, ends)
+        width = _made(chain, ends)
         for i in reversed(left):
             reads = ends[i][0]
-            fits = not chain or reads is None or made is None or reads == made
+            fits = not chain or reads is None or width is None or reads == width
             if fits and (reads != 0 or not chain) and not any(before[j][i] for j in left):
                 open_ends.append([*chain, i])
-    return found
+    return orders
 
 
 def _made(chain: Sequence[int], ends: Sequence[tuple[int | None, int | None]]) -> int | None:
@@ -243,6 +243,6 @@ def _of_shapes(layer: LayerSpec | None) -> tuple[int | None, int | None]:
         )
     first = widths(children[0])[0]
     if getattr(layer, "combine", None) == "concat":
-        made = [widths(child)[1] for child in children]
-        return first, None if None in made else sum(n for n in made if n is not None)
+        child_widths = [widths(child)[1] for child in children]
+        return first, None if None in child_widths else sum(n for n in child_widths if n is not None)
     return first, widths(children[-1])[1]

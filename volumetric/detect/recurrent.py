@@ -44,6 +44,7 @@ class _Cell:
     fills: Mapping[str, Fill]
 
     def spec(self, *, reverse: bool) -> Recurrent:
+        """Return the recurrent layer that the cell fills, forward or in reverse."""
         return self.kind(
             input_size=self.input_size, hidden_size=self.hidden_size, bias="ih.bias" in self.fills, reverse=reverse
         )
@@ -52,9 +53,9 @@ class _Cell:
 def recurrent(node: Node) -> Finding | None:
     """Recognise a recurrent module, of one or several layers and directions."""
     for attempt in (_torch, _onnx, _keras):
-        found = attempt(node)
-        if found is not None:
-            return found
+        finding = attempt(node)
+        if finding is not None:
+            return finding
     return None
 
 
@@ -99,6 +100,7 @@ def _torch_cell(node: Node, end: str) -> _Cell | None:
 
 
 def _onnx(node: Node) -> Finding | None:
+    """Recognise an ONNX RNN, LSTM or GRU by its inputs W, R and B, of one or two directions; None for anything else."""
     roles = {role: [n for n in node.tensors if n == role or n.endswith(f"_{role}")] for role in "WRBP"}
     if len(roles["W"]) != 1 or len(roles["R"]) != 1 or len(roles["B"]) > 1 or roles["P"]:
         return None  # P are peepholes, which no cell here has
@@ -124,11 +126,11 @@ def _onnx(node: Node) -> Finding | None:
                 fills[f"{side}.bias"] = Fill((node.tensors[b].name,), _taken(way, order, blocks, part))
         cells.append(_Cell(kind=kind, input_size=ws[2], hidden_size=rs[2], fills=fills))
     names = tuple(node.tensors[name].name for name in (w, r, *([b] if b else [])))
-    found = _finding(node.path, [cells], names, "ONNX' inputs W, R and B; gates i o f c, or z r h")
-    if found is None or kind is not GRU:
-        return found
+    finding = _finding(node.path, [cells], names, "ONNX' inputs W, R and B; gates i o f c, or z r h")
+    if finding is None or kind is not GRU:
+        return finding
     why = "an attribute of the node, which no initialiser shows, puts the reset gate before the product or behind it"
-    return replace(found, certainty="likely", needs={"linear_before_reset": (1, why)})
+    return replace(finding, certainty="likely", needs={"linear_before_reset": (1, why)})
 
 
 def _keras(node: Node) -> Finding | None:
@@ -145,8 +147,8 @@ def _keras(node: Node) -> Finding | None:
 def both_ways(node: Node) -> Finding | None:
     """Recognise Keras' Bidirectional: a module of one cell forward and one backward."""
     both = {way: child for child in node.children.values() if (way := _way(child.path)) is not None}
-    found = [_keras_cell(_cell_node(both[reverse])) for reverse in (False, True) if reverse in both]
-    cells = [cell for cell in found if cell is not None]
+    candidates = [_keras_cell(_cell_node(both[reverse])) for reverse in (False, True) if reverse in both]
+    cells = [cell for cell in candidates if cell is not None]
     if len(cells) != 2:
         return None
     return _finding(node.path, [cells], tuple(entry.name for entry in node.all_tensors()), _KERAS)

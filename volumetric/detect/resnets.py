@@ -30,12 +30,12 @@ _BLOCK = re.compile(r"layer([1-4])\.(\d{1,3})\.(conv[123]|bn[123]|downsample\.[0
 
 def resnet(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | None:
     """Recognise a ResNet: a stem, four stages of blocks with sums, and a linear layer. None for anything else."""
-    named = {found.path: found for found in leaves}
+    named = {finding.path: finding for finding in leaves}
     blocks: dict[tuple[int, int], dict[str, Finding]] = {}
-    for path, found in named.items():
+    for path, finding in named.items():
         match = _BLOCK.fullmatch(path)
         if match:
-            blocks.setdefault((int(match[1]), int(match[2])), {})[match[3]] = found
+            blocks.setdefault((int(match[1]), int(match[2])), {})[match[3]] = finding
     counts = tuple(sum(stage == s for stage, _ in blocks) for s in (1, 2, 3, 4))
     if not {"conv1", "bn1", "fc"} <= named.keys() or not all(counts):
         return None
@@ -98,11 +98,11 @@ def _block(work: Stack, parts: Mapping[str, Finding], channels: int, stride: int
     main: list[Filled] = []
     wide = channels
     for i in range(1, last + 1):
-        found = parts[f"conv{i}"]
-        spec = found.layer
+        finding = parts[f"conv{i}"]
+        spec = finding.layer
         taps = max(spec.along("kernel_size", 1)) if isinstance(spec, Conv2d) else 0
         step = stride if i == (2 if last == 3 else 1) else 1
-        main.append(convolution(found, wide, stride=step, padding=taps // 2))
+        main.append(convolution(finding, wide, stride=step, padding=taps // 2))
         wide = spec.out_channels if isinstance(spec, Conv2d) else 0
         main.append(batch_norm(parts[f"bn{i}"], wide, activation="relu" if i < last else "linear"))
     short: list[Filled] = []

@@ -113,8 +113,8 @@ def spellings(source: TensorSource) -> Iterator[TensorSource]:
 
 
 def _of_meta(name: str) -> str:
-    found = ((pattern.fullmatch(name), target) for pattern, target in _META)
-    return next((match.expand(target) for match, target in found if match), name)
+    matches = ((pattern.fullmatch(name), target) for pattern, target in _META)
+    return next((match.expand(target) for match, target in matches if match), name)
 
 
 def is_llama_cpp(source: TensorSource) -> bool:

@@ -107,7 +107,7 @@ class Stack:
         return tuple(name for fill in self.fills.values() for name in fill.tensors)
 
 
-def convolution(found: Finding, channels: int, **fields: Any) -> Filled:
+def convolution(finding: Finding, channels: int, **fields: Any) -> Filled:
     """A convolution on so many channels; how many groups it has follows from how many a filter reads.
 
     Raises
@@ -115,26 +115,26 @@ def convolution(found: Finding, channels: int, **fields: Any) -> Filled:
     SpecError
         It is none, or does not read so many.
     """
-    spec = found.layer
+    spec = finding.layer
     if not isinstance(spec, Conv2d) or channels % spec.in_channels:
-        raise SpecError(f"{found.path or 'a convolution'} does not read {channels} channels")
+        raise SpecError(f"{finding.path or 'a convolution'} does not read {channels} channels")
     spec = replace(spec, in_channels=channels, groups=channels // spec.in_channels, **fields)
-    return spec, found.fills
+    return spec, finding.fills
 
 
-def batch_norm(found: Finding, channels: int, **fields: Any) -> Filled:
+def batch_norm(finding: Finding, channels: int, **fields: Any) -> Filled:
     """A batch norm of so many channels. Raises `SpecError` if it is none, or has others."""
-    spec = found.layer
+    spec = finding.layer
     if not isinstance(spec, BatchNorm2d) or spec.num_features != channels:
-        raise SpecError(f"{found.path} is no batch norm of {channels} channels")
-    return replace(spec, **fields), found.fills
+        raise SpecError(f"{finding.path} is no batch norm of {channels} channels")
+    return replace(spec, **fields), finding.fills
 
 
-def image_shape(said: Any, channels: int, size: int) -> Shape:
+def image_shape(stated_shape: Any, channels: int, size: int) -> Shape:
     """Shape of an image: what was said, or so many channels of a square. Raises `SpecError` for anything else."""
-    if said is None:
+    if stated_shape is None:
         return channels, size, size
-    whole = isinstance(said, (list, tuple)) and all(type(n) is int and 0 < n < 2**16 for n in said)
-    if not whole or len(said) != 3 or said[0] != channels:
-        raise SpecError(f"guess: input_shape {said} is no image", hint=f"as in {[channels, size, size]}")
-    return tuple(said)
+    whole = isinstance(stated_shape, (list, tuple)) and all(type(n) is int and 0 < n < 2**16 for n in stated_shape)
+    if not whole or len(stated_shape) != 3 or stated_shape[0] != channels:
+        raise SpecError(f"guess: input_shape {stated_shape} is no image", hint=f"as in {[channels, size, size]}")
+    return tuple(stated_shape)

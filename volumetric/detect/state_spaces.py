@@ -18,7 +18,7 @@ _GROUPS, _SIZES = ("n_groups", "mamba_n_groups"), ("state_size", "mamba_d_state"
 
 def state_space_values(entries: Mapping[str, TensorEntry]) -> dict[str, Known]:
     """Return what the first state-space layer tells of a configuration; nothing where there is none."""
-    match = next((found for name in entries if (found := _DECAY.fullmatch(name))), None)
+    match = next((candidate for name in entries if (candidate := _DECAY.fullmatch(name))), None)
     if match is None:
         return {}
     start = match[1]
@@ -76,9 +76,9 @@ def complete_groups(values: dict[str, Any], known: Mapping[str, Known]) -> dict[
     size = next((values[name] for name in _SIZES if name in values), None)
     missing = {}
     if type(groups) is not int or groups < 1:
-        told = type(size) is int and size > 0
-        groups = max(width // size, 1) if told else 1
+        size_known = type(size) is int and size > 0
+        groups = max(width // size, 1) if size_known else 1
         name = _GROUPS["mamba_d_ssm" in known]
-        missing = {} if told else {name: f"{width} numbers of a row may be any number of groups"}
+        missing = {} if size_known else {name: f"{width} numbers of a row may be any number of groups"}
     values |= dict.fromkeys(_GROUPS, groups) | {name: values.get(name, width // groups) for name in _SIZES}
     return missing

@@ -31,7 +31,7 @@ def encoder_layer(node: Node) -> Finding | None:
     width = joint[1]
     hidden = (node.children["linear1"].shape("weight") or (0,))[0]
     square, vector = (width, width), (width,)
-    wanted = {
+    expected_shapes = {
         "self_attn": {"in_proj_weight": joint, "in_proj_bias": (3 * width,)},
         "self_attn.out_proj": {"weight": square, "bias": vector},
         "linear1": {"weight": (hidden, width), "bias": (hidden,)},
@@ -40,12 +40,12 @@ def encoder_layer(node: Node) -> Finding | None:
         "norm2": {"weight": vector, "bias": vector},
     }
     inside = {"self_attn.out_proj": attention.children.get("out_proj"), **node.children}
-    shapes = {name: _shapes(inside.get(name)) for name in wanted}
-    if shapes != wanted or not hidden or set(attention.children) != {"out_proj"}:
+    shapes = {name: _shapes(inside.get(name)) for name in expected_shapes}
+    if shapes != expected_shapes or not hidden or set(attention.children) != {"out_proj"}:
         return None
 
-    def choose(said: Mapping[str, Any]) -> tuple[LayerSpec, Mapping[str, Fill]]:
-        return _layer(node, width, hidden, said)
+    def choose(values: Mapping[str, Any]) -> tuple[LayerSpec, Mapping[str, Fill]]:
+        return _layer(node, width, hidden, values)
 
     return Finding(
         path=node.path,
@@ -63,26 +63,26 @@ def _shapes(node: Node | None) -> dict[str, Any] | None:
     return None if node is None else {name: entry.shape for name, entry in node.tensors.items()}
 
 
-def _layer(node: Node, width: int, hidden: int, said: Mapping[str, Any]) -> tuple[LayerSpec, Mapping[str, Fill]]:
+def _layer(node: Node, width: int, hidden: int, values: Mapping[str, Any]) -> tuple[LayerSpec, Mapping[str, Fill]]:
     """The layer with what was said, or stand-ins for it, and what fills its parameters.
 
     ``y = norm1(x + attention(x))``, ``norm2(y + mlp(y))``; with `norm_first` ``y = x + attention(norm1(x))``,
     ``y + mlp(norm2(y))``: the two equations of torch's documentation.
     """
-    first, causal = said.get("norm_first") or False, said.get("causal") or False
+    first, causal = values.get("norm_first") or False, values.get("causal") or False
     for name, value in (("norm_first", first), ("causal", causal)):
         if type(value) is not bool:
             raise AssumedError(f"guess: {name} must be true or false, got {value!r}")
-    heads = said.get("num_attention_heads") or 1
+    heads = values.get("num_attention_heads") or 1
     if type(heads) is not int or heads < 1 or width % heads:
         raise AssumedError(
             f"guess: {width} elements are no {heads!r} heads of one width", hint="a divisor of the width"
         )
-    eps = said.get("layer_norm_eps") or 1e-5
+    eps = values.get("layer_norm_eps") or 1e-5
     if type(eps) is not float:
         raise AssumedError(f"guess: layer_norm_eps must be a number, got {eps!r}")
     attention = MultiHeadAttention(embed_dim=width, num_heads=heads, qkv_bias=True, out_bias=True, causal=causal)
-    mlp = MLP(in_features=width, hidden_features=hidden, activation=said.get("activation") or "relu")
+    mlp = MLP(in_features=width, hidden_features=hidden, activation=values.get("activation") or "relu")
     norm = LayerNorm(num_features=width, eps=eps)
     if first:
         layers = (norm, attention, Residual(source="input"), norm, mlp, Residual(source="#2"))

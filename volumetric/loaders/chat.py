@@ -72,13 +72,13 @@ class ChatTemplate:
 
         from volumetric.loaders.chat_sandbox import constants_in
 
-        found = [(frozenset[str](), frozenset[str]())]
+        pairs = [(frozenset[str](), frozenset[str]())]
         for source in self.templates.values():
             try:
-                found.append(constants_in(self._environment.parse(source)))
+                pairs.append(constants_in(self._environment.parse(source)))
             except (GenerationError, jinja2.TemplateSyntaxError, RecursionError):
                 continue  # a template that cannot be read is refused when it is used
-        constants, sought = zip(*found, strict=True)
+        constants, sought = zip(*pairs, strict=True)
         return frozenset().union(*constants), frozenset().union(*sought)
 
     @cached_property
@@ -117,8 +117,8 @@ class ChatTemplate:
         if not all(isinstance(message, Mapping) for message in messages):
             raise GenerationError("a chat message must be an object", hint='{"role": "user", "content": "…"}')
         listed = messages if isinstance(messages, MarkedList) else [dict(message) for message in messages]
-        told = {"messages": listed, "add_generation_prompt": add_generation_prompt}
-        names = {**self._special_tokens, "documents": None, **args, **told, "tools": tools}
+        conversation = {"messages": listed, "add_generation_prompt": add_generation_prompt}
+        names = {**self._special_tokens, "documents": None, **args, **conversation, "tools": tools}
         pieces: list[str] = []
         size = 0
         try:
@@ -209,10 +209,10 @@ def read_chat_template(
             templates[extra.stem] = _text(extra)
         return ChatTemplate(templates, special_tokens, str(path))
     where = str(directory / "tokenizer_config.json")
-    given = config.get("chat_template")
-    if given is None:
+    template = config.get("chat_template")
+    if template is None:
         return None
-    templates = {"default": given} if isinstance(given, str) else _named(given, where)
+    templates = {"default": template} if isinstance(template, str) else _named(template, where)
     return chat_template(templates, special_tokens, where)
 
 
@@ -231,14 +231,14 @@ def _text(path: Path) -> str:
         raise CheckpointError(f"{path} is not UTF-8") from error
 
 
-def _named(given: object, where: str) -> dict[str, str]:
+def _named(entries: object, where: str) -> dict[str, str]:
     """Templates from the list form ``[{"name": "default", "template": "…"}, …]``."""
-    if not isinstance(given, list) or not given:
+    if not isinstance(entries, list) or not entries:
         raise CheckpointError(f"{where}: chat_template is neither text nor a list of named templates")
-    found: dict[str, str] = {}
-    for item in given:
+    templates: dict[str, str] = {}
+    for item in entries:
         name, source = (item.get("name"), item.get("template")) if isinstance(item, dict) else (None, None)
         if not isinstance(name, str) or not isinstance(source, str):
             raise CheckpointError(f"{where}: an entry of chat_template has no name or no template")
-        found[name] = source
-    return found
+        templates[name] = source
+    return templates

@@ -189,16 +189,16 @@ class Budget:
 
     def listed(self, items: Iterable[Any]) -> list[Any]:
         """List of what can be iterated over, within the limits."""
-        found: list[Any] = []
+        values: list[Any] = []
         if isinstance(items, str):
             self.bounded(ITEM * len(items))
         for item in items:
-            found.append(item)
+            values.append(item)
             self.work(1)
-            if len(found) > MAX_SIZE // ITEM:
+            if len(values) > MAX_SIZE // ITEM:
                 raise refuse(f"makes a value of more than {MAX_SIZE // ITEM} items")
-        self.hold(_ITEM_BYTES * len(found))
-        return found
+        self.hold(_ITEM_BYTES * len(values))
+        return values
 
     def keys(self, keys: Iterable[Any]) -> None:
         """Refuse many keys that are neither text nor small numbers: their hashes may all be the same."""

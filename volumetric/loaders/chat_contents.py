@@ -67,7 +67,7 @@ def in_json(text: str, *, ascii_only: bool) -> str:
     ascii_only : write characters beyond ASCII as escapes
     """
     if ascii_only:
-        text = _ESCAPED.sub(lambda found: json.dumps(found[0])[1:-1], text)
+        text = _ESCAPED.sub(lambda match: json.dumps(match[0])[1:-1], text)
     return text.translate(_IN_JSON) if MARKED.search(text) else text
 
 
@@ -92,7 +92,7 @@ class MarkedList(list[Any]):
 
 def shown(text: str) -> str:
     """Return what `repr` wrote, with marks as they are in the place of their numbers."""
-    return _NUMBERED.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[0], text)
+    return _NUMBERED.sub(lambda match: chr(int(match[1], 16)) if match[1] else match[0], text)
 
 
 class Contents:
@@ -126,9 +126,9 @@ class Contents:
     def _begins(self, sought: frozenset[str]) -> list[str]:
         """Return expressions for the places in which control tokens begin in what a template looks for."""
         return [
-            f"(?<={re.escape(one[: found.start()])}){re.escape(one[found.start() :])}"
+            f"(?<={re.escape(one[: match.start()])}){re.escape(one[match.start() :])}"
             for one in sorted(sought)
-            for found in self._control.pattern.finditer(one)
+            for match in self._control.pattern.finditer(one)
         ]
 
     def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -155,7 +155,7 @@ class Contents:
         if isinstance(value, str):
             check_halves(value)
             marks = self._marks
-            return pattern.sub(lambda found: marks[found[0][0]] + found[0][1:], value) if marks else value
+            return pattern.sub(lambda match: marks[match[0][0]] + match[0][1:], value) if marks else value
         if isinstance(value, Mapping):
             return MarkedDict({self._marked(key, pattern): self._marked(one, pattern) for key, one in value.items()})
         if isinstance(value, (list, tuple)):
@@ -171,7 +171,7 @@ class Contents:
         if limit is not None:
             self._tokenizer.check_length(plain, limit)
         control = self._control.pattern
-        if any(control.match(plain, found.start()) for found in MARKED.finditer(text)):
+        if any(control.match(plain, match.start()) for match in MARKED.finditer(text)):
             return self._control.encode(self._plain, text, add_special_tokens=add_special_tokens)
         return self._tokenizer.encode(plain, add_special_tokens=add_special_tokens)
 

@@ -223,11 +223,11 @@ def filter_within(name: str, original: Callable[..., Any]) -> Callable[..., Any]
         budget = current()
         if plain and len(args) == 1 and not kwargs and type(args[0]) is str and len(args[0]) <= MAX_SIZE:
             return budget.made(original(args[0]))
-        given = (*args[skip:], *kwargs.values())
-        for arg in given:
+        arguments = (*args[skip:], *kwargs.values())
+        for arg in arguments:
             budget.admit(arg)
         if check is not None:
-            check(budget, given)
+            check(budget, arguments)
         return budget.made(original(*args, **kwargs), fresh=True)
 
     return checked
@@ -240,9 +240,9 @@ def check_method(budget: Budget, owner: Any, name: str, args: tuple[Any, ...]) -
         kind = next((known for known in METHODS if isinstance(owner, known)), kind)
     if name not in METHODS.get(kind, ()):
         raise refuse(f"calls {type(owner).__name__}.{name}, which is not available")
-    given = (owner, *args)
-    for arg in given if kind is not dict else args:
+    arguments = (owner, *args)
+    for arg in arguments if kind is not dict else args:
         budget.admit(arg)
     check = METHODS[kind][name]
     if check is not None:
-        check(budget, given)
+        check(budget, arguments)

@@ -58,6 +58,7 @@ class _Counting(NodeTransformer):
     """Wraps what Jinja compiles to plain Python in filters that count."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  (the names are jinja2's)
+        """Count the items of a loop, the nodes of its condition, and each run of its body."""
         self.generic_visit(node)
         node.iter = _wrapped(node.iter, "__listed__")
         if node.test is not None:
@@ -66,24 +67,29 @@ class _Counting(NodeTransformer):
         return _counted_body(node)
 
     def visit_Macro(self, node: nodes.Macro) -> nodes.Macro:  # noqa: N802
+        """Count each run of a macro's body."""
         self.generic_visit(node)
         return _counted_body(node)
 
     def visit_CallBlock(self, node: nodes.CallBlock) -> nodes.CallBlock:  # noqa: N802
+        """Count each run of the body of a ``{% call %}`` block."""
         self.generic_visit(node)
         return _counted_body(node)
 
     def visit_Block(self, node: nodes.Block) -> nodes.Block:  # noqa: N802
+        """Count each run of a named block."""
         self.generic_visit(node)
         return _counted_body(node)
 
     def visit_AssignBlock(self, node: nodes.AssignBlock) -> nodes.AssignBlock:  # noqa: N802
+        """Count the value that a ``{% set %}`` block assigns."""
         self.generic_visit(node)
         inner = cast("nodes.Filter | None", node.filter)  # None, against the annotation: what the block holds
         node.filter = _wrapped(inner, "__made__")
         return node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:  # noqa: N802
+        """Count the operands that a comparison reads, unless they are constant or known to be small."""
         self.generic_visit(node)
         for operand in node.ops:
             if operand.op in ("in", "notin"):
@@ -95,35 +101,43 @@ class _Counting(NodeTransformer):
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:  # noqa: N802
+        """Count the parts of ``a ~ b`` as text, and the text that they become."""
         self.generic_visit(node)
         node.nodes = [part if isinstance(part, nodes.Const) else _wrapped(part, "__text__") for part in node.nodes]
         return _wrapped(node, "__made__")
 
     def visit_List(self, node: nodes.List) -> nodes.Expr:  # noqa: N802
+        """Count a list that is not constant."""
         self.generic_visit(node)
         return node if _constant(node) else _wrapped(node, "__made__")
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Expr:  # noqa: N802
+        """Count a tuple that is read and not constant."""
         self.generic_visit(node)
         return node if node.ctx != "load" or _constant(node) else _wrapped(node, "__made__")
 
     def visit_Dict(self, node: nodes.Dict) -> nodes.Expr:  # noqa: N802
+        """Count a dictionary."""
         self.generic_visit(node)
         return _wrapped(node, "__made__")
 
     def visit_Call(self, node: nodes.Call) -> nodes.Call:  # noqa: N802
+        """Count the arguments that a call spreads from a list."""
         self.generic_visit(node)
         return _counted_arguments(node)
 
     def visit_Filter(self, node: nodes.Filter) -> nodes.Filter:  # noqa: N802
+        """Count the arguments that a filter spreads from a list."""
         self.generic_visit(node)
         return _counted_arguments(node)
 
     def visit_Test(self, node: nodes.Test) -> nodes.Test:  # noqa: N802
+        """Count the arguments that a test spreads from a list."""
         self.generic_visit(node)
         return _counted_arguments(node)
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
+        """Count a slice as a new value, any other index as an operand."""
         self.generic_visit(node)
         if isinstance(node.arg, nodes.Slice):
             return _wrapped(node, "__made__")
@@ -131,6 +145,7 @@ class _Counting(NodeTransformer):
         return node
 
     def visit_ScopedEvalContextModifier(self, node: nodes.Node) -> nodes.Node:  # noqa: N802
+        """Refuse ``{% autoescape %}`` with a `TemplateSyntaxError`."""
         raise jinja2.TemplateSyntaxError("autoescape is not available in chat templates", node.lineno)
 
     visit_EvalContextModifier = visit_ScopedEvalContextModifier  # noqa: N815
@@ -163,8 +178,8 @@ def _constant(node: nodes.Node) -> bool:
 def _counted_body(node: Any) -> Any:
     """Let each run of a body begin by counting its nodes and its text."""
     text = sum(len(data.data) for data in node.find_all(nodes.TemplateData))
-    given = [nodes.Const(sum(1 for _ in node.find_all(nodes.Node))), nodes.Const(text)]
-    turn = nodes.Filter(nodes.Const(None), "__turn__", given, [], None, None, lineno=node.lineno)
+    counts = [nodes.Const(sum(1 for _ in node.find_all(nodes.Node))), nodes.Const(text)]
+    turn = nodes.Filter(nodes.Const(None), "__turn__", counts, [], None, None, lineno=node.lineno)
     node.body.insert(0, nodes.ExprStmt(turn, lineno=node.lineno))
     return node
 
@@ -192,6 +207,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return _Counting().visit(tree)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Return ``left operator right``, or raise `GenerationError` where the budget does not allow its size."""
         budget = current()
         if operator == "+" and type(left) is str and type(right) is str:
             return budget.text(left + right)  # each is bounded, and so is the sum
@@ -212,6 +228,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return budget.made(self.binop_table[operator](left, right))
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a method, macro or function of a template, and count its arguments and its result."""
         budget = current()
         method = getattr(obj, "__wrapped__", obj) if type(obj) is FunctionType else obj  # str.format, see the sandbox
         if isinstance(method, _METHODS) and isinstance(method.__self__, (*_TYPES, type, bytes, bytearray)):
@@ -243,7 +260,12 @@ def constants_in(tree: nodes.Template) -> tuple[frozenset[str], frozenset[str]]:
     for call in tree.find_all(nodes.Call):
         if isinstance(call.node, nodes.Getattr) and call.node.attr in _SEEKING:
             seeking += call.args
-    seeking += (argument for found in tree.find_all(nodes.Filter) if found.name in _SEEKING for argument in found.args)
+    seeking += (
+        argument
+        for jinja_filter in tree.find_all(nodes.Filter)
+        if jinja_filter.name in _SEEKING
+        for argument in jinja_filter.args
+    )
     return _texts(tree), frozenset().union(*map(_texts, seeking))
 
 

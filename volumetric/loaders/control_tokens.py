@@ -66,7 +66,7 @@ class ControlTokens:
             for name in ("_nonce", "_renamed"):
                 self.__dict__.pop(name, None)
         names = self._names
-        text = self.pattern.sub(lambda found: names[found[0]], text)
+        text = self.pattern.sub(lambda match: names[match[0]], text)
         return self._renamed.encode(pieces(text), add_special_tokens=add_special_tokens)
 
     @cached_property

@@ -93,9 +93,9 @@ def convert_model(
     target = Path(target)
     chosen = format_of(target, format)
     check_target(target, source)
-    for asked in (dtype, *(tensor_types or {}).values()):
-        if asked is not None:
-            _check_dtype(Scheme.parse(asked), chosen)
+    for requested_type in (dtype, *(tensor_types or {}).values()):
+        if requested_type is not None:
+            _check_dtype(Scheme.parse(requested_type), chosen)
     if bits is not None and dtype is not None:
         raise UnsupportedError("bits and dtype exclude each other", hint="give one of the two")
     if bits is None and calibrate is None and not tensor_types:
@@ -179,8 +179,8 @@ def rounded(
     return replace(model, params=calibrated(model, text, target_schemes(model.network, dtype, named)))
 
 
-def format_of(target: str | Path, asked: Format | None = None, default: Format = "native") -> Format:
-    """Return the format to write `target` in: `asked`, or that of its ending, or `default`.
+def format_of(target: str | Path, requested_format: Format | None = None, default: Format = "native") -> Format:
+    """Return the format to write `target` in: `requested_format`, or that of its ending, or `default`.
 
     Raises
     ------
@@ -194,19 +194,21 @@ def format_of(target: str | Path, asked: Format | None = None, default: Format =
             f"{target}: {foreign} cannot be written",
             hint="formats are native and hf (directories, named without such an ending), gguf (.gguf) and loom (.json)",
         )
-    chosen = asked or next((name for name, own in _ENDINGS.items() if own == ending), default)
+    chosen = requested_format or next((name for name, own in _ENDINGS.items() if own == ending), default)
     if chosen not in FORMATS:
         raise UnsupportedError(f"unknown format {chosen!r}", hint=f"one of {', '.join(FORMATS)}")
-    wanted = _ENDINGS.get(chosen, "")
+    required_ending = _ENDINGS.get(chosen, "")
     if ending == ".safetensors":
         raise UnsupportedError(
             f"{target}: a safetensors file holds tensors and no network",
             hint="name a directory: format hf writes model.safetensors and config.json into it",
         )
-    if wanted and Path(target).suffix != wanted:
-        named = Path(target).with_suffix(wanted) if ending == wanted else f"{target}{wanted}"
-        raise UnsupportedError(f"{target}: a file of the format {chosen} ends in {wanted}", hint=f"name it {named}")
-    if not wanted and ending in _ENDINGS.values():
+    if required_ending and Path(target).suffix != required_ending:
+        named = Path(target).with_suffix(required_ending) if ending == required_ending else f"{target}{required_ending}"
+        raise UnsupportedError(
+            f"{target}: a file of the format {chosen} ends in {required_ending}", hint=f"name it {named}"
+        )
+    if not required_ending and ending in _ENDINGS.values():
         raise UnsupportedError(
             f"{target} is named as a file, and the format {chosen} is a directory", hint="drop one of the two"
         )

@@ -34,8 +34,12 @@ Names = Mapping[str, str | Fused]
 
 def task(config: Config) -> str:
     """What a checkpoint was made for, by its first architecture: ``"mask"``, ``"judge"`` or ``"hidden"``."""
-    given = config.values.get("architectures")
-    name = given[0] if isinstance(given, list) and given and isinstance(given[0], str) else ""
+    architectures = config.values.get("architectures")
+    name = (
+        architectures[0]
+        if isinstance(architectures, list) and architectures and isinstance(architectures[0], str)
+        else ""
+    )
     if name.endswith(MASKED):
         return "mask"
     return "judge" if name.endswith(JUDGING) else "hidden"
@@ -150,12 +154,12 @@ def trunk_of(blueprint: Blueprint) -> Blueprint:
     if blueprint.hidden is None:
         return blueprint
     network = up_to(blueprint.network, blueprint.hidden)
-    kept = network.param_specs().keys()
-    dropped = [rule.source for rule in blueprint.rules if rule.key not in kept]
+    param_keys = network.param_specs().keys()
+    dropped = [rule.source for rule in blueprint.rules if rule.key not in param_keys]
     return dataclasses.replace(
         blueprint,
         network=network,
-        rules=tuple(rule for rule in blueprint.rules if rule.key in kept),
+        rules=tuple(rule for rule in blueprint.rules if rule.key in param_keys),
         ignored=(*blueprint.ignored, *map(re.escape, (*dropped, *blueprint.tied))),
         tied={},
         hidden=None,

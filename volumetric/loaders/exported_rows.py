@@ -76,10 +76,10 @@ def save_exported(folder: str | os.PathLike[str], rows: Mapping[str, F32Array]) 
     except OSError as error:
         raise CheckpointError(f"cannot make {folder}: {error.strerror or error}", hint="name another folder") from None
     entries: dict[str, _Entry] = {}
-    for name, held in rows.items():
+    for name, region_rows in rows.items():
         path = _file(folder, name)
-        write_safetensors(path, {TENSOR: array_out(np.ascontiguousarray(held, np.float32))})
-        entries[name] = _Entry((held.shape[0], held.shape[1]), _sum(path, None))
+        write_safetensors(path, {TENSOR: array_out(np.ascontiguousarray(region_rows, np.float32))})
+        entries[name] = _Entry((region_rows.shape[0], region_rows.shape[1]), _sum(path, None))
     text = msgspec.json.format(msgspec.json.encode(_Manifest(FORMAT, VERSION, entries)), indent=2)
     write_atomic(folder / MANIFEST, text + b"\n")
 
@@ -120,16 +120,16 @@ def load_exported(
     facts = programs[at].facts
     shapes: dict[str, Shape] = {place.name: (place.rows, facts.program.canvas.width) for place in constants_of(facts)}
     stores = dict(params)
-    for name, held in read_exported(folder).items():
+    for name, region_rows in read_exported(folder).items():
         if name not in shapes:
             known = suggestion(name, shapes, f"constants are {', '.join(shapes) or 'none'}")
             raise CheckpointError(f"{folder}: the program has no constant {name!r}", hint=known)
-        if held.shape != shapes[name]:
+        if region_rows.shape != shapes[name]:
             raise CheckpointError(
-                f"{folder}: region {name!r} has rows {list(held.shape)}, the program's are {list(shapes[name])}",
+                f"{folder}: region {name!r} has rows {list(region_rows.shape)}, the program's are {list(shapes[name])}",
                 hint="compile the program that they were exported of",
             )
-        stores[f"{at}/{rows_of(name)}"] = WeightStore.from_array(held)
+        stores[f"{at}/{rows_of(name)}"] = WeightStore.from_array(region_rows)
     return Params(stores)
 
 
@@ -143,23 +143,24 @@ def _manifest(path: Path) -> dict[str, _Entry]:
     if len(data) > _MOST_MANIFEST:
         raise CheckpointError(f"{path}: longer than {_MOST_MANIFEST >> 20} MiB, which no manifest is")
     try:
-        found = msgspec.json.decode(data, type=_Manifest)
+        manifest = msgspec.json.decode(data, type=_Manifest)
     except (msgspec.DecodeError, RecursionError) as error:
         raise CheckpointError(
             f"{path}: no manifest of exported rows: {error}", hint="save_exported writes one"
         ) from None
-    if found.format != FORMAT or found.version != VERSION:
+    if manifest.format != FORMAT or manifest.version != VERSION:
         raise CheckpointError(
-            f"{path}: format {found.format!r}, version {found.version}", hint=f"{FORMAT!r}, version {VERSION} is read"
+            f"{path}: format {manifest.format!r}, version {manifest.version}",
+            hint=f"{FORMAT!r}, version {VERSION} is read",
         )
-    for name, entry in found.regions.items():
+    for name, entry in manifest.regions.items():
         try:
             check_name("a region", name)
         except SpecError as error:
             raise CheckpointError(f"{path}: {error}", hint=error.hint) from None
         if min(entry.shape) < 1:
             raise CheckpointError(f"{path}: region {name!r} has rows {list(entry.shape)}", hint="at least one of each")
-    return found.regions
+    return manifest.regions
 
 
 def _rows(path: Path, entry: _Entry) -> F32Array:
@@ -169,9 +170,9 @@ def _rows(path: Path, entry: _Entry) -> F32Array:
             hint="export it again, or copy the whole folder",
         )
     opened = SafetensorsFile(path)
-    found = {name: (of.type, of.shape) for name, of in opened.entries.items()}
-    if found != {TENSOR: ("F32", entry.shape)}:
-        raise CheckpointError(f"{path}: expected a tensor 'rows', F32 of shape {list(entry.shape)}, found {found}")
+    tensors = {name: (of.type, of.shape) for name, of in opened.entries.items()}
+    if tensors != {TENSOR: ("F32", entry.shape)}:
+        raise CheckpointError(f"{path}: expected a tensor 'rows', F32 of shape {list(entry.shape)}, found {tensors}")
     return np.array(opened.array(TENSOR), np.float32)
 
 

@@ -255,7 +255,7 @@ _PLAIN: Final[Mapping[str, tuple[object, ...]]] = {
 """Keys of other ways to choose and weigh experts → values under which they do nothing."""
 
 
-def expert_values(given: Config, file: TensorSource, *, gatings: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
+def expert_values(metadata: Config, file: TensorSource, *, gatings: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
     """Numbers of experts, of all and of those that a row takes.
 
     Parameters
@@ -270,12 +270,12 @@ def expert_values(given: Config, file: TensorSource, *, gatings: tuple[int, ...]
         The file chooses or weighs experts in another way.
     """
     for key, values in {**_PLAIN, "expert_gating_func": gatings}.items():
-        given.require(key, *values)
-    count, layers = given.integer("expert_count"), given.layers("block_count")
+        metadata.require(key, *values)
+    count, layers = metadata.integer("expert_count"), metadata.layers("block_count")
     routers = [entry.shape for name, entry in file.entries.items() if name.endswith(".ffn_gate_inp.weight")]
     if len(routers) != layers or any(shape[:1] != (count,) for shape in routers):
-        raise CheckpointError(f"{given.where}: {layers} layers need a router of {count} experts each")
-    return {"num_local_experts": count, "num_experts_per_tok": given.integer("expert_used_count")}
+        raise CheckpointError(f"{metadata.where}: {layers} layers need a router of {count} experts each")
+    return {"num_local_experts": count, "num_experts_per_tok": metadata.integer("expert_used_count")}
 
 
 def expert_metadata(config: Config, network: Network) -> Mapping[str, Any]:

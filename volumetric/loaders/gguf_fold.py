@@ -54,8 +54,8 @@ def folded(model: LoadedModel, blueprint: Blueprint, family: GGUFFamily) -> tupl
 
 def _runs(name: str, factors: Mapping[str, Runs], rows: int) -> tuple[tuple[int, float], ...]:
     """Factors of the rows of a tensor, nothing where all are 1; a bias is multiplied as the product before it is."""
-    found = factors.get(_BLOCK.sub("", name).partition(".")[0], 1.0)
-    runs = found if isinstance(found, tuple) else ((rows, found),)
+    own_factor = factors.get(_BLOCK.sub("", name).partition(".")[0], 1.0)
+    runs = own_factor if isinstance(own_factor, tuple) else ((rows, own_factor),)
     return runs if any(factor != 1.0 for _, factor in runs) else ()
 
 

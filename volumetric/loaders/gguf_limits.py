@@ -77,10 +77,10 @@ def check_network(network: Network, metadata: Metadata, tensors: Mapping[str, GG
     def packed(name: str) -> Packed:
         return Packed.from_array(tensors[name].read())
 
-    found = {key: value.item() if isinstance(value, np.generic) else value for key, value in metadata.items()}
-    file = SimpleNamespace(metadata=found, entries=tensors, packed=packed)
-    found = archs.build(read_config(cast("GGUFSource", file), "the file to be written"))
-    read = without_idle_windows(found.network, found.context_length)
+    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in metadata.items()}
+    file = SimpleNamespace(metadata=plain, entries=tensors, packed=packed)
+    blueprint = archs.build(read_config(cast("GGUFSource", file), "the file to be written"))
+    read = without_idle_windows(blueprint.network, blueprint.context_length)
     for coord, spec in network.layers.items():
         other = read.layers.get(coord)
         if other is None or other.kind != spec.kind:
@@ -93,10 +93,10 @@ def check_network(network: Network, metadata: Metadata, tensors: Mapping[str, GG
 def _check_layer(coord: Coord, spec: LayerSpec, read: LayerSpec, architecture: str) -> None:
     """Raise `UnsupportedError` for the first field of a layer that readers would take for another one."""
     for name, value in fields_of(spec).items():
-        found = getattr(read, name)
-        if isinstance(value, Rope) and isinstance(found, Rope) and same_rotation(value, found):
+        read_value = getattr(read, name)
+        if isinstance(value, Rope) and isinstance(read_value, Rope) and same_rotation(value, read_value):
             continue  # said in other words, such as factors of frequencies
-        different = _difference(name, value, found)
+        different = _difference(name, value, read_value)
         if different is None:
             continue
         field, ours, theirs = different
@@ -121,12 +121,12 @@ def _difference(name: str, one: Any, other: Any) -> tuple[str, Any, Any] | None:
     """Path and values of the first field in which two values differ, None where they are the same."""
     if dataclasses.is_dataclass(one) and type(one) is type(other):
         pairs = ((f.name, getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(other))
-        found = (_difference(f"{name}.{field}", ours, theirs) for field, ours, theirs in pairs)
-        return next((each for each in found if each is not None), None)
+        differences = (_difference(f"{name}.{field}", ours, theirs) for field, ours, theirs in pairs)
+        return next((each for each in differences if each is not None), None)
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
         pairs = enumerate(zip(one, other, strict=True))
-        found = (_difference(f"{name}[{i}]", ours, theirs) for i, (ours, theirs) in pairs)
-        return next((each for each in found if each is not None), None)
+        differences = (_difference(f"{name}[{i}]", ours, theirs) for i, (ours, theirs) in pairs)
+        return next((each for each in differences if each is not None), None)
     return None if _same(one, other) else (name, one, other)
 
 
@@ -142,25 +142,25 @@ _BETA_FAST, _BETA_SLOW = 32.0, 1.0
 
 def check_differences(family: GGUFFamily, network: Network) -> None:
     """Raise `UnsupportedError` where llama.cpp would compute something else from a file of this network, or crash."""
-    found = _differences(family, network)
-    if found:
+    differences = _differences(family, network)
+    if differences:
         raise UnsupportedError(
-            f"llama.cpp would not compute this model from a GGUF file: {'; '.join(found)}",
+            f"llama.cpp would not compute this model from a GGUF file: {'; '.join(differences)}",
             hint="--allow-differences (allow_differences=True) writes it nonetheless: this package reads the file as "
             "the model is",
         )
 
 
 def _differences(family: GGUFFamily, network: Network) -> list[str]:
-    layers, found = attentions(network), family.differences(network)
+    layers, differences = attentions(network), family.differences(network)
     ramps = [spec.rope for spec in layers if spec.rope is not None and spec.rope.scaling == "yarn"]
     if any(_turns_otherwise(rope, truncate=True) for rope in ramps):
-        found.append("it rounds the ends of yarn's ramp to whole pairs, and the model does not (truncate: false)")
+        differences.append("it rounds the ends of yarn's ramp to whole pairs, and the model does not (truncate: false)")
     if any(_turns_otherwise(rope, beta_fast=_BETA_FAST, beta_slow=_BETA_SLOW) for rope in ramps):
-        found.append(
+        differences.append(
             f"it computes yarn with beta_fast {_BETA_FAST:g} and beta_slow {_BETA_SLOW:g}, whatever a file says"
         )
-    return found
+    return differences
 
 
 def _turns_otherwise(rope: Rope, **fields: Any) -> bool:

@@ -60,13 +60,13 @@ def sentencepiece_metadata(
     """
     model = state["model"]
     vocabulary: Mapping[str, int] = model["vocab"]
-    given = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
-    ranked = list(dict.fromkeys(left + right for left, right in given))
+    merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
+    ranked = list(dict.fromkeys(left + right for left, right in merges))
     expected = merges_of(vocabulary, ranked)
-    if len(given) != len(expected) or set(given) != set(expected) or not _grouped(given):
+    if len(merges) != len(expected) or set(merges) != set(expected) or not _grouped(merges):
         raise UnsupportedError("the merges of the tokenizer do not follow from scores of its pieces", hint=HINT)
-    made = sentencepiece_bpe(vocabulary, ranked, unknown=model.get("unk_token"), prefix=False)
-    prefix = _prefix(with_added(made, state), backend)
+    rebuilt = sentencepiece_bpe(vocabulary, ranked, unknown=model.get("unk_token"), prefix=False)
+    prefix = _prefix(with_added(rebuilt, state), backend)
     places = {piece: rank for rank, piece in enumerate(ranked)}
     rest = len(ranked)  # pieces of one character, which no merge makes, come last
     scores = np.array([-places.get(token, rest) for token in tokens], np.float32)
@@ -82,16 +82,16 @@ def with_added(built: tokenizers.Tokenizer, state: Mapping[str, Any]) -> tokeniz
     return built
 
 
-def _prefix(made: tokenizers.Tokenizer, backend: tokenizers.Tokenizer) -> bool:
-    """Whether a text starts with a space that was not written; `made` is the tokenizer that adds none."""
+def _prefix(rebuilt: tokenizers.Tokenizer, backend: tokenizers.Tokenizer) -> bool:
+    """Whether a text starts with a space that was not written; `rebuilt` is the tokenizer that adds none."""
     from tokenizers import normalizers
 
-    plain = made.normalizer
+    plain = rebuilt.normalizer
     with_space = normalizers.Sequence([normalizers.Prepend(SPACE), plain])
     for texts in ((*PROBES, *LED), PROBES):
         for prefix, normalizer in ((True, with_space), (False, plain)):
-            made.normalizer = normalizer
-            if same_ids(made, backend, texts):
+            rebuilt.normalizer = normalizer
+            if same_ids(rebuilt, backend, texts):
                 if texts is PROBES:
                     logger.warning("readers of GGUF files keep a space at the start of a text: this tokenizer drops it")
                 return prefix
@@ -100,6 +100,6 @@ def _prefix(made: tokenizers.Tokenizer, backend: tokenizers.Tokenizer) -> bool:
 
 def _grouped(merges: Sequence[tuple[str, ...]]) -> bool:
     """Whether all merges that make a piece stand one behind the other."""
-    made = ["".join(merge) for merge in merges]
-    starts = [piece for piece, before in zip(made, [None, *made], strict=False) if piece != before]
+    pieces = ["".join(merge) for merge in merges]
+    starts = [piece for piece, before in zip(pieces, [None, *pieces], strict=False) if piece != before]
     return len(starts) == len(set(starts))

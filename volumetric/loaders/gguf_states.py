@@ -40,17 +40,19 @@ class Sizes(NamedTuple):
     taps: int
 
 
-def read_sizes(given: Config) -> Sizes:
+def read_sizes(metadata: Config) -> Sizes:
     """Sizes of Mamba-2 layers in metadata, which call the number of heads a rank. Raises `CheckpointError`."""
     sizes = Sizes(
-        channels=given.integer("ssm.inner_size"),
-        heads=given.integer("ssm.time_step_rank"),
-        state=given.integer("ssm.state_size"),
-        groups=given.integer("ssm.group_count"),
-        taps=given.integer("ssm.conv_kernel", low=2),
+        channels=metadata.integer("ssm.inner_size"),
+        heads=metadata.integer("ssm.time_step_rank"),
+        state=metadata.integer("ssm.state_size"),
+        groups=metadata.integer("ssm.group_count"),
+        taps=metadata.integer("ssm.conv_kernel", low=2),
     )
     if sizes.channels % sizes.heads:
-        raise CheckpointError(f"{given.where}: {sizes.channels} channels cannot be shared out to {sizes.heads} heads")
+        raise CheckpointError(
+            f"{metadata.where}: {sizes.channels} channels cannot be shared out to {sizes.heads} heads"
+        )
     return sizes
 
 

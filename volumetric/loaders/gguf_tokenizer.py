@@ -137,11 +137,12 @@ class _GGUFTokenizer:
 
         ids: dict[str, int | None] = {}
         for role, (names, usual) in WORDPIECE_ROLES.items():
-            found = [id for name in names if (id := self._id(f"{name}_token_id")) is not None]
-            ids[role] = found[0] if found else usual if usual < len(self._tokens) else None
+            candidates = [id for name in names if (id := self._id(f"{name}_token_id")) is not None]
+            ids[role] = candidates[0] if candidates else usual if usual < len(self._tokens) else None
         return ids
 
     def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer, which builds its backend when it is first used."""
         roles = self._roles()
         special = np.flatnonzero(np.isin(self._types, (CONTROL, USER_DEFINED)))
         return Tokenizer(
@@ -171,7 +172,7 @@ class _GGUFTokenizer:
         return value
 
     def _flag(self, name: str, default: bool) -> bool:
-        return default if (found := self._said(name)) is None else found
+        return default if (value := self._said(name)) is None else value
 
     def _said(self, name: str) -> bool | None:
         """Truth value, None where the file does not have it."""

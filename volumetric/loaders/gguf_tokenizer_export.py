@@ -126,9 +126,9 @@ def _kind(model: Mapping[str, Any]) -> str:
 
 def _names(state: Mapping[str, Any]) -> dict[int, str]:
     """Token of each id; one that was added stands for that of the model."""
-    given = state["model"]["vocab"]
-    vocabulary = dict(given) if isinstance(given, dict) else {piece: id for id, (piece, _) in enumerate(given)}
-    if len(vocabulary) < len(given):
+    vocab = state["model"]["vocab"]
+    vocabulary = dict(vocab) if isinstance(vocab, dict) else {piece: id for id, (piece, _) in enumerate(vocab)}
+    if len(vocabulary) < len(vocab):
         raise UnsupportedError("the vocabulary of the tokenizer has a token twice", hint=FORMATS)
     vocabulary |= {token["content"]: token["id"] for token in state["added_tokens"]}
     names = {id: token for token, id in vocabulary.items()}
@@ -173,14 +173,14 @@ def _byte_level(tokenizer: Tokenizer, state: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def length_metadata(tokenizer: Tokenizer | None, asked: int | None, context: int) -> dict[str, Any]:
+def length_metadata(tokenizer: Tokenizer | None, max_length: int | None, context: int) -> dict[str, Any]:
     """Return how many tokens of a text count, where the model sees more.
 
     Parameters
     ----------
-    asked : what stands over the tokenizer's own limit
+    max_length : what stands over the tokenizer's own limit
     """
-    limit = asked or (None if tokenizer is None else tokenizer.max_length)
+    limit = max_length or (None if tokenizer is None else tokenizer.max_length)
     return {MAX_LENGTH: np.uint32(limit)} if limit is not None and limit < context else {}
 
 
@@ -206,11 +206,11 @@ def _type(added: Mapping[str, Any] | None) -> int:
 def _kind_of(backend: tokenizers.Tokenizer) -> str:
     """Name of a tokenizer's pre-tokenizer, found by comparing it with those that can be rebuilt."""
     composes, whole = backend.normalizer is not None, bool(getattr(backend.model, "ignore_merges", False))
-    given = None if backend.pre_tokenizer is None else backend.pre_tokenizer.__getstate__()
-    settings = _settings(given)
-    found = [kind for kind in PRE_TOKENIZERS if _settings(pre_tokenizer_of(kind).__getstate__()) == settings]
-    if found:
-        alike = [kind for kind in found if (kind in COMPOSING) == composes] or found
+    state = None if backend.pre_tokenizer is None else backend.pre_tokenizer.__getstate__()
+    settings = _settings(state)
+    kinds = [kind for kind in PRE_TOKENIZERS if _settings(pre_tokenizer_of(kind).__getstate__()) == settings]
+    if kinds:
+        alike = [kind for kind in kinds if (kind in COMPOSING) == composes] or kinds
         return next((kind for kind in alike if (kind in WHOLE) == whole), alike[0])
     raise UnsupportedError(
         "the pre-tokenizer has no name in GGUF files that is known here", hint=f"known: {', '.join(PRE_TOKENIZERS)}"
@@ -221,4 +221,4 @@ def _settings(state: bytes | None) -> object:
     """Settings of a pre-tokenizer, without those that only change offsets into the text."""
     if state is None:
         return None
-    return json.loads(state, object_hook=lambda found: {k: v for k, v in found.items() if k != "trim_offsets"})
+    return json.loads(state, object_hook=lambda fields: {k: v for k, v in fields.items() if k != "trim_offsets"})

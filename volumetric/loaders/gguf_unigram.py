@@ -112,7 +112,7 @@ def unigram_metadata(backend: tokenizers.Tokenizer, state: Mapping[str, Any], ty
     if any(pieces[id] != content for id, content in plain.items()):
         raise UnsupportedError("an added token stands in the place of another piece", hint=HINT)
     for prefix, merge in ((True, True), (True, False), (False, True), (False, False)):
-        made = unigram(
+        rebuilt = unigram(
             pieces,
             scores,
             normal=np.arange(len(pieces)),
@@ -123,7 +123,7 @@ def unigram_metadata(backend: tokenizers.Tokenizer, state: Mapping[str, Any], ty
             prefix=prefix,
             merge=merge,
         )
-        if same_ids(with_added(made, state), backend, (*PROBES, *LED)):
+        if same_ids(with_added(rebuilt, state), backend, (*PROBES, *LED)):
             values: dict[str, Any] = {"model": "t5", "pre": "default", "scores": written}
             values |= {PREFIX_SPACE: np.bool_(prefix), MERGE_SPACES: np.bool_(merge)}
             return values if table is None else {**values, CHARSMAP: np.frombuffer(table, np.uint8)}
@@ -138,6 +138,6 @@ def _charsmap(normalizer: Mapping[str, Any] | None) -> bytes | None:
     tables = [part["precompiled_charsmap"] for part in parts if part.get("type") == "Precompiled"]
     others = {part.get("type") for part in parts} - {"Precompiled", "Strip", "Replace", "Prepend"}
     if len(tables) > 1 or others:
-        found = ", ".join(sorted(map(str, others))) or "two tables of replacements"
-        raise UnsupportedError(f"GGUF cannot say that a tokenizer normalises by {found}", hint=HINT)
+        kinds = ", ".join(sorted(map(str, others))) or "two tables of replacements"
+        raise UnsupportedError(f"GGUF cannot say that a tokenizer normalises by {kinds}", hint=HINT)
     return base64.b64decode(tables[0]) if tables and tables[0] else None

@@ -22,7 +22,7 @@ def attentions(network: Network) -> list[MultiHeadAttention]:
     return [spec for spec in network.layers.values() if isinstance(spec, MultiHeadAttention)]
 
 
-def read_pattern(given: Config, layers: int, *, default: int) -> list[str]:
+def read_pattern(metadata: Config, layers: int, *, default: int) -> list[str]:
     """Return Hugging Face's ``layer_types``: every `period`-th layer attends in full, or what the file lists.
 
     Parameters
@@ -34,13 +34,13 @@ def read_pattern(given: Config, layers: int, *, default: int) -> list[str]:
     CheckpointError
         The pattern is neither a number nor a list that fits the layers.
     """
-    found = given.values.get(KEY)
-    if not isinstance(found, np.ndarray):
-        period = given.integer(KEY, default, low=0)
+    pattern = metadata.values.get(KEY)
+    if not isinstance(pattern, np.ndarray):
+        period = metadata.integer(KEY, default, low=0)
         return [_KINDS[period != 0 and (i + 1) % period != 0] for i in range(layers)]
-    if found.ndim != 1 or found.size < layers or found.dtype.kind not in "biu":
-        raise CheckpointError(f"{given.where}: {KEY} lists {found.size} values, the model has {layers} layers")
-    return [_KINDS[bool(slides)] for slides in found[:layers]]
+    if pattern.ndim != 1 or pattern.size < layers or pattern.dtype.kind not in "biu":
+        raise CheckpointError(f"{metadata.where}: {KEY} lists {pattern.size} values, the model has {layers} layers")
+    return [_KINDS[bool(slides)] for slides in pattern[:layers]]
 
 
 def without_idle_windows(network: Network, context: int) -> Network:

@@ -102,10 +102,10 @@ def wordpiece_metadata(tokenizer: Tokenizer, tokens: Sequence[str], raw: set[int
         "continuing_subword_prefix": (state["model"].get("continuing_subword_prefix"), CONTINUED),
         "max_input_chars_per_word": (state["model"].get("max_input_chars_per_word"), LONGEST_WORD),
     }
-    for name, (found, wanted) in fixed.items():
-        if found != wanted:
+    for name, (actual, expected) in fixed.items():
+        if actual != expected:
             raise UnsupportedError(
-                f"GGUF cannot say that {name} of the tokenizer is {found!r}: readers take {wanted!r}",
+                f"GGUF cannot say that {name} of the tokenizer is {actual!r}: readers take {expected!r}",
                 hint="use format native or hf",
             )
     ids = {role: id for role in ROLES if (id := tokenizer.token_id(roles.get(role))) is not None}

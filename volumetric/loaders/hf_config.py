@@ -36,24 +36,24 @@ ACTIVATIONS: Final[Mapping[str, Activation]] = {
 
 
 class Config:
-    """A parsed config.json whose values are asked for by name, type and range.
+    """A parsed config.json whose values are read by name, type and range.
 
     Parameters
     ----------
     values : the JSON object
     where : file name for messages
     tensors : how many tensors the checkpoint has, where that is known: a layer has one at least
-    asked : receives the names that are asked for
+    keys_read : receives the name of each value that is read
 
     All methods raise `CheckpointError` naming file and key where a value is missing, of another type or out of range.
     """
 
-    __slots__ = ("asked", "tensors", "values", "where")
+    __slots__ = ("keys_read", "tensors", "values", "where")
 
     def __init__(
-        self, values: Mapping[str, Any], where: str, tensors: int | None = None, *, asked: set[str] | None = None
+        self, values: Mapping[str, Any], where: str, tensors: int | None = None, *, keys_read: set[str] | None = None
     ) -> None:
-        self.values, self.where, self.tensors, self.asked = values, where, tensors, asked
+        self.values, self.where, self.tensors, self.keys_read = values, where, tensors, keys_read
 
     @property
     def model_type(self) -> str:
@@ -70,7 +70,7 @@ class Config:
 
     def with_values(self, **values: Any) -> Config:
         """Return a copy with these values."""
-        return Config({**self.values, **values}, self.where, self.tensors, asked=self.asked)
+        return Config({**self.values, **values}, self.where, self.tensors, keys_read=self.keys_read)
 
     def has(self, name: str) -> bool:
         """Whether `name` is there and not null."""
@@ -148,8 +148,8 @@ class Config:
             )
 
     def _given(self, name: str) -> Any:
-        if self.asked is not None:
-            self.asked.add(name)
+        if self.keys_read is not None:
+            self.keys_read.add(name)
         return self.values.get(name)
 
     def _get(self, name: str, default: object) -> Any:

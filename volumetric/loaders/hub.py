@@ -135,9 +135,9 @@ def _in_package(text: str) -> Location:
     elif inner:
         files = [home / inner for home in homes if (home / inner).is_file()]
     else:
-        found = [file for home in homes for file in _model_files(home)]
-        files = sorted(file for file in found if file.name != SUMS_NAME)
-        whole = None if files else assembled(module, homes, found)
+        model_files = [file for home in homes for file in _model_files(home)]
+        files = sorted(file for file in model_files if file.name != SUMS_NAME)
+        whole = None if files else assembled(module, homes, model_files)
         if whole is not None:
             return Location(kind="gguf", directory=whole.parent, weights=whole, name=whole.stem)
     if not inner and not files:
@@ -187,19 +187,19 @@ def _brought_by(name: str) -> str | None:
         files = importlib.metadata.distribution(name).files or []
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return None
-    found = {file.parts[0] for file in files if file.name == "__init__.py" and len(file.parts) == 2}
-    return found.pop() if len(found) == 1 and name not in found else None
+    packages = {file.parts[0] for file in files if file.name == "__init__.py" and len(file.parts) == 2}
+    return packages.pop() if len(packages) == 1 and name not in packages else None
 
 
 def _model_files(home: Path) -> list[Path]:
-    found: list[Path] = []
-    seen = 0
+    paths: list[Path] = []
+    visited = 0
     for directory, _, names in os.walk(home):
-        found += [Path(directory, name) for name in names if name.endswith((".gguf", ".safetensors", SUMS_NAME))]
-        seen += len(names)
-        if seen > _MAX_WALK:
+        paths += [Path(directory, name) for name in names if name.endswith((".gguf", ".safetensors", SUMS_NAME))]
+        visited += len(names)
+        if visited > _MAX_WALK:
             break
-    return found
+    return paths
 
 
 def _offline_by_environment() -> bool:

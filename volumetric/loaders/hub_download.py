@@ -58,7 +58,11 @@ def _modules(path: Path) -> list[str]:
     return [name for name in names[:16] if isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name)]
 
 
-def _download(repo: str, revision: str | None, wanted: list[str], ignored: list[str], *, local: bool) -> Path | None:
+def _download(repo: str, revision: str | None, patterns: list[str], ignored: list[str], *, local: bool) -> Path | None:
+    """Download the files of a repository that match `patterns` and return their directory.
+
+    With `local` only the cache is read, and None says that it lacks them. Errors of the hub become `CheckpointError`.
+    """
     import huggingface_hub as hub
     from huggingface_hub import errors
 
@@ -66,7 +70,7 @@ def _download(repo: str, revision: str | None, wanted: list[str], ignored: list[
         return hub.snapshot_download(
             repo,
             revision=revision,
-            allow_patterns=wanted,
+            allow_patterns=patterns,
             ignore_patterns=ignored,
             local_files_only=local,
             tqdm_class=bar,

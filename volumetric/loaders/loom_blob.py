@@ -121,11 +121,11 @@ def encode_blob(values: Array, dtype: str, scale: np.float32) -> str | None:
         return base64.b64encode(values.astype("<f8").tobytes()).decode()
     kind = parse_dtype(DTYPES[dtype])
     with np.errstate(all="ignore"):
-        wanted = values if dtype in _PLAIN else np.divide(values, scale, dtype=np.float64)
+        scaled = values if dtype in _PLAIN else np.divide(values, scale, dtype=np.float64)
         if dtype in _PLAIN or kind.is_float:
-            codes = wanted.astype(np.float32).astype(ml_dtypes.float4_e2m1fn if dtype == "fp4" else kind.host)
+            codes = scaled.astype(np.float32).astype(ml_dtypes.float4_e2m1fn if dtype == "fp4" else kind.host)
         else:
-            codes = _clipped(np.rint(wanted), kind)
+            codes = _clipped(np.rint(scaled), kind)
     if dtype == "fp4":
         codes = np.abs(_FP4[None] * scale - values[:, None]).argmin(1).astype(np.uint8)
         back = _FP4[codes] * scale

@@ -67,23 +67,23 @@ class Sized(NamedTuple):
     ----------
     sizes : field of ours → the engine's, all of which are written, and the first that is not 0 is read
     computed : what the engine computes with, the only values that our fields may have
-    made : further fields of a layer that is read
+    read_fields : further fields of a layer that is read
     """
 
     cls: type[Any]
     sizes: Mapping[str, tuple[str, ...]]
     computed: Mapping[str, Any] = MappingProxyType({})
-    made: Mapping[str, Any] = MappingProxyType({})
+    read_fields: Mapping[str, Any] = MappingProxyType({})
 
 
 _IN, _OUT = ("input_height",), ("output_height",)
 _SIZED: Final[Mapping[str, Sized]] = {
-    "Dense": Sized(Dense, {"in_features": _IN, "out_features": _OUT}, made={"bias": False}),
+    "Dense": Sized(Dense, {"in_features": _IN, "out_features": _OUT}, read_fields={"bias": False}),
     "SwiGLU": Sized(
         SwiGLU,
         {"in_features": _IN, "hidden_features": _OUT},
         {"activation": "silu", "gate_factor": 1.0, "limit": None},
-        made={"bias": True},
+        read_fields={"bias": True},
     ),
     "RMSNorm": Sized(RMSNorm, {"num_features": (*_OUT, *_IN)}, {"eps": 1e-6, "unit_offset": False}),
     "LayerNorm": Sized(LayerNorm, {"num_features": (*_OUT, *_IN)}, {"eps": 1e-5}),
@@ -184,7 +184,7 @@ def _read_sized(kind: str, f: Fields, activation: Activation) -> Told:
     form = _SIZED[kind]
     sizes = {ours: _size(f, next((n for n in theirs if f.get(n)), theirs[-1])) for ours, theirs in form.sizes.items()}
     own = {"activation": activation} if kind == "Dense" else {}
-    spec = form.cls(**sizes, **form.computed, **form.made, **own)
+    spec = form.cls(**sizes, **form.computed, **form.read_fields, **own)
     return Told(spec=spec, reads=() if kind == "Embedding" else (next(iter(sizes.values())),))
 
 
@@ -224,9 +224,9 @@ def write_layer(spec: LayerSpec, row_in: Shape, row_out: Shape) -> tuple[str, st
 def _expect(spec: LayerSpec, **values: Any) -> None:
     """Raise `UnsupportedError` unless the fields have these values, the only ones that the engine computes."""
     for name, value in values.items():
-        found = getattr(spec, name)
-        if found != value:
-            raise UnsupportedError(f"{spec.kind}: the Go engine has {name} {value!r} alone, this layer {found!r}")
+        actual = getattr(spec, name)
+        if actual != value:
+            raise UnsupportedError(f"{spec.kind}: the Go engine has {name} {value!r} alone, this layer {actual!r}")
 
 
 def _write_attention(spec: MultiHeadAttention) -> dict[str, Any]:
@@ -249,10 +249,10 @@ def _write_attention(spec: MultiHeadAttention) -> dict[str, Any]:
 
 
 def _write_kmeans(spec: KMeans) -> dict[str, Any]:
-    made = spec.num_clusters if spec.output == "probabilities" else spec.in_features
+    outputs = spec.num_clusters if spec.output == "probabilities" else spec.in_features
     return {
         "input_height": spec.in_features,
-        "output_height": made,
+        "output_height": outputs,
         "num_clusters": spec.num_clusters,
         "kmeans_temperature": spec.temperature,
         "output_mode": spec.output,

@@ -137,12 +137,12 @@ def _of(built: _Built, key: str, shape: Shape) -> Packed:
 def _places(layers: list[Any], grid: Grid, where: str) -> dict[Coord, Mapping[str, Any]]:
     """Put the layers at their coordinates; a list in which none is told fills the grid in reading order."""
     checked = [_checked(fields, f"{where}: layers[{i}]") for i, fields in enumerate(layers)]
-    told = any(name in fields for fields in checked for name in "zyxl")
-    if not told and len(checked) > len(grid):
+    has_coordinates = any(name in fields for fields in checked for name in "zyxl")
+    if not has_coordinates and len(checked) > len(grid):
         raise SpecError(f"{where}: {len(checked)} layers do not fit a grid of {len(grid)} slots")
     placed: dict[Coord, Mapping[str, Any]] = {}
     for i, fields in enumerate(checked):
-        coord = Coord(*(fields.get(name, 0) for name in "zyxl")) if told else grid.coord(i)
+        coord = Coord(*(fields.get(name, 0) for name in "zyxl")) if has_coordinates else grid.coord(i)
         grid.index(coord)
         if coord in placed:
             raise SpecError(f"{where}: two layers are at {coord}")
@@ -184,16 +184,16 @@ def _add(built: _Built, coord: Coord, fields: Mapping[str, Any]) -> None:
     off = fields.get("is_disabled", False)
     if off and not any(name in fields for name in _SIZES):
         return  # a slot that is not used
-    told, weights = _layer(fields, 0)
-    if told is None:
+    layer, weights = _layer(fields, 0)
+    if layer is None:
         return
-    identity = off or isinstance(told.spec, Residual)  # the engine gives a residual of the grid nothing to add
-    spec, inner = (told.spec, "") if identity else _fitted(told, built.now, fields.get("seq_length", 1))
+    identity = off or isinstance(layer.spec, Residual)  # the engine gives a residual of the grid nothing to add
+    spec, inner = (layer.spec, "") if identity else _fitted(layer, built.now, fields.get("seq_length", 1))
     if not identity:
         if built.now is None:
-            built.now = told.reads
+            built.now = layer.reads
         if built.begin is None:
-            built.begin = told.reads
+            built.begin = layer.reads
         if built.now is not None:
             built.now = spec.output_shape((1, *built.now))[1:]
     else:
@@ -202,17 +202,17 @@ def _add(built: _Built, coord: Coord, fields: Mapping[str, Any]) -> None:
     built.stores |= {f"{coord}/{inner}{name}": packed for name, packed in weights.items()}
 
 
-def _fitted(told: Told, now: Shape | None, length: int) -> tuple[LayerSpec, str]:
+def _fitted(layer: Told, now: Shape | None, length: int) -> tuple[LayerSpec, str]:
     """Return the layer, behind a Reshape where it reads other rows than `now`; and the path of its parameters."""
-    if now is None or told.reads is None or now == told.reads or told.reads == ():
-        return told.spec, ""
-    size = math.prod(told.reads)
-    wanted = told.reads
+    if now is None or layer.reads is None or now == layer.reads or layer.reads == ():
+        return layer.spec, ""
+    size = math.prod(layer.reads)
+    shape = layer.reads
     if math.prod(now) == size * length and length > 1:
-        wanted = (length, *told.reads)
-    if math.prod(now) != math.prod(wanted) or (len(now) == 1 and len(wanted) == 1):
-        return told.spec, ""  # the network will say what does not fit
-    return Sequential(layers=(Reshape(shape=wanted), told.spec)), "1/"
+        shape = (length, *layer.reads)
+    if math.prod(now) != math.prod(shape) or (len(now) == 1 and len(shape) == 1):
+        return layer.spec, ""  # the network will say what does not fit
+    return Sequential(layers=(Reshape(shape=shape), layer.spec)), "1/"
 
 
 def _layer(fields: Mapping[str, Any], depth: int) -> tuple[Told | None, dict[str, Packed]]:
@@ -225,8 +225,8 @@ def _layer(fields: Mapping[str, Any], depth: int) -> tuple[Told | None, dict[str
     if kind == "Residual":
         return Told(spec=Residual(), reads=None), {}
     activation = ACTIVATIONS[_named(_ACTIVATIONS, fields.get("activation", "Linear"), "activation")]
-    told = read_layer(kind, fields, activation)
-    return told, _tensors(told.spec, fields)
+    layer = read_layer(kind, fields, activation)
+    return layer, _tensors(layer.spec, fields)
 
 
 def _tensors(spec: LayerSpec, fields: Mapping[str, Any]) -> dict[str, Packed]:
@@ -249,13 +249,13 @@ def _container(kind: str, fields: Mapping[str, Any], depth: int) -> tuple[Told |
     reads: Shape | None = None
     now: Shape | None = None
     for i, child in enumerate(children):
-        told, inside = _layer(child, depth + 1)
-        if told is None:
+        layer, inside = _layer(child, depth + 1)
+        if layer is None:
             raise UnsupportedError(f"an empty container inside of a {kind} is not built here")
-        reads = told.reads if reads is None else reads
-        spec, path = _fitted(told, now, 1) if kind == "Sequential" else (told.spec, "")
+        reads = layer.reads if reads is None else reads
+        spec, path = _fitted(layer, now, 1) if kind == "Sequential" else (layer.spec, "")
         if kind == "Sequential" and not isinstance(spec, Residual):
-            start = told.reads if now is None else now
+            start = layer.reads if now is None else now
             now = None if start is None else spec.output_shape((1, *start))[1:]
         specs.append(spec)
         tensors |= {f"{i}/{path}{name}": packed for name, packed in inside.items()}

@@ -129,8 +129,8 @@ class _Writer:
                 raise UnsupportedError(f"parallel: the Go engine's file cannot hold combine {spec.combine!r}")
             parts = [self.layer(b, below(stores, str(i)), row) for i, b in enumerate(spec.branches)]
             return {**base, "type": "Parallel", "parallel_branches": _nested(parts), "combine_mode": spec.combine}
-        made = spec.output_shape((1, *row))[1:]
-        kind, activation, fields = write_layer(spec, row, made)
+        output_row = spec.output_shape((1, *row))[1:]
+        kind, activation, fields = write_layer(spec, row, output_row)
         if kind in ("MultiHeadAttention", "RNN", "LSTM"):
             base["seq_length"] = self._length  # pyright: ignore[reportArgumentType]  (a number among texts)
         weights = self._weights(spec, stores) if self._with_weights and weight_count(spec) else {}
@@ -196,10 +196,10 @@ def _nested(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _ordered(fields: dict[str, Any]) -> dict[str, Any]:
     """Return fields in the engine's order; those that are zero are left out, but for coordinates."""
-    kept = {name: fields[name] for name in ORDER if name in fields}
+    ordered = {name: fields[name] for name in ORDER if name in fields}
     return {
         name: _number(value) if isinstance(value, float) else value
-        for name, value in kept.items()
+        for name, value in ordered.items()
         if value not in (0, "", False) or name in "zyxl"
     }
 

@@ -32,8 +32,8 @@ def open_gguf_model(location: Location, dtype: Scheme | None, *, strict: bool) -
     params = mount(blueprint, file, dtype, strict=strict)
     tokenizer = read_tokenizer(file, where)
     special = {} if tokenizer is None else tokenizer.special_tokens
-    given = file.metadata.get("tokenizer.chat_template")
-    template = chat_template({"default": given}, special, where) if isinstance(given, str) else None
+    template_source = file.metadata.get("tokenizer.chat_template")
+    template = chat_template({"default": template_source}, special, where) if isinstance(template_source, str) else None
     ends, ids = generation_ids(file)
     ends += known_ids(tokenizer, template_ends(template))
     generation = read_generation([ids], ends, config.integer("vocab_size"), where)

@@ -145,7 +145,7 @@ class TextTensors:
 
 
 def text_part(config: Config, source: TensorSource) -> tuple[Config, TensorSource]:
-    """Return configuration and tensors of the text model of a multimodal checkpoint; of others what was given.
+    """Return configuration and tensors of the text model of a multimodal checkpoint; others unchanged.
 
     A warning says which parts are left out.
 
@@ -177,8 +177,8 @@ def text_part(config: Config, source: TensorSource) -> tuple[Config, TensorSourc
     text = TextTensors(source, names)
     outer = ("bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype")
     values = {name: config.values[name] for name in outer if config.has(name)}
-    given = config.values if inner is None else inner.values
-    values = {**DEFAULTS.get(family, {}), **given, **values, "model_type": family}
+    text_values = config.values if inner is None else inner.values
+    values = {**DEFAULTS.get(family, {}), **text_values, **values, "model_type": family}
     if not isinstance(values.get("tie_word_embeddings"), bool):
         values["tie_word_embeddings"] = "lm_head.weight" not in text.entries
     values = {name: value for name, value in values.items() if name not in ("architectures", "vision_config")}

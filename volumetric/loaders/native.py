@@ -139,6 +139,7 @@ class _Plain:
         self._store = store
 
     def read(self) -> Array:
+        """Return the stored elements in the tensor's shape."""
         return self._store.stored().codes().reshape(self._store.shape)
 
 
@@ -151,6 +152,7 @@ class _Parts:
         self._offsets: Array | None = None
 
     def outs(self) -> Iterator[tuple[str, TensorOut]]:
+        """Yield name and description of each stored part: words, then scales and offsets where there are any."""
         scheme, shape = self._store.scheme, self._store.shape
         k = shape[-1] if shape else 1
         rows = 1
@@ -301,10 +303,10 @@ class _Checked:
             expected = self._sums.pop(name, None)
             if expected is None:
                 continue  # it was right before
-            found = _shown(zlib.crc32(np.ascontiguousarray(self.file.array(name)).reshape(-1).view(np.uint8).data))
-            if found != expected:
+            actual = _shown(zlib.crc32(np.ascontiguousarray(self.file.array(name)).reshape(-1).view(np.uint8).data))
+            if actual != expected:
                 self._sums[name] = expected
-                raise CheckpointError(f"{self._where}: tensor {name!r} has checksum {found}, expected {expected}")
+                raise CheckpointError(f"{self._where}: tensor {name!r} has checksum {actual}, expected {expected}")
 
     def release(self, key: str) -> None:
         """Let go of the pages of all parts of `key`."""

@@ -82,10 +82,10 @@ def not_supported(config: Config, names: Iterable[str]) -> UnsupportedError:
     """
     reason = _reason(config)
     near = LACKING.get(config.family) or nearest(config, names)
-    told = "supported: " + ", ".join(archs.families())
+    supported = "supported: " + ", ".join(archs.families())
     return UnsupportedError(
         f"{config.where}: model family {config.model_type!r} is not supported" + (f": {reason}" if reason else ""),
-        hint=f"{near}; {told}" if near else told,
+        hint=f"{near}; {supported}" if near else supported,
     )
 
 
@@ -98,7 +98,7 @@ def _reason(config: Config) -> str | None:
     attention = values.get("attn_config")  # of MPT
     if isinstance(attention, Mapping) and attention.get("alibi") is True:
         values = {**values, "alibi": True}
-    return next((told for key, told in _SIGNS if values.get(key) not in (None, False)), None)
+    return next((reason for key, reason in _SIGNS if values.get(key) not in (None, False)), None)
 
 
 def _agreeing(config: Config, family: str) -> str:
@@ -121,7 +121,7 @@ def _agreeing(config: Config, family: str) -> str:
 def nearest(config: Config, names: Iterable[str]) -> str | None:
     """Say which family's tensors are most like these, and what differs; None where none is near."""
     here = {template(name) for name in names}
-    found: list[tuple[float, int, str, set[str], list[str]]] = []
+    candidates: list[tuple[float, int, str, set[str], list[str]]] = []
     for family in sorted(archs.families(), key=lambda name: (name != "llama", name)):  # of equals the plainest
         asking = _short(config, family)
         try:
@@ -130,10 +130,12 @@ def nearest(config: Config, names: Iterable[str]) -> str | None:
             continue  # it needs values that this configuration does not have
         tied = {template(name) for name in blueprint.tied}  # such a tensor may be there, and need not
         there = {template(rule.source) for rule in blueprint.rules} | (tied & here)
-        asked = asking.asked or set()
-        unread = [key for key in config.values if key not in asked and not _ELSEWHERE.fullmatch(key)]
-        found.append((round(len(here & there) / max(len(here | there), 1), 3), -len(unread), family, there, unread))
-    alike, _, family, there, unread = max(found, key=lambda one: one[:2], default=(0.0, 0, "", set(), []))
+        keys_read = asking.keys_read or set()
+        unread = [key for key in config.values if key not in keys_read and not _ELSEWHERE.fullmatch(key)]
+        candidates.append(
+            (round(len(here & there) / max(len(here | there), 1), 3), -len(unread), family, there, unread)
+        )
+    alike, _, family, there, unread = max(candidates, key=lambda one: one[:2], default=(0.0, 0, "", set(), []))
     if alike < _ALIKE:
         return None
     differences = [
@@ -141,8 +143,8 @@ def nearest(config: Config, names: Iterable[str]) -> str | None:
         _listed("without its tensors", there - here),
         _listed("settings that it does not read", unread),
     ]
-    told = "; ".join(part for part in differences if part)
-    return f"nearest is {family}: {told}" if told else _agreeing(config, family)
+    text = "; ".join(part for part in differences if part)
+    return f"nearest is {family}: {text}" if text else _agreeing(config, family)
 
 
 def _short(config: Config, family: str) -> Config:
@@ -154,7 +156,7 @@ def _short(config: Config, family: str) -> Config:
     kinds = config.values.get("layer_types")
     if isinstance(kinds, list):
         values["layer_types"] = kinds[:_LAYERS]
-    return Config({**config.values, **values}, config.where, asked=set())
+    return Config({**config.values, **values}, config.where, keys_read=set())
 
 
 def template(name: str) -> str:

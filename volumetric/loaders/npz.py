@@ -70,10 +70,10 @@ class NpzFile:
     def scheme(self, name: str) -> Scheme:
         """Return the scheme that `packed` will have. Raises `CheckpointError` for a type that is no number here."""
         kind = self.entries[name].type
-        found = _SCHEMES.get(np.dtype(kind)) if not kind.startswith(("str", "bytes", "void")) else None
-        if found is None:
+        stored_scheme = _SCHEMES.get(np.dtype(kind)) if not kind.startswith(("str", "bytes", "void")) else None
+        if stored_scheme is None:
             raise CheckpointError(f"{self._path}: array {name!r} has type {kind}, which cannot be decoded")
-        return found
+        return stored_scheme
 
     def packed(self, name: str) -> Packed:
         """Read one array."""

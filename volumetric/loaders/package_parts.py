@@ -77,7 +77,7 @@ def _read_sums(path: Path) -> dict[str, str]:
 
 def _parts(module: str, homes: Iterable[Path]) -> dict[str, list[Path]]:
     """Name of each file that there are parts of → its parts in order, from this package and those named after it."""
-    found: dict[str, dict[int, Path]] = {}
+    parts_by_name: dict[str, dict[int, Path]] = {}
     first = module.partition(".")[0]
     packages = [package for home in homes for package in sorted(home.parent.glob(f"{first}*"))]
     files = (
@@ -86,8 +86,8 @@ def _parts(module: str, homes: Iterable[Path]) -> dict[str, list[Path]]:
     for path in islice(files, _MAX_WALK):
         match = _PART.fullmatch(path.name)
         if match is not None:
-            found.setdefault(match["name"], {})[int(match["number"])] = path
-    return {name: [numbered[number] for number in sorted(numbered)] for name, numbered in found.items()}
+            parts_by_name.setdefault(match["name"], {})[int(match["number"])] = path
+    return {name: [numbered[number] for number in sorted(numbered)] for name, numbered in parts_by_name.items()}
 
 
 def _join(name: str, digest: str, parts: list[Path], where: str) -> Path:
@@ -101,14 +101,14 @@ def _join(name: str, digest: str, parts: list[Path], where: str) -> Path:
             f"{where}: cannot write {target}: {error.strerror}", hint="set XDG_CACHE_HOME to a directory with space"
         ) from error
     logger.info("%s: joining %d parts into %s", where, len(parts), target)
-    seen = hashlib.sha256()
+    hasher = hashlib.sha256()
     with atomic_file(target) as handle:
         for part in parts:
             with part.open("rb") as piece:
                 while data := piece.read(_PIECE):
-                    seen.update(data)
+                    hasher.update(data)
                     handle.write(data)
-        if seen.hexdigest() != digest:
+        if hasher.hexdigest() != digest:
             raise CheckpointError(
                 f"{where}: {len(parts)} parts do not give the {name} that {SUMS_NAME} names",
                 hint="are all parts installed? reinstall the package",

@@ -49,13 +49,13 @@ def unpacked(module: str, homes: Iterable[Path]) -> Path | None:
     CheckpointError
         There are several such archives, or the one is damaged, dangerous, or cannot be unpacked.
     """
-    found = [archive for archive in _archives(homes) if _holds_model(archive)]
-    if not found:
+    archives = [archive for archive in _archives(homes) if _holds_model(archive)]
+    if not archives:
         return None
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+    if len(archives) > 1:
+        names = ", ".join(path.name for path in archives)
         raise CheckpointError(f"pkg:{module} has several archives: {names}", hint="unpack one, and open the directory")
-    [path] = found
+    [path] = archives
     where = f"pkg:{module}: {path}"
     try:
         with zipfile.ZipFile(path) as archive:
@@ -94,8 +94,10 @@ def _unpack(archive: zipfile.ZipFile, path: Path, where: str) -> Path:
     size = sum(info.file_size for info, _ in inside)
     if size > _RATIO * path.stat().st_size + _ALLOWANCE:
         raise CheckpointError(f"{where} would become {size} bytes out of {path.stat().st_size}, and is not unpacked")
-    told = "".join(f"{'/'.join(name)}\0{info.file_size}\0{info.CRC}\n" for info, name in sorted(inside, key=_by_name))
-    digest = hashlib.sha256(told.encode()).hexdigest()[:32]
+    listing = "".join(
+        f"{'/'.join(name)}\0{info.file_size}\0{info.CRC}\n" for info, name in sorted(inside, key=_by_name)
+    )
+    digest = hashlib.sha256(listing.encode()).hexdigest()[:32]
     target = platformdirs.user_cache_path("volumetric", appauthor=False) / "unpacked" / digest
     if _is_there(target, inside):
         return target
@@ -115,7 +117,7 @@ def _entries(archive: zipfile.ZipFile, where: str) -> list[Entry]:
     listed = archive.infolist()
     if len(listed) > _MAX_FILES:
         raise CheckpointError(f"{where} has {len(listed)} entries, more than {_MAX_FILES}")
-    found: dict[tuple[str, ...], zipfile.ZipInfo] = {}
+    files: dict[tuple[str, ...], zipfile.ZipInfo] = {}
     for info in listed:
         name = PurePosixPath(info.filename)
         outside = name.is_absolute() or ".." in name.parts or any(mark in info.filename for mark in "\\:\0")
@@ -126,10 +128,10 @@ def _entries(archive: zipfile.ZipFile, where: str) -> list[Entry]:
             continue
         if info.flag_bits & 1:
             raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} is encrypted")
-        if name.parts in found:
+        if name.parts in files:
             raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} occurs twice")
-        found[name.parts] = info
-    return [(info, name) for name, info in found.items()]
+        files[name.parts] = info
+    return [(info, name) for name, info in files.items()]
 
 
 def _is_there(target: Path, entries: list[Entry]) -> bool:

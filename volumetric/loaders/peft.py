@@ -107,14 +107,14 @@ def read_adapter(path: str | Path, model: LoadedModel) -> Adapter:
     replaced: dict[str, Array] = {}
     for name in file.entries:
         values = np.ascontiguousarray(decode(file.packed(name)), np.float32)
-        found = _TENSOR.fullmatch(name)
-        if found is not None:
-            pairs.setdefault(found["module"], {})[found["factor"]] = values
+        match = _TENSOR.fullmatch(name)
+        if match is not None:
+            pairs.setdefault(match["module"], {})[match["factor"]] = values
             continue
-        found = _EMBEDDING.fullmatch(name)
-        if found is not None:  # a row for each token: its A is what B is to a product
-            other = {"A": "B", "B": "A"}[found["factor"]]
-            pairs.setdefault(found["module"], {})[other] = np.ascontiguousarray(values.T)
+        match = _EMBEDDING.fullmatch(name)
+        if match is not None:  # a row for each token: its A is what B is to a product
+            other = {"A": "B", "B": "A"}[match["factor"]]
+            pairs.setdefault(match["module"], {})[other] = np.ascontiguousarray(values.T)
             continue
         saved = _SAVED.fullmatch(name)
         source = None if saved is None else f"{saved['module']}.{saved['name']}"

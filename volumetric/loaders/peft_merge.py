@@ -25,19 +25,19 @@ Lora: TypeAlias = "OneLora | Sequence[OneLora]"
 """One adapter, or several."""
 
 
-def parse_adapters(given: Lora) -> list[tuple[str, float]]:
+def parse_adapters(lora: Lora) -> list[tuple[str, float]]:
     """Return path and scale of each adapter.
 
     Raises
     ------
     SpecError
-        What is given is neither a path, nor a pair of path and scale, nor a list of these; or as `parse_adapter`.
+        `lora` is neither a path, nor a pair of path and scale, nor a list of these; or as `parse_adapter`.
     """
-    one = _adapter(given)
+    one = _adapter(lora)
     if one is not None:
         return [one]
-    several = list(given) if isinstance(given, (list, tuple)) else [given]
-    found: list[tuple[str, float]] = []
+    several = list(lora) if isinstance(lora, (list, tuple)) else [lora]
+    adapters: list[tuple[str, float]] = []
     for each in several:
         one = _adapter(each)
         if one is None:
@@ -45,17 +45,17 @@ def parse_adapters(given: Lora) -> list[tuple[str, float]]:
                 f"lora={str(each)[:60]!r} ({type(each).__name__}) names no adapter",
                 hint="a path, a pair (path, scale), or a list of these",
             )
-        found.append(one)
-    return found
+        adapters.append(one)
+    return adapters
 
 
-def _adapter(given: object) -> tuple[str, float] | None:
+def _adapter(item: object) -> tuple[str, float] | None:
     """Path and scale of what stands for one adapter, None for anything else."""
-    if isinstance(given, (str, os.PathLike)):
-        return parse_adapter(os.fspath(given)) if os.fspath(given) else None
-    if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], Real) or isinstance(given[1], bool):
+    if isinstance(item, (str, os.PathLike)):
+        return parse_adapter(os.fspath(item)) if os.fspath(item) else None
+    if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[1], Real) or isinstance(item[1], bool):
         return None
-    path, scale = given
+    path, scale = item
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         return None
     return os.fspath(path), _finite(float(scale), os.fspath(path))
@@ -85,7 +85,7 @@ def parse_adapter(text: str | Path) -> tuple[str, float]:
     return path, _finite(value, path)
 
 
-def read_adapters(given: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[str, Adapter], dict[str, float]]:
+def read_adapters(lora: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[str, Adapter], dict[str, float]]:
     """Read adapters for a model; errors as for `read_adapter`.
 
     Returns
@@ -95,7 +95,7 @@ def read_adapters(given: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[s
     adapters: dict[str, Adapter] = {}
     scales: dict[str, float] = {}
     replaced: dict[str, WeightStore] = {}
-    for path, scale in parse_adapters(given):
+    for path, scale in parse_adapters(lora):
         adapter = read_adapter(path, loaded)
         name, number = adapter.name, 2
         while name in adapters:

@@ -21,11 +21,13 @@ def rows_joined(source: TensorSource) -> TensorSource:
 
     Tensors whose numbers, sizes or types do not go together stay as they are, and fit no network.
     """
-    found: dict[str, dict[int, str]] = defaultdict(dict)
+    names_by_star: dict[str, dict[int, str]] = defaultdict(dict)
     for name in source.entries:
         if match := _ROW.fullmatch(name):
-            found[f"{match[1]}.*.weight"][int(match[2])] = name
-    matrices = {star: matrix for star, numbered in found.items() if (matrix := _matrix(source, numbered)) is not None}
+            names_by_star[f"{match[1]}.*.weight"][int(match[2])] = name
+    matrices = {
+        star: matrix for star, numbered in names_by_star.items() if (matrix := _matrix(source, numbered)) is not None
+    }
     return QuantisedSource(source, Reading(matrices=matrices)) if matrices else source
 
 

@@ -223,8 +223,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Object hook for `json.loads` that refuses repeated keys, which readers resolve differently."""
     result = dict(pairs)
     if len(result) != len(pairs):
-        seen: set[str] = set()
-        again = next(key for key, _ in pairs if key in seen or seen.add(key))
+        seen_keys: set[str] = set()
+        again = next(key for key, _ in pairs if key in seen_keys or seen_keys.add(key))
         raise CheckpointError(f"header names {again[:200]!r} twice")
     return result
 

@@ -113,12 +113,14 @@ def read_sentences(directory: Path) -> Sentences | None:
     )
     limit = _config(limits) if limits else Config({}, str(path))
     pooling = _config(modules[1][1] / "config.json")
-    said = _config(directory / PROMPTS) if (directory / PROMPTS).is_file() else Config({}, str(path))
-    prompts = said.section("prompts")
+    prompt_config = _config(directory / PROMPTS) if (directory / PROMPTS).is_file() else Config({}, str(path))
+    prompts = prompt_config.section("prompts")
     names = {} if prompts is None else {name: text for name, text in prompts.values.items() if isinstance(text, str)}
-    default = said.values.get("default_prompt_name")
+    default = prompt_config.values.get("default_prompt_name")
     if default is not None and (not isinstance(default, str) or default not in names):
-        raise CheckpointError(f"{said.where}: default_prompt_name {str(default)[:60]!r} is none of the prompts")
+        raise CheckpointError(
+            f"{prompt_config.where}: default_prompt_name {str(default)[:60]!r} is none of the prompts"
+        )
     return Sentences(
         pooling=_pooling(pooling),
         normalise="Normalize" in kinds,
@@ -136,10 +138,10 @@ def sentence_files(directory: Path) -> list[Path]:
     path = directory / MODULES
     if not path.is_file():
         return []
-    found = [path, directory / PROMPTS, *(directory / f"sentence_{kind}_config.json" for kind in _LENGTHS)]
+    paths = [path, directory / PROMPTS, *(directory / f"sentence_{kind}_config.json" for kind in _LENGTHS)]
     for _, home in _modules(path)[1:]:
-        found += [home / "config.json", home / "model.safetensors"]
-    return [one for one in found if one.is_file()]
+        paths += [home / "config.json", home / "model.safetensors"]
+    return [one for one in paths if one.is_file()]
 
 
 def _modules(path: Path) -> list[tuple[str, Path]]:
@@ -147,7 +149,7 @@ def _modules(path: Path) -> list[tuple[str, Path]]:
     listed = read_json(path)
     if not isinstance(listed, list) or not listed or len(listed) > 16:
         raise CheckpointError(f"{path} is no list of 1 to 16 modules")
-    found = []
+    modules = []
     for number, module in enumerate(listed):
         kind = module.get("type") if isinstance(module, dict) else None
         where = module.get("path") if isinstance(module, dict) else None
@@ -156,12 +158,12 @@ def _modules(path: Path) -> list[tuple[str, Path]]:
         parts = PurePosixPath(where).parts
         if where.startswith("/") or ".." in parts or "\\" in where or "\0" in where or ":" in where:
             raise CheckpointError(f"{path}: module {number} lies outside of the directory: {where[:80]!r}")
-        found.append((kind.rpartition(".")[2], path.parent.joinpath(*parts)))
-    if found[0][1] != path.parent:
+        modules.append((kind.rpartition(".")[2], path.parent.joinpath(*parts)))
+    if modules[0][1] != path.parent:
         raise UnsupportedError(
-            f"{path}: the transformer lies in {found[0][1].name}", hint="save it with a current sentence-transformers"
+            f"{path}: the transformer lies in {modules[0][1].name}", hint="save it with a current sentence-transformers"
         )
-    return found
+    return modules
 
 
 def _config(path: Path) -> Config:
@@ -171,13 +173,13 @@ def _config(path: Path) -> Config:
 
 
 def _pooling(config: Config) -> tuple[Pooling, ...]:
-    given = config.values.get("pooling_mode")
-    if given is None:
+    pooling_mode = config.values.get("pooling_mode")
+    if pooling_mode is None:
         return tuple(mode for flag, mode in _FLAGS.items() if config.flag(flag, False)) or ("mean",)
-    modes = [given] if isinstance(given, str) else given
+    modes = [pooling_mode] if isinstance(pooling_mode, str) else pooling_mode
     if not isinstance(modes, list) or not modes or any(mode not in POOLINGS for mode in modes):
         raise UnsupportedError(
-            f"{config.where}: pooling_mode {str(given)[:60]!r}", hint="one of " + ", ".join(POOLINGS)
+            f"{config.where}: pooling_mode {str(pooling_mode)[:60]!r}", hint="one of " + ", ".join(POOLINGS)
         )
     return tuple(cast("list[Pooling]", modes))
 
@@ -231,8 +233,8 @@ def lacks_head(blueprint: Blueprint, config: Config, source: TensorSource) -> bo
     """Whether a checkpoint has hidden states and no head, though its family has one: it was saved without."""
     if blueprint.hidden is None:
         return False
-    kept = trunk_of(blueprint).network.param_specs().keys()
-    own = [rule.source for rule in blueprint.rules if rule.key not in kept]
+    trunk_keys = trunk_of(blueprint).network.param_specs().keys()
+    own = [rule.source for rule in blueprint.rules if rule.key not in trunk_keys]
     architectures = config.values.get("architectures")
     plain = isinstance(architectures, list) and all(str(name).endswith("Model") for name in architectures)
     encodes = any(spec.two_way for spec in blueprint.network.layers.values())

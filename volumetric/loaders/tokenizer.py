@@ -186,8 +186,8 @@ class Tokenizer:
 
     def _ids(self, text: str, *, add_special_tokens: bool) -> list[int]:
         # A batch lets other threads run Python meanwhile, which `encode` of a single text does not.
-        (made,) = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
-        return made.ids
+        (encoding,) = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return encoding.ids
 
     def check_length(self, text: str, limit: int) -> None:
         """Raise `DoesNotFitError` for a text that has more tokens than `limit` in any case, see `encode`.
@@ -198,13 +198,13 @@ class Tokenizer:
         if len(text) <= few:
             return
         if len(text) > limit * self.longest:
-            told = f"the prompt has {len(text)} characters, the context holds {limit} tokens"
-            raise DoesNotFitError(f"{told} of at most {self.longest} characters each")
+            excess = f"the prompt has {len(text)} characters, the context holds {limit} tokens"
+            raise DoesNotFitError(f"{excess} of at most {self.longest} characters each")
         # Twice: where its beginning is cut off a text has some tokens that the whole one has not.
         count = len(self._ids(text[:few], add_special_tokens=False))
         if count > 2 * limit:
-            told = f"the first {few} of {len(text)} characters of the prompt have {count} tokens"
-            raise DoesNotFitError(f"{told}, the context holds {limit}")
+            excess = f"the first {few} of {len(text)} characters of the prompt have {count} tokens"
+            raise DoesNotFitError(f"{excess}, the context holds {limit}")
 
     @cached_property
     def longest(self) -> int:
@@ -231,11 +231,11 @@ class Tokenizer:
             As `encode`; or `limit` leaves no room for a text.
         """
         with self._encoding:
-            made = self.backend.encode_batch_fast([*texts], add_special_tokens=True)
+            encodings = self.backend.encode_batch_fast([*texts], add_special_tokens=True)
             for i, text in enumerate(texts):
-                if len(made[i].ids) > limit:
-                    made[i] = self._cut(text, limit)
-            return [Encoded(one.ids, one.type_ids) for one in made]
+                if len(encodings[i].ids) > limit:
+                    encodings[i] = self._cut(text, limit)
+            return [Encoded(one.ids, one.type_ids) for one in encodings]
 
     def _cut(self, text: str | tuple[str, str], limit: int) -> tokenizers.Encoding:
         """Encode a text, or a pair, that is too long."""
@@ -314,9 +314,9 @@ def renamed_json(content: dict[str, Any], names: Mapping[str, str]) -> dict[str,
 
 def check_halves(text: str) -> None:
     """Raise `GenerationError` for a text that no encoding has."""
-    if found := HALF.search(text):
+    if half := HALF.search(text):
         raise GenerationError(
-            f"the text holds {found[0]!a}, half of a surrogate pair", hint="decode the text from bytes as UTF-8"
+            f"the text holds {half[0]!a}, half of a surrogate pair", hint="decode the text from bytes as UTF-8"
         )
 
 
@@ -342,7 +342,7 @@ class StreamDecoder:
     the text of one id.
     """
 
-    __slots__ = ("_given", "_ids", "_shown", "_skip", "_tokenizer")
+    __slots__ = ("_emitted", "_ids", "_shown", "_skip", "_tokenizer")
 
     def __init__(
         self, tokenizer: Tokenizer, *, skip_special_tokens: bool = True, shown: Set[int] = frozenset()
@@ -351,7 +351,7 @@ class StreamDecoder:
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
         self._ids: list[int] = []  # the latest ids given out, as context, and those held back
-        self._given = 0  # how many of them were given out
+        self._emitted = 0  # how many of them were given out
 
     def push(self, token_id: int) -> str:
         """Add one id; return the text that is now sure."""
@@ -359,22 +359,22 @@ class StreamDecoder:
             return self.flush() + self._tokenizer.decode([token_id], skip_special_tokens=False)
         self._ids.append(token_id)
         before, after = self._texts()
-        if after.endswith("\ufffd") and len(self._ids) - self._given <= HELD_BACK:
+        if after.endswith("\ufffd") and len(self._ids) - self._emitted <= HELD_BACK:
             return ""
         if len(after) <= len(before):
             return ""
-        self._ids = self._ids[self._given :]
-        self._given = len(self._ids)
+        self._ids = self._ids[self._emitted :]
+        self._emitted = len(self._ids)
         return after[len(before) :]
 
     def flush(self) -> str:
         """Return what is held back, with U+FFFD for bytes that no character came of, and start over."""
         before, after = self._texts()
-        self._ids, self._given = [], 0
+        self._ids, self._emitted = [], 0
         return after[len(before) :]
 
     def _texts(self) -> tuple[str, str]:
         """Text of the ids given out, and of all."""
         decode = self._tokenizer.decode
-        before = decode(self._ids[: self._given], skip_special_tokens=self._skip)
+        before = decode(self._ids[: self._emitted], skip_special_tokens=self._skip)
         return before, decode(self._ids, skip_special_tokens=self._skip)

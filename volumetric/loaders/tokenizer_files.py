@@ -64,13 +64,13 @@ def _special_tokens(directory: Path, config: Mapping[str, Any]) -> dict[str, str
     """Role → text; a role stands as text or as an object with the text in ``content``."""
     older = directory / "special_tokens_map.json"
     values = {**(read_object(older) if older.is_file() else {}), **config}
-    found: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     for role in SPECIAL_ROLES:
         value = values.get(role)
         text = value.get("content") if isinstance(value, dict) else value
         if isinstance(text, str):
-            found[role] = text
-    return found
+            tokens[role] = text
+    return tokens
 
 
 def _special_ids(config: Mapping[str, Any]) -> dict[str, int]:

@@ -92,10 +92,10 @@ def bert_encoder(config: Config, names: BertNames, first_position: int = 0) -> B
         }
         head = head_of(layers, width, names.prefix)
         ignored = (*ignored, r"classifier\..*")
-    made = chain.blueprint(
+    blueprint = chain.blueprint(
         context_length=context, ignored=ignored, prefix=names.prefix, hidden=stream if todo == "mask" else None
     )
-    return dataclasses.replace(made, pooled=head)
+    return dataclasses.replace(blueprint, pooled=head)
 
 
 NAMES = BertNames(
@@ -117,10 +117,10 @@ def build(config: Config) -> Blueprint:
     return bert_encoder(config, NAMES)
 
 
-def read_encoder(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def read_encoder(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     """Return how many token types there are, which only the tensor tells everywhere. Refuses causal attention."""
-    if given.flag("attention.causal", False):
-        raise UnsupportedError(f"{given.where}: causal attention is not supported", hint="supported: an encoder's")
+    if metadata.flag("attention.causal", False):
+        raise UnsupportedError(f"{metadata.where}: causal attention is not supported", hint="supported: an encoder's")
     types = file.entries.get("token_types.weight")
     return {} if types is None or not types.shape else {"type_vocab_size": types.shape[0]}
 
@@ -131,29 +131,29 @@ def write_encoder(config: Config, network: Network) -> Mapping[str, Any]:
     return {"attention.causal": np.bool_(False)}
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    values = read_encoder(given, file)
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    values = read_encoder(metadata, file)
     if "token_types.weight" not in file.entries:
-        return _distilled(given)
+        return _distilled(metadata)
     # The files do not name the activation. The published models have the exact GELU; llama.cpp computes the tanh
     # approximation from a table in float16.
     return {**values, "hidden_act": "gelu"}
 
 
-def _distilled(given: Config) -> Mapping[str, Any]:
-    epsilon = given.number("attention.layer_norm_epsilon")
+def _distilled(metadata: Config) -> Mapping[str, Any]:
+    epsilon = metadata.number("attention.layer_norm_epsilon")
     if not math.isclose(epsilon, _DISTILLED_EPSILON, rel_tol=1e-6):
         raise UnsupportedError(
-            f"{given.where}: DistilBERT with an epsilon of {epsilon} is not supported",
+            f"{metadata.where}: DistilBERT with an epsilon of {epsilon} is not supported",
             hint=f"without token_types.weight it must be {_DISTILLED_EPSILON}",
         )
     return {
         "model_type": "distilbert",
         "architectures": ["DistilBertModel"],
-        "dim": given.integer("embedding_length"),
-        "hidden_dim": given.integer("feed_forward_length"),
-        "n_layers": given.layers("block_count"),
-        "n_heads": given.integer("attention.head_count"),
+        "dim": metadata.integer("embedding_length"),
+        "hidden_dim": metadata.integer("feed_forward_length"),
+        "n_layers": metadata.layers("block_count"),
+        "n_heads": metadata.integer("attention.head_count"),
         "activation": "gelu",
     }
 

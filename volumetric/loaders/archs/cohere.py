@@ -56,14 +56,14 @@ def build(config: Config) -> Blueprint:
 INNER: Final = {"input_layernorm": "attn_norm", **ATTENTION, **GATED_MLP}
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    return {**read_logit_scale(given, file), "use_qk_norm": "blk.0.attn_q_norm.weight" in file.entries}
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    return {**read_logit_scale(metadata, file), "use_qk_norm": "blk.0.attn_q_norm.weight" in file.entries}
 
 
-def read_logit_scale(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def read_logit_scale(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     """Return the factor on the logits."""
     del file
-    return {"logit_scale": given.number("logit_scale")}
+    return {"logit_scale": metadata.number("logit_scale")}
 
 
 def write_logit_scale(config: Config, network: Network) -> Mapping[str, Any]:

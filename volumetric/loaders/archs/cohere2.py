@@ -28,12 +28,12 @@ def build(config: Config) -> Blueprint:
     return cohere_decoder(config, ropes=[None if window is None else rope for window in windows], windows=windows)
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    layers = given.layers("block_count")
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    layers = metadata.layers("block_count")
     return {
-        **read_logit_scale(given, file),
-        "sliding_window": given.integer("attention.sliding_window", 4096),
-        "layer_types": read_pattern(given, layers, default=4),
+        **read_logit_scale(metadata, file),
+        "sliding_window": metadata.integer("attention.sliding_window", 4096),
+        "layer_types": read_pattern(metadata, layers, default=4),
     }
 
 

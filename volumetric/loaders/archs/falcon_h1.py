@@ -114,9 +114,10 @@ def _attention(config: Config, factors: Factors) -> MultiHeadAttention:
 
 
 def _mixer(config: Config, factors: Factors) -> Mamba2:
+    """Build the Mamba-2 layer of a block; without biases its multipliers include that of the input."""
     hidden, heads = config.integer("hidden_size"), config.integer("mamba_n_heads", 128)
-    given = config.values.get("mamba_d_ssm", 1024)
-    inner = config.integer("mamba_expand", 2) * hidden if given is None else config.integer("mamba_d_ssm", 1024)
+    d_ssm = config.values.get("mamba_d_ssm", 1024)
+    inner = config.integer("mamba_expand", 2) * hidden if d_ssm is None else config.integer("mamba_d_ssm", 1024)
     width = inner // heads if config.values.get("mamba_d_head", "auto") == "auto" else config.integer("mamba_d_head")
     if heads * width != inner:
         raise CheckpointError(f"{config.where}: {heads} heads of {width} are not the {inner} channels of mamba_d_ssm")
@@ -156,8 +157,8 @@ def _mlp(config: Config, factors: Factors) -> SwiGLU:
 _MLP: Final = {"gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    sizes = read_sizes(given)
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    sizes = read_sizes(metadata)
     return {
         "mamba_d_ssm": sizes.channels,
         "mamba_n_heads": sizes.heads,

@@ -35,5 +35,5 @@ GGUF = GGUFFamily(
     model_type="gemma",
     auto_class="GemmaForCausalLM",
     head="shared",
-    values=lambda given, file: {"hidden_act": "gelu_pytorch_tanh"},
+    values=lambda metadata, file: {"hidden_act": "gelu_pytorch_tanh"},
 )

@@ -101,25 +101,27 @@ _CAPS: Final[Mapping[str, float]] = {"attn_logit_softcapping": 50.0, "final_logi
 """Key → cap of files that do not have it, in llama.cpp."""
 
 
-def score_scalar(given: Config, layers_of_27b: int) -> int:
+def score_scalar(metadata: Config, layers_of_27b: int) -> int:
     """Number whose inverse root scales the scores: a head's width, but in the 27B model the width shared out.
 
     The files do not have it; llama.cpp too tells the model by its number of layers.
     """
-    heads, hidden = given.integer("attention.head_count"), given.integer("embedding_length")
+    heads, hidden = metadata.integer("attention.head_count"), metadata.integer("embedding_length")
     share = hidden // heads or 1
-    return share if given.integer("block_count") == layers_of_27b else given.integer("attention.key_length", share)
+    return (
+        share if metadata.integer("block_count") == layers_of_27b else metadata.integer("attention.key_length", share)
+    )
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
-    layers = given.layers("block_count")
+    layers = metadata.layers("block_count")
     return {
         "hidden_activation": "gelu_pytorch_tanh",
-        "query_pre_attn_scalar": score_scalar(given, _LAYERS_OF_27B),
-        **{name: given.number(name, usual) for name, usual in _CAPS.items()},
-        "sliding_window": given.integer("attention.sliding_window", 4096),
-        "layer_types": read_pattern(given, layers, default=2),
+        "query_pre_attn_scalar": score_scalar(metadata, _LAYERS_OF_27B),
+        **{name: metadata.number(name, usual) for name, usual in _CAPS.items()},
+        "sliding_window": metadata.integer("attention.sliding_window", 4096),
+        "layer_types": read_pattern(metadata, layers, default=2),
     }
 
 

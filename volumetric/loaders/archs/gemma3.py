@@ -33,29 +33,29 @@ def build(config: Config) -> Blueprint:
         config, config.integer("head_dim", HEAD_DIM), 1_000_000.0, config.number("rope_local_base_freq", 10_000.0)
     )
     ropes = [full if window is None else sliding for window in windows]
-    made = gemma_decoder(config, ropes=ropes, windows=windows, qk_norm=True, causal=not both_ways)
+    blueprint = gemma_decoder(config, ropes=ropes, windows=windows, qk_norm=True, causal=not both_ways)
     classes = config.values.get("architectures")
     plain = isinstance(classes, list) and all(str(name).endswith("Model") for name in classes)
-    return trunk_of(made) if both_ways and plain else made
+    return trunk_of(blueprint) if both_ways and plain else blueprint
 
 
 _LAYERS_OF_27B: Final = 62
 _LOCAL_BASE: Final = 10_000.0
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
-    layers, window = given.layers("block_count"), given.integer("attention.sliding_window", 0, low=0)
-    kinds = read_pattern(given, layers, default=6) if window else ["full_attention"] * layers
+    layers, window = metadata.layers("block_count"), metadata.integer("attention.sliding_window", 0, low=0)
+    kinds = read_pattern(metadata, layers, default=6) if window else ["full_attention"] * layers
     values: dict[str, Any] = {
         "hidden_activation": "gelu_pytorch_tanh",
-        "query_pre_attn_scalar": score_scalar(given, _LAYERS_OF_27B),
+        "query_pre_attn_scalar": score_scalar(metadata, _LAYERS_OF_27B),
         "sliding_window": window or None,
         "layer_types": kinds,
-        "rope_local_base_freq": given.number("rope.freq_base_swa", _LOCAL_BASE),
+        "rope_local_base_freq": metadata.number("rope.freq_base_swa", _LOCAL_BASE),
     }
-    if given.has("final_logit_softcapping"):
-        values["final_logit_softcapping"] = given.number("final_logit_softcapping")
+    if metadata.has("final_logit_softcapping"):
+        values["final_logit_softcapping"] = metadata.number("final_logit_softcapping")
     return values
 
 

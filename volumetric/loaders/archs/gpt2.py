@@ -80,6 +80,6 @@ GGUF = GGUFFamily(
     },
     epsilon="layer_norm_epsilon",
     biases=frozenset({"attn_norm", "attn_qkv", "attn_output", "ffn_norm", "ffn_up", "ffn_down"}),
-    values=lambda given, file: {"activation_function": "gelu_new"},
+    values=lambda metadata, file: {"activation_function": "gelu_new"},
 )
 """GPT-2: learned positions, fused projections, biases throughout; matrices are not transposed in these files."""

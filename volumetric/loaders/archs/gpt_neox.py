@@ -44,6 +44,7 @@ def _norm(config: Config) -> LayerNorm:
 
 
 def _layer(config: Config, chain: Chain, prefix: str, stream: Coord) -> Coord:
+    """Add one block behind `stream` to the chain, sequential or parallel, and return where it ends."""
     hidden, heads, width = config.integer("hidden_size"), config.integer("num_attention_heads"), head_dim(config)
     bias = config.flag("attention_bias", True)
     attention = MultiHeadAttention(
@@ -80,12 +81,16 @@ def _renamed(config: Config) -> Config:
     return config.with_values(**values)
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
     # The files do not name the activation. The published models have the exact GELU, the default of transformers;
     # llama.cpp computes the tanh approximation, which differs by less than 5e-4.
     # All of a head turns unless rope_parameters say otherwise; in configurations absent means a quarter.
-    return {"hidden_act": "gelu", "rotary_pct": 1.0, "use_parallel_residual": given.flag("use_parallel_residual", True)}
+    return {
+        "hidden_act": "gelu",
+        "rotary_pct": 1.0,
+        "use_parallel_residual": metadata.flag("use_parallel_residual", True),
+    }
 
 
 def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:

@@ -36,8 +36,8 @@ def build(config: Config) -> Blueprint:
     config.require("swiglu_alpha", 1.702)  # that of quick_gelu
     layers, bias = config.layers(), config.flag("attention_bias", True)
     window = config.integer("sliding_window", 128)
-    given = config.has("rope_parameters") or config.has("rope_scaling")
-    turning = config if given else config.with_values(rope_scaling=ROPE)
+    has_rope = config.has("rope_parameters") or config.has("rope_scaling")
+    turning = config if has_rope else config.with_values(rope_scaling=ROPE)
     attentions = attention_blocks(
         config,
         [read_rope(turning, head_dim(config), default_base=150_000.0)] * layers,
@@ -76,18 +76,18 @@ _AFTER_TOP_K: Final = 3
 """llama.cpp's number of the gating by a softmax of the chosen logits."""
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    layers = given.layers("block_count")
-    rope = read_gguf_rope(given, file, given.integer("attention.key_length"))
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    layers = metadata.layers("block_count")
+    rope = read_gguf_rope(metadata, file, metadata.integer("attention.key_length"))
     if rope["rope_type"] == "yarn":
         # llama.cpp rounds the two ends of the ramp; the model was trained without that, unless a file of ours says so.
-        rope["truncate"] = given.flag(_TRUNCATE, False)
-    values = expert_values(given, file, gatings=(0, _AFTER_TOP_K))
+        rope["truncate"] = metadata.flag(_TRUNCATE, False)
+    values = expert_values(metadata, file, gatings=(0, _AFTER_TOP_K))
     return {
         **values,
-        "intermediate_size": given.integer("expert_feed_forward_length", given.integer("feed_forward_length")),
-        "layer_types": read_pattern(given, layers, default=2),
-        "sliding_window": given.integer("attention.sliding_window", 128),
+        "intermediate_size": metadata.integer("expert_feed_forward_length", metadata.integer("feed_forward_length")),
+        "layer_types": read_pattern(metadata, layers, default=2),
+        "sliding_window": metadata.integer("attention.sliding_window", 128),
         "rope_parameters": rope,
     }
 

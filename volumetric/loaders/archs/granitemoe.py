@@ -42,10 +42,10 @@ def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> di
     }
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    given.require("expert_shared_feed_forward_length", 0)
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    metadata.require("expert_shared_feed_forward_length", 0)
     biased = "blk.0.attn_q.bias" in file.entries
-    return {"attention_bias": biased, **read_factors(given), **expert_values(given, file)}
+    return {"attention_bias": biased, **read_factors(metadata), **expert_values(metadata, file)}
 
 
 def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:

@@ -62,8 +62,8 @@ def build(config: Config) -> Blueprint:
         return chain.residual(stream)
 
     tied = config.flag("tie_embedding", config.flag("tie_word_embeddings", True))
-    given = config.with_values(tie_word_embeddings=tied)
-    return stacked_decoder(given, place, norm, tied=True, norm_name="model.embedding_norm")
+    tied_config = config.with_values(tie_word_embeddings=tied)
+    return stacked_decoder(tied_config, place, norm, tied=True, norm_name="model.embedding_norm")
 
 
 def _between(config: Config) -> int:
@@ -112,16 +112,16 @@ def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> di
 _SHORT_CONV = re.compile(r"(?:model\.)?layers\.(\d{1,5})\.conv\.conv\.weight")
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
-    given.require("attention.causal", True)
-    given.require("attention.sliding_window", 0)
-    heads, layers = given.values.get(KV_HEADS), given.layers("block_count")
+    metadata.require("attention.causal", True)
+    metadata.require("attention.sliding_window", 0)
+    heads, layers = metadata.values.get(KV_HEADS), metadata.layers("block_count")
     if not isinstance(heads, np.ndarray) or heads.shape != (layers,):
-        raise CheckpointError(f"{given.where}: {KV_HEADS} is no list of {layers} numbers")
+        raise CheckpointError(f"{metadata.where}: {KV_HEADS} is no list of {layers} numbers")
     return {
         "layer_types": ["full_attention" if count else "conv" for count in heads],
-        "conv_L_cache": given.integer("shortconv.l_cache", low=2),
+        "conv_L_cache": metadata.integer("shortconv.l_cache", low=2),
         "conv_bias": False,
         "block_auto_adjust_ff_dim": False,
     }

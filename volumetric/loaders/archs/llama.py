@@ -37,10 +37,10 @@ _MIXTURE: Final[Mapping[str, str]] = {
 }
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     """Flags that the metadata do not have: seen in the tensors of the first layer."""
-    if given.integer("expert_count", 0, low=0):
-        return {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], **expert_values(given, file)}
+    if metadata.integer("expert_count", 0, low=0):
+        return {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], **expert_values(metadata, file)}
     return {
         "attention_bias": "blk.0.attn_q.bias" in file.entries,
         "mlp_bias": "blk.0.ffn_up.bias" in file.entries,

@@ -68,11 +68,11 @@ def _attentions(config: Config, layers: int) -> list[Block]:
     if config.flag("use_qk_norm", True):
         # Turning keeps the length of a vector, so that this norm is the same before it.
         normed = {"qk_norm": True, "qk_norm_gain": False, "qk_norm_eps": config.number("rms_norm_eps", 1e-5)}
-    found: list[Block] = []
+    layer_blocks: list[Block] = []
     for block, turns, chunk in zip(blocks, turning, _chunks(config, turning), strict=True):
         assert isinstance(block.spec, MultiHeadAttention)
-        found.append(replace(block, spec=replace(block.spec, chunk=chunk, **(normed if turns else flat))))
-    return found
+        layer_blocks.append(replace(block, spec=replace(block.spec, chunk=chunk, **(normed if turns else flat))))
+    return layer_blocks
 
 
 def _turning(config: Config, layers: int) -> list[bool]:
@@ -151,25 +151,30 @@ def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> di
     return values
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    window = given.integer("attention.sliding_window", 1, low=0)
-    given.require("expert_weights_scale", 0.0, 1.0)
-    count, layers, step = given.integer("expert_count"), given.layers("block_count"), given.integer(_STEP, low=0)
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    """Return the values that only Llama 4 has: widths, numbers of experts, and which layers have experts."""
+    window = metadata.integer("attention.sliding_window", 1, low=0)
+    metadata.require("expert_weights_scale", 0.0, 1.0)
+    count, layers, step = (
+        metadata.integer("expert_count"),
+        metadata.layers("block_count"),
+        metadata.integer(_STEP, low=0),
+    )
     if window == 0:
         raise UnsupportedError(
-            f"{given.where}: attention.sliding_window=0, Llama 4 without chunks, is not supported",
+            f"{metadata.where}: attention.sliding_window=0, Llama 4 without chunks, is not supported",
             hint="the Hugging Face checkpoint says what its layers do",
         )
     mixed = range(step - 1, layers, step) if step else range(0)
     routers = {i: file.entries.get(f"blk.{i}.ffn_gate_inp.weight") for i in mixed}
     if any(router is None or router.shape[:1] != (count,) for router in routers.values()):
-        raise CheckpointError(f"{given.where}: each layer of {list(mixed)[:4]}… needs a router of {count} experts")
+        raise CheckpointError(f"{metadata.where}: each layer of {list(mixed)[:4]}… needs a router of {count} experts")
     return {
         **_CONSTANTS,
-        "intermediate_size": given.integer("expert_feed_forward_length"),
-        "intermediate_size_mlp": given.integer("feed_forward_length"),
+        "intermediate_size": metadata.integer("expert_feed_forward_length"),
+        "intermediate_size_mlp": metadata.integer("feed_forward_length"),
         "num_local_experts": count,
-        "num_experts_per_tok": given.integer("expert_used_count"),
+        "num_experts_per_tok": metadata.integer("expert_used_count"),
         "moe_layers": list(mixed),
         _STEP: max(step, 1),
         "use_qk_norm": count != _WITHOUT_NORMS,

@@ -59,14 +59,14 @@ def state_space_decoder(config: Config, mixer: LayerSpec, *, tied: bool) -> Blue
 
 def step_bounds(config: Config) -> tuple[float, float | None]:
     """Bounds of the steps of a Mamba-2 layer, of which the upper one may be infinite, spelled as JSON spells it."""
-    given = config.items("time_step_limit", 2)
-    if given is None:
+    limits = config.items("time_step_limit", 2)
+    if limits is None:
         return 0.0, None
-    high = given[1]
+    high = limits[1]
     endless = high is None or high == float("inf") or high in ("inf", "Infinity")
     # transformers writes what JSON has no number for as an object with its name
     endless = endless or (isinstance(high, dict) and high.get("__float__") == "Infinity")
-    low = Config({"time_step_limit": given[0]}, config.where).number("time_step_limit")
+    low = Config({"time_step_limit": limits[0]}, config.where).number("time_step_limit")
     return low, None if endless else Config({"time_step_limit": high}, config.where).number("time_step_limit")
 
 
@@ -86,14 +86,14 @@ def build(config: Config) -> Blueprint:
     return state_space_decoder(config, mixer, tied=True)
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
-    given.require("ssm.dt_b_c_rms", False)  # true of FalconMamba, which norms steps, inputs and outputs of the scan
+    metadata.require("ssm.dt_b_c_rms", False)  # true of FalconMamba, which norms steps, inputs and outputs of the scan
     return {
-        "intermediate_size": given.integer("ssm.inner_size"),
-        "state_size": given.integer("ssm.state_size"),
-        "time_step_rank": given.integer("ssm.time_step_rank"),
-        "conv_kernel": given.integer("ssm.conv_kernel", low=2),
+        "intermediate_size": metadata.integer("ssm.inner_size"),
+        "state_size": metadata.integer("ssm.state_size"),
+        "time_step_rank": metadata.integer("ssm.time_step_rank"),
+        "conv_kernel": metadata.integer("ssm.conv_kernel", low=2),
         "use_bias": False,
         "use_conv_bias": True,
     }

@@ -42,10 +42,10 @@ def build(config: Config) -> Blueprint:
     )
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
     # The window is kept, as in transformers; llama.cpp's own code for this architecture lets every layer see all.
-    window = given.integer("attention.sliding_window", 0, low=0)
+    window = metadata.integer("attention.sliding_window", 0, low=0)
     return {"sliding_window": window or None}
 
 

@@ -48,9 +48,9 @@ _SHARED = {
 }
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    width = given.integer("expert_shared_feed_forward_length", given.integer("feed_forward_length"))
-    return {**QWEN3.values(given, file), "shared_expert_intermediate_size": width, "norm_topk_prob": False}
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    width = metadata.integer("expert_shared_feed_forward_length", metadata.integer("feed_forward_length"))
+    return {**QWEN3.values(metadata, file), "shared_expert_intermediate_size": width, "norm_topk_prob": False}
 
 
 def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:

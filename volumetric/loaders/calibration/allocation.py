@@ -125,7 +125,7 @@ def _items(damages: Mapping[str, Damage], groups: Mapping[str, Sequence[str]]) -
 def _hull(name: str, keys: tuple[str, ...], damages: list[Damage]) -> list[Choice]:
     schemes = [scheme for scheme in damages[0].nats if all(scheme in damage.nats for damage in damages)]
     elements = sum(prod(damage.shape) for damage in damages)
-    made = [
+    choices = [
         Choice(
             name,
             keys,
@@ -137,7 +137,7 @@ def _hull(name: str, keys: tuple[str, ...], damages: list[Damage]) -> list[Choic
         for scheme in schemes
     ]
     hull: list[Choice] = []
-    for choice in sorted(made, key=lambda choice: (choice.nbytes, choice.nats)):
+    for choice in sorted(choices, key=lambda choice: (choice.nbytes, choice.nats)):
         if hull and choice.nats >= hull[-1].nats:
             continue  # no smaller and no better
         while len(hull) > 1 and _slope(hull[-2], choice) <= _slope(hull[-2], hull[-1]):

@@ -81,8 +81,8 @@ def measure_damage(
     """
     tokens = windows(model, ids, MEASURED_TOKENS)
     plan = lower(model.network)
-    given = [*by_name(plan, tokens).values()]
-    return _Measuring(_gradient_graph(plan, tokens.shape), model.params, candidates, seed).run(given)
+    inputs = [*by_name(plan, tokens).values()]
+    return _Measuring(_gradient_graph(plan, tokens.shape), model.params, candidates, seed).run(inputs)
 
 
 def _gradient_graph(plan: Plan, shape: Shape) -> Graph:
@@ -91,8 +91,8 @@ def _gradient_graph(plan: Plan, shape: Shape) -> Graph:
     Outputs: the network's, what each product with a parameter and each look-up makes, and the gradients of all these.
     """
     work, values = GraphBuilder(), {name: plan.values[i] for name, i in plan.inputs.items()}
-    given = {name: work.input(name, (*shape, *value.shape[1:]), value.dtype) for name, value in values.items()}
-    y = emit_plan(work, plan, given, EmitOptions(sequences=shape[0])).outputs[OUTPUT]
+    inputs = {name: work.input(name, (*shape, *value.shape[1:]), value.dtype) for name, value in values.items()}
+    y = emit_plan(work, plan, inputs, EmitOptions(sequences=shape[0])).outputs[OUTPUT]
     viewed = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
 
     def stored(i: int) -> bool:
@@ -100,15 +100,15 @@ def _gradient_graph(plan: Plan, shape: Shape) -> Graph:
             i = viewed[i]
         return work.tensors[i].key is not None
 
-    made = [
+    measured = [
         node.outputs[0]
         for node in work.nodes
         if (node.op == "gemm" and node.attrs["trans_b"] and stored(node.inputs[1]))
         or (node.op == "gather_rows" and stored(node.inputs[0]))
     ]
     slope = work.input("slope", work.shape(y))
-    found = differentiate(work, {y: slope}, made)
-    return work.finish([y, *found, *found.values()])
+    gradients = differentiate(work, {y: slope}, measured)
+    return work.finish([y, *gradients, *gradients.values()])
 
 
 class _Errors(NamedTuple):
@@ -130,12 +130,12 @@ class _Measuring(Walk):
         self._made_by = dict(zip(ends[half:], ends[:half], strict=True))
         self._errors: dict[int, _Errors] = {}
         self._nats: dict[str, dict[Scheme, float]] = {}
-        self._seen: tuple[int, Inputs, F32Array] | None = None
+        self._last_inputs: tuple[int, Inputs, F32Array] | None = None
 
-    def run(self, given: Sequence[Array]) -> list[Damage]:
+    def run(self, inputs: Sequence[Array]) -> list[Damage]:
         """Return the damage of all tensors that have candidates and were met."""
         with Meter("measuring", len(self.graph.nodes), unit="step") as self._meter:
-            self.walk(dict(zip(self.graph.inputs, given, strict=False)))  # the slope comes when the output is there
+            self.walk(dict(zip(self.graph.inputs, inputs, strict=False)))  # the slope comes when the output is there
         if not all(np.isfinite(list(nats.values())).all() for nats in self._nats.values()):
             raise UnsupportedError(
                 "predictions for this text, or their gradients, are not finite",
@@ -159,42 +159,42 @@ class _Measuring(Walk):
                 self._weigh(self._errors[self._made_by[i]], values[i])
 
     def _of_product(self, key: str, source: int, x: Array) -> _Errors:
-        seen = self._seen
-        if seen is None or seen[0] != source:
+        last_inputs = self._last_inputs
+        if last_inputs is None or last_inputs[0] != source:
             rows = x.reshape(-1, x.shape[-1]).astype(np.float32, copy=False)
             squares = np.divide(rows.T @ rows, len(rows), dtype=np.float32)
-            seen = self._seen = source, Inputs(squares), squares
-        _, inputs, squares = seen
+            last_inputs = self._last_inputs = source, Inputs(squares), squares
+        _, inputs, squares = last_inputs
         weight = self.parameter(key)
         weight = weight.reshape(-1, weight.shape[-1])
         columns = _spread(len(weight), _ROWS)
-        some, found = np.ascontiguousarray(weight[columns]), {}
+        some, errors = np.ascontiguousarray(weight[columns]), {}
         schemes, share = self._candidates[key], 1.0
         for scheme in sorted(schemes, key=lambda scheme: scheme.nbytes(some.shape)):
             if scheme == self._params[key].scheme:
-                found[scheme] = np.zeros(len(some), np.float32)
+                errors[scheme] = np.zeros(len(some), np.float32)
                 continue
             fed_back = is_calibrated(scheme)
-            found[scheme] = _errors(_plain(some, inputs, scheme) - some, squares)
+            errors[scheme] = _errors(_plain(some, inputs, scheme) - some, squares)
             if fed_back and share == 1.0:
                 share = float(_errors(decode(quantise(some, inputs, scheme)) - some, squares).sum())
-                share /= float(found[scheme].sum()) or 1.0
+                share /= float(errors[scheme].sum()) or 1.0
             if fed_back:
-                found[scheme] *= np.float32(share)
-        return _Errors(key, columns, found)
+                errors[scheme] *= np.float32(share)
+        return _Errors(key, columns, errors)
 
     def _of_table(self, key: str, ids: Array) -> _Errors:
         rows, counts = np.unique(ids, return_counts=True)
         chosen = _spread(len(rows), _ROWS)
         some = np.ascontiguousarray(self.parameter(key)[rows[chosen]])
         weight = (counts[chosen] / counts[chosen].sum()).astype(np.float32)
-        found = {
+        errors = {
             s: weight @ np.square(decode(encode(some, s)) - some)
             if s != self._params[key].scheme
             else np.zeros(some.shape[1], np.float32)
             for s in self._candidates[key]
         }
-        return _Errors(key, np.arange(some.shape[1]), found)
+        return _Errors(key, np.arange(some.shape[1]), errors)
 
     def _slope(self, logits: Array) -> F32Array:
         """Gradient of −log p of tokens drawn from what the logits predict, a token for each row."""

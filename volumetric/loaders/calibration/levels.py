@@ -50,12 +50,12 @@ class Levels:
         return self._nearest(self.scale[column // self.group], self.floor[column // self.group], x)
 
     def _nearest(self, scale: F32Array, floor: F32Array, x: F32Array) -> tuple[NDArray[np.uint8], F32Array]:
-        wanted = np.divide(x - floor, scale, out=np.zeros_like(x), where=scale != 0)
+        scaled = np.divide(x - floor, scale, out=np.zeros_like(x), where=scale != 0)
         low = self.numbers[0]
         if self.numbers[-1] - low == len(self.numbers) - 1:
-            at = np.clip(np.rint(wanted), low, self.numbers[-1]) - low
+            at = np.clip(np.rint(scaled), low, self.numbers[-1]) - low
         else:
-            at = np.searchsorted((self.numbers[1:] + self.numbers[:-1]) / 2, wanted)
+            at = np.searchsorted((self.numbers[1:] + self.numbers[:-1]) / 2, scaled)
         index = at.astype(np.intp)
         return self.codes[index], self.numbers[index] * scale + floor
 

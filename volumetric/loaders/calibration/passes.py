@@ -51,13 +51,13 @@ def calibrated(
     """
     tokens = windows(model, ids)
     count, length = tokens.shape
-    given = by_name(lower(model.network), tokens)
-    wanted = {
+    inputs = by_name(lower(model.network), tokens)
+    schemes = {
         key: scheme
         for key, scheme in targets.items()
         if scheme and scheme != model.params[key].scheme and is_calibrated(scheme)
     }
-    done = _Pass(graph_of(model.network, length, sequences=count), model.params, wanted).run([*given.values()])
+    done = _Pass(graph_of(model.network, length, sequences=count), model.params, schemes).run([*inputs.values()])
     rest = converted(model.params, {key: None if key in done else target for key, target in targets.items()})
     return Params({key: WeightStore.from_packed(done[key]) if key in done else rest[key] for key in rest})
 
@@ -79,23 +79,23 @@ def windows(model: LoadedModel, ids: Sequence[int], most: int = CALIBRATED_TOKEN
 class _Pass(Walk):
     """A forward pass that puts a quantised matrix in the place of its parameter as soon as a product wants it."""
 
-    def __init__(self, graph: Graph, params: Params, wanted: Mapping[str, Scheme]) -> None:
+    def __init__(self, graph: Graph, params: Params, schemes: Mapping[str, Scheme]) -> None:
         super().__init__(graph, params)
-        self._wanted = wanted
-        self._seen: tuple[int, Inputs] | None = None
+        self._schemes = schemes
+        self._last_inputs: tuple[int, Inputs] | None = None
         self.done: dict[str, Packed] = {}
 
-    def run(self, given: Sequence[Array]) -> dict[str, Packed]:
-        """Return the quantised matrices; `given` are the network's inputs."""
+    def run(self, inputs: Sequence[Array]) -> dict[str, Packed]:
+        """Return the quantised matrices; `inputs` are the network's."""
         nodes = self.graph.nodes
-        keys = {at: key for at, node in enumerate(nodes) if (key := self.product_key(node)) in self._wanted}
+        keys = {at: key for at, node in enumerate(nodes) if (key := self.product_key(node)) in self._schemes}
         with Meter("calibrating", len(set(keys.values())), unit="matrix") as self._meter:
-            self.walk(dict(zip(self.graph.inputs, given, strict=True)), stop=max(keys, default=-1) + 1)
+            self.walk(dict(zip(self.graph.inputs, inputs, strict=True)), stop=max(keys, default=-1) + 1)
         return self.done
 
     def before(self, node: Node, values: dict[int, Array]) -> None:
         key = self.product_key(node)
-        if key is None or key not in self._wanted or key in self.done:
+        if key is None or key not in self._schemes or key in self.done:
             return
         self.done[key] = self._quantised(key, self.root[node.inputs[0]], values[node.inputs[0]])
         factor = node.inputs[1]  # a view of the parameter, made before
@@ -106,8 +106,8 @@ class _Pass(Walk):
         return decode(self.done[key]) if key in self.done else super().parameter(key)
 
     def _quantised(self, key: str, source: int, x: Array) -> Packed:
-        if self._seen is None or self._seen[0] != source:
+        if self._last_inputs is None or self._last_inputs[0] != source:
             rows = x.reshape(-1, x.shape[-1])
-            self._seen = source, Inputs(rows.T @ rows)
+            self._last_inputs = source, Inputs(rows.T @ rows)
         weight = super().parameter(key)
-        return quantise(weight.reshape(-1, weight.shape[-1]), self._seen[1], self._wanted[key])
+        return quantise(weight.reshape(-1, weight.shape[-1]), self._last_inputs[1], self._schemes[key])

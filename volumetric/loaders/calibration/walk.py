@@ -36,8 +36,8 @@ class Walk:
                 for i in node.inputs:
                     if i not in values:
                         values[i] = self.parameter(self._keys[i])
-                made = OPS[node.op].run([values[i] for i in node.inputs], node.attrs)
-                values |= zip(node.outputs, made, strict=True)
+                outputs = OPS[node.op].run([values[i] for i in node.inputs], node.attrs)
+                values |= zip(node.outputs, outputs, strict=True)
                 self.after(node, values)
                 for i in [i for i in values if self._last[i] <= at and i not in constants]:
                     del values[i]

@@ -41,7 +41,7 @@ def opened(config: Config, source: TensorSource) -> tuple[Config, TensorSource]:
     CheckpointError
         The tensors are not what the method says.
     """
-    section = next((found for found in map(config.section, _KEYS) if found is not None), None)
+    section = next((candidate for candidate in map(config.section, _KEYS) if candidate is not None), None)
     if section is None:
         return config, source
     method = _method(config, section)
@@ -64,9 +64,9 @@ def opened(config: Config, source: TensorSource) -> tuple[Config, TensorSource]:
 
 def _method(config: Config, section: Config) -> str:
     """Name of the method; MLX's configurations have group size and bits, and no name."""
-    given = section.values.get("quant_method")
-    if given is None and config.has("quantization"):
+    method = section.values.get("quant_method")
+    if method is None and config.has("quantization"):
         return "mlx"
-    if given is None and config.has("compression_config"):
+    if method is None and config.has("compression_config"):
         return "compressed-tensors"
-    return str(given).lower()[:40] if given is not None else "a method without a name"
+    return str(method).lower()[:40] if method is not None else "a method without a name"

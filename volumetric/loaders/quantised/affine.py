@@ -51,8 +51,8 @@ def affine_matrix(
         signed = scheme_of(f"int{width}", group, scales.dtype)
 
         def centred(start: int, stop: int) -> Packed:
-            taken = middle if zeros is None else zeros[start:stop].astype(np.int16)[:, index]
-            numbers = codes(start, stop).astype(np.int16) - taken
+            offset = middle if zeros is None else zeros[start:stop].astype(np.int16)[:, index]
+            numbers = codes(start, stop).astype(np.int16) - offset
             return pack(signed, k, numbers.astype(np.int8), scales[start:stop])
 
         index = np.arange(k) // (group or k or 1)

@@ -132,11 +132,11 @@ def entry_of(source: TensorSource, name: str) -> TensorEntry:
     return source.entries[name]
 
 
-def expect_shape(what: str, found: Shape, *expected: Shape) -> None:
+def expect_shape(what: str, shape: Shape, *expected: Shape) -> None:
     """Raise `CheckpointError` unless a tensor has one of the shapes that go with the rest of its matrix."""
-    if tuple(found) not in expected:
+    if tuple(shape) not in expected:
         raise CheckpointError(
-            f"tensor {what!r} has shape {list(found)}, expected {' or '.join(str(list(s)) for s in expected)}"
+            f"tensor {what!r} has shape {list(shape)}, expected {' or '.join(str(list(s)) for s in expected)}"
         )
 
 

@@ -40,12 +40,12 @@ _DTYPES = ("float16", "bfloat16", "float32")
 
 def matrices(config: Config, source: TensorSource) -> Reading:
     """Find the matrices of a bitsandbytes checkpoint; errors as for `quantised.opened`."""
-    found = {f"{stem}.weight": _table(source, stem, ending) for ending in _STATES for stem in stems(source, ending)}
-    types = ", ".join(sorted({str(matrix.scheme) for matrix in found.values()}))
-    decoded_note("bitsandbytes", found, types, "their 4 bits are places in a table")
+    weights = {f"{stem}.weight": _table(source, stem, ending) for ending in _STATES for stem in stems(source, ending)}
+    types = ", ".join(sorted({str(matrix.scheme) for matrix in weights.values()}))
+    decoded_note("bitsandbytes", weights, types, "their 4 bits are places in a table")
     rows = {f"{stem}.weight": _rows(source, stem) for stem in stems(source, ".SCB")}
     ignored = tuple(name for name in source.entries if name.endswith(".weight_format"))
-    return Reading(matrices=found | rows, ignored=ignored)
+    return Reading(matrices=weights | rows, ignored=ignored)
 
 
 def _rows(source: TensorSource, stem: str) -> Matrix:

@@ -52,16 +52,16 @@ def matrices(config: Config, source: TensorSource) -> Reading:
     if sparsity is not None:
         sparsity.require("format", "dense")
     widths = {_bits(section) for section in sections if section is not None} - {None}
-    found: dict[str, Matrix] = {}
+    weights: dict[str, Matrix] = {}
     for stem in stems(source, ".weight_packed"):
-        found[f"{stem}.weight"] = _packed(source, stem, widths)
+        weights[f"{stem}.weight"] = _packed(source, stem, widths)
     for stem in stems(source, ".weight_scale"):
         name = f"{stem}.weight"
-        if name not in found:
-            found[name] = _plain(source, stem, _block(sections))
-    ordered = [name for name, matrix in found.items() if not matrix.scheme.has_scale]
+        if name not in weights:
+            weights[name] = _plain(source, stem, _block(sections))
+    ordered = [name for name, matrix in weights.items() if not matrix.scheme.has_scale]
     decoded_note("compressed-tensors", ordered, "floats", "with actorder a group is no run of neighbours")
-    return Reading(matrices=found, ignored=activation_scales(source))
+    return Reading(matrices=weights, ignored=activation_scales(source))
 
 
 def _bits(section: Config) -> int | None:
@@ -82,6 +82,7 @@ def _block(sections: list[Config | None]) -> tuple[int, int] | None:
 
 
 def _packed(source: TensorSource, stem: str, widths: set[int | None]) -> Matrix:
+    """Return the matrix of a ``weight_packed`` tensor: codes of one of `widths` bits, packed in 32-bit words."""
     parts = [f"{stem}.{name}" for name in ("weight_packed", "weight_scale", "weight_shape")]
     words = array_of(source, parts[0], types=("I32", "U32"), axes=2)
     scales = array_of(source, parts[1], types=FLOATS, axes=2)
@@ -124,6 +125,7 @@ def _packed(source: TensorSource, stem: str, widths: set[int | None]) -> Matrix:
 
 
 def _plain(source: TensorSource, stem: str, block: tuple[int, int] | None) -> Matrix:
+    """Return the matrix of an int8 or float8 ``weight`` tensor with scales; `block` is the shape that shares one."""
     name, scale = f"{stem}.weight", f"{stem}.weight_scale"
     entry = entry_of(source, name)
     if entry.type in TYPES:
@@ -145,10 +147,10 @@ def _plain(source: TensorSource, stem: str, block: tuple[int, int] | None) -> Ma
     parts, zeros = [name, scale], None
     zero = f"{stem}.weight_zero_point"
     if zero in source.entries:
-        given: NDArray[Any] = array_of(source, zero, types=("I8",))
-        given = np.broadcast_to(given.reshape(1, 1), (out, 1)) if given.size == 1 else given
-        expect_shape(zero, given.shape, (out, groups))
-        zeros = given.astype(np.int16) + 128
+        zero_points: NDArray[Any] = array_of(source, zero, types=("I8",))
+        zero_points = np.broadcast_to(zero_points.reshape(1, 1), (out, 1)) if zero_points.size == 1 else zero_points
+        expect_shape(zero, zero_points.shape, (out, groups))
+        zeros = zero_points.astype(np.int16) + 128
         parts.append(zero)
 
     def codes(start: int, stop: int) -> NDArray[np.uint8]:

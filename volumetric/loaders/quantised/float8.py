@@ -48,13 +48,13 @@ def matrices(config: Config, source: TensorSource) -> Reading:
     block = config.items("weight_block_size", 2)
     if block is not None and not all(type(size) is int and size > 0 for size in block):
         raise CheckpointError(f"{config.where}: weight_block_size is {str(block)[:40]}, expected two sizes above 0")
-    found = {
+    weights = {
         name: float8_matrix(source, name, name + ending, block=None if block is None else (block[0], block[1]))
         for name, entry in source.entries.items()
         for ending in _SCALES
         if entry.type in TYPES and name + ending in source.entries
     }
-    return Reading(matrices=found, ignored=activation_scales(source))
+    return Reading(matrices=weights, ignored=activation_scales(source))
 
 
 def activation_scales(source: TensorSource) -> tuple[str, ...]:

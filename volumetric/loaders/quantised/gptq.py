@@ -42,10 +42,10 @@ def matrices(config: Config, source: TensorSource) -> Reading:
     choices = _choices(config)
     config.require("checkpoint_format", "gptq", "gptq_v2")
     shift = 0 if config.values.get("checkpoint_format") == "gptq_v2" else 1
-    found = {f"{stem}.weight": _matrix(source, stem, choices, shift) for stem in stems(source, ".qweight")}
-    plain = [name for name, matrix in found.items() if not matrix.scheme.has_scale]
+    weights = {f"{stem}.weight": _matrix(source, stem, choices, shift) for stem in stems(source, ".qweight")}
+    plain = [name for name, matrix in weights.items() if not matrix.scheme.has_scale]
     decoded_note("GPTQ", plain, "floats", "with desc_act a group is no run of neighbours")
-    return Reading(matrices=found)
+    return Reading(matrices=weights)
 
 
 def _choices(config: Config) -> list[tuple[int, int]]:

@@ -49,7 +49,7 @@ _BLOCK: Final = 32
 
 def matrices(config: Config, source: TensorSource) -> Reading:
     """Find the matrices of an MLX checkpoint; errors as for `quantised.opened`."""
-    found: dict[str, Matrix] = {}
+    weights: dict[str, Matrix] = {}
     for stem in stems(source, ".scales"):
         own = config.values.get(stem)
         # A module with settings of its own does not take the mode of the others.
@@ -59,20 +59,22 @@ def matrices(config: Config, source: TensorSource) -> Reading:
         mode = settings.values.get("mode") or "affine"
         bits, size = settings.integer("bits"), settings.integer("group_size")
         if mode != "affine":
-            found[f"{stem}.weight"] = _floats(source, stem, settings, _FLOATS[mode], (bits, size))
+            weights[f"{stem}.weight"] = _floats(source, stem, settings, _FLOATS[mode], (bits, size))
             continue
         if bits not in _WIDTHS:
             raise CheckpointError(f"{settings.where}: bits is {bits}, expected one of {_WIDTHS}")
-        found[f"{stem}.weight"] = _matrix(source, stem, bits, size)
-    return Reading(matrices=found)
+        weights[f"{stem}.weight"] = _matrix(source, stem, bits, size)
+    return Reading(matrices=weights)
 
 
-def _floats(source: TensorSource, stem: str, settings: Config, scheme: Scheme, given: tuple[int, int]) -> Matrix:
+def _floats(
+    source: TensorSource, stem: str, settings: Config, scheme: Scheme, bits_and_group: tuple[int, int]
+) -> Matrix:
     """Rows of float codes with a byte for the scale of each group."""
     size, bits = scheme.group or _BLOCK, scheme.dtype.bits
-    if given != (bits, size):
+    if bits_and_group != (bits, size):
         raise CheckpointError(
-            f"{settings.where}: bits and group_size are {given}, expected {(bits, size)} in this mode"
+            f"{settings.where}: bits and group_size are {bits_and_group}, expected {(bits, size)} in this mode"
         )
     parts = (f"{stem}.weight", f"{stem}.scales")
     words, scales = (
@@ -98,6 +100,7 @@ def _floats(source: TensorSource, stem: str, settings: Config, scheme: Scheme, g
 
 
 def _matrix(source: TensorSource, stem: str, bits: int, size: int) -> Matrix:
+    """Return an affine matrix of MLX: codes of `bits` bits, a scale and a bias for each `size` of them."""
     parts = tuple(f"{stem}.{name}" for name in ("weight", "scales", "biases"))
     words = array_of(source, parts[0], types=("U32",), axes=2)
     scales, biases = (array_of(source, name, types=FLOATS, axes=2) for name in parts[1:])
