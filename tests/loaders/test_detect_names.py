@@ -75,8 +75,8 @@ def test_llama_cpps_names_are_known(tmp_path) -> None:
     [
         ("base_model.model.model.layers.0.self_attn.q_proj.lora_{AB}.weight", "a LoRA adapter of PEFT", "--lora"),
         ("base_model.model.embed_tokens.lora_embedding_{AB}", "a LoRA adapter of PEFT", "--lora"),
-        ("lora_unet_down_blocks_0.lora_{du}.weight", "a LoRA adapter in kohya's names", "as PEFT saves them"),
-        ("model.layers.0.self_attn.q_proj.lora_{ab}", "a LoRA adapter of mlx-lm", "as PEFT saves them"),
+        ("lora_unet_down_blocks_0.lora_{du}.weight", "a LoRA adapter in kohya's names", "to PEFT's format"),
+        ("model.layers.0.self_attn.q_proj.lora_{ab}", "a LoRA adapter of mlx-lm", "to PEFT's format"),
     ],
 )
 def test_adapters_are_told_from_models(names: str, kind: str, advice: str, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""torch's nn.TransformerEncoderLayer: attention, a perceptron, two norms and two sums, known by its names."""
+"""torch's nn.TransformerEncoderLayer, recognised by names: attention, a perceptron, two norms and two sums."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from volumetric.layers import MLP, LayerNorm, LayerSpec, MultiHeadAttention, Res
 
 _PARTS: Final = frozenset({"self_attn", "linear1", "linear2", "norm1", "norm2"})
 _ASKS: Final[Mapping[str, str]] = {
-    "num_attention_heads": "the rows of in_proj_weight may be any number of heads",
-    "activation": "what stands between linear1 and linear2 is in no tensor",
-    "norm_first": "whether norms stand before attention and perceptron, or behind the sums, is in no tensor",
+    "num_attention_heads": "the rows of in_proj_weight fit any number of heads",
+    "activation": "no tensor shows the activation between linear1 and linear2",
+    "norm_first": "no tensor shows whether norms come before attention and perceptron, or after the sums",
 }
 
 
 def encoder_layer(node: Node) -> Finding | None:
-    """Recognise a layer of an nn.TransformerEncoder, with biases, by the modules inside of it."""
+    """Recognise a layer of an nn.TransformerEncoder, with biases, by its child modules."""
     if set(node.children) != _PARTS or node.tensors:
         return None
     attention = node.children["self_attn"]
@@ -64,7 +64,7 @@ def _shapes(node: Node | None) -> dict[str, Any] | None:
 
 
 def _layer(node: Node, width: int, hidden: int, values: Mapping[str, Any]) -> tuple[LayerSpec, Mapping[str, Fill]]:
-    """The layer with what was said, or stand-ins for it, and what fills its parameters.
+    """The layer with the user's values, or placeholders, and the fills of its parameters.
 
     ``y = norm1(x + attention(x))``, ``norm2(y + mlp(y))``; with `norm_first` ``y = x + attention(norm1(x))``,
     ``y + mlp(norm2(y))``: the two equations of torch's documentation.
@@ -76,7 +76,7 @@ def _layer(node: Node, width: int, hidden: int, values: Mapping[str, Any]) -> tu
     heads = values.get("num_attention_heads") or 1
     if type(heads) is not int or heads < 1 or width % heads:
         raise AssumedError(
-            f"guess: {width} elements are no {heads!r} heads of one width", hint="a divisor of the width"
+            f"guess: {width} elements cannot be split into {heads!r} heads", hint="give a divisor of the width"
         )
     eps = values.get("layer_norm_eps") or 1e-5
     if type(eps) is not float:

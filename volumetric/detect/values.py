@@ -1,4 +1,4 @@
-"""Values of a configuration that names and shapes of a stack of blocks tell, each with its reason."""
+"""Configuration values that names and shapes of a stack of blocks show, each with its reason."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from volumetric.loaders.source import TensorEntry, TensorSource
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A value, and what tells it."""
+    """A value, and the evidence for it."""
 
     value: Any
     reason: str
 
 
 def values_of(root: Node, source: TensorSource) -> dict[str, Known]:
-    """Return what tensors tell of a configuration, in Hugging Face's words."""
+    """Return the configuration values that tensors show, with Hugging Face's names."""
     known: dict[str, Known] = {}
     blocks = _stacked(source.entries)
     if blocks:
-        known["num_hidden_layers"] = Known(len(blocks), "as many blocks as are numbered")
+        known["num_hidden_layers"] = Known(len(blocks), "number of numbered blocks")
         _mixtures(source.entries, blocks, known)
     _ends(root, known)
     heads: Heads | None = None
@@ -41,7 +41,7 @@ def values_of(root: Node, source: TensorSource) -> dict[str, Known]:
                 _biases(node, known)
                 norm = child(inside(node), spellings.QUERY_NORM)
                 if norm is not None:
-                    known["use_qk_norm"] = known["qk_layernorm"] = Known(True, "there are norms of heads")
+                    known["use_qk_norm"] = known["qk_layernorm"] = Known(True, "heads have norms")
         _frequencies(node, source, known)
         if {"input_layernorm", "self_attn", "mlp"} <= node.children.keys() <= {"input_layernorm", "self_attn", "mlp"}:
             known["use_parallel_residual"] = Known(True, "one norm for attention and MLP")
@@ -54,14 +54,14 @@ def values_of(root: Node, source: TensorSource) -> dict[str, Known]:
 
 
 def _stacked(entries: Mapping[str, TensorEntry]) -> set[int]:
-    """Numbers of the blocks, if they begin at 0 and leave none out."""
+    """Numbers of the blocks, if they are 0, 1, 2, … without gaps."""
     matches = (spellings.STACK.match(name) for name in entries)
     numbers = {int(match[1]) for match in matches if match and len(match[1]) < 6}
     return numbers if numbers == set(range(len(numbers))) else set()
 
 
 def _mixtures(entries: Mapping[str, TensorEntry], blocks: set[int], known: dict[str, Known]) -> None:
-    """Which blocks have a plain MLP where others have a mixture."""
+    """Blocks that have a plain MLP although others have a mixture."""
     mixed = {int(match[1]) for name in entries if (match := _EXPERTS.match(name))}
     if mixed:
         known["moe_layers"] = Known(sorted(mixed), "blocks with experts")
@@ -73,7 +73,7 @@ _EXPERTS = re.compile(r"(?:model\.)?layers\.(\d{1,5})\.\w+\.experts\.")
 
 
 def _ends(root: Node, known: dict[str, Known]) -> None:
-    """Embeddings and the head."""
+    """Add the values of embeddings and head."""
     vocabulary = None
     head = False
     for node in root.walk():
@@ -98,7 +98,7 @@ def _ends(root: Node, known: dict[str, Known]) -> None:
     if masked is not None and "architectures" not in known:
         known["architectures"] = Known(["ForMaskedLM"], f"there is a {masked}")
     if vocabulary is not None:
-        reason = "there is a head of its own" if head else "there is no head beside the embedding"
+        reason = "there is a separate head" if head else "there is no head in addition to the embedding"
         known["tie_word_embeddings"] = Known(not head, reason)
 
 
@@ -116,7 +116,9 @@ def _biases(node: Node, known: dict[str, Known]) -> None:
     query = child(inside(node), spellings.QUERY)
     if query is not None:
         reason = (
-            "the projection of queries has a bias" if "bias" in query.tensors else "no bias beside the queries' matrix"
+            "the projection of queries has a bias"
+            if "bias" in query.tensors
+            else "the projection of queries has no bias"
         )
         known["use_qkv_bias"] = known["use_bias"] = Known("bias" in query.tensors, reason)
     query, out = child(inside(node), spellings.QUERY), child(node, spellings.OUTPUT)
@@ -128,7 +130,7 @@ def _biases(node: Node, known: dict[str, Known]) -> None:
 
 
 def _frequencies(node: Node, source: TensorSource, known: dict[str, Known]) -> None:
-    """The rotary base, where the frequencies ``base^(-2i/dim)`` were written out and nothing has scaled them."""
+    """The rotary base, if the file has the frequencies ``base^(-2i/dim)`` without scaling."""
     entry = node.tensors.get("inv_freq")
     if entry is None or "rope_theta" in known or len(entry.shape) != 1 or not 2 <= entry.shape[0] <= 4096:
         return
@@ -155,7 +157,7 @@ def _of_mlp(node: Node, known: dict[str, Known]) -> None:
         if stacked is None and packed is not None and len(packed.shape("weight") or ()) == 3:
             stacked = packed.shape("weight")
         width = down[1] if down is not None else None
-        if stacked is not None:  # [count, in, out] or [count, out, in], and out is the width of the stream
+        if stacked is not None:  # [count, in, out] or [count, out, in], and out is the hidden size
             hidden = known["hidden_size"].value if "hidden_size" in known else max(stacked[1:])
             width = next((size for size in stacked[1:] if size != hidden), hidden)
         if width is not None:
@@ -170,7 +172,9 @@ def _of_mlp(node: Node, known: dict[str, Known]) -> None:
     if down is not None and up is not None and not inside and matrix(up) is not None:
         if known.get("intermediate_size") is None or "moe_intermediate_size" in known:
             known["intermediate_size"] = Known(down[1], f"columns of {'/'.join(spellings.DOWN[:1])}")
-        known["mlp_bias"] = Known("bias" in up.tensors, "the MLP has biases" if "bias" in up.tensors else "it has none")
+        known["mlp_bias"] = Known(
+            "bias" in up.tensors, "the MLP has biases" if "bias" in up.tensors else "the MLP has no biases"
+        )
     dense = matrix(node.children.get("dense"))
     if node.path.rpartition(".")[2] == "intermediate" and dense is not None:
         known.setdefault("intermediate_size", Known(dense[0], f"rows of {node.path}.dense"))
