@@ -248,12 +248,12 @@ def test_the_real_model_comes_back_bit_for_bit(tmp_path: Path) -> None:
     [
         ("mistral", "m.gguf", {}, "a window of 16 tokens at 1.0.0.1"),
         ("smollm3", "m.gguf", {}, "'smollm3' cannot say .* rope=None"),
-        ("llama", "m.gguf", {"dtype": "fp8"}, "GGUF has no tensors of float8_e4m3fn:row"),
+        ("llama", "m.gguf", {"dtype": "fp8"}, "GGUF cannot store tensors of float8_e4m3fn:row"),
         ("llama", "m", {"dtype": "int8", "format": "hf"}, "holds plain floats, not int8:g32"),
-        ("llama", "m.gguf", {"format": "native"}, "is named as a file"),
-        ("llama", "m", {"format": "gguf"}, r"m: a file of the format gguf ends in \.gguf"),
+        ("llama", "m.gguf", {"format": "native"}, "has the suffix of a file"),
+        ("llama", "m", {"format": "gguf"}, r"m: the name of a gguf file must end in \.gguf"),
         ("llama", "m.txt", {"format": "loom"}, r"ends in \.json"),
-        ("llama", "m.json", {"format": "hf"}, "is named as a file"),
+        ("llama", "m.json", {"format": "hf"}, "has the suffix of a file"),
         ("llama", "m", {"format": "onnx"}, "unknown format 'onnx'"),
     ],
 )

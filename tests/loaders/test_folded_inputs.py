@@ -113,7 +113,7 @@ NEVER: dict[str, tuple[Standardisation, tuple[int, ...], tuple[LayerSpec, ...], 
         {},
         "pads with zeros",
     ),
-    "places apart": (statistics(36), (4, 3, 3), (IMAGES,), {}, "many places"),
+    "places apart": (statistics(36), (4, 3, 3), (IMAGES,), {}, "between positions"),
     "added": (
         statistics(12),
         (12,),

@@ -107,7 +107,7 @@ def test_other_directories_are_not_overwritten(tmp_path: Path) -> None:
     save_native(home, network(), initialise(network()))  # an empty one is
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.tex").write_text("years of work")
-    with pytest.raises(CheckpointError, match=r"holds other files and no network.json"):
+    with pytest.raises(CheckpointError, match=r"contains other files and no network.json"):
         save_native(tmp_path / "b", network(), initialise(network()))
     with pytest.raises(CheckpointError, match="is a file"):
         save_native(tmp_path / "b" / "thesis.tex", network(), initialise(network()))

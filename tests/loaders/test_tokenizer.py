@@ -111,7 +111,7 @@ def test_tokens_around_a_text(pre: str, changes: dict[str, Any], expected: list[
         ({"merges": None}, "merges is missing"),
         ({"merges": ["a b c"]}, "a merge does not have two parts"),
         ({"merges": ["a zzz"]}, "the tokenizer cannot be built"),
-        ({"tokens": [*TOKENS[:-1], TOKENS[3]]}, "holds a token twice"),
+        ({"tokens": [*TOKENS[:-1], TOKENS[3]]}, "has a duplicate token"),
         ({"add_bos_token": "yes"}, "add_bos_token is 'yes'"),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_pre_tokenizer_without_a_name_is_refused(tmp_path: Path) -> None:
 
     found = tokenizer(tmp_path)
     found.backend.pre_tokenizer = Whitespace()
-    with pytest.raises(UnsupportedError, match="pre-tokenizer has no name"):
+    with pytest.raises(UnsupportedError, match="pre-tokenizer has no known name"):
         tokenizer_metadata(found)
 
 

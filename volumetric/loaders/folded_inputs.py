@@ -1,7 +1,7 @@
-"""Standardisation of inputs as part of a network's own weights, for files that have no place for it.
+"""Fold the standardisation of inputs into a network's weights, for file formats that cannot store it.
 
-A layer that multiplies the standardised input ``(x − μ) / σ`` by W computes the same of x itself with ``W / σ`` and
-``b − W μ / σ``.
+A layer that multiplies the standardised input ``(x − μ) / σ`` by W gives the same result for x with ``W / σ`` and ``b −
+W μ / σ``.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from volumetric.network.weights import WeightStore
 from volumetric.network.wiring import Source, Wire
 
 _FARTHEST: Final = 4096.0
-"""Deviations that a mean may be away from 0: float32 sums lose so many times 2⁻²⁴ of a deviation, which is 2⁻¹²."""
-_HINT: Final = "format native keeps the standardisation beside the network"
+"""Maximum distance of a mean from 0, in deviations: float32 sums then lose 2⁻¹² of a deviation (this times 2⁻²⁴)."""
+_HINT: Final = "use format native, which stores the standardisation with the network"
 
 
 def fold_inputs(model: LoadedModel) -> LoadedModel:
-    """Return a model that reads inputs as they are and computes what `model` does of the standardised ones.
+    """Return a model that reads raw inputs and computes the same as `model` does from standardised ones.
 
-    Dense layers and convolutions that read the input take mean and deviation into their weights, which become float32,
-    and get a bias where they had none; reshapes may stand before them, and they may stand in sequentials. The outputs
-    differ by float32 rounding.
+    Mean and deviation are folded into the Dense layers and convolutions that read the input. Their weights become
+    float32, and they get a bias if they had none; reshapes may come before them, and they may be inside a Sequential.
+    The outputs differ by float32 rounding.
 
     Parameters
     ----------
-    model : one without `inputs` is returned as it is
+    model : a model without `inputs` is returned unchanged
 
     Raises
     ------
     UnsupportedError
-        Another kind of layer reads the input, or it is added to something or handed out; a convolution pads with
-        zeros, which would not be the mean; or means are so far from 0 that float32 would lose the differences.
+        Another kind of layer reads the input, or the input is added to something or is an output; a convolution pads
+        with zeros, which would not be the mean; or means are so far from 0 that float32 would lose the differences.
     """
     if model.inputs is None:
         return model
@@ -55,14 +55,14 @@ def fold_inputs(model: LoadedModel) -> LoadedModel:
 
 @dataclass(frozen=True, slots=True)
 class _Statistics:
-    """Mean and deviation of every number of a row, in its shape."""
+    """Mean and deviation of every element of a row, in its shape."""
 
     mean: Array
     deviation: Array
 
     @classmethod
     def of(cls, inputs: Standardisation, row: Shape) -> _Statistics:
-        """Spread over a row: by its last axis, or over all axes, as `Standardisation.apply` does."""
+        """Broadcast to a row: along its last axis, or over all axes, as in `Standardisation.apply`."""
         parts = (np.array(inputs.mean), np.array(inputs.deviation))
         count = len(inputs.mean)
         if row and row[-1] == count:
@@ -70,25 +70,23 @@ class _Statistics:
         return cls(*(part.reshape(row) for part in parts))
 
     def reshaped(self, row: Shape) -> _Statistics:
-        """Return the statistics with `row`, of as many elements, as the shape of mean and deviation."""
+        """Return the statistics reshaped to `row`, with the same number of elements."""
         return _Statistics(self.mean.reshape(row), self.deviation.reshape(row))
 
     def along(self, axis: int, where: str) -> tuple[Array, Array]:
-        """Mean and deviation by the indices of one axis; refuse those that differ along the others."""
+        """Mean and deviation along one axis; refuse statistics that differ along other axes."""
         flat = [np.moveaxis(part, axis, 0).reshape(part.shape[axis], -1) for part in (self.mean, self.deviation)]
         if any((part != part[:, :1]).any() for part in flat):
-            raise _refused(
-                where, "has weights for many places of a row, and these have means or deviations of their own"
-            )
+            raise _refused(where, "shares weights between positions of a row, which have different means or deviations")
         return flat[0][:, 0], flat[1][:, 0]
 
 
 _Part: TypeAlias = tuple[LayerSpec, dict[str, F32Array], _Statistics | None]
-"""A layer that reads the input as it is, its new weights, and what its output is where that is the input still."""
+"""A layer that reads the raw input, its new weights, and the statistics of its output if it is still the input."""
 
 
 class _Folding:
-    """One walk through a network in reading order, which follows the input to the layers that multiply it."""
+    """A pass through a network in reading order that follows the input to the layers that multiply it."""
 
     def __init__(self, network: Network, params: Mapping[str, WeightStore]) -> None:
         self._network, self._params = network, dict(params)
@@ -104,7 +102,7 @@ class _Folding:
             self._follow(wire, first)
         for name, coord in self._network.taps.items():
             if coord in self._output_statistics:
-                raise _refused(f"output {name!r}", "is the standardised input itself")
+                raise _refused(f"output {name!r}", "is the standardised input")
         network = dataclasses.replace(self._network, layers=self._layers)
         return network, Params({key: self._params[key] for key in network.param_specs()})
 
@@ -119,7 +117,7 @@ class _Folding:
         if len(sources) > 1:
             raise _refused(where, "adds the standardised input to something else")
         if next(iter(sources)).delay:
-            raise _refused(where, "reads earlier rows of the standardised input, which are 0 at first")
+            raise _refused(where, "reads earlier rows of the standardised input, which are initially 0")
         self._input_statistics[coord] = standardised[0]
         if wire.identity:
             self._output_statistics[coord] = standardised[0]
@@ -134,14 +132,14 @@ class _Folding:
             self._output_statistics[coord] = output_statistics
 
     def _statistics(self, source: Source, first: _Statistics) -> _Statistics | None:
-        """Of a value that is the input still; None for all others."""
+        """Statistics of a value that is still the input; None for all others."""
         if source.coord is None:
             return first if source.port == INPUT else None
         return (self._output_statistics if source.side == "output" else self._input_statistics).get(source.coord)
 
 
 def _folded(spec: LayerSpec, stores: Mapping[str, Any], statistics: _Statistics, where: str) -> _Part:
-    """Have a layer read the input as it is."""
+    """Make a layer read the raw input."""
     if isinstance(spec, Reshape | Flatten):
         return spec, {}, statistics.reshaped(spec.output_shape((1, *statistics.mean.shape))[1:])
     if isinstance(spec, Sequential):
@@ -154,9 +152,9 @@ def _folded(spec: LayerSpec, stores: Mapping[str, Any], statistics: _Statistics,
         mean, deviation = statistics.along(0, where)
         windows = spec.windows()
         if mean.any() and any((*windows.before, *windows.after)):
-            raise _refused(where, "pads with zeros, which would be the mean only if that were 0")
+            raise _refused(where, "pads with zeros, which are the mean only if the mean is 0")
         old = stores["weight"].values().astype(np.float64)
-        # W is [out, in / groups, *kernel]; the group of an output channel tells which channels it sees.
+        # W is [out, in / groups, *kernel]; the group of an output channel determines its input channels.
         input_channels = np.repeat(
             np.arange(spec.in_channels).reshape(spec.groups, -1), spec.out_channels // spec.groups, axis=0
         )
@@ -170,7 +168,7 @@ def _folded(spec: LayerSpec, stores: Mapping[str, Any], statistics: _Statistics,
     with np.errstate(over="ignore"):
         singles = {name: values.astype(np.float32) for name, values in changed.items()}
     if not all(np.isfinite(values).all() for values in singles.values()):
-        raise _refused(where, "would have weights beyond float32: deviations are too small")
+        raise _refused(where, "would have weights that overflow float32: deviations are too small")
     return dataclasses.replace(spec, bias=True), singles, None
 
 
@@ -197,9 +195,9 @@ def _check_range(statistics: _Statistics) -> None:
         raise _refused(
             f"feature {place}",
             f"has mean {statistics.mean[worst]:g} and deviation {statistics.deviation[worst]:g}, "
-            "whose difference float32 loses",
+            "so float32 would lose the differences",
         )
 
 
 def _refused(what: str, why: str) -> UnsupportedError:
-    return UnsupportedError(f"the standardisation of inputs cannot go into the weights: {what} {why}", hint=_HINT)
+    return UnsupportedError(f"cannot fold the standardisation of inputs into the weights: {what} {why}", hint=_HINT)

@@ -1,4 +1,4 @@
-"""Command R7B and Command A (arXiv 2504.00698): Command R in which layers with a window alone have rotations."""
+"""Command R7B and Command A (arXiv 2504.00698): Command R in which only layers with a window have RoPE."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
 
 
 def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
-    # Layers that turn are those with a window, also where it cuts nothing.
+    # Layers with RoPE are those with a window, even if the window covers the whole context.
     idle = {**idle_window(config), KEY: np.array([spec.rope is not None for spec in attentions(network)])}
     return {**write_logit_scale(config, network), **(pattern_of(network) or idle)}
 

@@ -1,4 +1,4 @@
-"""Gemma 2 (arXiv 2408.00118): every other layer sees a window, scores and logits are capped."""
+"""Gemma 2 (arXiv 2408.00118): every other layer has an attention window, scores and logits are soft-capped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from volumetric.network import Network
 from volumetric.network.grid import Coord
 
 HEAD_DIM = 256
-"""Width of a head where the configuration does not say, in all Gemma models."""
+"""Default width of a head in all Gemma models."""
 
 
 def gemma_decoder(
@@ -98,13 +98,13 @@ SANDWICH_NORMS: Final[Mapping[str, str]] = {
 RENAMED: Final[Mapping[str, str | None]] = {"hidden_act": "hidden_activation"}
 _LAYERS_OF_27B: Final = 46
 _CAPS: Final[Mapping[str, float]] = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
-"""Key → cap of files that do not have it, in llama.cpp."""
+"""Key → default soft cap in llama.cpp."""
 
 
 def score_scalar(metadata: Config, layers_of_27b: int) -> int:
-    """Number whose inverse root scales the scores: a head's width, but in the 27B model the width shared out.
+    """Number whose inverse root scales the scores: the head's width, but in the 27B model the hidden size per head.
 
-    The files do not have it; llama.cpp too tells the model by its number of layers.
+    Files do not contain it; llama.cpp also recognises the model by its number of layers.
     """
     heads, hidden = metadata.integer("attention.head_count"), metadata.integer("embedding_length")
     share = hidden // heads or 1

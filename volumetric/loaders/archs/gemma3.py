@@ -1,6 +1,6 @@
-"""Gemma 3 (arXiv 2503.19786), its text model: five of six layers see a window, with a rotary base of their own.
+"""Gemma 3 (arXiv 2503.19786), its text model: five of six layers have a window and a separate rotary base.
 
-EmbeddingGemma (arXiv 2509.20354) is the same with rows that see both ways.
+EmbeddingGemma (arXiv 2509.20354) is the same model with bidirectional attention.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def build(config: Config) -> Blueprint:
     layers = config.layers()
     pattern = config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6))
     windows = read_windows(config, layers, switch=False, full_every=pattern)
-    if both_ways:  # half of it on each side, the row itself beside
+    if both_ways:  # half of it on each side, plus the row itself
         windows = [None if window is None else window // 2 + 1 for window in windows]
     full, sliding = read_ropes_by_kind(
         config, config.integer("head_dim", HEAD_DIM), 1_000_000.0, config.number("rope_local_base_freq", 10_000.0)
@@ -64,7 +64,7 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
     values: dict[str, Any] = {"rope.freq_base_swa": np.float32(local[0] if local else _LOCAL_BASE)}
     if config.has("final_logit_softcapping"):
         values["final_logit_softcapping"] = np.float32(config.number("final_logit_softcapping"))
-    # A window of 0 is none; without the key, and with windows that cut nothing, readers take it so, too.
+    # A window of 0 means none; readers assume the same without the key, and for windows as long as the context.
     return {**values, **(pattern_of(network) or {"attention.sliding_window": np.uint32(0)})}
 
 
@@ -78,4 +78,4 @@ GGUF = GGUFFamily(
     values=_read_gguf,
     metadata=_write_gguf,
 )
-"""Gemma 3, its text model: windows in five of six layers, which have a rotary base of their own."""
+"""Gemma 3, its text model: windows in five of six layers, which have a separate rotary base."""

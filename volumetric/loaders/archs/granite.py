@@ -20,11 +20,11 @@ from volumetric.network import Network
 
 
 def granite_decoder(config: Config, feed: Block) -> Blueprint:
-    """Build a Granite decoder; `feed` is the second block of each layer."""
+    """Build a Granite decoder; `feed` is the feed-forward block of each layer."""
     layers, bias = config.layers(), config.flag("attention_bias", False)
     divisor = config.number("logits_scaling", 1.0)
     if divisor == 0:
-        raise CheckpointError(f"{config.where}: logits_scaling is 0, and logits are divided by it")
+        raise CheckpointError(f"{config.where}: logits_scaling is 0, but logits are divided by it")
     attentions = attention_blocks(
         config,
         [read_rope(config, head_dim(config))] * layers,

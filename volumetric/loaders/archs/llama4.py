@@ -42,7 +42,7 @@ def build(config: Config) -> Blueprint:
 
 
 def _attentions(config: Config, layers: int) -> list[Block]:
-    """Attention of each layer: turning heads have norms without gains; of others the queries grow with their place."""
+    """Attention of each layer: layers with RoPE normalise heads without gains; others scale queries by position."""
     heads, bias = config.integer("num_attention_heads"), config.flag("attention_bias", False)
     names: dict[str, Stored] = {
         **ATTENTION_NAMES,
@@ -66,7 +66,7 @@ def _attentions(config: Config, layers: int) -> list[Block]:
         }
     normed: dict[str, Any] = {}
     if config.flag("use_qk_norm", True):
-        # Turning keeps the length of a vector, so that this norm is the same before it.
+        # Rotation keeps the length of a vector, so the norm can come before it.
         normed = {"qk_norm": True, "qk_norm_gain": False, "qk_norm_eps": config.number("rms_norm_eps", 1e-5)}
     layer_blocks: list[Block] = []
     for block, turns, chunk in zip(blocks, turning, _chunks(config, turning), strict=True):
@@ -89,7 +89,7 @@ def _turning(config: Config, layers: int) -> list[bool]:
 
 
 def _chunks(config: Config, turning: list[bool]) -> list[int | None]:
-    """Rows of a chunk of each layer, None where it sees everything."""
+    """Chunk size of each layer in rows, None for full attention."""
     known = {"chunked_attention": config.integer("attention_chunk_size", 8192), "full_attention": None}
     kinds = config.items("layer_types", len(turning))
     if kinds is None:
@@ -109,7 +109,7 @@ def _sparse(config: Config, layers: int) -> set[int]:
 
 
 def _experts(config: Config) -> Block:
-    """The mixture, whose weights multiply what an expert reads, beside an expert that all rows take."""
+    """The mixture, whose weights multiply the input of an expert, plus an expert for all rows."""
     config = config.with_values(num_experts_per_tok=config.integer("num_experts_per_tok", 1))
     count, width, hidden = expert_count(config, 16), config.integer("hidden_size"), config.integer("intermediate_size")
     activation = config.activation("hidden_act", "silu")
@@ -133,13 +133,13 @@ _CONSTANTS: Final[Mapping[str, Any]] = {
     "floor_scale": 8192,
     "attn_scale": 0.1,
 }
-"""What files do not say."""
+"""Values that the files do not contain."""
 _WITHOUT_NORMS: Final = 128
-"""Experts of the one model, Maverick, whose heads have no norms."""
+"""Number of experts of Maverick, the only model without head norms."""
 
 
 def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """Widths: the configuration calls that of experts as others that of an MLP, and that of an MLP by another name."""
+    """Widths: the name of the MLP's width in other families is that of the experts here; the MLP's has another name."""
     shapes = (entry.shape for name, entry in entries.items() if name.endswith(".feed_forward.down_proj.weight"))
     dense = next((shape for shape in shapes if len(shape) == 2), None)
     shared = any(".feed_forward.shared_expert." in name for name in entries)
@@ -152,7 +152,7 @@ def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> di
 
 
 def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
-    """Return the values that only Llama 4 has: widths, numbers of experts, and which layers have experts."""
+    """Return the values that only Llama 4 has: widths, numbers of experts, and layers with experts."""
     window = metadata.integer("attention.sliding_window", 1, low=0)
     metadata.require("expert_weights_scale", 0.0, 1.0)
     count, layers, step = (
@@ -163,7 +163,7 @@ def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     if window == 0:
         raise UnsupportedError(
             f"{metadata.where}: attention.sliding_window=0, Llama 4 without chunks, is not supported",
-            hint="the Hugging Face checkpoint says what its layers do",
+            hint="open the Hugging Face checkpoint instead",
         )
     mixed = range(step - 1, layers, step) if step else range(0)
     routers = {i: file.entries.get(f"blk.{i}.ffn_gate_inp.weight") for i in mixed}
@@ -186,8 +186,9 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
     step = mixed.index(True) + 1 if any(mixed) else 0
     if step == 0 or mixed != [(i + 1) % step == 0 for i in range(len(mixed))]:
         raise UnsupportedError(
-            f"Llama 4 in GGUF files has experts in every so many layers, and not in {np.flatnonzero(mixed).tolist()}",
-            hint="formats native and hf hold the model as it is",
+            f"Llama 4 in GGUF files must have experts at a fixed interval of layers, not in layers "
+            f"{np.flatnonzero(mixed).tolist()}",
+            hint="use format native or hf",
         )
     return {
         **expert_metadata(config, network),
@@ -199,11 +200,11 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
 
 def _differences(network: Network) -> list[str]:
     few = len(attentions(network)) < _SCALED_EVERY
-    return [f"it ends with an assertion where Llama 4 has less than {_SCALED_EVERY} layers"] if few else []
+    return [f"it aborts with an assertion if Llama 4 has less than {_SCALED_EVERY} layers"] if few else []
 
 
 _SCALED_EVERY: Final = 4
-"""Every so many layers read the scale of scores by position."""
+"""Interval of layers whose scores are scaled by position."""
 
 
 UNSEEN = ("use_qk_norm", "attention_chunk_size", "attn_scale", "floor_scale", "no_rope_layers")
@@ -224,4 +225,4 @@ GGUF = GGUFFamily(
     metadata=_write_gguf,
     differences=_differences,
 )
-"""Llama 4: chunks, layers that do not turn, experts in every so many layers; llama.cpp has most of it in its code."""
+"""Llama 4: chunks, NoPE layers, experts at a fixed interval; most of it is constant in llama.cpp's code."""

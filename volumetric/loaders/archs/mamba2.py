@@ -1,4 +1,4 @@
-"""Mamba-2 (https://arxiv.org/abs/2405.21060): state-space layers with one decay a head."""
+"""Mamba-2 (https://arxiv.org/abs/2405.21060): state-space layers with one decay for each head."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def build(config: Config) -> Blueprint:
             out_bias=bias,
             causal=False,
             rope=_rope(config, kind, width // heads),
-            # Half of the local span on each side, the row itself beside: `window` counts that too.
+            # Half of the local span on each side, plus the row itself, which `window` counts too.
             window=config.integer("local_attention", 128) // 2 + 1 if kind == "sliding_attention" else None,
         )
         for kind in _BASES
@@ -101,7 +101,7 @@ def build(config: Config) -> Blueprint:
 
 
 def _rope(config: Config, kind: str, width: int) -> Rope:
-    """Rotary embedding of global or local layers: a base for each, in the old spelling or the new."""
+    """Rotary embedding of global or local layers: one base for each, in the old or the new spelling."""
     section = config.section("rope_parameters")
     inner = None if section is None else section.section(kind)
     name, base = _BASES[kind]
@@ -130,7 +130,7 @@ def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     layers = metadata.layers("block_count")
     if isinstance(metadata.values.get(KEY), np.ndarray):
         kinds = read_pattern(metadata, layers, default=3)
-    else:  # the first of so many layers sees everything, where in other architectures it is the last one
+    else:  # the first layer of a period has full attention, in other architectures the last one
         period = metadata.integer(KEY, 3)
         kinds = ["sliding_attention" if i % period else "full_attention" for i in range(layers)]
     full, local = metadata.number("rope.freq_base", _BASE), metadata.number(_LOCAL_BASE, _BASE)
@@ -195,4 +195,4 @@ GGUF = GGUFFamily(
     metadata=_write_gguf,
     differences=_differences,
 )
-"""ModernBERT: pre-norm blocks that see both ways; two of three see a window, and turn by a base of their own."""
+"""ModernBERT: bidirectional pre-norm blocks; two of three have a window and a separate rotary base."""

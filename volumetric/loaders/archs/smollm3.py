@@ -65,4 +65,4 @@ GGUF = GGUFFamily(
     biases=frozenset({"attn_q", "attn_k", "attn_v"}),
     values=_read_gguf,
 )
-"""SmolLM3. Every fourth layer leaves out the rotation; the files do not say so."""
+"""SmolLM3. Every fourth layer has no RoPE; the files do not contain this."""

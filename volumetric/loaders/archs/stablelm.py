@@ -72,4 +72,4 @@ GGUF = GGUFFamily(
     values=_read_gguf,
     metadata=_write_gguf,
 )
-"""StableLM: LayerNorm, partly rotated heads; some models have attention and MLP side by side, and then one norm."""
+"""StableLM: LayerNorm, partly rotated heads; some models have parallel attention and MLP, and then one norm."""

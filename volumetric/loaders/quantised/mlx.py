@@ -1,8 +1,8 @@
 """MLX (mlx-lm): ``weight`` of 32-bit words, ``scales`` and ``biases`` for groups: value = scale · code + bias.
 
-That is our unsigned scheme with offsets, bit for bit: the words are handed on as they lie in the file. Widths of 2, 3,
-5 and 6 bits take the next wider codes that kernels read, with the same values. Single modules may have a mode, group
-size and width of their own.
+That is our unsigned scheme with offsets, bit for bit: the words of the file are used directly. Widths of 2, 3, 5 and 6
+bits are widened to the next codes that kernels support, with the same values. Single modules may have another mode,
+group size and width.
 
 Modes other than ``affine`` have floats for codes, no biases, and bytes for scales (OCP Microscaling Formats 1.0):
 ``mxfp4`` are the blocks of GGUF in another order, see `mxfp4`; ``nvfp4`` has groups of 16 with scales of
@@ -42,7 +42,7 @@ _FLOATS: Final = {
     "nvfp4": Scheme.parse("float4_e2m1fn:g16:float16"),
     "mxfp8": Scheme.parse("float8_e4m3fn:g32:float32"),
 }
-"""Mode → scheme that has the very same values."""
+"""Mode → scheme with exactly the same values."""
 _BLOCK: Final = 32
 """Elements of a block of MXFP4."""
 
@@ -52,7 +52,7 @@ def matrices(config: Config, source: TensorSource) -> Reading:
     weights: dict[str, Matrix] = {}
     for stem in stems(source, ".scales"):
         own = config.values.get(stem)
-        # A module with settings of its own does not take the mode of the others.
+        # A module with its own settings does not inherit the global mode.
         values = {**config.values, "mode": "affine", **own} if isinstance(own, dict) else config.values
         settings = Config(values, f"{config.where}: {stem}" if isinstance(own, dict) else config.where)
         settings.require("mode", "affine", *_FLOATS)
@@ -70,7 +70,7 @@ def matrices(config: Config, source: TensorSource) -> Reading:
 def _floats(
     source: TensorSource, stem: str, settings: Config, scheme: Scheme, bits_and_group: tuple[int, int]
 ) -> Matrix:
-    """Rows of float codes with a byte for the scale of each group."""
+    """Matrix of float codes with a one-byte scale for each group."""
     size, bits = scheme.group or _BLOCK, scheme.dtype.bits
     if bits_and_group != (bits, size):
         raise CheckpointError(
