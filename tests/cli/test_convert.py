@@ -51,7 +51,7 @@ def small(tmp_path):
         ("out.ONNX", "ONNX cannot be written"),
         ("out.pt", "PyTorch"),
         ("out.npz", "NumPy"),
-        ("out.GGUF", "ends in .gguf"),
+        ("out.GGUF", "must end in .gguf"),
     ],
 )
 def test_names_that_ask_for_another_format_are_refused(run, small, tmp_path, name, told):

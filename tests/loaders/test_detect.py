@@ -219,7 +219,7 @@ def test_values_that_no_model_has_are_errors(value: Any, tmp_path: Path) -> None
 def test_a_configuration_is_used_where_there_is_one(caplog: pytest.LogCaptureFixture) -> None:
     model = open_model(str(TINY / "llama"), guess=True)
     assert error_of(model, "llama") < 1e-5
-    assert "nothing is guessed" in caplog.text
+    assert "guess is ignored" in caplog.text
 
 
 def network_of(name: str, device: str = "reference") -> tuple[volumetric.Model, np.ndarray, np.ndarray]:

@@ -104,7 +104,10 @@ def test_archives_of_arrays_are_read(compress: Any, tmp_path, rng) -> None:
 def test_archives_that_are_damaged_or_hold_objects_are_refused(tmp_path) -> None:
     np.savez(tmp_path / "objects.npz", a=np.array([{}], object))
     (tmp_path / "short.npz").write_bytes(b"PK\x03\x04 and no more")
-    for name, message in (("objects.npz", "Python objects, which are pickles"), ("short.npz", "no archive of arrays")):
+    for name, message in (
+        ("objects.npz", "Python objects, which are pickles"),
+        ("short.npz", "not an archive of arrays"),
+    ):
         with pytest.raises(CheckpointError, match=message):
             open_model(tmp_path / name, guess=True)
 
@@ -114,7 +117,7 @@ def test_archives_that_are_damaged_or_hold_objects_are_refused(tmp_path) -> None
     [
         ("state.pt", "is a pickle, which can run code", "save_file"),
         ("pytorch_model.bin", "never read", "weights_only=True"),
-        ("one.npy", "no model file", "one array without a name"),
+        ("one.npy", "no model file", "a single array without a name"),
         ("model.onnx", "no model file", "ONNX graph"),
         ("model.xyz", "no model file", ".safetensors"),
     ],

@@ -178,7 +178,7 @@ BAD = {
     "key beyond file": (head(0, 1) + u64(60_000) + b"abc", "beyond the end"),
     "key not UTF-8": (head(0, 1) + text(b"\xff\xfe") + u32(4) + u32(1), "not UTF-8"),
     "value type": (head(0, 1) + text("k") + u32(77) + bytes(8), "unknown value type 77"),
-    "truth of 2": (head(0, 1) + text("k") + u32(7) + b"\2", "truth value of 2"),
+    "truth of 2": (head(0, 1) + text("k") + u32(7) + b"\2", "truth value 2"),
     "truths of 2": (head(0, 1) + text("k") + u32(9) + u32(7) + u64(1) + b"\2", "truth values"),
     "long string": (head(0, 1) + text("k") + u32(8) + u64(BIG), "beyond the end"),
     "long array": (head(0, 1) + text("k") + u32(9) + u32(4) + u64(BIG), "beyond the end"),

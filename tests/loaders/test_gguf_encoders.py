@@ -233,8 +233,8 @@ def test_a_pooling_alone_is_normalised_as_in_llama_cpp(kind: int, pooling: str, 
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("1_Pooling/config.json", {"pooling_mode": "max"}, "no word for the pooling max"),
-        ("config.json", {"hidden_act": "relu"}, "activation='relu': readers take 'gelu'"),
+        ("1_Pooling/config.json", {"pooling_mode": "max"}, "cannot store the pooling max"),
+        ("config.json", {"hidden_act": "relu"}, "activation='relu': readers use 'gelu'"),
         ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}, "the normalizer of the tokenizer is 'Lowercase'"),
         ("tokenizer.json", {"post_processor": None}, "are not enclosed by cls_token and sep_token"),
     ],

@@ -77,7 +77,7 @@ def test_longrope_is_two_tensors(scaled: bool, tmp_path: Path) -> None:
     np.testing.assert_array_equal(decode(file.packed("rope_factors_short.weight")), np.float32(rope["short_factor"]))
     assert open_model(tmp_path / "m.gguf").network == open_model(given).network
     for lost in ("rope_factors_short.weight", "rope_factors_long.weight"):
-        with pytest.raises(CheckpointError, match=f"no tensor {lost} of 2 numbers"):
+        with pytest.raises(CheckpointError, match=f"the tensor {lost} of 2 numbers"):
             open_model(rewritten(tmp_path / "m.gguf", {}, drop=lost))
 
 

@@ -207,7 +207,7 @@ def test_a_window_is_named_where_llama_cpp_asks_for_one(tmp_path: Path) -> None:
 
 def test_the_field_that_differs_is_named(tmp_path: Path) -> None:
     directory = copy("llama", tmp_path, rope_parameters=WHOLE | {"truncate": False}, rope_scaling=None)
-    with pytest.raises(UnsupportedError, match=r"rope\.truncate=False: readers take True"):
+    with pytest.raises(UnsupportedError, match=r"rope\.truncate=False: readers use True"):
         convert_model(directory, tmp_path / "m.gguf")
 
 

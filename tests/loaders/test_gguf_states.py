@@ -170,5 +170,5 @@ def test_decays_that_do_not_fade_are_named(odd: float, tmp_path: Path) -> None:
         out,
     )
     model = open_model(tmp_path / "odd.gguf")
-    with pytest.raises(CheckpointError, match=r"blk.1.ssm_a' holds numbers that are not below 0"):
+    with pytest.raises(CheckpointError, match=r"blk.1.ssm_a' contains numbers that are not below 0"):
         logits(model, IDS)

@@ -11,7 +11,7 @@ from volumetric.loaders.hf_config import Config
 
 _KINDS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")
 _OLD_NAMES = {"su": "longrope", "mrope": "default"}
-"""``mrope`` gives text the plain rotation: it differs for images, whose rows have three positions."""
+"""``mrope`` equals the plain rotation for text: it differs only for images, whose rows have three positions."""
 
 
 def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0, *, partial: bool = False) -> Rope:
@@ -19,12 +19,13 @@ def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0, *, 
 
     Parameters
     ----------
-    partial : whether ``partial_rotary_factor`` counts: in other families transformers turns whole heads, whatever it is
+    partial : whether ``partial_rotary_factor`` is used: in other families transformers ignores it and rotates whole
+        heads
 
     Raises
     ------
     UnsupportedError
-        A kind of scaling that is not built here.
+        The kind of scaling is not supported.
     CheckpointError
         The values contradict each other.
     """
@@ -41,7 +42,7 @@ def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0, *, 
     if kind == "linear":
         rope |= {"scaling": "linear", "factor": section.number("factor")}
     elif kind == "dynamic":
-        # Configurations name the context before scaling as max_position_embeddings here.
+        # Here max_position_embeddings is the original context, before scaling.
         rope |= {
             "scaling": "dynamic",
             "factor": section.number("factor"),
@@ -73,12 +74,12 @@ def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0, *, 
 
 
 def read_ropes_by_kind(config: Config, head_dim: int, default_base: float, sliding_base: float) -> tuple[Rope, Rope]:
-    """Rotary embedding of layers that see everything, and of those that see a window.
+    """Rotary embedding of layers with full attention, and of layers with a window.
 
     Parameters
     ----------
-    default_base : base of the former where the configuration does not say
-    sliding_base : base of the latter in the old spelling, in which scaling is for the former alone
+    default_base : default base for full attention
+    sliding_base : base for windows in the old spelling, in which scaling is only for full attention
     """
     section = config.section("rope_parameters")
     if section is not None and section.section("full_attention") is not None:
@@ -92,7 +93,7 @@ def read_ropes_by_kind(config: Config, head_dim: int, default_base: float, slidi
 
 
 def trained_context(config: Config) -> int:
-    """Tokens of the longest sequences that a model is for."""
+    """Return the context length of a model, in tokens."""
     tokens = config.integer("max_position_embeddings", 2048)
     section = _given(config)
     if section.values.get("rope_type", section.values.get("type")) == "dynamic":
@@ -110,7 +111,7 @@ def _original_context(config: Config, section: Config) -> int:
 
 
 def _factor(config: Config, section: Config, original: int) -> float:
-    """How much longer than the first context the model's is: given, or the ratio of the two."""
+    """Factor of the context over the original context: from the configuration, or the ratio of both."""
     return section.number("factor", config.integer("max_position_embeddings", original) / original)
 
 
@@ -133,7 +134,7 @@ def _yarn(config: Config, section: Config) -> dict[str, Any]:
 
 
 def _mscale(factor: float, scale: float) -> float:
-    """``0.1 · scale · ln(factor) + 1``, by which scores sharpen with the context (arXiv 2309.00071, section 3.4)."""
+    """``0.1 · scale · ln(factor) + 1``, the factor on scores for a longer context (arXiv 2309.00071, section 3.4)."""
     return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
 
 
@@ -151,5 +152,5 @@ def _longrope(config: Config, section: Config) -> dict[str, Any]:
 
 
 def longrope_growth(factor: float, original: int) -> float:
-    """``sqrt(1 + ln(factor) / ln(original))``, by which cosines and sines grow with longrope (arXiv 2402.13753)."""
+    """``sqrt(1 + ln(factor) / ln(original))``, the factor on cosines and sines in longrope (arXiv 2402.13753)."""
     return math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 and original > 1 else 1.0

@@ -26,7 +26,7 @@ def open_gguf_model(location: Location, dtype: Scheme | None, *, strict: bool) -
     file = open_gguf(location.weights)
     config = read_config(file, where)
     for kind, count in decoded_types(file).items() if dtype is None else ():
-        logger.warning("%s: %d tensors in %s become float32; give a dtype to have them small", where, count, kind)
+        logger.warning("%s: %d tensors in %s become float32; give a dtype for smaller weights", where, count, kind)
     family = archs.gguf_family(file.metadata.get("general.architecture"), where)
     blueprint = family.rules(archs.build(config))
     params = mount(blueprint, file, dtype, strict=strict)
