@@ -82,7 +82,7 @@ def cnn(
         raise SpecError(f"cnn: a sample must have channels and one to three sizes, got shape {list(shape)}")
     for name, value, known in (("norm", norm, Norm), ("pool", pool, Pooling)):
         if value not in get_args(known):
-            raise SpecError(f"cnn: unknown {name} {value!r}", hint="one of " + ", ".join(get_args(known)))
+            raise SpecError(f"cnn: unknown {name} {value!r}", hint="use one of " + ", ".join(get_args(known)))
     axes = len(shape) - 2
     layers: list[LayerSpec] = []
     sizes: Shape = (ROWS, *shape)

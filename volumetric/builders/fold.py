@@ -25,11 +25,11 @@ Stores: TypeAlias = dict[str, WeightStore]
 def fold_batchnorm(network: Network, params: Mapping[str, WeightStore]) -> tuple[Network, Params]:
     """Fold batch norms into the layers before them; return the smaller network and its weights.
 
-    At inference a batch norm is ``s x + t`` for each channel, with ``s = w / √(running_var + eps)`` and ``t = b - s ·
-    running_mean``. If it follows a Dense, Conv or ConvTranspose layer with linear activation, and nothing else reads
-    the output of that layer, the factors go into the weights, ``s W``, the shifts into the bias, ``s b + t``, and the
-    layer takes over the activation. The output is the same up to rounding. All other batch norms stay, for example
-    those without running statistics, or of layers that links, further inputs or outputs name.
+    At inference a batch norm is ``s x + t`` for each channel, with ``s = w / √(running_var + eps)`` and
+    ``t = b - s · running_mean``. If it follows a Dense, Conv or ConvTranspose layer with linear activation, and nothing
+    else reads the output of that layer, the factors go into the weights, ``s W``, the shifts into the bias,
+    ``s b + t``, and the layer takes over the activation. The output is the same up to rounding. All other batch norms
+    stay, for example those without running statistics, or of layers that links, further inputs or outputs name.
 
     Weights are multiplied in float64 and stored in the same type as before; convert to low-bit types afterwards, not
     before. `network` and `params` are not changed. The result can be trained further, without these batch norms.

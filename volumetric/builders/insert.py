@@ -56,7 +56,7 @@ def insert(
     """
     order = [wire.coord for wire in network.wires]
     if before not in order:
-        raise SpecError(f"insert: there is no layer at {before}", hint=f"one of {', '.join(map(str, order[:8]))}")
+        raise SpecError(f"insert: there is no layer at {before}", hint=f"use one of {', '.join(map(str, order[:8]))}")
     at = order.index(before)
     if at == 0 or order[at - 1].z == before.z:
         first = next(coord for coord in order if coord.z == before.z)

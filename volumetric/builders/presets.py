@@ -174,12 +174,12 @@ def presets_of(pattern: str) -> list[Preset]:
         if token is None:
             known = ", ".join(PRESETS)
             raise SpecError(f"pattern {pattern!r}: {rest[0]!r} at index {len(pattern) - len(rest)} is not a preset",
-                            hint=f"one of {known}, or one of these followed by ^")  # fmt: skip
+                            hint=f"use one of {known}, or one of these followed by ^")  # fmt: skip
         rest = rest[len(token) :]
         preset = PRESETS[token]
         if rest.startswith("^"):
             preset, rest = Remembering(preset=preset), rest[1:]
         presets.append(preset)
     if not presets:
-        raise SpecError("a pattern must name at least one preset", hint=f"one of {', '.join(PRESETS)}")
+        raise SpecError("a pattern must name at least one preset", hint=f"use one of {', '.join(PRESETS)}")
     return presets

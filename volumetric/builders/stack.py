@@ -118,7 +118,8 @@ def auto_stack(
     patterns = [pattern] * depth if isinstance(pattern, str) else list(pattern)
     if len(patterns) != depth:
         raise SpecError(
-            f"auto_stack: {len(patterns)} patterns for {depth} layers", hint="give one for each layer, or one for all"
+            f"auto_stack: got {len(patterns)} patterns for {depth} layers",
+            hint="give one for each layer, or one for all",
         )
     ends = {"norm": norm, "embed": embed, "inputs": inputs, "classes": classes, "tied": tied}
     return stack(width, patterns, **ends)
