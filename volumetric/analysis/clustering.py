@@ -34,7 +34,7 @@ def distances(a: F64Array, b: F64Array, metric: Metric = "euclidean") -> F64Arra
     if metric == "cosine":
         return np.clip(1 - _unit(a) @ _unit(b).T, 0, 2)
     if metric != "euclidean":
-        raise SpecError(f"unknown metric {metric!r}", hint="one of " + ", ".join(get_args(Metric)))
+        raise SpecError(f"unknown metric {metric!r}", hint="use one of " + ", ".join(get_args(Metric)))
     # Centred points have squares as small as the distances, so their difference stays precise.
     middle = a.mean(axis=0)
     a, b = a - middle, b - middle
@@ -176,7 +176,7 @@ def group(
     if groups is not None and not 1 <= groups <= len(x):
         raise SpecError(f"cannot form {groups} groups from {len(x)} points")
     if linkage not in get_args(Linkage):
-        raise SpecError(f"unknown linkage {linkage!r}", hint="one of " + ", ".join(get_args(Linkage)))
+        raise SpecError(f"unknown linkage {linkage!r}", hint="use one of " + ", ".join(get_args(Linkage)))
     limit = math.inf if threshold is None else threshold
     labels = _merge(distances(x, x, metric), linkage, limit, groups or 1)
     _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)

@@ -28,7 +28,7 @@ class Finding:
     reason : the evidence in names and shapes
     tensors : names in the file
     layer : the layer, as far as shapes determine it; None for a group of several layers
-    fills : parameter of `layer` → what fills it
+    fills : parameter of `layer` → its fill
     needs : name of a value that no tensor shows → the only value that `layer` supports, and why it is required
     asks : name of a value that no tensor shows and that builds the layer → why it is required
     assumes : name of a conventional value that builds the layer → value
