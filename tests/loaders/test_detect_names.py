@@ -117,9 +117,9 @@ def test_archives_that_are_damaged_or_hold_objects_are_refused(tmp_path) -> None
     [
         ("state.pt", "is a pickle, which can run code", "save_file"),
         ("pytorch_model.bin", "never read", "weights_only=True"),
-        ("one.npy", "no model file", "a single array without a name"),
-        ("model.onnx", "no model file", "ONNX graph"),
-        ("model.xyz", "no model file", ".safetensors"),
+        ("one.npy", "not a model file", "a single array without a name"),
+        ("model.onnx", "not a model file", "ONNX graph"),
+        ("model.xyz", "not a model file", ".safetensors"),
     ],
 )
 def test_other_files_are_named(name: str, message: str, hint: str, tmp_path) -> None:

@@ -89,7 +89,7 @@ class Budget:
     def bounded(self, size: int) -> None:
         """Raise `GenerationError` if this size is too large for a value."""
         if size > MAX_SIZE:
-            raise refuse(f"makes a value of more than {MAX_SIZE} characters")
+            raise refuse(f"creates a value of more than {MAX_SIZE} characters")
 
     def size(self, value: Any) -> int:
         """Return the size of a value; raise `GenerationError` if it is above `MAX_SIZE`."""
@@ -117,7 +117,7 @@ class Budget:
 
     def _sum(self, value: Any) -> int:
         if len(value) > MAX_SIZE // ITEM:
-            raise refuse(f"makes a value of more than {MAX_SIZE // ITEM} items")
+            raise refuse(f"creates a value of more than {MAX_SIZE // ITEM} items")
         self.work(len(value))
         total = ITEM
         parts: Iterable[Any] = value
@@ -127,7 +127,7 @@ class Budget:
         for part in parts:
             total += ITEM + self.size(part)
             if total > MAX_SIZE:
-                raise refuse(f"makes a value of more than {MAX_SIZE} characters")
+                raise refuse(f"creates a value of more than {MAX_SIZE} characters")
         return total
 
     def admit(self, value: Any) -> int:
@@ -196,7 +196,7 @@ class Budget:
             values.append(item)
             self.work(1)
             if len(values) > MAX_SIZE // ITEM:
-                raise refuse(f"makes a value of more than {MAX_SIZE // ITEM} items")
+                raise refuse(f"creates a value of more than {MAX_SIZE // ITEM} items")
         self.hold(_ITEM_BYTES * len(values))
         return values
 

@@ -196,7 +196,7 @@ def format_of(target: str | Path, requested_format: Format | None = None, defaul
         )
     chosen = requested_format or next((name for name, own in _ENDINGS.items() if own == ending), default)
     if chosen not in FORMATS:
-        raise UnsupportedError(f"unknown format {chosen!r}", hint=f"one of {', '.join(FORMATS)}")
+        raise UnsupportedError(f"unknown format {chosen!r}", hint=f"use one of {', '.join(FORMATS)}")
     required_ending = _ENDINGS.get(chosen, "")
     if ending == ".safetensors":
         raise UnsupportedError(

@@ -145,7 +145,7 @@ def _manifest(path: Path) -> dict[str, _Entry]:
     with open_regular(path) as handle:
         data = handle.read(_MOST_MANIFEST + 1)
     if len(data) > _MOST_MANIFEST:
-        raise CheckpointError(f"{path}: larger than {_MOST_MANIFEST >> 20} MiB, the limit of a manifest")
+        raise CheckpointError(f"{path}: the file is larger than {_MOST_MANIFEST >> 20} MiB, the limit of a manifest")
     try:
         manifest = msgspec.json.decode(data, type=_Manifest)
     except (msgspec.DecodeError, RecursionError) as error:

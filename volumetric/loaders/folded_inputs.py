@@ -1,7 +1,7 @@
 """Fold the standardisation of inputs into a network's weights, for file formats that cannot store it.
 
-A layer that multiplies the standardised input ``(x − μ) / σ`` by W gives the same result for x with ``W / σ`` and ``b −
-W μ / σ``.
+A layer that multiplies the standardised input ``(x − μ) / σ`` by W gives the same result for x with ``W / σ`` and
+``b − W μ / σ``.
 """
 
 from __future__ import annotations

@@ -135,7 +135,9 @@ def _decode(raw: Array, kind: str, shape: Shape) -> Array:
 def _read_head(file: MappedFile) -> tuple[Cursor, int, int]:
     """Read magic, version and the two counts; returns cursor, tensor count, key count."""
     if file.buffer[:4] != MAGIC:
-        raise CheckpointError(f"starts with {file.buffer[:4]!r} instead of GGUF", hint="the file is not a GGUF model")
+        raise CheckpointError(
+            f"the file starts with {file.buffer[:4]!r} instead of GGUF", hint="the file is not a GGUF model"
+        )
     cursor = Cursor(file, 4)
     version = cursor.read_u32("version")
     if version not in (2, 3):

@@ -82,8 +82,8 @@ def _none(_: Network) -> list[str]:
 class GGUFFamily:
     """One architecture of GGUF files; the defaults are those of the pre-norm decoder.
 
-    All gains are stored in full, also in families whose checkpoints store them minus one, and all matrices as ``[out,
-    in]``; the parts of fused tensors are concatenated. This follows from the network and needs no entry.
+    All gains are stored in full, also in families whose checkpoints store them minus one, and all matrices as
+    ``[out, in]``; the parts of fused tensors are concatenated. This follows from the network and needs no entry.
 
     Attributes
     ----------

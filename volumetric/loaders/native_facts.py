@@ -1,4 +1,4 @@
-"""What a native checkpoint says beside structure and weights."""
+"""Facts in a native checkpoint in addition to structure and weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from volumetric.network.grid import Coord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeFacts:
-    """What a checkpoint says beside structure and weights.
+    """Facts in a checkpoint in addition to structure and weights.
 
     Attributes
     ----------

@@ -180,7 +180,8 @@ def _pooling(config: Config) -> tuple[Pooling, ...]:
     modes = [pooling_mode] if isinstance(pooling_mode, str) else pooling_mode
     if not isinstance(modes, list) or not modes or any(mode not in POOLINGS for mode in modes):
         raise UnsupportedError(
-            f"{config.where}: pooling_mode {str(pooling_mode)[:60]!r}", hint="one of " + ", ".join(POOLINGS)
+            f"{config.where}: pooling_mode {str(pooling_mode)[:60]!r} is not supported",
+            hint="use one of " + ", ".join(POOLINGS),
         )
     return tuple(cast("list[Pooling]", modes))
 
@@ -195,7 +196,8 @@ def _dense(homes: list[Path]) -> Head | None:
         name = str(config.values.get("activation_function") or "torch.nn.modules.activation.Tanh").rpartition(".")[2]
         if name not in _ACTIVATIONS:
             raise UnsupportedError(
-                f"{config.where}: activation_function {name[:60]!r}", hint="one of " + ", ".join(_ACTIVATIONS)
+                f"{config.where}: activation_function {name[:60]!r} is not supported",
+                hint="use one of " + ", ".join(_ACTIVATIONS),
             )
         width = width or config.integer("in_features")
         spec = Dense(

@@ -181,7 +181,7 @@ def no_model(path: Path) -> CheckpointError:
         )
     known = _OTHERS.get(path.suffix.lower())
     if known is not None:
-        return CheckpointError(f"{path} is no model file", hint=f"it is {known}")
+        return CheckpointError(f"{path} is not a model file", hint=f"it is {known}")
     return CheckpointError(
-        f"{path} is no model file", hint="give a .gguf, .safetensors, .npz or .json file, or a directory"
+        f"{path} is not a model file", hint="give a .gguf, .safetensors, .npz or .json file, or a directory"
     )

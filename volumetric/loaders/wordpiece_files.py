@@ -62,7 +62,7 @@ def build_wordpiece(
 
     Parameters
     ----------
-    vocabulary : token → id, with ``##`` before what continues a word
+    vocabulary : token → id, with ``##`` before continuations of a word
     roles : role → special token; the vocabulary has those of ``unk_token``, ``cls_token`` and ``sep_token``
     lowercase : whether to lowercase
     strip_accents : whether to drop accents; None: as `lowercase`

@@ -104,7 +104,7 @@ def _sparse(config: Config, layers: int) -> set[int]:
         return set(range(every - 1, layers, every))
     listed = config.values["moe_layers"]
     if not isinstance(listed, list) or len(listed) > MAX_LAYERS or any(type(i) is not int for i in listed):
-        raise CheckpointError(f"{config.where}: moe_layers is no list of layers")
+        raise CheckpointError(f"{config.where}: moe_layers is not a list of layers")
     return set(listed)
 
 

@@ -120,7 +120,7 @@ def _state(source: TensorSource, name: str) -> dict[str, Any]:
     if not isinstance(shape, list) or len(shape) != 2 or not all(type(n) is int and 0 < n < 2**31 for n in shape):
         raise CheckpointError(f"tensor {name!r}: shape is {str(shape)[:40]}, expected two sizes")
     if not all(type(n) is int and n > 0 for n in sizes) or state.get("dtype") not in _DTYPES:
-        raise CheckpointError(f"tensor {name!r}: blocksize or dtype is not what bitsandbytes writes")
+        raise CheckpointError(f"tensor {name!r}: blocksize or dtype is invalid for bitsandbytes")
     if "nested_blocksize" in state and not isinstance(state.get("nested_offset"), (int, float)):
         raise CheckpointError(f"tensor {name!r}: nested_offset is missing")
     return {**state, "shape": (shape[0], shape[1])}

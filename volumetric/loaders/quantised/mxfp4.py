@@ -1,4 +1,4 @@
-"""MXFP4 as gpt-oss has it: stacks of experts in the OCP Microscaling Formats specification 1.0.
+"""MXFP4 as in gpt-oss: stacks of experts in the format of OCP Microscaling Formats 1.0.
 
 For a stack ``[count, out, in]``: ``…_blocks`` uint8 ``[count, out, in / 32, 16]``, in which byte j of a block has
 element 2j in its low bits and 2j + 1 in its high ones, and ``…_scales`` uint8 ``[count, out, in / 32]``, exponents plus
