@@ -53,7 +53,7 @@ def test_metas_names_and_order_of_rows_are_read(tmp_path) -> None:
 @pytest.mark.thorough
 def test_a_prefix_of_all_names_does_not_matter(tmp_path) -> None:
     home = bare_with({f"base.{name}": value for name, value in llama().items()}, tmp_path)
-    assert "behind base" in looked_at(home).reason
+    assert "with the prefix base" in looked_at(home).reason
     assert error_of(open_model(home, guess=LLAMA), "llama") < 1e-5
 
 

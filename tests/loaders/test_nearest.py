@@ -59,7 +59,7 @@ def test_nothing_like_it_is_said_plainly(tmp_path: Path) -> None:
     ("given", "reason"),
     [
         ({"is_encoder_decoder": True}, "it is an encoder-decoder"),
-        ({"image_size": 224, "patch_size": 16}, "it is a model of images"),
+        ({"image_size": 224, "patch_size": 16}, "it is an image model"),
         ({"num_mel_bins": 80}, "it is an audio model"),
         ({"alibi": True}, "biases by distance (ALiBi)"),
         ({"attn_config": {"alibi": True}}, "biases by distance (ALiBi)"),

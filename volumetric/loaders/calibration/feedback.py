@@ -76,7 +76,8 @@ class Inputs:
         h = self._hessian.astype(np.float64)
         if not np.isfinite(h).all():
             raise UnsupportedError(
-                "the model computes non-finite values for this text", hint="check the weights for NaN and overflow"
+                "the values that the model computes for this text are not finite",
+                hint="check the weights for NaN and overflow",
             )
         diagonal = h.diagonal().copy()
         h *= 1 - SHRINKAGE
