@@ -93,13 +93,13 @@ def test_distances_keep_precision_far_from_the_origin() -> None:
         (lambda: kmeans(POINTS, 0), SpecError, "into 0 clusters"),
         (lambda: kmeans(POINTS[0], 1), ShapeError, "rows of a matrix"),
         (lambda: kmeans(POINTS * np.nan, 1), ShapeError, "finite"),
-        (lambda: kmeans(POINTS, 2, init=[[0.0]]), ShapeError, "another shape"),
-        (lambda: group(POINTS), SpecError, "either a threshold or"),
-        (lambda: group(POINTS, groups=0), SpecError, "cannot make 0 groups"),
+        (lambda: kmeans(POINTS, 2, init=[[0.0]]), ShapeError, "expected 2 centres"),
+        (lambda: group(POINTS), SpecError, "either threshold or"),
+        (lambda: group(POINTS, groups=0), SpecError, "cannot form 0 groups"),
         (lambda: group(POINTS, groups=2, linkage="ward"), SpecError, "unknown linkage"),  # pyright: ignore[reportArgumentType]
         (lambda: group(POINTS, groups=2, metric="x"), SpecError, "unknown metric"),  # pyright: ignore[reportArgumentType]
         (lambda: silhouette(POINTS, [0] * 24), SpecError, "at least two"),
-        (lambda: silhouette(POINTS, [0, 1]), ShapeError, "as many labels"),
+        (lambda: silhouette(POINTS, [0, 1]), ShapeError, "one label for each"),
     ],
 )
 def test_what_cannot_be_clustered_is_refused(call, kind, message) -> None:

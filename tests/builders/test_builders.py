@@ -147,7 +147,7 @@ def test_grafting_refuses_what_does_not_go_together() -> None:
     c = sequential(4, 3)
     with pytest.raises(ShapeError, match="cannot add"):
         graft([(a, initialise(a)), (c, initialise(c))], "add")
-    with pytest.raises(SpecError, match="no network"):
+    with pytest.raises(SpecError, match="networks is empty"):
         graft([])
     tied = transformer(9, width=8, blocks=1, heads=2)
     with pytest.raises(UnsupportedError, match="links"):

@@ -117,9 +117,9 @@ def test_experts_go_by_their_numbers() -> None:
     ("experts", "message"),
     [
         ({"0.0.0.0": [4]}, "has no expert 4"),
-        ({"0.0.0.0": [0, 1, 2]}, "1 of 4 experts left"),
+        ({"0.0.0.0": [0, 1, 2]}, "would keep 1 of 4 experts"),
         ({"2.0.0.0": [0]}, "no column at '2.0.0.0'"),
-        (None, "no column has experts that can go"),
+        (None, "no experts to remove"),
     ],
 )
 def test_what_cannot_go_is_told(experts: Any, message: str) -> None:

@@ -68,11 +68,11 @@ def test_patterns_name_presets() -> None:
     assert [of.token for of in presets_of("AXMS")] == ["A", "X", "M", "S"]
     assert [of.token for of in presets_of("Ag A M X")] == ["Ag", "A", "M", "X"]
     for pattern, message in (
-        ("AQ", "'Q' at place 1 names no preset"),
-        ("^A", "at place 0 names no preset"),
+        ("AQ", "'Q' at index 1 is not a preset"),
+        ("^A", "at index 0 is not a preset"),
         ("", "at least one preset"),
         (" ", "at least one preset"),
-        (3, "a pattern is a text"),
+        (3, "a pattern must be a string"),
     ):
         with pytest.raises(SpecError, match=message):
             presets_of(pattern)  # pyright: ignore[reportArgumentType]
@@ -96,15 +96,15 @@ def test_auto_stack_makes_a_column_a_layer() -> None:
         auto_stack(16, 0)
     with pytest.raises(SpecError, match="layer 1 has no cells"):
         stack(16, ["S", []])
-    with pytest.raises(SpecError, match="layers are a list"):
+    with pytest.raises(SpecError, match="layers must be a list"):
         stack(16, "AX")
-    with pytest.raises(SpecError, match="dense of layer 0 makes"):
+    with pytest.raises(SpecError, match="dense in layer 0 maps"):
         stack(16, [Dense(in_features=16, out_features=3)])
     with pytest.raises(SpecError, match="3 heads do not divide a width of 16"):
         stack(16, [presets.SLSTM(num_heads=3)])
     with pytest.raises(SpecError, match="embed and inputs"):
         stack(16, ["A"], embed=3, inputs=4)
-    with pytest.raises(SpecError, match="tied needs as many classes"):
+    with pytest.raises(SpecError, match="tied needs classes equal to embed"):
         stack(16, ["A"], embed=3, classes=4, tied=True)
 
 
@@ -119,7 +119,7 @@ def test_projections_that_remember_are_those_of_cores_which_have_any() -> None:
     assert isinstance(other, PreUpGated)
     assert (plain.activates, other.activates) == (False, True)
     for token in ("A", "Ag", "L", "C"):
-        with pytest.raises(SpecError, match=rf"{token}\^, whose core has no projections"):
+        with pytest.raises(SpecError, match=rf"{token}\^, but the core of this preset has no projections"):
             stack(16, [f"{token}^"])
 
 
@@ -178,9 +178,9 @@ def test_what_cannot_be_inserted_says_why() -> None:
     outer, inner = sequential(4, 2, hidden=(6,)), stack(6, ["L"])
     params = initialise(outer), initialise(inner)
     for network, of, before, message in (
-        (outer, inner, Coord(7), "7.0.0.0 has no layer"),
-        (outer, inner, Coord(0), "in front of 0.0.0.0"),
-        (twofold(6), inner, Coord(1, slot=1), "in front of 1.0.0.1"),
+        (outer, inner, Coord(7), "there is no layer at 7.0.0.0"),
+        (outer, inner, Coord(0), "cannot insert before 0.0.0.0"),
+        (twofold(6), inner, Coord(1, slot=1), "cannot insert before 1.0.0.1"),
     ):
         with pytest.raises(SpecError, match=message):
             insert(network, params[0], of, params[1], before=before)

@@ -51,7 +51,7 @@ def small(tmp_path):
         ("out.ONNX", "ONNX cannot be written"),
         ("out.pt", "PyTorch"),
         ("out.npz", "NumPy"),
-        ("out.GGUF", "ends in .gguf"),
+        ("out.GGUF", "must end in .gguf"),
     ],
 )
 def test_names_that_ask_for_another_format_are_refused(run, small, tmp_path, name, told):
@@ -67,8 +67,8 @@ def test_what_is_there_is_replaced_only_if_that_is_asked_for(run, small, tmp_pat
     before = (Path(a) / "weights.safetensors").read_bytes()
     for more in ((), ("--overwrite",)):
         code, _, err = run("convert", a, a, "--dtype", "int8", *more)
-        assert (code, "is what is read" in err) == (1, True)
-    assert "is what is read" in run("merge", a, b, b)[2]
+        assert (code, "is also the source" in err) == (1, True)
+    assert "is also the source" in run("merge", a, b, b)[2]
     code, _, err = run("convert", b, a)
     assert (code, "exists and is not overwritten" in err, "--overwrite" in err) == (2, True, True)
     assert (Path(a) / "weights.safetensors").read_bytes() == before

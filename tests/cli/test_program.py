@@ -293,7 +293,7 @@ def test_what_cannot_be_compiled_is_an_error_and_writes_nothing(
     assert not (tmp_path / "s").exists()
     before = Path(path).read_bytes()
     assert main(["program", "compile", path, "-o", path, "--overwrite"]) == 1
-    assert "is what is read" in capsys.readouterr().err
+    assert "is also the source" in capsys.readouterr().err
     assert Path(path).read_bytes() == before
     assert main(["run", str(cut), "--in", "x.npz"]) == 1
     assert f"error: {cut} is not JSON" in capsys.readouterr().err

@@ -230,7 +230,7 @@ def test_a_model_is_not_written_to_a_directory_named_as_a_file(run, tmp_path):
     for verb in (["convert", str(LLAMA)], ["merge", str(LLAMA), str(LLAMA)]):
         code, _, err = run(*verb, str(target))
         assert (code, target.exists()) == (1, False)
-        assert "name a directory" in err
+        assert "give a directory" in err
 
 
 def test_convert_writes_what_generate_reads(run, tmp_path):

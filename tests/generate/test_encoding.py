@@ -177,7 +177,7 @@ def test_words_of_a_vocabulary_file_alone(tmp_path: Path, models: Any) -> None:
     (home / "vocab.txt").write_text("one\ntwo\n")
     with (
         volumetric.load(home, device="reference") as model,
-        pytest.raises(CheckpointError, match=r"vocab.txt has 2 lines, and none is"),
+        pytest.raises(CheckpointError, match=r"vocab.txt has 2 lines, but none is"),
     ):
         model.embed(["a"])
 
@@ -219,10 +219,10 @@ def test_wrong_pairs_and_masks_are_explained(models: Any) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "error", "message"),
     [
-        ("modules.json", "{}", CheckpointError, "no list of 1 to 16 modules"),
+        ("modules.json", "{}", CheckpointError, "not a list of 1 to 16 modules"),
         ("modules.json", '[{"type": "a.Transformer"}]', CheckpointError, "module 0 lacks a type or a path"),
-        ("modules.json", '[{"type": "a.Transformer", "path": "../x"}]', CheckpointError, "outside of the directory"),
-        ("modules.json", '[{"type": "a.Transformer", "path": "/etc"}]', CheckpointError, "outside of the directory"),
+        ("modules.json", '[{"type": "a.Transformer", "path": "../x"}]', CheckpointError, "outside the directory"),
+        ("modules.json", '[{"type": "a.Transformer", "path": "/etc"}]', CheckpointError, "outside the directory"),
         ("modules.json", '[{"type": "a.WordEmbeddings", "path": ""}]', UnsupportedError, "modules WordEmbeddings"),
         ("modules.json", "[" * 100_000, CheckpointError, "is not JSON"),
         ("1_Pooling/config.json", None, CheckpointError, "config.json is missing"),
@@ -231,8 +231,13 @@ def test_wrong_pairs_and_masks_are_explained(models: Any) -> None:
         ("2_Dense/config.json", '{"in_features": 80, "out_features": 9}', CheckpointError, "wrong shape"),
         ("2_Dense/model.safetensors", None, CheckpointError, "pickled weights are not read"),
         ("sentence_bert_config.json", '{"max_seq_length": -1}', CheckpointError, "max_seq_length"),
-        ("config_sentence_transformers.json", '{"default_prompt_name": "x"}', CheckpointError, "none of the prompts"),
-        ("config_sentence_transformers.json", '{"default_prompt_name": {}}', CheckpointError, "none of the prompts"),
+        (
+            "config_sentence_transformers.json",
+            '{"default_prompt_name": "x"}',
+            CheckpointError,
+            "not one of the prompts",
+        ),
+        ("config_sentence_transformers.json", '{"default_prompt_name": {}}', CheckpointError, "not one of the prompts"),
     ],
 )
 def test_damaged_files_are_named(

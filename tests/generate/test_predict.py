@@ -162,11 +162,11 @@ def test_a_constant_feature_is_centred_and_not_divided():
     ("x", "message", "hint"),
     [
         (X[0], r"reads \[samples, 3\], or sequences \[samples, T, 3\], got shape \(3,\)", "x[None]"),
-        (X[:0], "got no sample", "at least one"),
+        (X[:0], "without samples", "at least one"),
         (X[:, :2], r"got shape \(7, 2\)", "shape"),
         ("abc", "must be numbers", ""),
         (None, "must be numbers", ""),
-        ([[1.0, 2.0], [3.0]], "unequal shapes", "apart"),
+        ([[1.0, 2.0], [3.0]], "different shapes", "each length"),
     ],
     ids=["one sample", "none", "features", "text", "nothing", "ragged"],
 )

@@ -145,17 +145,17 @@ def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
         "needs a text": {"bits": 5},
         "exclude each other": {"bits": 5, "dtype": "int4:g32", "calibrate": IDS},
         "too few: the coarsest": {"bits": 0.5, "calibrate": IDS},
-        "nan bits a weight are none": {"bits": float("nan"), "calibrate": IDS},
+        "nan bits per weight are not a positive": {"bits": float("nan"), "calibrate": IDS},
         "the text has 3 tokens": {"bits": 5, "calibrate": [3, 4, 5]},
     }.items():
         with pytest.raises(UnsupportedError, match=message):
             convert_model(source, tmp_path / "m", **asked)
     for target, bits in {"m": 0.5, "m.gguf": 3.5}.items():  # before anything is measured: the text is too short for it
-        with pytest.raises(UnsupportedError, match=f"{bits} bits a weight are too few: the coarsest types take"):
+        with pytest.raises(UnsupportedError, match=f"{bits} bits per weight are too few: the coarsest types take"):
             convert_model(source, tmp_path / target, bits=bits, calibrate=[3, 4, 5])
     with pytest.raises(UnsupportedError, match="plain floats"):
         convert_model(source, tmp_path / "m", format="hf", bits=5, calibrate=IDS)
-    with pytest.raises(UnsupportedError, match="GGUF has no tensors of int2"):
+    with pytest.raises(UnsupportedError, match="GGUF cannot store tensors of int2"):
         convert_model(source, tmp_path / "m.gguf", tensor_types={"*": "int2"})
     assert not list(tmp_path.iterdir())
 

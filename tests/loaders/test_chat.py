@@ -93,7 +93,7 @@ def test_names_set_in_a_generation_block_stay_inside() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("{{ raise_exception('no system role') }}", "refuses the messages: no system role"),
+        ("{{ raise_exception('no system role') }}", "rejects the messages: no system role"),
         ("{% for %}", "line 1 of the chat template: Expected an expression"),
         ("a\n{{ x | nofilter }}", "line 2 of the chat template: No filter named 'nofilter'"),
         ("{{ messages[0].name.first }}", "has no attribute 'name'"),
@@ -178,7 +178,7 @@ def test_more_hostile_templates_fail_as_they_should(name: str) -> None:
         ("{% set n = namespace(x=[1]) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% endfor %}", "8000000"),
         ("{% set x = ('f' * 70000) | int(base=16) %}", "a number of more than 4096 bits"),
         ("{% set n = namespace() %}{% set n.x = [n] %}", "namespace as a value"),
-        ("{{ '{:>{w}}'.format('a', w=9) }}", "formats to a width that it computes"),
+        ("{{ '{:>{w}}'.format('a', w=9) }}", "formats to a computed or large width"),
         ("{{ (1).to_bytes(8, 'big') }}", "int.to_bytes, which is not available"),
         ("{{ 'a'.encode() }}", "str.encode, which is not available"),
         ("{{ {}.fromkeys([1]) }}", "type.fromkeys, which is not available"),

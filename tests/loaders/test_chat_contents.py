@@ -229,7 +229,7 @@ def test_marks_cannot_be_forged():
     for half in ("\udc3c", "\ud800", "\udfff"):
         with pytest.raises(GenerationError, match="surrogate"):
             made.messages([{"role": "user", "content": f"a{half}"}])
-    with pytest.raises(GenerationError, match="refuses the messages: no <b> here"):
+    with pytest.raises(GenerationError, match="rejects the messages: no <b> here"):
         contents("{{ raise_exception('no ' ~ messages[0].content ~ ' here') }}").render(
             made.messages([{"role": "user", "content": "<b>"}])
         )

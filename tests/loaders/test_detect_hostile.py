@@ -97,4 +97,4 @@ def test_without_its_entry_points_the_installation_is_named(tmp_path: Path, monk
     monkeypatch.setattr("volumetric.loaders.model.UNCONFIGURED", Registry[Any]())
     with pytest.raises(UnsupportedError, match="opens weights without a configuration") as raised:
         open_model(tmp_path)
-    assert "install the package again" in (raised.value.hint or "")
+    assert "reinstall the package" in (raised.value.hint or "")

@@ -53,7 +53,7 @@ def test_metas_names_and_order_of_rows_are_read(tmp_path) -> None:
 @pytest.mark.thorough
 def test_a_prefix_of_all_names_does_not_matter(tmp_path) -> None:
     home = bare_with({f"base.{name}": value for name, value in llama().items()}, tmp_path)
-    assert "behind base" in looked_at(home).reason
+    assert "with the prefix base" in looked_at(home).reason
     assert error_of(open_model(home, guess=LLAMA), "llama") < 1e-5
 
 
@@ -75,8 +75,8 @@ def test_llama_cpps_names_are_known(tmp_path) -> None:
     [
         ("base_model.model.model.layers.0.self_attn.q_proj.lora_{AB}.weight", "a LoRA adapter of PEFT", "--lora"),
         ("base_model.model.embed_tokens.lora_embedding_{AB}", "a LoRA adapter of PEFT", "--lora"),
-        ("lora_unet_down_blocks_0.lora_{du}.weight", "a LoRA adapter in kohya's names", "as PEFT saves them"),
-        ("model.layers.0.self_attn.q_proj.lora_{ab}", "a LoRA adapter of mlx-lm", "as PEFT saves them"),
+        ("lora_unet_down_blocks_0.lora_{du}.weight", "a LoRA adapter in kohya's names", "to PEFT's format"),
+        ("model.layers.0.self_attn.q_proj.lora_{ab}", "a LoRA adapter of mlx-lm", "to PEFT's format"),
     ],
 )
 def test_adapters_are_told_from_models(names: str, kind: str, advice: str, tmp_path) -> None:
@@ -104,7 +104,10 @@ def test_archives_of_arrays_are_read(compress: Any, tmp_path, rng) -> None:
 def test_archives_that_are_damaged_or_hold_objects_are_refused(tmp_path) -> None:
     np.savez(tmp_path / "objects.npz", a=np.array([{}], object))
     (tmp_path / "short.npz").write_bytes(b"PK\x03\x04 and no more")
-    for name, message in (("objects.npz", "Python objects, which are pickles"), ("short.npz", "no archive of arrays")):
+    for name, message in (
+        ("objects.npz", "Python objects, which are pickles"),
+        ("short.npz", "not an archive of arrays"),
+    ):
         with pytest.raises(CheckpointError, match=message):
             open_model(tmp_path / name, guess=True)
 
@@ -114,9 +117,9 @@ def test_archives_that_are_damaged_or_hold_objects_are_refused(tmp_path) -> None
     [
         ("state.pt", "is a pickle, which can run code", "save_file"),
         ("pytorch_model.bin", "never read", "weights_only=True"),
-        ("one.npy", "no model file", "one array without a name"),
-        ("model.onnx", "no model file", "ONNX graph"),
-        ("model.xyz", "no model file", ".safetensors"),
+        ("one.npy", "not a model file", "a single array without a name"),
+        ("model.onnx", "not a model file", "ONNX graph"),
+        ("model.xyz", "not a model file", ".safetensors"),
     ],
 )
 def test_other_files_are_named(name: str, message: str, hint: str, tmp_path) -> None:

@@ -221,7 +221,7 @@ def test_every_family_has_a_fixture() -> None:
 def test_weights_without_configuration_are_named(tmp_path: Path) -> None:
     directory = copy("llama", tmp_path)
     (directory / "config.json").unlink()
-    with pytest.raises(CheckpointError, match=r"has weights and no config.json"):
+    with pytest.raises(CheckpointError, match=r"has weights, but no config.json"):
         open_model(str(directory))
 
 

@@ -165,7 +165,7 @@ def info(name: str = "x", axes: tuple[int, ...] = (8,), kind: int = 0, offset: i
 BIG = 2**62
 BAD = {
     "empty": (b"", "is empty"),
-    "other file": (b"PK\3\4" + bytes(40), "not with GGUF"),
+    "other file": (b"PK\3\4" + bytes(40), "instead of GGUF"),
     "only magic": (b"GGUF", "beyond the end"),
     "old version": (head(version=1) + bytes(40), "version 1 is not supported"),
     "future version": (head(version=9) + bytes(40), "version 9 is not supported"),
@@ -178,7 +178,7 @@ BAD = {
     "key beyond file": (head(0, 1) + u64(60_000) + b"abc", "beyond the end"),
     "key not UTF-8": (head(0, 1) + text(b"\xff\xfe") + u32(4) + u32(1), "not UTF-8"),
     "value type": (head(0, 1) + text("k") + u32(77) + bytes(8), "unknown value type 77"),
-    "truth of 2": (head(0, 1) + text("k") + u32(7) + b"\2", "truth value of 2"),
+    "truth of 2": (head(0, 1) + text("k") + u32(7) + b"\2", "truth value 2"),
     "truths of 2": (head(0, 1) + text("k") + u32(9) + u32(7) + u64(1) + b"\2", "truth values"),
     "long string": (head(0, 1) + text("k") + u32(8) + u64(BIG), "beyond the end"),
     "long array": (head(0, 1) + text("k") + u32(9) + u32(4) + u64(BIG), "beyond the end"),
@@ -186,7 +186,7 @@ BAD = {
     "string in array": (head(0, 1) + text("k") + u32(9) + u32(8) + u64(2) + u64(BIG) + u64(0), "beyond the end"),
     "nested array": (head(0, 1) + text("k") + u32(9) + u32(9) + u64(1) + bytes(20), "array of value type 9"),
     "array type": (head(0, 1) + text("k") + u32(9) + u32(99) + u64(1) + bytes(20), "array of value type 99"),
-    "key twice": (head(0, 2) + (text("k") + u32(4) + u32(1)) * 2, "stands twice"),
+    "key twice": (head(0, 2) + (text("k") + u32(4) + u32(1)) * 2, "duplicate key"),
     "alignment": (head(0, 1) + text("general.alignment") + u32(4) + u32(33), "general.alignment is 33"),
     "alignment type": (head(0, 1) + text("general.alignment") + u32(8) + text("32"), "general.alignment"),
     "axes": (head(1) + text("x") + u32(BIG >> 40), "axes, more than 4"),
@@ -197,7 +197,7 @@ BAD = {
     "no axes for blocks": (head(1) + info(axes=(), kind=8) + bytes(99), "does not fill blocks of 32"),
     "odd offset": (head(1) + info(offset=8) + bytes(99), "not a multiple of 32"),
     "far offset": (head(1) + info(offset=2**63) + bytes(99), "ends at byte"),
-    "tensor twice": (head(2) + info() + info(offset=32) + bytes(200), "listed twice"),
+    "tensor twice": (head(2) + info() + info(offset=32) + bytes(200), "duplicate tensor"),
     "overlap": (head(2) + info(axes=(16,)) + info("y", offset=32) + bytes(200), "'x' and 'y' overlap"),
 }
 

@@ -71,7 +71,7 @@ def hidden_states(source: Path, ids: np.ndarray[Any, Any]) -> np.ndarray[Any, An
 def test_embeddings_are_those_of_the_directory(case: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     directory = with_tokenizer(case, tmp_path) if case == "nomic_bert" else TINY / case
     convert_model(directory, tmp_path / "m.gguf")
-    assert ("predicts masked tokens has no form in GGUF" in caplog.text) == case.endswith("masked")
+    assert ("GGUF has no form for the masked language model head" in caplog.text) == case.endswith("masked")
     with (
         volumetric.load(directory, device="reference") as given,
         volumetric.load(tmp_path / "m.gguf", device="reference") as found,
@@ -184,8 +184,8 @@ def test_capitals_stay_where_the_vocabulary_has_some(tmp_path: Path) -> None:
     [
         ({"unknown_token_id": np.uint32(96)}, "unknown_token_id is 96, outside"),
         ({"normalizer.lowercase": "yes"}, "lowercase is 'yes'"),
-        ({"tokens": ["a"] * 96}, "holds a token twice"),
-        ({"tokens": ["[PAD]"], "token_type": np.array([3], np.int32)}, "outside of the vocabulary"),
+        ({"tokens": ["a"] * 96}, "has a duplicate token"),
+        ({"tokens": ["[PAD]"], "token_type": np.array([3], np.int32)}, "outside the vocabulary"),
         ({"token_type": np.ones(3, np.int32)}, "does not fit the 96 tokens"),
     ],
 )
@@ -198,7 +198,7 @@ def test_damaged_vocabularies_are_explained(change: dict[str, Any], message: str
 @pytest.mark.parametrize(
     ("metadata", "error", "message"),
     [
-        ({"bert.pooling_type": np.uint32(4)}, UnsupportedError, "rank texts"),
+        ({"bert.pooling_type": np.uint32(4)}, UnsupportedError, "ranking heads"),
         ({"bert.pooling_type": np.uint32(9)}, CheckpointError, "pooling_type is '9', expected 0 to 4"),
         ({"bert.pooling_type": [1, 2]}, CheckpointError, "pooling_type"),
         ({"bert.pooling_type": "mean"}, CheckpointError, "pooling_type is 'mean'"),
@@ -233,10 +233,10 @@ def test_a_pooling_alone_is_normalised_as_in_llama_cpp(kind: int, pooling: str, 
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("1_Pooling/config.json", {"pooling_mode": "max"}, "no word for the pooling max"),
-        ("config.json", {"hidden_act": "relu"}, "activation='relu': readers take 'gelu'"),
+        ("1_Pooling/config.json", {"pooling_mode": "max"}, "cannot store the pooling max"),
+        ("config.json", {"hidden_act": "relu"}, "activation='relu': readers use 'gelu'"),
         ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}, "the normalizer of the tokenizer is 'Lowercase'"),
-        ("tokenizer.json", {"post_processor": None}, "does not stand between cls_token and sep_token"),
+        ("tokenizer.json", {"post_processor": None}, "are not enclosed by cls_token and sep_token"),
     ],
 )
 def test_what_the_format_cannot_say_is_refused(file: str, change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -250,5 +250,5 @@ def test_what_the_format_cannot_say_is_refused(file: str, change: dict[str, Any]
 
 @pytest.mark.parametrize("case", ["sentences_dense", "bert_judge"])
 def test_models_with_more_than_hidden_states_are_refused(case: str, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match=r"behind the pooling|head that judges"):
+    with pytest.raises(UnsupportedError, match=r"after the pooling|classification head"):
         convert_model(TINY / case, tmp_path / "m.gguf")

@@ -62,7 +62,7 @@ def test_lists_in_place_of_a_number(tmp_path: Path) -> None:
     assert open_model(same).network == open_model(tmp_path / "m.gguf").network
     for counts in ([2, 1], [2, 0], []):
         other = rewritten(tmp_path / "m.gguf", {"llama.attention.head_count_kv": np.array(counts, np.int32)})
-        with pytest.raises(UnsupportedError, match="heads of keys are not supported"):
+        with pytest.raises(UnsupportedError, match="numbers of key heads"):
             open_model(other)
 
 
@@ -77,7 +77,7 @@ def test_longrope_is_two_tensors(scaled: bool, tmp_path: Path) -> None:
     np.testing.assert_array_equal(decode(file.packed("rope_factors_short.weight")), np.float32(rope["short_factor"]))
     assert open_model(tmp_path / "m.gguf").network == open_model(given).network
     for lost in ("rope_factors_short.weight", "rope_factors_long.weight"):
-        with pytest.raises(CheckpointError, match=f"no tensor {lost} of 2 numbers"):
+        with pytest.raises(CheckpointError, match=f"the tensor {lost} of 2 numbers"):
             open_model(rewritten(tmp_path / "m.gguf", {}, drop=lost))
 
 
@@ -89,7 +89,7 @@ def test_other_architectures_name_longrope(tmp_path: Path) -> None:
     ids = expected("llama")["input_ids"]
     np.testing.assert_array_equal(logits(open_model(tmp_path / "m.gguf"), ids), logits(open_model(given), ids))
     refused = copy("qwen2", tmp_path, rope_parameters=factors)
-    with pytest.raises(UnsupportedError, match="'longrope' is not written to GGUF files of architecture 'qwen2'"):
+    with pytest.raises(UnsupportedError, match="architecture 'qwen2' cannot store the rotary scaling 'longrope'"):
         convert_model(refused, tmp_path / "q.gguf")
 
 
@@ -141,8 +141,8 @@ def test_windows_make_an_olmo3(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "change", "error", "message"),
     [
-        ("lfm2", {"lfm2.attention.head_count_kv": np.array([2], np.int32)}, CheckpointError, "no list of 2 numbers"),
-        ("lfm2", {"lfm2.attention.head_count_kv": np.uint32(2)}, CheckpointError, "no list of 2 numbers"),
+        ("lfm2", {"lfm2.attention.head_count_kv": np.array([2], np.int32)}, CheckpointError, "not a list of 2 numbers"),
+        ("lfm2", {"lfm2.attention.head_count_kv": np.uint32(2)}, CheckpointError, "not a list of 2 numbers"),
         ("lfm2", {"lfm2.shortconv.l_cache": None}, CheckpointError, "l_cache"),
         ("lfm2", {"lfm2.attention.causal": np.bool_(False)}, UnsupportedError, "causal"),
         ("granitemoe", {"granitemoe.expert_shared_feed_forward_length": np.uint32(8)}, UnsupportedError, "shared"),

@@ -26,14 +26,14 @@ WINDOW = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 
 @pytest.mark.parametrize(
     ("family", "config", "message"),
     [
-        ("llama", {"hidden_act": "gelu"}, "activation='gelu': readers take 'silu'"),
+        ("llama", {"hidden_act": "gelu"}, "activation='gelu': readers use 'silu'"),
         ("qwen2", {"hidden_act": "relu"}, "activation='relu'"),
         ("qwen3", {"hidden_act": "gelu_new"}, "activation='gelu_tanh'"),
-        ("qwen2", WINDOW, "a window of 3 tokens at 1.0.0.1, and readers .* 'qwen2' take none\n.*--context 3 writes"),
+        ("qwen2", WINDOW, "a window of 3 tokens at 1.0.0.1, but readers .* 'qwen2' use none\n.*--context 3 writes"),
         ("qwen3", WINDOW, "a window of 3 tokens"),
-        ("qwen2", {"head_dim": 8}, "has square projections: 4 heads of 8"),
-        ("mistral", {}, "a window of 16 tokens at 1.0.0.1, and readers .* 'llama' take none"),
-        ("qwen2", {"rope_scaling": None, "rope_parameters": LLAMA3}, "scale frequencies"),
+        ("qwen2", {"head_dim": 8}, "have square query projections: 4 heads of 8"),
+        ("mistral", {}, "a window of 16 tokens at 1.0.0.1, but readers .* 'llama' use none"),
+        ("qwen2", {"rope_scaling": None, "rope_parameters": LLAMA3}, "store the frequency scaling"),
         ("qwen3", {"attention_bias": True}, "no bias 'blk.0.attn_[qkvo]"),
     ],
 )

@@ -93,7 +93,7 @@ def copy_encoder(name: str, home: Path, **config: Any) -> Path:
         (
             "phi3",
             {"sliding_window": 16},
-            "leaves out the windows of 'phi3', and the model has one of 16 .*--context 16",
+            "ignores windows of 'phi3', but the model has one of 16 .*--context 16",
         ),
         ("gpt_oss", {"rope_parameters": RAMP}, r"rounds the ends of yarn's ramp .* \(truncate: false\)"),
     ],
@@ -124,7 +124,11 @@ def test_a_window_as_long_as_the_context_is_left_out(family: str, window: int, t
 
 @pytest.mark.parametrize(
     ("context", "form", "message"),
-    [(257, "gguf", "sequences of 1 to 256 tokens"), (0, "gguf", "and not of 0"), (8, "hf", "no context of its own")],
+    [
+        (257, "gguf", "sequences of 1 to 256 tokens"),
+        (0, "gguf", "got context 0"),
+        (8, "hf", "does not store a context separately"),
+    ],
 )
 def test_contexts_that_cannot_be(context: int, form: Any, message: str, tmp_path: Path) -> None:
     target = tmp_path / ("m.gguf" if form == "gguf" else "m")
@@ -178,7 +182,7 @@ def test_a_yarn_ramp_of_whole_pairs_is_what_llama_cpp_computes(tmp_path: Path) -
             {"rope_parameters": WHOLE | {"beta_fast": 2.0}, "rope_scaling": None},
             "beta_fast 32 and beta_slow 1",
         ),
-        ("gemma2", {"attn_logit_softcapping": None}, "softcap=None: readers take 50.0"),
+        ("gemma2", {"attn_logit_softcapping": None}, "softcap=None: readers use 50.0"),
     ],
 )
 def test_what_llama_cpp_assumes_is_what_the_model_has(
@@ -203,7 +207,7 @@ def test_a_window_is_named_where_llama_cpp_asks_for_one(tmp_path: Path) -> None:
 
 def test_the_field_that_differs_is_named(tmp_path: Path) -> None:
     directory = copy("llama", tmp_path, rope_parameters=WHOLE | {"truncate": False}, rope_scaling=None)
-    with pytest.raises(UnsupportedError, match=r"rope\.truncate=False: readers take True"):
+    with pytest.raises(UnsupportedError, match=r"rope\.truncate=False: readers use True"):
         convert_model(directory, tmp_path / "m.gguf")
 
 

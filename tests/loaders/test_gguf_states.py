@@ -94,17 +94,17 @@ def test_factors_go_into_the_scales_of_packed_weights(dtype: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("family", "config", "message"),
     [
-        ("mamba", {}, "scans 2 x 32 channels, and the model 48"),
-        ("mamba2", {"time_step_limit": [0.0, 0.1]}, "dt_max=0.1: readers take None"),
-        ("falcon_h1", {"mamba_rms_norm": True}, "norm_before_gate=True: readers take False"),
+        ("mamba", {}, "scans 2 x 32 channels, but the model has 48"),
+        ("mamba2", {"time_step_limit": [0.0, 0.1]}, "dt_max=0.1: readers use None"),
+        ("falcon_h1", {"mamba_rms_norm": True}, "norm_before_gate=True: readers use False"),
         ("falcon_h1_norm", {}, r"no bias 'blk.0.attn_[qkv].bias'"),
-        ("llama4", {}, r"experts in every so many layers, and not in \[0, 1\]"),
-        ("llama4_sparse", {"attn_scale": 0.2}, r"temperature_scale=0.2: readers take 0.1"),
+        ("llama4", {}, r"experts at a fixed interval of layers, not in layers \[0, 1\]"),
+        ("llama4_sparse", {"attn_scale": 0.2}, r"temperature_scale=0.2: readers use 0.1"),
         ("llama4_sparse", {"no_rope_layers": [1, 0, 1, 0]}, "has .*rope"),
         (
             "llama4_sparse",
             {"max_position_embeddings": 20_000, "attention_chunk_size": 100},
-            "a chunk of 100 tokens at .* take 8192",
+            "a chunk of 100 tokens at .* use 8192",
         ),
     ],
 )
@@ -131,11 +131,11 @@ def test_a_chunk_beyond_the_context_is_none(tmp_path: Path) -> None:
         ("mamba_double", {"mamba.ssm.time_step_rank": None}, CheckpointError, "time_step_rank is missing"),
         ("mamba_double", {"mamba.ssm.inner_size": np.uint32(65)}, CheckpointError, "wrong shape"),
         ("mamba_double", {"mamba.ssm.conv_kernel": np.uint32(1)}, CheckpointError, "conv_kernel is '1'"),
-        ("mamba2", {"mamba2.ssm.time_step_rank": np.uint32(7)}, CheckpointError, "shared out to 7 heads"),
+        ("mamba2", {"mamba2.ssm.time_step_rank": np.uint32(7)}, CheckpointError, "divided into 7 heads"),
         ("mamba2", {"mamba2.ssm.group_count": np.uint32(3)}, VolumetricError, "3 groups"),
         ("mamba2", {"mamba2.ssm.group_count": np.uint32(0)}, CheckpointError, "group_count is '0'"),
         ("mamba2", {"mamba2.ssm.inner_size": np.uint32(2**31)}, CheckpointError, "inner_size"),
-        ("falcon_h1", {"falcon-h1.ssm.time_step_rank": np.uint32(7)}, CheckpointError, "shared out to 7 heads"),
+        ("falcon_h1", {"falcon-h1.ssm.time_step_rank": np.uint32(7)}, CheckpointError, "divided into 7 heads"),
         ("llama4_sparse", {"llama4.attention.sliding_window": np.uint32(0)}, UnsupportedError, "without chunks"),
         ("llama4_sparse", {"llama4.interleave_moe_layer_step": np.uint32(1)}, CheckpointError, "needs a router"),
         ("llama4_sparse", {"llama4.expert_count": np.uint32(2**20)}, CheckpointError, "needs a router of 1048576"),
@@ -170,5 +170,5 @@ def test_decays_that_do_not_fade_are_named(odd: float, tmp_path: Path) -> None:
         out,
     )
     model = open_model(tmp_path / "odd.gguf")
-    with pytest.raises(CheckpointError, match=r"blk.1.ssm_a' holds numbers that are not below 0"):
+    with pytest.raises(CheckpointError, match=r"blk.1.ssm_a' contains numbers that are not below 0"):
         logits(model, IDS)

@@ -49,7 +49,7 @@ def test_the_directory_of_a_run_is_told_where_its_model_is(inner: str, tmp_path:
     touch(tmp_path, "history.jsonl", "checkpoints/step-1.npz", f"{inner}/network.json", f"{inner}/weights.safetensors")
     with pytest.raises(CheckpointError, match="no model in") as caught:
         resolve(str(tmp_path))
-    assert caught.value.hint == f"name the model in it: {tmp_path / inner}"
+    assert caught.value.hint == f"give the model inside it: {tmp_path / inner}"
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_a_split_gguf_in_a_package_is_one_model(package: Path) -> None:
         ("pkg:no_such_package", "no package 'no_such_package' is installed"),
         ("pkg:tomllib2.x", "no package 'tomllib2' is installed"),
         ("pkg:this", "is a single module"),
-        ("pkg:", "is no module name"),
-        ("pkg:../etc", "is no module name"),
+        ("pkg:", "is not a module name"),
+        ("pkg:../etc", "is not a module name"),
     ],
 )
 @pytest.mark.usefixtures("package")
@@ -167,11 +167,11 @@ def test_a_file_in_parts_is_joined_once(package: Path, parts: bytes) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda home: (home / "m.gguf.part00").write_bytes(b"x"), "2 parts do not give the m.gguf"),
-        (lambda home: (home / "m.gguf.part00").unlink(), "1 parts do not give the m.gguf"),
-        (lambda home: (home / "SHA256SUMS").unlink(), "parts of m.gguf and no checksum"),
-        (lambda home: (home / "SHA256SUMS").write_bytes(b"\xff" * 100), "parts of m.gguf and no checksum"),
-        (lambda home: (home / "m.gguf.part00").rename(home / "n.gguf.part00"), "1 parts do not give"),
+        (lambda home: (home / "m.gguf.part00").write_bytes(b"x"), "2 parts of m.gguf do not match"),
+        (lambda home: (home / "m.gguf.part00").unlink(), "1 parts of m.gguf do not match"),
+        (lambda home: (home / "SHA256SUMS").unlink(), "parts of m.gguf but no checksum"),
+        (lambda home: (home / "SHA256SUMS").write_bytes(b"\xff" * 100), "parts of m.gguf but no checksum"),
+        (lambda home: (home / "m.gguf.part00").rename(home / "n.gguf.part00"), "1 parts of m.gguf do not match"),
     ],
 )
 def test_parts_that_do_not_fit(damage: Callable[[Path], Any], message: str, package: Path, parts: bytes) -> None:
@@ -185,7 +185,7 @@ def test_parts_that_do_not_fit(damage: Callable[[Path], Any], message: str, pack
 
 def test_a_checksum_without_parts(package: Path) -> None:
     (package / "SHA256SUMS").write_text(f"{'0' * 64}  m.gguf\n")
-    with pytest.raises(CheckpointError, match=r"checksum of m\.gguf and no parts"):
+    with pytest.raises(CheckpointError, match=r"checksum of m\.gguf, but no parts"):
         resolve("pkg:some_models")
 
 
@@ -230,7 +230,7 @@ def test_a_gguf_file_of_a_repository(cache: Path) -> None:
 @pytest.mark.parametrize("source", ["some/absent", "some/tiny@v2", "some/tiny/absent.gguf"])
 @pytest.mark.usefixtures("cache")
 def test_what_is_not_cached_is_an_error_offline(source: str) -> None:
-    with pytest.raises(CheckpointError, match="neither a path here nor in the Hugging Face cache") as caught:
+    with pytest.raises(CheckpointError, match="neither a local path nor in the Hugging Face cache") as caught:
         resolve(source, offline=True)
     assert caught.value.hint
 
@@ -241,13 +241,13 @@ def test_half_a_snapshot_does_not_count(names: tuple[str], cache: Path) -> None:
     (snapshot / "model.safetensors").unlink()
     if "index" in names[0]:
         (snapshot / names[0]).write_text('{"weight_map": {"a": "model-00001-of-00001.safetensors"}}')
-    with pytest.raises(CheckpointError, match="or not complete"):
+    with pytest.raises(CheckpointError, match="or it is incomplete"):
         resolve("some/tiny", offline=True)
 
 
 def test_half_a_split_gguf_does_not_count(cache: Path) -> None:
     touch(cache / "snapshots" / REVISION, "m-00001-of-00002.gguf")
-    with pytest.raises(CheckpointError, match="or not complete"):
+    with pytest.raises(CheckpointError, match="or it is incomplete"):
         resolve("some/tiny/m-00001-of-00002.gguf", offline=True)
     touch(cache / "snapshots" / REVISION, "m-00002-of-00002.gguf")
     assert resolve("some/tiny/m-00001-of-00002.gguf", offline=True).kind == "gguf"

@@ -195,9 +195,9 @@ def one(**fields: Any) -> str:
 EIGHT = base64.b64encode(np.ones(2, np.float32).tobytes()).decode()
 WRONG: dict[str, tuple[str, type[VolumetricError], str]] = {
     "no JSON": ("{", CheckpointError, "not JSON"),
-    "something else": ("[]", CheckpointError, "no network of the Go engine"),
+    "something else": ("[]", CheckpointError, "not a network of the Go engine"),
     "deep": ("[" * 100_000, CheckpointError, "not JSON"),
-    "no layers": ('{"depth": 1, "layers": []}', SpecError, "no layer tells"),
+    "no layers": ('{"depth": 1, "layers": []}', SpecError, "no layer determines"),
     "grid": ('{"depth": 0, "layers": []}', SpecError, "depth must be"),
     "layer": ('{"depth": 1, "layers": [3]}', SpecError, "expected an object"),
     "field": (one(kernel=3), SpecError, "unknown field 'kernel'"),
@@ -211,14 +211,14 @@ WRONG: dict[str, tuple[str, type[VolumetricError], str]] = {
     "huge": (one(input_height=2**40), SpecError, "input_height is"),
     "zero": (one(input_height=0), SpecError, "input_height must be above 0"),
     "place": (one(z=3), SpecError, "outside of the grid"),
-    "base64": (one(weights="?"), CheckpointError, "no base64"),
+    "base64": (one(weights="?"), CheckpointError, "not base64"),
     "length": (one(weights=EIGHT[:-4]), CheckpointError, "2 weights of float32 take 8 bytes"),
     "heads": (one(type="MHA", d_model=6, num_heads=4, num_kv_heads=3), SpecError, "share 3 key/value heads"),
     "mask": (one(type="Softmax", softmax_type="Masked"), UnsupportedError, "lacks its mask"),
     "gate": (
         one(type="Parallel", combine_mode="filter", parallel_branches=[{"input_height": 2, "output_height": 1}]),
         UnsupportedError,
-        "the file holds no gate",
+        "the file has no gate",
     ),
     "branch": (one(type="Parallel", parallel_branches=[{"x": -1}]), SpecError, "x is '-1'"),
     "embedding": (one(type="Embedding", activation="ReLU"), UnsupportedError, "Embedding layer with an activation"),
@@ -250,34 +250,43 @@ def test_layers_that_do_not_fit_each_other_and_nesting_without_end() -> None:
 
 
 NOT_THERE = {
-    "links": (transformer(9, width=8, blocks=1, heads=2), "no links"),
+    "links": (transformer(9, width=8, blocks=1, heads=2), "cannot store links"),
     "kind": (chain([GRU(input_size=2, hidden_size=2)], (2,)), "no layer 'gru'"),
-    "residual": (chain([Softmax(), Residual()], (2,)), "adds nothing in a residual"),
+    "residual": (chain([Softmax(), Residual()], (2,)), "ignores a residual"),
     "bias of rows": (chain([Dense(in_features=3, out_features=4)], (5, 3)), "have no bias"),
     "bias of images": (chain([Conv1d(in_channels=2, out_channels=3, kernel_size=2)], (2, 4)), "have no bias"),
     "bias": (chain([ConvTranspose1d(in_channels=2, out_channels=2, kernel_size=2)], (2, 3)), "have no bias"),
     "far residual": (
         chain([Sequential(layers=(Softmax(), Softmax(), Residual(source="input")))], (2,)),
-        "the layer before it alone",
+        "can only add the input of the layer before it",
     ),
-    "chunk": (chain([MultiHeadAttention(embed_dim=4, num_heads=2, chunk=2)], (4,)), "chunk None alone"),
-    "sinks": (chain([MultiHeadAttention(embed_dim=4, num_heads=2, sinks=True)], (4,)), "sinks False alone"),
-    "limit": (chain([SwiGLU(in_features=4, hidden_features=4, limit=1.0)], (4,)), "limit None alone"),
-    "window": (chain([MultiHeadAttention(embed_dim=4, num_heads=2, window=2)], (4,)), "window None alone"),
-    "eps": (chain([RMSNorm(num_features=2, eps=1e-5)], (2,)), "eps 1e-06 alone"),
-    "gate": (chain([SwiGLU(in_features=2, hidden_features=2, activation="relu")], (2,)), "activation 'silu' alone"),
-    "relu rnn": (chain([RNN(input_size=2, hidden_size=2, nonlinearity="relu")], (2,)), "nonlinearity 'tanh' alone"),
+    "chunk": (chain([MultiHeadAttention(embed_dim=4, num_heads=2, chunk=2)], (4,)), "supports only chunk None"),
+    "sinks": (chain([MultiHeadAttention(embed_dim=4, num_heads=2, sinks=True)], (4,)), "supports only sinks False"),
+    "limit": (chain([SwiGLU(in_features=4, hidden_features=4, limit=1.0)], (4,)), "supports only limit None"),
+    "window": (chain([MultiHeadAttention(embed_dim=4, num_heads=2, window=2)], (4,)), "supports only window None"),
+    "eps": (chain([RMSNorm(num_features=2, eps=1e-5)], (2,)), "supports only eps 1e-06"),
+    "gate": (
+        chain([SwiGLU(in_features=2, hidden_features=2, activation="relu")], (2,)),
+        "supports only activation 'silu'",
+    ),
+    "relu rnn": (
+        chain([RNN(input_size=2, hidden_size=2, nonlinearity="relu")], (2,)),
+        "supports only nonlinearity 'tanh'",
+    ),
     "activation": (chain([Dense(in_features=2, out_features=2, activation="gelu")], (2,)), "no activation 'gelu'"),
-    "groups": (chain([Conv1d(in_channels=2, out_channels=2, kernel_size=1, groups=2)], (2, 3)), "groups 1 alone"),
+    "groups": (
+        chain([Conv1d(in_channels=2, out_channels=2, kernel_size=1, groups=2)], (2, 3)),
+        "supports only groups 1",
+    ),
     "dilation": (chain([Conv1d(in_channels=1, out_channels=1, kernel_size=2, dilation=2)], (1, 5)), "without dilation"),
     "mask": (chain([MaskedSoftmax(mask=(True, False))], (2,)), "no masked_softmax"),
-    "axis": (chain([GridSoftmax(rows=1, cols=2, axis=1)], (2,)), "axis -1 alone"),
+    "axis": (chain([GridSoftmax(rows=1, cols=2, axis=1)], (2,)), "supports only axis -1"),
     "filter": (
         chain(
             [Parallel(branches=(Softmax(), Softmax()), combine="filter", gate=Gate(in_features=2, out_features=2))],
             (2,),
         ),
-        "cannot hold combine 'filter'",
+        "cannot store combine 'filter'",
     ),
 }
 

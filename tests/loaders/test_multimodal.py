@@ -84,8 +84,14 @@ def test_what_is_not_read_is_named(changes: dict[str, Any], message: str, tmp_pa
 @pytest.mark.parametrize(
     ("changes", "lacking"),
     [
-        ({"model_type": "paligemma", "text_config": {"model_type": "gemma"}}, "sees itself both ways before"),
-        ({"model_type": "paligemma", "text_config": {"model_type": "gemma2"}}, "sees itself both ways before"),
+        (
+            {"model_type": "paligemma", "text_config": {"model_type": "gemma"}},
+            "bidirectional attention within the prompt",
+        ),
+        (
+            {"model_type": "paligemma", "text_config": {"model_type": "gemma2"}},
+            "bidirectional attention within the prompt",
+        ),
         (
             {"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text"}},
             "nearest is gemma3, which lacks AltUp",

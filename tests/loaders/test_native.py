@@ -107,7 +107,7 @@ def test_other_directories_are_not_overwritten(tmp_path: Path) -> None:
     save_native(home, network(), initialise(network()))  # an empty one is
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.tex").write_text("years of work")
-    with pytest.raises(CheckpointError, match=r"holds other files and no network.json"):
+    with pytest.raises(CheckpointError, match=r"contains other files and no network.json"):
         save_native(tmp_path / "b", network(), initialise(network()))
     with pytest.raises(CheckpointError, match="is a file"):
         save_native(tmp_path / "b" / "thesis.tex", network(), initialise(network()))
@@ -161,13 +161,13 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "other network": (lambda home: (home / "network.json").write_text('{"format": "x"}'), r"network.json"),
     "deep network": (lambda home: (home / "network.json").write_text("[" * 99_999), r"network.json"),
     "no weights": (lambda home: (home / "weights.safetensors").unlink(), "cannot open"),
-    "no metadata": (damage_metadata(lambda about: about.clear()), "not written by this version"),
-    "version": (damage_metadata(lambda about: about.update(version=2)), "not written by this version"),
+    "no metadata": (damage_metadata(lambda about: about.clear()), "written by another version"),
+    "version": (damage_metadata(lambda about: about.update(version=2)), "written by another version"),
     "context": (damage_metadata(lambda about: about.update(context_length="x")), "lack context_length"),
-    "classes": (damage_metadata(lambda about: about.update(classes=[1])), "no list of names"),
+    "classes": (damage_metadata(lambda about: about.update(classes=[1])), "not a list of names"),
     "hidden states": (damage_metadata(lambda about: about.update(hidden="0.0.0.9")), "there is no layer"),
     "no coordinate": (damage_metadata(lambda about: about.update(hidden=[1])), "is not a coordinate"),
-    "pooling": (damage_metadata(lambda about: about.update(pooling="x")), "pooling in the metadata is none of"),
+    "pooling": (damage_metadata(lambda about: about.update(pooling="x")), "pooling in the metadata is not one of"),
     "no head": (damage_metadata(lambda about: about.update(pooling="cls")), "head.json"),
     "statistics": (damage_metadata(lambda about: about.update(inputs={"mean": [0.0]})), "must have mean and deviation"),
     "a deviation of 0": (
@@ -181,10 +181,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "negative shape": (damage_metadata(lambda about: about["tensors"][KEY].update(shape=[-5, -37])), "ill-typed"),
     "extra field": (damage_metadata(lambda about: about["tensors"][KEY].update(x=1)), "must have scheme and shape"),
     "forgotten scheme": (damage_metadata(lambda about: about["tensors"].pop(KEY)), KEY),
-    "named tensor": (damage_metadata(lambda about: about["tensors"].update(x=1)), "'x' is named in the metadata"),
+    "named tensor": (damage_metadata(lambda about: about["tensors"].update(x=1)), "'x' is in the metadata"),
     "no scales": (drop(KEY + ":scales"), KEY),
     "no offsets": (drop(KEY + ":offsets"), KEY),
-    "no words": (drop(KEY), "is named in the metadata and not there"),
+    "no words": (drop(KEY), "is in the metadata, but missing in the file"),
     "no bias": (drop("1.0.0.0/bias"), r"missing 1.0.0.0/bias"),
 }
 

@@ -66,7 +66,7 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 def test_names_that_no_file_has(name: str, tmp_path: Path) -> None:
     directory = copy("llama", tmp_path)
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": name}}))
-    with pytest.raises(CheckpointError, match=r"plain file name|not there") as caught:
+    with pytest.raises(CheckpointError, match=r"plain file name|does not exist") as caught:
         open_model(str(directory))
     assert len(str(caught.value)) < 700
 
@@ -75,7 +75,7 @@ def test_names_that_no_file_has(name: str, tmp_path: Path) -> None:
 def test_more_layers_than_tensors_are_refused_before_they_are_built(family: str, tmp_path: Path) -> None:
     key = "n_layer" if family == "gpt2" else "num_hidden_layers"
     directory = copy(family, tmp_path, **{key: MAX_LAYERS})
-    with pytest.raises(CheckpointError, match=f"{key} is {MAX_LAYERS}, and the weights have 2. tensors"):
+    with pytest.raises(CheckpointError, match=f"{key} is {MAX_LAYERS}, but the weights have only 2. tensors"):
         open_model(str(directory))
 
 

@@ -160,16 +160,21 @@ def regrouped(tensors: dict[str, np.ndarray], groups: int) -> None:
         ("gptq_sym_g32", {"group_size": 16}, None, "scales' has shape"),
         ("gptq_sym_g32", {}, lambda t: t.pop(f"{LAYER}.qzeros"), "lack tensor"),
         ("gptq_sym_g32", {}, lambda t: t.pop(f"{LAYER}.qweight"), "missing"),
-        ("gptq_asym_order", {}, lambda t: t[f"{LAYER}.g_idx"].__setitem__(3, 2), "names groups outside of 0 … 1"),
-        ("gptq_asym_order", {}, lambda t: t[f"{LAYER}.g_idx"].__setitem__(3, -1), "names groups outside of 0 … 1"),
+        ("gptq_asym_order", {}, lambda t: t[f"{LAYER}.g_idx"].__setitem__(3, 2), "has groups outside 0 … 1"),
+        ("gptq_asym_order", {}, lambda t: t[f"{LAYER}.g_idx"].__setitem__(3, -1), "has groups outside 0 … 1"),
         ("awq_g64", {"group_size": 48}, None, "scales' has shape"),
-        ("ct_int4_g32", {}, lambda t: t[f"{LAYER}.weight_shape"].__setitem__(1, 99), "words a row"),
-        ("ct_int4_g32", {}, lambda t: t[f"{LAYER}.weight_shape"].__setitem__(0, 3), "says"),
+        ("ct_int4_g32", {}, lambda t: t[f"{LAYER}.weight_shape"].__setitem__(1, 99), "words in a row"),
+        ("ct_int4_g32", {}, lambda t: t[f"{LAYER}.weight_shape"].__setitem__(0, 3), "has the shape"),
         ("ct_int4_g32", {}, lambda t: regrouped(t, 3), "3 scales for rows of 64"),
         ("ct_int4_g32", {}, lambda t: regrouped(t, 0), "0 scales for rows of 64"),
         ("fp8_block", {"weight_block_size": [64, 64]}, None, "has shape"),
         ("fp8_block", {"weight_block_size": [0, 64]}, None, "two sizes above 0"),
-        ("bnb_fp4", {}, lambda t: t[f"{LAYER}.weight.quant_state.bitsandbytes__fp4"].fill(7), "no JSON object"),
+        (
+            "bnb_fp4",
+            {},
+            lambda t: t[f"{LAYER}.weight.quant_state.bitsandbytes__fp4"].fill(7),
+            "not a short JSON object",
+        ),
     ],
 )
 def test_damaged_checkpoints_are_named(
@@ -275,5 +280,5 @@ def test_descriptions_have_a_length_that_is_read(longer: int, tmp_path: Path) ->
         plain = source_of(HOME / "bnb_fp4").packed(f"{LAYER}.weight")
         np.testing.assert_array_equal(decode(source_of(target).packed(f"{LAYER}.weight")), decode(plain))
     else:
-        with pytest.raises(CheckpointError, match="no JSON object of a short length"):
+        with pytest.raises(CheckpointError, match="not a short JSON object"):
             open_model(str(target))

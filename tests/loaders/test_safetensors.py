@@ -107,7 +107,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     write_safetensors(path, {"a": array_out(np.ones(3, np.float32))})
     before = path.read_bytes()
     wrong = TensorOut(tag="F32", shape=(3,), read=lambda: np.ones(3, np.float64))
-    with pytest.raises(CheckpointError, match="announced as F32"):
+    with pytest.raises(CheckpointError, match="expected F32"):
         write_safetensors(path, {"a": wrong})
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["a.safetensors"]
@@ -122,8 +122,11 @@ BAD = {
     "not JSON": (file_bytes('{"a"'), "not JSON"),
     "bad UTF-8": (b"\x05" + bytes(7) + b'{"\xff":', "not JSON"),
     "deep": (file_bytes('{"a":' * 5000), "not JSON"),
-    "duplicate": (file_bytes('{"a":%s,"a":%s}' % ((json.dumps(f32(0, 4, 1)),) * 2), bytes(4)), "twice"),
-    "duplicate field": (file_bytes('{"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}}'), "twice"),
+    "duplicate": (file_bytes('{"a":%s,"a":%s}' % ((json.dumps(f32(0, 4, 1)),) * 2), bytes(4)), "duplicate name"),
+    "duplicate field": (
+        file_bytes('{"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}}'),
+        "duplicate name",
+    ),
     "unknown dtype": (file_bytes({"a": {"dtype": "Q1", "shape": [1], "data_offsets": [0, 4]}}, bytes(4)), "unknown"),
     "extra field": (file_bytes({"a": f32(0, 4, 1) | {"x": 1}}, bytes(4)), "exactly"),
     "missing field": (file_bytes({"a": {"dtype": "F32"}}), "exactly"),
@@ -248,7 +251,7 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     ("weight_map", "message"),
     [
         ({"a": "../model.safetensors"}, "not a plain file name"),
-        ({"a": "absent.safetensors"}, "not there"),
+        ({"a": "absent.safetensors"}, "does not exist"),
         ({"a": "model-00001-of-00002.safetensors", "c": "model-00001-of-00002.safetensors"}, "lists 1 tensors.*c"),
         ({}, "lists no tensors"),
         ([], "no weight_map"),

@@ -106,7 +106,7 @@ def test_what_transformers_writes_is_written_for_llama_cpp(
             assert scores[token] == score, token
     found = read(written, tmp_path)
     led = [text for text in TEXTS if text.startswith((" ", "\u2581")) or "<s>" in text] if name == "llama" else []
-    assert ("keep a space at the start" in caplog.text) == bool(led)
+    assert ("keep a leading space" in caplog.text) == bool(led)
     for text in TEXTS:
         if text not in led:
             assert found.encode(text) == given.encode(text), text
@@ -145,15 +145,15 @@ def test_rows_without_a_token_do_not_change_what_unknown_costs(tmp_path: Path) -
     ("change", "message"),
     [
         ({"scores": None}, "scores is missing"),
-        ({"scores": np.full(300, np.nan, np.float32)}, "values that are no numbers"),
-        ({"precompiled_charsmap": "x"}, "charsmap is no list of bytes"),
-        ({"precompiled_charsmap": np.arange(9, dtype=np.int32)}, "charsmap is no list of bytes"),
+        ({"scores": np.full(300, np.nan, np.float32)}, "values that are not numbers"),
+        ({"precompiled_charsmap": "x"}, "charsmap is not a list of bytes"),
+        ({"precompiled_charsmap": np.arange(9, dtype=np.int32)}, "charsmap is not a list of bytes"),
         ({"precompiled_charsmap": np.arange(9, dtype=np.uint8)}, "damaged tokenizer|cannot be"),
         ({"add_space_prefix": "x"}, "add_space_prefix is 'x'"),
-        ({"unknown_token_id": np.uint32(300)}, "outside of the vocabulary"),
+        ({"unknown_token_id": np.uint32(300)}, "outside the vocabulary"),
         (
             {"tokens": ["a"], "scores": np.zeros(1, np.float32), "token_type": np.ones(1, np.int32)},
-            "outside of the",
+            "outside the",
         ),
     ],
 )
@@ -167,7 +167,7 @@ def test_damaged_vocabularies_are_explained(change: dict[str, Any], message: str
     ("change", "message"),
     [
         ({"normalizer": {"type": "Lowercase"}}, "normalises by Lowercase"),
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "cuts them into words"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "splits them into words"),
         ({"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}}, "of the kind WordLevel"),
     ],
 )

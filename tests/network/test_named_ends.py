@@ -110,9 +110,9 @@ def test_the_output_may_be_that_of_another_layer() -> None:
 
 def test_builders_keep_ends_true_or_refuse() -> None:
     network = two_ends()
-    with pytest.raises(UnsupportedError, match="several inputs or outputs, as types, is not one layer"):
+    with pytest.raises(UnsupportedError, match="several inputs or outputs \\(types\\) cannot become one layer"):
         as_layer(network)
-    with pytest.raises(UnsupportedError, match="what is added to the last layer would not be seen"):
+    with pytest.raises(UnsupportedError, match="a sum after the last layer has no effect"):
         around(two_ends(outputs={"output": Coord(0)}))
     with pytest.raises(UnsupportedError, match="one input and one output"):
         loom_text(network)
@@ -147,7 +147,7 @@ def test_samples_of_several_inputs_are_predicted(rng: np.random.Generator) -> No
     made = params["0.0.0.0/weight"].values()[tokens] + params["1.0.0.0/weight"].values()[types]
     want = made @ params["2.0.0.0/weight"].values().T + params["2.0.0.0/bias"].values()
     np.testing.assert_allclose(found, want, atol=1e-6)
-    with pytest.raises(ShapeError, match="the same samples, got input"):
+    with pytest.raises(ShapeError, match="the same number of samples, got input"):
         predict(network, params, {"input": tokens, "types": types[:9]}, device="reference")
     with pytest.raises(ShapeError, match="got nothing for types"):
         predict(network, params, tokens, device="reference")

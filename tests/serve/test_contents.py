@@ -127,4 +127,4 @@ def test_errors_of_templates_tell_no_paths(server):
         for path in ("/tokenize", "/v1/chat/completions"):
             status, told = ask(address, path, json.dumps({"messages": long}).encode())
             assert status == 400
-            assert told["error"]["message"].startswith("the chat template writes over 8000000 characters")
+            assert told["error"]["message"].startswith("the chat template writes more than 8000000 characters")

@@ -1,4 +1,4 @@
-"""Analysis of what networks do: predictions, deviations, ensembles, adaptation to changing tasks, clustering.
+"""Analysis of networks: predictions, deviations, ensembles, adaptation to changing tasks, clustering.
 
 Names are imported when they are first used; see ``__init__.pyi``.
 """

@@ -11,7 +11,7 @@ from volumetric.base.errors import SpecError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A stretch of time: its number, start in seconds, task at its end, outputs, and the fraction of right ones."""
+    """A time window: its number, start in seconds, task at its end, number of outputs, and accuracy."""
 
     number: int
     start: float
@@ -26,10 +26,10 @@ class Change:
 
     Attributes
     ----------
-    at : seconds from the start
-    task : the new one
-    before, after : accuracy of the windows that end with and begin after the change; None where there is no output
-    recovery : seconds until a window is as accurate as the one before the change, or None
+    at : time in seconds from the start
+    task : the new task
+    before, after : accuracy of the last window before and the first window after the change; None without outputs
+    recovery : seconds until a window is as accurate as the window before the change, or None
     """
 
     at: float
@@ -41,15 +41,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptationReport:
-    """What `AdaptationTracker.report` tells.
+    """Result of `AdaptationTracker.report`.
 
     Attributes
     ----------
-    model, mode : as given
+    model, mode : names passed to the tracker
     windows : in order of time
-    changes : of the task, in order of time
+    changes : changes of the task, in order of time
     accuracy : mean of the windows that have outputs
-    outputs : all of them, those after the last window included
+    outputs : number of all outputs, including those after the last window
     outputs_per_second : outputs over the time of all windows
     """
 
@@ -68,10 +68,10 @@ class AdaptationTracker:
     Parameters
     ----------
     duration : seconds of the whole experiment
-    windows : how many windows that is
-    task : what the model has to do at first
+    windows : number of windows
+    task : the first task
     model, mode : names for the report
-    clock : tells seconds; what counts is their difference to the first call
+    clock : returns seconds; only the difference to the first call counts
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class AdaptationTracker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not duration > 0 or windows < 1:
-            raise SpecError(f"{windows} windows in {duration} seconds", hint="both must be above 0")
+            raise SpecError(f"got {windows} windows in {duration} seconds", hint="both must be above 0")
         self._length = duration / windows
         self._counts = [0] * windows
         self._right = [0] * windows
@@ -97,11 +97,11 @@ class AdaptationTracker:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the tracker was made."""
+        """Seconds since the tracker was created."""
         return self._clock() - self._began
 
     def record(self, correct: bool) -> None:
-        """Count one output. One after the last window counts in the number of outputs alone."""
+        """Count one output. After the last window only the total number of outputs is counted."""
         at = int(self.elapsed // self._length)
         if at >= len(self._counts):
             self._late += 1
@@ -110,11 +110,11 @@ class AdaptationTracker:
         self._right[at] += bool(correct)
 
     def change(self, task: str) -> None:
-        """Say that from now on the task is another one."""
+        """Start another task now."""
         self._changes.append((self.elapsed, task))
 
     def report(self) -> AdaptationReport:
-        """Return what was counted."""
+        """Return the report of all outputs so far."""
         windows = tuple(
             Window(
                 number=i,
@@ -142,7 +142,7 @@ class AdaptationTracker:
         return next(task for at, task in reversed(self._changes) if at < end)
 
     def _change(self, at: float, task: str, windows: tuple[Window, ...]) -> Change:
-        """Judge a change by the windows that lie wholly before or after it."""
+        """Evaluate a change by the windows that are entirely before or after it."""
         earlier = [w for w in windows if w.start + self._length <= at and w.outputs]
         later = [w for w in windows if w.start >= at and w.outputs]
         before = earlier[-1].accuracy if earlier else None

@@ -1,4 +1,4 @@
-"""Clusters of points: k-means, hierarchies, silhouettes, and the distances that all three go by."""
+"""Clusters of points: k-means, hierarchies, silhouettes, and the distances that all three use."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ F64Array = NDArray[np.float64]
 
 
 def matrix(points: ArrayLike) -> F64Array:
-    """Return points as float64 ``[N, D]``; raise `ShapeError` unless there is one and all are finite."""
+    """Return points as float64 ``[N, D]``; raise `ShapeError` if there is no point or a value is not finite."""
     x = np.asarray(points, np.float64)
     if x.ndim != 2 or not len(x):
-        raise ShapeError(f"points are rows of a matrix, got shape {x.shape}")
+        raise ShapeError(f"points must be rows of a matrix, got shape {x.shape}")
     if not np.isfinite(x).all():
         raise ShapeError("points must be finite")
     return x
@@ -34,8 +34,8 @@ def distances(a: F64Array, b: F64Array, metric: Metric = "euclidean") -> F64Arra
     if metric == "cosine":
         return np.clip(1 - _unit(a) @ _unit(b).T, 0, 2)
     if metric != "euclidean":
-        raise SpecError(f"unknown metric {metric!r}", hint="one of " + ", ".join(get_args(Metric)))
-    # From a common middle, the squares are as small as the distances, so that their difference keeps its precision.
+        raise SpecError(f"unknown metric {metric!r}", hint="use one of " + ", ".join(get_args(Metric)))
+    # Centred points have squares as small as the distances, so their difference stays precise.
     middle = a.mean(axis=0)
     a, b = a - middle, b - middle
     squares = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * (a @ b.T)
@@ -55,8 +55,8 @@ class Clusters:
     ----------
     centers : float64 ``[K, D]``
     labels : cluster of each point, ``[N]``
-    inertia : sum of the squared distances of all points from their centres
-    iterations : rounds of the best start
+    inertia : sum of the squared distances of all points to their centres
+    iterations : number of iterations of the best start
     """
 
     centers: F64Array
@@ -74,21 +74,21 @@ def kmeans(
     seed: int = 0,
     init: ArrayLike | None = None,
 ) -> Clusters:
-    """Put points into clusters so that the squared distances from the clusters' means are small.
+    """Assign points to clusters so that the squared distances to the cluster means are small.
 
     Parameters
     ----------
     points : ``[N, D]``
     clusters : K, at most the number of points
-    starts : random starts, of which the result with the least inertia is kept
-    max_iterations : rounds at most; a start ends earlier when no label changes
-    seed : of the starts
-    init : centres to start from, ``[K, D]``, in place of random ones
+    starts : number of random starts; the result with the lowest inertia is returned
+    max_iterations : maximum number of iterations; a start ends earlier when no label changes
+    seed : seed of the random starts
+    init : initial centres, ``[K, D]``, instead of random ones
 
     Raises
     ------
     ShapeError
-        `points` or `init` is no matrix that fits.
+        `points` or `init` is not a matrix of the right shape.
     SpecError
         A number is below 1, or there are fewer points than clusters.
     """
@@ -96,21 +96,21 @@ def kmeans(
     if min(clusters, starts, max_iterations) < 1 or clusters > len(x):
         raise SpecError(f"cannot put {len(x)} points into {clusters} clusters ({starts} starts)")
     if init is not None:
-        given = matrix(init)
-        if given.shape != (clusters, x.shape[1]):
-            raise ShapeError(f"{clusters} centres of {x.shape[1]} features have another shape than {given.shape}")
-        return _lloyd(x, given, max_iterations)
+        centres = matrix(init)
+        if centres.shape != (clusters, x.shape[1]):
+            raise ShapeError(f"init has shape {centres.shape}, expected {clusters} centres of {x.shape[1]} features")
+        return _lloyd(x, centres, max_iterations)
     results = (_lloyd(x, _spread(x, clusters, rng.generator(seed, i)), max_iterations) for i in range(starts))
     return min(results, key=lambda result: result.inertia)
 
 
 def _spread(x: F64Array, clusters: int, random: np.random.Generator) -> F64Array:
-    """Draw centres among the points, each with a probability in proportion to its squared distance from the others."""
+    """Draw centres among the points, with probabilities proportional to the squared distance to the centres so far."""
     chosen = [int(random.integers(len(x)))]
     nearest = np.square(distances(x, x[chosen])[:, 0])
     while len(chosen) < clusters:
         total = nearest.sum()
-        if total == 0:  # fewer different points than clusters
+        if total == 0:  # fewer distinct points than clusters
             chosen.append(next(i for i in range(len(x)) if i not in chosen))
             continue
         chosen.append(int(random.choice(len(x), p=nearest / total)))
@@ -129,7 +129,7 @@ def _lloyd(x: F64Array, centers: F64Array, max_iterations: int) -> Clusters:
 
 
 def _means(x: F64Array, labels: NDArray[np.intp], centers: F64Array) -> F64Array:
-    """Return the mean of each cluster; an empty one moves to the point that is farthest from its centre."""
+    """Return the mean of each cluster; an empty cluster moves to the point farthest from its centre."""
     means = centers.copy()
     off = np.square(x - centers[labels]).sum(1)
     for k in range(len(centers)):
@@ -159,24 +159,24 @@ def group(
     ----------
     points : ``[N, D]``
     threshold : groups farther apart than this are not merged
-    groups : number of groups to end with; give this or `threshold`
-    linkage : distance of two groups: that of their nearest points, of their farthest, or the mean over all pairs
+    groups : final number of groups; give this or `threshold`
+    linkage : distance of two groups: of their nearest points, of their farthest points, or the mean over all pairs
     metric : distance of two points
 
     Raises
     ------
     ShapeError
-        `points` is no matrix of finite numbers.
+        `points` is not a matrix of finite numbers.
     SpecError
-        Not exactly one of `threshold` and `groups` is given, or one of them cannot be.
+        Both or neither of `threshold` and `groups` are given, or a value is out of range.
     """
     x = matrix(points)
     if (threshold is None) == (groups is None):
-        raise SpecError("give either a threshold or a number of groups")
+        raise SpecError("pass either threshold or groups, not both or neither")
     if groups is not None and not 1 <= groups <= len(x):
-        raise SpecError(f"cannot make {groups} groups of {len(x)} points")
+        raise SpecError(f"cannot form {groups} groups from {len(x)} points")
     if linkage not in get_args(Linkage):
-        raise SpecError(f"unknown linkage {linkage!r}", hint="one of " + ", ".join(get_args(Linkage)))
+        raise SpecError(f"unknown linkage {linkage!r}", hint="use one of " + ", ".join(get_args(Linkage)))
     limit = math.inf if threshold is None else threshold
     labels = _merge(distances(x, x, metric), linkage, limit, groups or 1)
     _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
@@ -184,6 +184,10 @@ def group(
 
 
 def _merge(d: NDArray[np.float64], linkage: Linkage, limit: float, least: int) -> NDArray[np.intp]:
+    """Return the label of each point, ``[N]``, after merging the nearest groups until they are `limit` apart.
+
+    At least `least` groups remain. The distances `d`, ``[N, N]``, are overwritten.
+    """
     n = len(d)
     labels, sizes = np.arange(n), np.ones(n)
     np.fill_diagonal(d, math.inf)
@@ -204,7 +208,7 @@ def _merge(d: NDArray[np.float64], linkage: Linkage, limit: float, least: int) -
         d[b], d[:, b] = math.inf, math.inf
         labels[labels == b] = a
         sizes[a] += sizes[b]
-        # Only groups whose neighbour was one of the two, or that came nearer, can have another neighbour now.
+        # The neighbour changes only for groups whose neighbour was merged, or that are nearer to the merged group.
         closer = row < d[np.arange(n), nearest]
         for i in np.flatnonzero((nearest == a) | (nearest == b) | closer | (np.arange(n) == a)):
             nearest[i] = d[i].argmin()
@@ -214,22 +218,22 @@ def _merge(d: NDArray[np.float64], linkage: Linkage, limit: float, least: int) -
 def silhouettes(points: ArrayLike, labels: ArrayLike, *, metric: Metric = "euclidean") -> NDArray[np.float64]:
     """Return ``(b − a) / max(a, b)`` of each point, in −1 … 1.
 
-    a is its mean distance from the other points of its cluster, b the least mean distance from another cluster. A point
+    a is its mean distance to the other points of its cluster, b the smallest mean distance to another cluster. A point
     alone in its cluster has 0, as Rousseeuw defines.
 
     Raises
     ------
     ShapeError
-        There is not one label for each point.
+        The number of labels differs from the number of points.
     SpecError
         There are fewer than two clusters.
     """
-    x, given = matrix(points), np.asarray(labels)
-    if given.shape != (len(x),):
-        raise ShapeError(f"{len(x)} points need as many labels, got shape {given.shape}")
-    names, ids, sizes = np.unique(given, return_inverse=True, return_counts=True)
+    x, label_array = matrix(points), np.asarray(labels)
+    if label_array.shape != (len(x),):
+        raise ShapeError(f"expected one label for each of {len(x)} points, got shape {label_array.shape}")
+    names, ids, sizes = np.unique(label_array, return_inverse=True, return_counts=True)
     if len(names) < 2:
-        raise SpecError("a silhouette compares at least two clusters")
+        raise SpecError("a silhouette needs at least two clusters")
     d = distances(x, x, metric)
     np.fill_diagonal(d, 0)
     sums = np.stack([d[:, ids == k].sum(1) for k in range(len(names))], axis=1)

@@ -1,4 +1,4 @@
-"""How far outputs are from what was expected, in buckets and as a score; and several models together."""
+"""Deviations of outputs from targets, in buckets and as a score; and comparison of several models."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from volumetric.base.errors import ShapeError, SpecError
 
 _EDGES: Final = (10.0, 20.0, 30.0, 40.0, 50.0, 100.0)
 BUCKETS: Final = ("0-10%", "10-20%", "20-30%", "30-40%", "40-50%", "50-100%", "100%+")
-"""Names of the buckets of deviations; each has its upper end."""
+"""Names of the buckets of deviations; a bucket includes its upper end."""
 _TINY: Final = 1e-10
 
 
 def deviations(outputs: ArrayLike, targets: ArrayLike) -> NDArray[np.float64]:
     """Return ``|output − target| / |target| · 100`` for each element.
 
-    Where ``|target|`` is below 1e-10 it is ``|output − target| · 100``; where the result is not finite, 100.
+    If ``|target|`` is below 1e-10, it is ``|output − target| · 100``; if the result is not finite, 100.
 
     Raises
     ------
@@ -40,16 +40,16 @@ def deviations(outputs: ArrayLike, targets: ArrayLike) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Deviations of a set of samples, summed up.
+    """Summary of the deviations of a set of samples.
 
     Attributes
     ----------
-    buckets : name of a bucket → samples in it
+    buckets : name of a bucket → number of samples in it
     score : mean of ``max(0, 100 − deviation)``
     mean_deviation : in percent
-    failures : samples that deviate by more than 100 %
-    worst : numbers of the samples that deviate most, worst first, at most five
-    exact : fraction of the samples whose value is the expected one
+    failures : number of samples that deviate by more than 100 %
+    worst : indices of at most five samples with the largest deviations, worst first
+    exact : fraction of the samples whose output equals the target
     total : number of samples
     """
 
@@ -63,7 +63,7 @@ class Evaluation:
 
 
 def evaluate(outputs: ArrayLike, targets: ArrayLike) -> Evaluation:
-    """Sum up how far `outputs` are from `targets`, one number for each sample; class ids count as numbers.
+    """Summarise the deviations of `outputs` from `targets`, one number for each sample; class ids count as numbers.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def evaluate(outputs: ArrayLike, targets: ArrayLike) -> Evaluation:
     """
     off = deviations(outputs, targets).ravel()
     if not off.size:
-        raise ShapeError("there is no sample to evaluate")
+        raise ShapeError("there are no samples to evaluate")
     counts = np.bincount(np.searchsorted(_EDGES, off, side="left"), minlength=len(BUCKETS)).tolist()
     return Evaluation(
         buckets=dict(zip(BUCKETS, counts, strict=True)),
@@ -86,29 +86,29 @@ def evaluate(outputs: ArrayLike, targets: ArrayLike) -> Evaluation:
 
 
 def accuracy(outputs: ArrayLike, targets: ArrayLike) -> float:
-    """Return the fraction of rows of `outputs` whose largest element is at the class id in `targets`.
+    """Return the fraction of rows whose argmax of `outputs` is the class id in `targets`.
 
-    Targets of the shape of the outputs are probabilities, and their largest element is the class; with a single column
-    an output above 0.5 is class 1. Rows with a class id below 0, such as ignored ones, do not count.
+    If targets have the shape of the outputs, they are probabilities and their argmax is the class; with a single column
+    an output above 0.5 is class 1. Rows with a class id below 0, such as ignored rows, do not count.
 
     Raises
     ------
     ShapeError
-        The shapes do not go together, or no row counts.
+        The shapes do not match, or no row counts.
     """
     right, counted = hits(outputs, targets)
     if not counted:
-        raise ShapeError("no row counts")
+        raise ShapeError("no row has a class id from 0")
     return right / counted
 
 
 def hits(outputs: ArrayLike, targets: ArrayLike) -> tuple[int, int]:
-    """Return how many rows are in their class, as `accuracy` sees it, and how many count.
+    """Return the number of correct rows, as defined in `accuracy`, and the number of rows that count.
 
     Raises
     ------
     ShapeError
-        The shapes do not go together.
+        The shapes do not match.
     """
     y, t = np.asarray(outputs), np.asarray(targets)
     if t.shape == y.shape and t.ndim > 0:
@@ -121,18 +121,18 @@ def hits(outputs: ArrayLike, targets: ArrayLike) -> tuple[int, int]:
 
 
 FULL = 0.99
-"""Coverage from which two models count as complete together."""
+"""Minimum coverage of a complete pair of models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Two models side by side.
+    """A pair of models.
 
     Attributes
     ----------
-    first, second : their names
-    coverage : fraction of the samples that at least one of them has right
-    overlap : fraction that both have right
+    first, second : names of the models
+    coverage : fraction of the samples that at least one model gets right
+    overlap : fraction that both get right
     complete : whether the coverage is 99 % or more
     """
 
@@ -143,6 +143,7 @@ class Match:
 
     @property
     def complete(self) -> bool:
+        """Whether the coverage is at least `FULL`, 99 %."""
         return self.coverage >= FULL
 
 
@@ -153,20 +154,20 @@ def complementary_matches(correct: Mapping[str, ArrayLike], min_coverage: float 
 
     Parameters
     ----------
-    correct : name of a model → for each sample whether it was right
+    correct : name of a model → whether it was right, for each sample
 
     Raises
     ------
     ShapeError
-        The models were judged on different numbers of samples, or on none.
+        The models were evaluated on different numbers of samples, or on none.
     """
     masks = {name: np.asarray(mask, bool).ravel() for name, mask in correct.items()}
     sizes = {mask.size for mask in masks.values()}
     if len(sizes) > 1 or 0 in sizes:
-        raise ShapeError(f"models must be judged on the same samples, got {sorted(sizes)} of them")
+        raise ShapeError(f"models must be evaluated on the same samples, got {sorted(sizes)} samples")
     matches = [_match(a, masks[a], b, masks[b]) for a, b in combinations(masks, 2)]
-    kept = [match for match in matches if match.coverage >= min_coverage]
-    return sorted(kept, key=lambda m: (-m.coverage, m.overlap, m.first, m.second))
+    covering = [match for match in matches if match.coverage >= min_coverage]
+    return sorted(covering, key=lambda m: (-m.coverage, m.overlap, m.first, m.second))
 
 
 def _match(a: str, right_a: NDArray[np.bool_], b: str, right_b: NDArray[np.bool_]) -> Match:
@@ -175,40 +176,40 @@ def _match(a: str, right_a: NDArray[np.bool_], b: str, right_b: NDArray[np.bool_
 
 
 def majority_vote(votes: Sequence[ArrayLike], weights: Sequence[float] | None = None) -> NDArray[np.int64]:
-    """Return the class with most votes for each sample; of equal ones the lowest class id.
+    """Return the class with most votes for each sample; the lowest class id wins a tie.
 
     Parameters
     ----------
-    votes : class ids of each model, all of one shape
-    weights : of each model's vote (None: 1)
+    votes : class ids of each model, all of the same shape
+    weights : weight of each model's vote (None: 1)
 
     Raises
     ------
     ShapeError
         The models voted on different samples.
     SpecError
-        There is no vote, a class id below 0, or not one finite weight from 0 for each model.
+        There is no vote, a class id is below 0, or `weights` is not one finite number from 0 for each model.
     """
     if not votes:
-        raise SpecError("there is no vote")
+        raise SpecError("votes is empty, expected at least one model")
     arrays = [np.asarray(vote) for vote in votes]
     if len({a.shape for a in arrays}) > 1:
-        raise ShapeError(f"votes have shapes {', '.join(str(a.shape) for a in arrays)}")
+        raise ShapeError(f"votes must have the same shape, got {', '.join(str(a.shape) for a in arrays)}")
     ids = np.stack(arrays)
     if not np.issubdtype(ids.dtype, np.integer) or (ids.size and ids.min() < 0):
-        raise SpecError("votes are class ids, whole numbers from 0")
-    given = np.ones(len(arrays)) if weights is None else np.asarray(weights, np.float64)
-    if given.shape != (len(arrays),) or not np.isfinite(given).all() or (given < 0).any():
-        raise SpecError(f"{len(arrays)} models need as many finite weights from 0, got {weights}")
+        raise SpecError("votes must be class ids: whole numbers from 0")
+    vote_weights = np.ones(len(arrays)) if weights is None else np.asarray(weights, np.float64)
+    if vote_weights.shape != (len(arrays),) or not np.isfinite(vote_weights).all() or (vote_weights < 0).any():
+        raise SpecError(f"expected {len(arrays)} finite weights from 0, one for each model, got {weights}")
     classes = int(ids.max(initial=0)) + 1
     counts = np.zeros((classes, *ids.shape[1:]))
-    for vote, weight in zip(ids, given, strict=True):
+    for vote, weight in zip(ids, vote_weights, strict=True):
         np.put_along_axis(counts, vote[None], np.take_along_axis(counts, vote[None], 0) + weight, 0)
     return counts.argmax(0)
 
 
 def similarity(correct_a: ArrayLike, correct_b: ArrayLike) -> float:
-    """Return the cosine of two models' masks of right samples: 1 where they are right on the same ones, 0 on none.
+    """Return the cosine of two models' masks of correct samples: 1 if these are the same samples, 0 if disjoint.
 
     Raises
     ------
@@ -217,6 +218,6 @@ def similarity(correct_a: ArrayLike, correct_b: ArrayLike) -> float:
     """
     a, b = np.asarray(correct_a, bool).ravel(), np.asarray(correct_b, bool).ravel()
     if a.size != b.size:
-        raise ShapeError(f"masks of {a.size} and {b.size} samples")
+        raise ShapeError(f"masks must have the same size, got {a.size} and {b.size} samples")
     norm = np.sqrt(float(a.sum()) * float(b.sum()))
     return float((a & b).sum() / norm) if norm else 0.0

@@ -23,16 +23,16 @@ from volumetric.run.plan import DELAYS, Value
 from volumetric.run.state import by_name
 
 Given: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
-"""Of a network with one input, or of all its inputs by name."""
+"""Array for a network with one input, or arrays of all its inputs by name."""
 
 BATCH = 256
-"""Rows that are computed at a time."""
+"""Rows computed at a time."""
 TOGETHER = 16
-"""Sequences that are computed in one call, at most: 64 save a CPU little, and take llvmpipe twice the time."""
+"""Maximum number of sequences in one call: 64 save little time on a CPU, and take llvmpipe twice as long."""
 _TOGETHER_ROWS = 1 << 14
-"""Rows of such a call at most, of sequences that are not longer each."""
+"""Maximum number of rows in a call of several sequences."""
 _TOGETHER_BYTES = 64 << 20
-"""What such sequences may keep on the device together, as keys and values of attention do, beyond the first one."""
+"""Maximum bytes of state, such as KV cache, of all sequences in a call beyond the first."""
 
 
 @overload
@@ -68,24 +68,24 @@ def predict(
     batch_size: int = BATCH,
     outputs: Sequence[str] | None = None,
 ) -> F32Array | dict[str, F32Array]:
-    """Return the output ``"output"`` for `inputs`, samples first; or those that `outputs` names, by name.
+    """Return the output ``"output"`` for `inputs`, samples first; or the outputs in `outputs`, by name.
 
-    Each call compiles the network anew; `volumetric.load` makes a model that keeps what was compiled.
+    Each call compiles the network anew; a model from `volumetric.load` keeps the compiled network.
 
     Parameters
     ----------
-    inputs : rows ``[samples, …]``, which are computed `batch_size` at a time; or sequences ``[samples, T, …]``, each of
-        which begins with an empty state of its own; several go into one call. Where a layer reads other rows, as
-        recurrent ones do, rows without an axis of samples are one sequence. Where the network has several inputs,
-        such arrays by name.
-    device : where to compute: a name, as `volumetric.open_device` takes it, or an open device
-    dtype : numeric type that a copy of the weights is converted to; None computes with them as they are
-    outputs : names of outputs; what makes no other is not computed
+    inputs : rows ``[samples, …]``, computed `batch_size` at a time; or sequences ``[samples, T, …]``, each of which
+        begins with an empty state; a call computes several. If a layer reads earlier rows, for example a recurrent
+        layer, rows without an axis of samples are one sequence. For a network with several inputs: these arrays by
+        name.
+    device : name of a device, as in `volumetric.open_device`, or an open device
+    dtype : numeric type to convert a copy of the weights to; None uses the weights as they are
+    outputs : names of outputs; only layers that these need are computed
 
     Raises
     ------
     ShapeError
-        `inputs` is not what the network reads, or has no sample.
+        `inputs` does not have the shape of the network's input, or has no sample.
     SpecError
         The network has no such output.
     """
@@ -111,27 +111,27 @@ def predict_on(
     batch_size: int = BATCH,
     outputs: Sequence[str] | None = None,
 ) -> F32Array | dict[str, F32Array]:
-    """Return what `predict` does, from a network that is compiled already, of inputs that `scaling` standardises.
+    """Return the result of `predict` from a compiled network, for inputs that `scaling` standardises.
 
-    What it standardises is the input ``"input"``.
+    `scaling` standardises the input ``"input"``.
 
     Raises
     ------
     ShapeError
-        As `predict`; or a sequence is longer than the executable's context.
+        As for `predict`; or a sequence is longer than the executable's context.
     """
     context = executable.options.context
     calls = _Calls(plan, inputs, min(batch_size, context), scaling)
     if calls.rows > context:
         raise ShapeError(
-            f"a sequence has {calls.rows} rows, the context holds {context}",
-            hint=f"open the model with context={calls.rows}, or cut the sequences",
+            f"a sequence has {calls.rows} rows, but the context holds only {context}",
+            hint=f"open the model with context={calls.rows}, or shorten the sequences",
         )
     return calls.run(executable, outputs)
 
 
 class _Calls:
-    """The calls that inputs are cut into, each from an empty state."""
+    """The calls that inputs are split into, each from an empty state."""
 
     def __init__(
         self,
@@ -143,16 +143,16 @@ class _Calls:
         if batch_size < 1:
             raise SpecError(f"batch_size must be at least 1, got {batch_size}")
         named = inputs if isinstance(inputs, Mapping) else {INPUT: inputs}
-        given = by_name(plan, {name: _numbers(x) for name, x in named.items()})
+        arrays = by_name(plan, {name: _numbers(x) for name, x in named.items()})
         if scaling is not None:
-            given = {**given, INPUT: scaling.apply(given[INPUT])}
+            arrays = {**arrays, INPUT: scaling.apply(arrays[INPUT])}
         values = {name: plan.values[i] for name, i in plan.inputs.items()}
-        x = {name: _shaped(value, given[name]) for name, value in values.items()}
+        x = {name: _shaped(value, arrays[name]) for name, value in values.items()}
         many = {name: x[name].ndim == len(value.shape) + 1 for name, value in values.items()}
         samples = {len(one) for one in x.values()}
         if len(samples) > 1 or len(set(many.values())) > 1:
             shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in x.items())
-            raise ShapeError(f"the inputs of a network have the same samples, got {shapes}")
+            raise ShapeError(f"all inputs of a network must have the same number of samples, got {shapes}")
         own, count = len(values[INPUT].shape), samples.pop()
         self.sequences = many[INPUT]
         mixing = mixing_step(plan)
@@ -164,32 +164,37 @@ class _Calls:
 
     @property
     def rows(self) -> int:
-        """Rows of the longest call."""
+        """Number of rows of the longest call."""
         return max(len(part[INPUT]) for part in self.parts)
 
     def run(self, executable: Executable, names: Sequence[str] | None) -> F32Array | dict[str, F32Array]:
+        """Return the joined rows of all calls: of each output in `names`, or of the main output if None."""
         together = self._together(executable) if self.sequences else 1
         if isinstance(names, str) or (names is not None and not names):
-            raise SpecError(f"outputs={names!r} is no list of names", hint='as in ["output"]')
-        wanted = (OUTPUT,) if names is None else tuple(dict.fromkeys(names))
+            raise SpecError(f"outputs={names!r} is not a list of names", hint='for example ["output"]')
+        output_names = (OUTPUT,) if names is None else tuple(dict.fromkeys(names))
         states = [executable.new_state() for _ in range(together)]
-        found: dict[str, list[F32Array]] = {name: [] for name in wanted}
+        rows_by_output: dict[str, list[F32Array]] = {name: [] for name in output_names}
         for start in range(0, len(self.parts), together):
             parts = self.parts[start : start + together]
             for state in states:
                 state.reset()
-            pieces = [Piece(state, part, "all", wanted) for state, part in zip(states, parts, strict=False)]
-            for made in executable.run(pieces):
-                for name, rows in found.items():
-                    rows.append(output_of(made, name))
-        joined = {name: np.stack(rows) if self.sequences else np.concatenate(rows) for name, rows in found.items()}
+            pieces = [Piece(state, part, "all", output_names) for state, part in zip(states, parts, strict=False)]
+            for outputs in executable.run(pieces):
+                for name, rows in rows_by_output.items():
+                    rows.append(output_of(outputs, name))
+        joined = {
+            name: np.stack(rows) if self.sequences else np.concatenate(rows) for name, rows in rows_by_output.items()
+        }
         return joined[OUTPUT] if names is None else joined
 
     def _together(self, executable: Executable) -> int:
-        """Sequences of a call: all have the same length."""
+        """Number of sequences in a call: all have the same length."""
         memory = executable.memory
-        kept = memory.state_fixed + memory.state_per_token * self.rows
-        return max(1, min(TOGETHER, len(self.parts), _TOGETHER_ROWS // self.rows, _TOGETHER_BYTES // max(kept, 1)))
+        state_bytes = memory.state_fixed + memory.state_per_token * self.rows
+        return max(
+            1, min(TOGETHER, len(self.parts), _TOGETHER_ROWS // self.rows, _TOGETHER_BYTES // max(state_bytes, 1))
+        )
 
 
 def _numbers(inputs: ArrayLike) -> Array:
@@ -197,30 +202,32 @@ def _numbers(inputs: ArrayLike) -> Array:
     try:
         x = np.asarray(inputs)
     except ValueError:
-        raise ShapeError("the samples have unequal shapes", hint="predict sequences of each length apart") from None
+        raise ShapeError("the samples have different shapes", hint="call predict once for each length") from None
     if x.dtype.kind not in "biuf":
         raise ShapeError(f"inputs must be numbers, got {x.dtype}")
     return x
 
 
 def _shaped(value: Value, x: Array) -> Array:
-    """Return `x` with the axes that an input has; samples that are flat get theirs back.
+    """Return `x` with the axes of the input; flattened samples are reshaped.
 
-    Whole numbers and truth values become features where those are read.
+    Whole numbers and truth values become float32 if the input reads features.
     """
     x = x if value.dtype == "int32" or x.dtype.kind == "f" else x.astype(np.float32)
-    wanted = value.shape[1:]
-    reads = ", ".join(map(str, ("samples", *wanted)))
+    row_shape = value.shape[1:]
+    reads = ", ".join(map(str, ("samples", *row_shape)))
     if x.ndim == 0 or not len(x):
         raise ShapeError(
-            f"the network reads [{reads}], got no sample, of shape {x.shape}", hint="give at least one sample"
+            f"the network reads [{reads}], got shape {x.shape} without samples", hint="pass at least one sample"
         )
-    if len(wanted) > 1 and x.ndim == 2 and x.shape[1] == np.prod(wanted):
-        return x.reshape(len(x), *wanted)
-    if x.shape[1:] == wanted or (x.ndim == len(wanted) + 2 and x.shape[2:] == wanted):
+    if len(row_shape) > 1 and x.ndim == 2 and x.shape[1] == np.prod(row_shape):
+        return x.reshape(len(x), *row_shape)
+    if x.shape[1:] == row_shape or (x.ndim == len(row_shape) + 2 and x.shape[2:] == row_shape):
         return x
-    one = x.shape == wanted
+    one = x.shape == row_shape
     raise ShapeError(
         f"the network reads [{reads}], or sequences [samples, T{reads.removeprefix('samples')}], got shape {x.shape}",
-        hint="a single sample needs an axis in front: x[None]" if one else "give samples of the shape it was built for",
+        hint="add an axis to a single sample: x[None]"
+        if one
+        else "pass samples of the shape that the network was built for",
     )

@@ -1,4 +1,4 @@
-"""Builders: whole networks from a few numbers, and networks made of other networks."""
+"""Builders: functions that return whole networks from a few numbers, or combine existing networks."""
 
 from collections.abc import Callable
 from typing import Final
@@ -30,4 +30,4 @@ BUILDERS: Final[Registry[Callable[..., Network]]] = Registry(
         "stack": stack_of_data,
     },
 )
-"""Name → function, as configuration files name them; rooms above and packages outside register theirs."""
+"""Name in configuration files → function; higher packages and plug-ins register their own."""

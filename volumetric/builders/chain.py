@@ -1,4 +1,4 @@
-"""Layers one behind the other, and the multi-layer perceptron made of them."""
+"""Chains of layers, and the multi-layer perceptron built from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from volumetric.network.grid import Coord, Grid
 def chain(
     layers: Sequence[LayerSpec], input_shape: Shape, input_dtype: Literal["int32", "float32"] = "float32"
 ) -> Network:
-    """Return `layers` one behind the other, one to a plane of the grid.
+    """Return a network that runs `layers` in order, one in each plane of the grid.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def chain(
     Raises
     ------
     SpecError, ShapeError
-        There is no layer, or one does not read what the one before makes.
+        `layers` is empty, or a layer cannot read the output of the layer before it.
     """
     return Network(
         grid=Grid(max(len(layers), 1)),
@@ -50,12 +50,13 @@ def sequential(
 ) -> Network:
     """Return a multi-layer perceptron: `inputs` features, Dense layers of the widths `hidden`, `outputs` features.
 
-    The hidden layers have `activation`, the last one `output_activation`. A number as `hidden` is the width of one.
+    The hidden layers use `activation`, the last layer `output_activation`. If `hidden` is a number, there is one hidden
+    layer.
 
     Raises
     ------
     SpecError
-        A width is below 1, or an activation unknown.
+        A width is below 1, or an activation is unknown.
     """
     hidden = (hidden,) if isinstance(hidden, int) else tuple(hidden)
     widths = (inputs, *hidden, outputs)

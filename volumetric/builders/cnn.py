@@ -39,7 +39,7 @@ _BATCH_NORMS = (BatchNorm1d, BatchNorm2d, BatchNorm3d)
 _POOLS = {"max": (MaxPool1d, MaxPool2d, MaxPool3d), "avg": (AvgPool1d, AvgPool2d, AvgPool3d)}
 _GLOBAL = (AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d)
 _GROUPS = 8
-"""Groups of a group norm, where so many divide the channels."""
+"""A group norm has ``gcd(channels, 8)`` groups."""
 
 Norm = Literal["none", "batch", "group"]
 Pooling = Literal["none", "max", "avg"]
@@ -59,30 +59,30 @@ def cnn(
     global_pool: bool = False,
     dropout: float = 0.0,
 ) -> Network:
-    """Return convolutions that keep the sizes (divided by `stride`), flattened into a perceptron.
+    """Return a network of convolutions that keep the sizes (divided by `stride`), a flatten and a perceptron.
 
     Parameters
     ----------
-    shape : of one sample: channels and one to three sizes, as ``(1, 28, 28)``
+    shape : shape of one sample: channels and one to three sizes, such as ``(1, 28, 28)``
     outputs : features at the end
-    channels : of each convolution, in order
-    kernel_size, stride : of every convolution; zeros of half a kernel go around
+    channels : output channels of each convolution, in order
+    kernel_size, stride : of every convolution; the zero padding is half a kernel
     hidden : widths of Dense layers between the convolutions and the last one
-    norm : between each convolution and its activation: over the batch, or over up to 8 groups of channels
-    pool : halves the sizes after each convolution, by the largest or the mean of 2 elements along each axis
-    global_pool : the mean of each channel goes into the perceptron, not all of its elements
-    dropout : chance of each feature to be dropped before each Dense layer while training
+    norm : norm between each convolution and its activation: over the batch, or over up to 8 groups of channels
+    pool : pooling that halves the sizes after each convolution: the maximum or the mean of 2 elements along each axis
+    global_pool : whether the perceptron reads the mean of each channel instead of all its elements
+    dropout : probability that a feature is dropped before each Dense layer during training
 
     Raises
     ------
     SpecError, ShapeError
-        `shape` has no or too many sizes, the sizes do not last for so many convolutions, or a name is unknown.
+        `shape` has no or too many sizes, the sizes are too small for that many convolutions, or a name is unknown.
     """
     if not 2 <= len(shape) <= 4:
-        raise SpecError(f"cnn: a sample has channels and one to three sizes, got shape {list(shape)}")
+        raise SpecError(f"cnn: a sample must have channels and one to three sizes, got shape {list(shape)}")
     for name, value, known in (("norm", norm, Norm), ("pool", pool, Pooling)):
         if value not in get_args(known):
-            raise SpecError(f"cnn: unknown {name} {value!r}", hint="one of " + ", ".join(get_args(known)))
+            raise SpecError(f"cnn: unknown {name} {value!r}", hint="use one of " + ", ".join(get_args(known)))
     axes = len(shape) - 2
     layers: list[LayerSpec] = []
     sizes: Shape = (ROWS, *shape)
@@ -118,7 +118,7 @@ def cnn(
 
 
 def _norm(norm: Norm, channels: int, axes: int, activation: Activation) -> Iterator[LayerSpec]:
-    """Yield the norm behind a convolution, if there is one; it applies the activation."""
+    """Yield the norm after a convolution, if `norm` names one; the norm applies the activation."""
     if norm == "batch":
         yield _BATCH_NORMS[axes](num_features=channels, activation=activation)
     elif norm == "group":

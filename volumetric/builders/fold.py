@@ -23,16 +23,16 @@ Stores: TypeAlias = dict[str, WeightStore]
 
 
 def fold_batchnorm(network: Network, params: Mapping[str, WeightStore]) -> tuple[Network, Params]:
-    """Return a network without the batch norms whose work the layer in front can do, and its weights.
+    """Fold batch norms into the layers before them; return the smaller network and its weights.
 
     At inference a batch norm is ``s x + t`` for each channel, with ``s = w / √(running_var + eps)`` and
-    ``t = b - s · running_mean``. Behind a Dense, Conv or ConvTranspose layer of linear activation, whose output nothing
-    else reads, its factors go into that layer's weights, ``s W``, its shifts into the bias, ``s b + t``, and its
-    activation takes the place of the linear one. The output is the same up to rounding. Others stay as they are, as
-    those without running statistics, and all of layers that links, further inputs or outputs name.
+    ``t = b - s · running_mean``. If it follows a Dense, Conv or ConvTranspose layer with linear activation, and nothing
+    else reads the output of that layer, the factors go into the weights, ``s W``, the shifts into the bias,
+    ``s b + t``, and the layer takes over the activation. The output is the same up to rounding. All other batch norms
+    stay, for example those without running statistics, or of layers that links, further inputs or outputs name.
 
-    Weights are multiplied in float64 and stored as before; convert to low-bit types afterwards, not before. What is
-    given is not changed. The result can be trained on, as a network without these batch norms.
+    Weights are multiplied in float64 and stored in the same type as before; convert to low-bit types afterwards, not
+    before. `network` and `params` are not changed. The result can be trained further, without these batch norms.
 
     Examples
     --------
@@ -52,12 +52,14 @@ def fold_batchnorm(network: Network, params: Mapping[str, WeightStore]) -> tuple
         layers[coord], own = _inside(layers[coord], own, reads[coord])
         stores |= {start + name: store for name, store in own.items()}
     for first, norm in _pairs(network, linked):
-        if first not in layers:  # folded itself
+        if first not in layers:  # already folded into another layer
             continue
-        made = _folded(layers[first], _below(stores, first), layers[norm], _below(stores, norm), network.shapes[first])
-        if made is None:
+        replacement = _folded(
+            layers[first], _below(stores, first), layers[norm], _below(stores, norm), network.shapes[first]
+        )
+        if replacement is None:
             continue
-        spec, own = made
+        spec, own = replacement
         stores = {k: s for k, s in stores.items() if not k.startswith((f"{first}/", f"{norm}/"))}
         stores |= {f"{first}/{name}": store for name, store in own.items()}
         layers[first] = spec
@@ -68,17 +70,17 @@ def fold_batchnorm(network: Network, params: Mapping[str, WeightStore]) -> tuple
 
 
 def _pairs(network: Network, linked: set[Coord]) -> list[tuple[Coord, Coord]]:
-    """Layers, each with the one behind it that alone reads its output."""
+    """Pairs of a layer and the layer after it, which alone reads its output."""
     sources = [source for w in network.wires for source in (*w.inputs, w.skip) if source is not None]
     read = [(source.coord, source.side) for source in sources]
-    found: list[tuple[Coord, Coord]] = []
+    pairs: list[tuple[Coord, Coord]] = []
     for w in network.wires:
         before = w.inputs[0].coord
         if before is None or len(w.inputs) > 1 or {before, w.coord} & (linked | network.disabled):
             continue
         if read.count((before, "output")) == 1 and (w.coord, "input") not in read:
-            found.append((before, w.coord))
-    return found
+            pairs.append((before, w.coord))
+    return pairs
 
 
 def _below(stores: Mapping[str, WeightStore], coord: Coord) -> Stores:
@@ -87,12 +89,12 @@ def _below(stores: Mapping[str, WeightStore], coord: Coord) -> Stores:
 
 
 def _renamed(spec: LayerSpec, old: str, new: str) -> LayerSpec:
-    """Let a Residual that adds the output of `old` add that of `new`."""
+    """Make a Residual that adds the output of `old` add the output of `new`."""
     return Residual(source=new) if isinstance(spec, Residual) and spec.source == old else spec
 
 
 def _inside(spec: LayerSpec, own: Stores, shape: Shape) -> tuple[LayerSpec, Stores]:
-    """Fold what a container holds; `shape` is that of its input."""
+    """Fold batch norms inside a container; `shape` is the shape of its input."""
     if isinstance(spec, Parallel):
         branches: list[LayerSpec] = []
         rest = {name: store for name, store in own.items() if name.startswith("gate/")}
@@ -110,9 +112,9 @@ def _inside(spec: LayerSpec, own: Stores, shape: Shape) -> tuple[LayerSpec, Stor
     for i in reversed(range(len(children) - 1)):
         layers = tuple(layer for layer, _ in children)
         readers = [j for n in range(len(layers)) for j in Sequential(layers=layers).sources(n)]
-        made = _folded(*children[i], *children[i + 1], shapes[i + 1]) if readers.count(i + 1) == 1 else None
-        if made is not None:
-            children[i : i + 2] = [made]
+        replacement = _folded(*children[i], *children[i + 1], shapes[i + 1]) if readers.count(i + 1) == 1 else None
+        if replacement is not None:
+            children[i : i + 2] = [replacement]
             children = [(_moved(layer, i + 1), stores) for layer, stores in children]
             del shapes[i + 1]
     names = {f"{i}/{name}": store for i, (_, stores) in enumerate(children) for name, store in stores.items()}
@@ -125,7 +127,7 @@ def _child(own: Stores, index: int) -> Stores:
 
 
 def _moved(spec: LayerSpec, gone: int) -> LayerSpec:
-    """Let a Residual inside of a Sequential name its source as it is called without the layer at place `gone`."""
+    """Renumber the source of a Residual inside a Sequential after removal of the layer at index `gone`."""
     source = spec.source if isinstance(spec, Residual) else None
     if source is None or not source.startswith("#") or int(source[1:]) < gone:
         return spec
@@ -135,13 +137,13 @@ def _moved(spec: LayerSpec, gone: int) -> LayerSpec:
 def _folded(
     spec: LayerSpec, own: Stores, norm: LayerSpec, statistics: Stores, shape: Shape
 ) -> tuple[LayerSpec, Stores] | None:
-    """Return `spec`, whose output has `shape`, with the work of `norm` behind it; None where it cannot do that."""
+    """Return `spec`, whose output has `shape`, with `norm` folded into it; None if this is impossible."""
     if not isinstance(norm, BatchNorm) or not norm.track_running_stats:
         return None
     if not isinstance(spec, Dense | Conv | ConvTranspose) or spec.activation != "linear":
         return None
     if isinstance(spec, Dense) and len(shape) != 2:
-        return None  # its outputs are no channels
+        return None  # its outputs are not channels
     scale = 1 / np.sqrt(_values(statistics, "running_var") + norm.eps)
     shift = np.zeros_like(scale)
     if norm.affine:
@@ -158,8 +160,8 @@ def _folded(
     if own["weight"].scheme != stored.scheme:
         stored.morph(own["weight"].scheme)
     bias = scale * (before - _values(statistics, "running_mean")) + shift
-    made = {"weight": stored, "bias": WeightStore.from_array(bias.astype(np.float32))}
-    return dataclasses.replace(spec, bias=True, activation=norm.activation), made
+    stores = {"weight": stored, "bias": WeightStore.from_array(bias.astype(np.float32))}
+    return dataclasses.replace(spec, bias=True, activation=norm.activation), stores
 
 
 def _values(stores: Stores, name: str) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Grafting: several networks become the branches of one Parallel layer; a network gets a path around it."""
+"""Grafting: join networks as branches of one Parallel layer, or add a residual path around a network."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ from volumetric.network.weights import Params, WeightStore
 
 
 def as_layer(network: Network) -> tuple[Sequential, dict[str, str]]:
-    """Return a whole network as one layer, and under which name it holds each parameter of the network.
+    """Return a whole network as one layer, and a mapping from each parameter of the network to its name in the layer.
 
     Raises
     ------
     UnsupportedError
-        The network has links, or further inputs or outputs: a Sequential has nothing to hold them.
+        The network has links, or further inputs or outputs, which a Sequential cannot hold.
     """
     if network.inputs or network.outputs:
         name = next(iter((*network.inputs, *network.outputs)))
         raise UnsupportedError(
-            f"a network with several inputs or outputs, as {name}, is not one layer",
-            hint="take them out: dataclasses.replace(network, inputs={}, outputs={})",
+            f"a network with several inputs or outputs ({name}) cannot become one layer",
+            hint="remove them: dataclasses.replace(network, inputs={}, outputs={})",
         )
     if network.links:
         link = network.links[0]
         raise UnsupportedError(
-            f"a network with links, as {link.source} → {link.target}, is not one layer",
+            f"a network with links ({link.source} → {link.target}) cannot become one layer",
             hint="remove the links: copy shared weights, write activation links as residuals",
         )
     layers: list[LayerSpec] = []
-    made: dict[Coord, int | None] = {}  # place of the layer that makes a coordinate's output; None is the input
+    output_places: dict[
+        Coord, int | None
+    ] = {}  # index of the layer that computes the output of a coordinate; None is the input
     read: dict[Coord, int | None] = {}
     names: dict[str, str] = {}
     last: int | None = None
@@ -48,12 +50,12 @@ def as_layer(network: Network) -> tuple[Sequential, dict[str, str]]:
         if not w.identity:
             if w.skip is not None:
                 coord = w.skip.coord
-                value = None if coord is None else (made if w.skip.side == "output" else read)[coord]
+                value = None if coord is None else (output_places if w.skip.side == "output" else read)[coord]
                 spec = Residual(source="input" if value is None else f"#{value}")
             names |= {f"{w.coord}/{p.name}": f"{len(layers)}/{p.name}" for p in spec.tensors()}
             layers.append(spec)
             last = len(layers) - 1
-        made[w.coord] = last
+        output_places[w.coord] = last
     return Sequential(layers=tuple(layers)), names
 
 
@@ -67,24 +69,24 @@ def graft(
 
     Parameters
     ----------
-    networks : networks of the same input, with their weights
-    combine : how their outputs become one, as in `Parallel`; ``"filter"`` adds a gate whose weights are zeros, so that
+    networks : networks that read the same input, with their weights
+    combine : how the outputs are combined, as in `Parallel`; ``"filter"`` adds a gate whose weights are zeros, so that
         all branches weigh the same until it is trained; ``"grid_scatter"`` puts them into cells of one row
-    top_k : for ``"filter"``: branches that take part in a row
+    top_k : for ``"filter"``: number of branches that are used for a row
 
     Returns
     -------
-    network, params : with one layer, at 0.0.0.0; weights are shared with the given ones, not copied
+    network, params : a network with one layer, at 0.0.0.0; weights are shared with the inputs, not copied
 
     Raises
     ------
     ShapeError, SpecError
-        The networks differ in their input or cannot be combined.
+        The networks read different inputs, or their outputs cannot be combined.
     UnsupportedError
         A network has links, or further inputs or outputs.
     """
     if not networks:
-        raise SpecError("graft: there is no network")
+        raise SpecError("graft: networks is empty, expected at least one")
     first = networks[0][0]
     for i, (network, _) in enumerate(networks):
         if (network.input_shape, network.input_dtype) != (first.input_shape, first.input_dtype):
@@ -96,7 +98,10 @@ def graft(
     gate = None
     if combine == "filter":
         if first.input_dtype != "float32" or len(first.input_shape) != 1:
-            raise SpecError("graft: a gate weighs rows of features", hint="combine by concat, add or avg")
+            raise SpecError(
+                "graft: combine='filter' needs networks that read rows of features",
+                hint="use combine='concat', 'add' or 'avg'",
+            )
         gate = Gate(in_features=first.input_shape[0], out_features=len(parts), top_k=top_k)
     grid = (1, 1, len(parts)) if combine == "grid_scatter" else None
     layer = Parallel(branches=tuple(branch for branch, _ in parts), combine=combine, gate=gate, grid=grid)
@@ -113,20 +118,20 @@ def graft(
 
 
 def around(network: Network) -> Network:
-    """Return ``x + network(x)``: a Residual that adds the network's input, in a plane of its own behind it.
+    """Return ``x + network(x)``: a Residual that adds the network's input, in a new last plane.
 
-    All coordinates, and so all weights, stay what they are.
+    Coordinates, and so the names of the weights, do not change.
 
     Raises
     ------
     ShapeError
         Output and input differ in shape.
     UnsupportedError
-        The output is not what the last layer makes.
+        The output is not the output of the last layer.
     """
     if OUTPUT in network.outputs:
         raise UnsupportedError(
-            f"the output is that of {network.outputs[OUTPUT]}, and what is added to the last layer would not be seen"
+            f"around: the output comes from {network.outputs[OUTPUT]}, so a sum after the last layer has no effect"
         )
     depth, rows, cols, slots = network.grid.sides
     grown = dataclasses.replace(network, grid=Grid(depth + 1, rows, cols, slots))

@@ -1,4 +1,4 @@
-"""Inserting a network into another, as a stack between an encoder and its head."""
+"""Insert a network into another one, for example a stack between an encoder and its head."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def insert(
     *,
     before: Coord,
 ) -> tuple[Network, Params]:
-    """Put the planes of `inner` in front of the plane of a layer, which then reads what `inner` makes.
+    """Insert the planes of `inner` before the plane of a layer, which then reads the output of `inner`.
 
-    Planes from there on move back; links, residuals, further inputs and outputs move with what they name. Outputs that
-    are made further in front stay what they were.
+    That plane and later planes move back; links, residuals, further inputs and outputs are updated to match. Outputs of
+    earlier planes do not change.
 
     Parameters
     ----------
-    network, params : such as an encoder with its head
-    inner, inner_params : such as a stack, from rows as the layer reads them to such rows
-    before : a layer, the first of its plane, which reads what the layer in front of it makes
+    network, params : the outer network, such as an encoder with its head
+    inner, inner_params : the inner network, such as a stack; its input and output have the shape that the layer reads
+    before : a layer that is the first of its plane and reads the output of the layer before it
 
     Returns
     -------
-    network, params : the weights are shared with the given ones, not copied
+    network, params : the weights are shared with the inputs, not copied
 
     Raises
     ------
     SpecError, ShapeError
-        There is no such layer, it is not the first of its plane or not fed by the one in front, or `inner` makes rows
-        of another shape.
+        The layer does not exist, is not the first of its plane or does not read the layer before it, or `inner` returns
+        rows of another shape.
     UnsupportedError
         `inner` has further inputs or outputs.
 
@@ -56,22 +56,24 @@ def insert(
     """
     order = [wire.coord for wire in network.wires]
     if before not in order:
-        raise SpecError(f"insert: {before} has no layer", hint=f"one of {', '.join(map(str, order[:8]))}")
+        raise SpecError(f"insert: there is no layer at {before}", hint=f"use one of {', '.join(map(str, order[:8]))}")
     at = order.index(before)
     if at == 0 or order[at - 1].z == before.z:
         first = next(coord for coord in order if coord.z == before.z)
-        hint = "it must stand behind another layer" if at == 0 else f"{first} is the first of that plane"
-        raise SpecError(f"insert: nothing can come between planes in front of {before}", hint=hint)
+        hint = "choose a layer that follows another one" if at == 0 else f"{first} is the first of that plane"
+        raise SpecError(f"insert: cannot insert before {before}", hint=hint)
     if inner.inputs or inner.outputs:
         name = next(iter((*inner.inputs, *inner.outputs)))
         raise UnsupportedError(f"insert: a network with several inputs or outputs, as {name}, cannot be inserted")
     wire, front = network.wires[at], order[at - 1]
     if [(source.coord, source.delay) for source in wire.inputs] != [(front, 0)]:
-        raise SpecError(f"insert: {before} does not read what {front} makes", hint="remove links and inputs there")
+        raise SpecError(
+            f"insert: {before} does not read the output of {front}", hint="remove the links and inputs of this layer"
+        )
     read, shapes = network.reads[before], ((ROWS, *inner.input_shape), inner.shapes[inner.taps["output"]])
     if any(shape != read for shape in shapes) or inner.input_dtype != "float32":
-        told = f"{show_shape(shapes[0])} to {show_shape(shapes[1])}"
-        raise ShapeError(f"insert: {before} reads {show_shape(read)}, and what is inserted goes from {told}")
+        span = f"{show_shape(shapes[0])} to {show_shape(shapes[1])}"
+        raise ShapeError(f"insert: {before} reads {show_shape(read)}, but the inserted network maps {span}")
     depth = inner.grid.sides[0]
 
     def later(coord: Coord) -> Coord:
@@ -85,7 +87,7 @@ def insert(
     links = tuple(dataclasses.replace(of, source=later(of.source), target=later(of.target)) for of in network.links)
     links += tuple(dataclasses.replace(of, source=within(of.source), target=within(of.target)) for of in inner.links)
     sides = zip(network.grid.sides[1:], inner.grid.sides[1:], strict=True)
-    made = Network(
+    combined = Network(
         grid=Grid(network.grid.sides[0] + depth, *(max(pair) for pair in sides)),
         layers=layers,
         links=links,
@@ -97,7 +99,7 @@ def insert(
     )
     stores = {_key(key, later): store for key, store in params.items()}
     stores |= {_key(key, within): store for key, store in inner_params.items()}
-    return made, Params({key: stores[key] for key in made.param_specs()})
+    return combined, Params({key: stores[key] for key in combined.param_specs()})
 
 
 def _key(key: str, move: Callable[[Coord], Coord]) -> str:
@@ -105,10 +107,10 @@ def _key(key: str, move: Callable[[Coord], Coord]) -> str:
     return f"{move(Coord.parse(start))}/{rest}"
 
 
-def _moved(spec: LayerSpec, move: Callable[[Coord], Coord], given: Coord | None = None) -> LayerSpec:
-    """Let a Residual name its source by where that is now; `given` makes what was the network's input."""
+def _moved(spec: LayerSpec, move: Callable[[Coord], Coord], input_source: Coord | None = None) -> LayerSpec:
+    """Update the source of a Residual to its new coordinate; `input_source` replaces the network's input."""
     if not isinstance(spec, Residual) or spec.source is None:
         return spec
     if spec.source == "input":
-        return spec if given is None else Residual(source=str(given))
+        return spec if input_source is None else Residual(source=str(input_source))
     return Residual(source=str(move(Coord.parse(spec.source))))

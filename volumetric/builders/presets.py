@@ -1,4 +1,4 @@
-"""Presets of the layers of stacks: a core in the scaffold that suits it, for any width."""
+"""Presets of stack layers: a core in a suitable scaffold, for any width."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from volumetric.layers import LayerSpec, PassThrough, PostUpGated, PreUpGated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """A layer of a stack whose width is not yet known."""
+    """A layer of a stack, before its width is known."""
 
     token: ClassVar[str]
-    """What names it in a pattern."""
+    """Its name in a pattern."""
 
     def at(self, width: int) -> LayerSpec:
-        """Return the layer, from rows of this width to such rows."""
+        """Return the layer, which reads and returns rows of this width."""
         raise NotImplementedError
 
 
@@ -94,7 +94,7 @@ class SLSTM(Preset):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AGaLiTe(Preset):
-    """`layers.AGaLiTe` in a `PostUpGated`: linear attention that forgets. Token ``Ag``."""
+    """`layers.AGaLiTe` in a `PostUpGated`: linear attention with decay. Token ``Ag``."""
 
     token: ClassVar[str] = "Ag"
 
@@ -120,7 +120,7 @@ class LSTM(Preset):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausalConv(Preset):
-    """`layers.CausalConv1d` alone, channel by channel. Token ``C``."""
+    """`layers.CausalConv1d` alone, depthwise. Token ``C``."""
 
     token: ClassVar[str] = "C"
 
@@ -132,24 +132,24 @@ class CausalConv(Preset):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembering(Preset):
-    """Another preset whose core has an `layers.AxonLinear` in the place of each projection. Token ``^`` behind its own.
+    """A preset whose core has a `layers.AxonLinear` in place of each projection. Token: that of `preset`, then ``^``.
 
     Attributes
     ----------
-    preset : the other one
+    preset : the preset that is changed
     """
 
     preset: Preset
 
     def at(self, width: int) -> LayerSpec:
-        made = self.preset.at(width)
-        [core] = made.children().values()
+        scaffold = self.preset.at(width)
+        [core] = scaffold.children().values()
         if not isinstance(core, (layers.MLSTM, layers.SLSTM, layers.XLAttention)):
             raise SpecError(
-                f"a pattern has {self.preset.token}^, whose core has no projections that an AxonLinear can be",
-                hint="those of M, S and X can",
+                f"the pattern has {self.preset.token}^, but the core of this preset has no projections to replace",
+                hint="use ^ after M, S or X",
             )
-        return dataclasses.replace(made, core=dataclasses.replace(core, projection="axon"))  # pyright: ignore[reportArgumentType]  (scaffolds are dataclasses with a core)
+        return dataclasses.replace(scaffold, core=dataclasses.replace(core, projection="axon"))  # pyright: ignore[reportArgumentType]  (scaffolds are dataclasses with a core)
 
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -159,27 +159,27 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 
 
 def presets_of(pattern: str) -> list[Preset]:
-    """Return the presets that a pattern names, as ``"AXMS"``, ``"Ag X"`` or ``"M^S"``.
+    """Return the presets that a pattern names, such as ``"AXMS"``, ``"Ag X"`` or ``"M^S"``.
 
     Raises
     ------
-    SpecError : the pattern is empty, or has something else in it
+    SpecError : the pattern is empty, or contains anything else
     """
     if not isinstance(pattern, str):
-        raise SpecError(f"a pattern is a text, got {pattern!r}")
-    found: list[Preset] = []
+        raise SpecError(f"a pattern must be a string, got {pattern!r}")
+    presets: list[Preset] = []
     rest = pattern
     while rest := rest.lstrip():
         token = next((token for token in sorted(PRESETS, key=len, reverse=True) if rest.startswith(token)), None)
         if token is None:
             known = ", ".join(PRESETS)
-            raise SpecError(f"pattern {pattern!r}: {rest[0]!r} at place {len(pattern) - len(rest)} names no preset",
-                            hint=f"one of {known}, or one of them with ^ behind it")  # fmt: skip
+            raise SpecError(f"pattern {pattern!r}: {rest[0]!r} at index {len(pattern) - len(rest)} is not a preset",
+                            hint=f"use one of {known}, or one of these followed by ^")  # fmt: skip
         rest = rest[len(token) :]
         preset = PRESETS[token]
         if rest.startswith("^"):
             preset, rest = Remembering(preset=preset), rest[1:]
-        found.append(preset)
-    if not found:
-        raise SpecError("a pattern names at least one preset", hint=f"one of {', '.join(PRESETS)}")
-    return found
+        presets.append(preset)
+    if not presets:
+        raise SpecError("a pattern must name at least one preset", hint=f"use one of {', '.join(PRESETS)}")
+    return presets

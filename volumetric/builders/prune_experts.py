@@ -1,4 +1,4 @@
-"""Experts that have no weight, taken out of trained columns."""
+"""Remove experts without weight from trained columns."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ Stores: TypeAlias = dict[str, WeightStore]
 BY_EXPERT: Final = ("prior.keys", "refine.keys", "mix.bias")
 """Parameters of a column with a row for each expert."""
 LEAST: Final = 2
-"""Experts that a column keeps: one alone would be that expert, without norm, mixer and head."""
+"""Smallest number of experts of a column: with one, it would be that expert, without norm, mixer and head."""
 
 
 def prune_experts(
     network: Network, params: Mapping[str, WeightStore], experts: Mapping[str, Sequence[int]] | None = None
 ) -> tuple[Network, Params]:
-    """Return a network without experts of its columns, and its weights.
+    """Remove experts from columns; return the smaller network and its weights.
 
-    Which experts a column weighs with ``top_k`` follows from its prior, and so from weights alone: no row changes it.
-    With ``prune`` the others take no part in the mixer either, and the network without them makes the same rows up to
-    rounding, of as many experts as there are weights. What remaining experts keep of a stream is as before, by their
-    new numbers. A column keeps two experts at least. What is given is not changed.
+    The experts that a column with ``top_k`` uses depend on its prior only, so on weights and not on any row. With
+    ``prune`` the mixer ignores the other experts too. Without them, a column has as many experts as weights and returns
+    the same rows up to rounding. The states of remaining experts do not change, but are numbered anew. A column keeps
+    at least two experts. `network` and `params` are not changed.
 
     Parameters
     ----------
-    network : with columns anywhere, also inside of other layers
-    params : its weights, in any types; all others keep theirs
-    experts : path of a column, as ``"1.0.0.0"`` or ``"1.0.0.0/0"`` → numbers of the experts to take out, whatever they
-        do; what the network makes then changes, unless they had no part in it. None: of all columns with ``prune`` and
-        a ``top_k`` those without a weight
+    network : network with columns anywhere, also inside other layers
+    params : its weights, in any types; the types do not change
+    experts : path of a column, such as ``"1.0.0.0"`` or ``"1.0.0.0/0"`` → numbers of the experts to remove; the output
+        changes unless these experts had no weight. None: remove the experts without weight from all columns with
+        ``prune`` and ``top_k``
 
     Raises
     ------
     SpecError
-        No column has experts without a weight; there is no column of a path, or no expert of a number; fewer than two
-        would be left; or the layer of a path shares weights with another one (else such layers stay as they are).
+        No column has experts without weight; a path is not a column, or a number not an expert; fewer than two experts
+        would remain; or the layer of a given path shares weights with another layer (without `experts`, layers with
+        shared weights are skipped).
 
     Examples
     --------
@@ -57,64 +58,64 @@ def prune_experts(
     >>> len(next(iter(smaller.layers.values())).experts)
     2
     """
-    wanted = None if experts is None else {path: sorted(set(of)) for path, of in experts.items()}
+    to_remove = None if experts is None else {path: sorted(set(of)) for path, of in experts.items()}
     tied = {end for link in network.links if link.kind == "shared" for end in (link.source, link.target)}
     layers, stores = dict(network.layers), Stores()
     done: dict[str, int] = {}
     for coord, spec in network.layers.items():
         start = f"{coord}/"
         if coord in tied:
-            if any(f"{path}/".startswith(start) for path in wanted or ()):
+            if any(f"{path}/".startswith(start) for path in to_remove or ()):
                 raise SpecError(f"the layer at {coord} shares weights with another one", hint="leave it out")
             continue
         own = {key.removeprefix(start): params[key] for key in params if key.startswith(start)}
-        layers[coord], own = _without(spec, own, str(coord), wanted, done)
+        layers[coord], own = _without(spec, own, str(coord), to_remove, done)
         stores |= {start + name: store for name, store in own.items()}
-    missing = [path for path in wanted or () if path not in done]
+    missing = [path for path in to_remove or () if path not in done]
     if missing:
-        raise SpecError(f"there is no column at {missing[0]!r}", hint="paths of columns, as '1.0.0.0' or '1.0.0.0/0'")
+        raise SpecError(f"no column at {missing[0]!r}", hint="give paths of columns, such as '1.0.0.0' or '1.0.0.0/0'")
     if not any(done.values()):
         raise SpecError(
-            "no column has experts that can go: those without a weight, of columns with top_k and prune",
-            hint="name experts by the path of their column, or train with prune=True",
+            "no experts to remove: no column with top_k and prune has experts without weight",
+            hint="give experts={path: numbers}, or train with prune=True",
         )
     smaller = dataclasses.replace(network, layers=layers)
     return smaller, Params({key: stores[key] if key in stores else params[key] for key in smaller.param_specs()})
 
 
 def _without(
-    spec: LayerSpec, own: Stores, path: str, wanted: Mapping[str, Sequence[int]] | None, done: dict[str, int]
+    spec: LayerSpec, own: Stores, path: str, to_remove: Mapping[str, Sequence[int]] | None, done: dict[str, int]
 ) -> tuple[LayerSpec, Stores]:
-    """Return a layer without experts, inside of it too; `done` is how many each column lost, by its path."""
+    """Return a layer without the experts, also in nested layers; `done` counts removed experts by path of a column."""
     if isinstance(spec, Column):
-        gone = _idle(spec, own) if wanted is None else _named(spec, path, wanted.get(path, ()))
-        if wanted is None or path in wanted:
+        gone = _idle(spec, own) if to_remove is None else _named(spec, path, to_remove.get(path, ()))
+        if to_remove is None or path in to_remove:
             done[path] = len(gone)
         if gone:
             spec, own = _smaller(spec, own, gone)
     field, children = spec.children_field, spec.children()
     if field is None:
         return spec, own
-    made: list[LayerSpec] = []
+    changed_children: list[LayerSpec] = []
     for name, child in children.items():
         start = f"{name}/"
         inner = {key.removeprefix(start): store for key, store in own.items() if key.startswith(start)}
-        changed, inner = _without(child, inner, f"{path}/{name}", wanted, done)
+        changed, inner = _without(child, inner, f"{path}/{name}", to_remove, done)
         own = {key: store for key, store in own.items() if not key.startswith(start)}
         own |= {start + key: store for key, store in inner.items()}
-        made.append(changed)
-    if all(a is b for a, b in zip(made, children.values(), strict=True)):
+        changed_children.append(changed)
+    if all(a is b for a, b in zip(changed_children, children.values(), strict=True)):
         return spec, own
     one = isinstance(getattr(spec, field), LayerSpec)
-    return dataclasses.replace(spec, **{field: made[0] if one else tuple(made)}), own  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
+    return dataclasses.replace(spec, **{field: changed_children[0] if one else tuple(changed_children)}), own  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
 
 
 def _idle(spec: Column, own: Mapping[str, WeightStore]) -> list[int]:
-    """Experts without a weight; of these the likeliest stays where fewer than two experts would."""
+    """Experts without weight; if fewer than two would remain, the one with the largest prior stays."""
     if not spec.prune or spec.chosen is None:
         return []
     prior = spec.prior({name: own[name].values() for name in own if name.startswith("prior.")})
-    order = np.argsort(-prior, kind="stable").tolist()  # as the column breaks ties
+    order = np.argsort(-prior, kind="stable").tolist()  # the column breaks ties in the same way
     return sorted(order[max(spec.chosen, LEAST) :])
 
 
@@ -122,33 +123,31 @@ def _named(spec: Column, path: str, numbers: Sequence[int]) -> list[int]:
     count = len(spec.experts)
     wrong = [i for i in numbers if not 0 <= i < count]
     if wrong:
-        raise SpecError(f"the column at {path} has no expert {wrong[0]}", hint=f"experts are 0 … {count - 1}")
+        raise SpecError(f"the column at {path} has no expert {wrong[0]}", hint=f"experts are numbered 0 … {count - 1}")
     if numbers and count - len(numbers) < LEAST:
-        raise SpecError(
-            f"the column at {path} would have {count - len(numbers)} of {count} experts left", hint="keep 2"
-        )
+        raise SpecError(f"the column at {path} would keep {count - len(numbers)} of {count} experts", hint="keep 2")
     return [*numbers]
 
 
 def _smaller(spec: Column, own: Stores, gone: Sequence[int]) -> tuple[Column, Stores]:
-    kept = [i for i in range(len(spec.experts)) if i not in gone]
-    number = {str(old): str(new) for new, old in enumerate(kept)}
-    found = Stores()
+    remaining = [i for i in range(len(spec.experts)) if i not in gone]
+    number = {str(old): str(new) for new, old in enumerate(remaining)}
+    stores = Stores()
     for name, store in own.items():
         first, _, rest = name.partition("/")
         if name in BY_EXPERT:
-            found[name] = _rows(store, kept)
+            stores[name] = _rows(store, remaining)
         elif not rest or not first.isdigit():
-            found[name] = store
+            stores[name] = store
         elif first in number:
-            found[f"{number[first]}/{rest}"] = store
-    top_k = None if spec.top_k is None else min(spec.top_k, len(kept))
-    return dataclasses.replace(spec, experts=tuple(spec.experts[i] for i in kept), top_k=top_k), found
+            stores[f"{number[first]}/{rest}"] = store
+    top_k = None if spec.top_k is None else min(spec.top_k, len(remaining))
+    return dataclasses.replace(spec, experts=tuple(spec.experts[i] for i in remaining), top_k=top_k), stores
 
 
-def _rows(store: WeightStore, kept: Sequence[int]) -> WeightStore:
-    values: Array = np.ascontiguousarray(store.values()[list(kept)])
-    made = WeightStore.from_array(values)
-    if made.scheme != store.scheme:
-        made.morph(store.scheme)
-    return made
+def _rows(store: WeightStore, numbers: Sequence[int]) -> WeightStore:
+    values: Array = np.ascontiguousarray(store.values()[list(numbers)])
+    smaller = WeightStore.from_array(values)
+    if smaller.scheme != store.scheme:
+        smaller.morph(store.scheme)
+    return smaller

@@ -50,7 +50,7 @@ MAKERS: Final = MappingProxyType[str, Callable[[int], LayerSpec]](
         "parallel": lambda n: Parallel(branches=(_square(n), _square(n)), combine="avg"),
     }
 )
-"""Kind → a layer of it that keeps the width of its rows."""
+"""Kind → function that returns a layer of this kind that keeps the width of rows."""
 
 
 def _square(width: int) -> Dense:
@@ -67,12 +67,12 @@ def random_grid(
     kinds: tuple[str, ...] = tuple(MAKERS),
     seed: int = 0,
 ) -> Network:
-    """Return a grid with a layer of a random kind in every slot; each keeps the width of its rows, so all fit.
+    """Return a grid with a layer of a random kind in every slot; every layer keeps the width of rows.
 
     Parameters
     ----------
-    width : features of a row, from input to output
-    depth, rows, cols, slots : sides of the grid
+    width : features of a row, in input, layers and output
+    depth, rows, cols, slots : sizes of the grid
     kinds : layers to draw from, all equally likely
     seed : the same seed draws the same network everywhere
 

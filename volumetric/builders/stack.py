@@ -1,4 +1,4 @@
-"""Stacks: layers of recurrent cores behind one interface, each a scaffold or a column of several."""
+"""Stacks: recurrent layers with one interface; a layer is a scaffolded core or a column of several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from volumetric.network import Network
 from volumetric.network.grid import Coord, Link
 
 Cell: TypeAlias = Preset | LayerSpec | str
-"""A preset, a layer as it is, or a pattern as `auto_stack` takes it."""
+"""A preset, a layer, or a pattern as in `auto_stack`."""
 
 
 def stack(
@@ -29,24 +29,24 @@ def stack(
     classes: int | None = None,
     tied: bool = False,
 ) -> Network:
-    """Return a stack: one layer a plane, then a layer norm.
+    """Return a stack: one layer in each plane, then a layer norm.
 
-    A layer of several cells is a `Column` of them, one of a single cell is that cell. All are from rows of `width`
-    features to such rows, and keep states, so that a stack runs as a stream and learns in windows.
+    A layer of several cells is a `Column`; a layer of one cell is that cell. All layers read and return rows of `width`
+    features and have states, so a stack can run on streams and train in windows.
 
     Parameters
     ----------
-    layers : of each layer its cells: presets such as ``builders.presets.XL()``, layers, or patterns such as ``"AX"``
-    norm : whether there is a layer norm behind the last one
-    embed : the stack reads token ids below this, through an `Embedding`
-    inputs : it reads rows of so many features, through a `Dense` layer; neither: rows of `width` features
-    classes : it makes rows of so many features, by a `Dense` layer at the end, as of logits; None: rows of `width`
-    tied : that layer has the weights of the embedding, and no bias
+    layers : cells of each layer: presets such as ``builders.presets.XL()``, layers, or patterns such as ``"AX"``
+    norm : whether a layer norm follows the last layer
+    embed : size of the vocabulary, if the stack reads token ids through an `Embedding`
+    inputs : number of input features, if it reads them through a `Dense` layer; with neither, it reads `width` features
+    classes : number of outputs, such as logits, of a `Dense` layer at the end; None: it returns `width` features
+    tied : whether that layer shares the weights of the embedding, without a bias
 
     Raises
     ------
     SpecError, ShapeError
-        There are no layers, one does not keep the width, or `embed`, `inputs` and `tied` do not go together.
+        `layers` is empty, a layer changes the width, or `embed`, `inputs` and `tied` contradict each other.
 
     Examples
     --------
@@ -56,26 +56,28 @@ def stack(
     ['embedding', 'column', 'post_up_gated', 'layer_norm', 'dense']
     """
     if isinstance(layers, str) or not layers:
-        raise SpecError(f"stack: layers are a list of at least one, got {layers!r}", hint='["AX", "MS"]')
+        raise SpecError(f"stack: layers must be a list of at least one layer, got {layers!r}", hint='["AX", "MS"]')
     if embed is not None and inputs is not None:
-        raise SpecError("stack: embed and inputs are both given", hint="a stack reads ids or features")
+        raise SpecError(
+            "stack: embed and inputs exclude each other", hint="give embed for token ids, or inputs for features"
+        )
     if tied and (embed is None or classes != embed):
-        raise SpecError(f"stack: tied needs as many classes as embed tells, got {classes} and {embed}")
-    found: list[LayerSpec] = []
+        raise SpecError(f"stack: tied needs classes equal to embed, got {classes} and {embed}")
+    specs: list[LayerSpec] = []
     if embed is not None:
-        found.append(Embedding(num_embeddings=embed, embedding_dim=width))
+        specs.append(Embedding(num_embeddings=embed, embedding_dim=width))
     elif inputs is not None:
-        found.append(Dense(in_features=inputs, out_features=width))
-    found += (_layer(width, number, cells) for number, cells in enumerate(layers))
+        specs.append(Dense(in_features=inputs, out_features=width))
+    specs += (_layer(width, number, cells) for number, cells in enumerate(layers))
     if norm:
-        found.append(LayerNorm(num_features=width))
+        specs.append(LayerNorm(num_features=width))
     if classes is not None:
-        found.append(Dense(in_features=width, out_features=classes, bias=not tied))
+        specs.append(Dense(in_features=width, out_features=classes, bias=not tied))
     shape = () if embed is not None else (width if inputs is None else inputs,)
-    network = chain(found, shape, "float32" if embed is None else "int32")
+    network = chain(specs, shape, "float32" if embed is None else "int32")
     if not tied:
         return network
-    head = Coord(len(found) - 1)
+    head = Coord(len(specs) - 1)
     return dataclasses.replace(network, links=(Link(kind="shared", source=Coord(0), target=head),))
 
 
@@ -90,20 +92,20 @@ def auto_stack(
     classes: int | None = None,
     tied: bool = False,
 ) -> Network:
-    """Return a `stack` of `depth` layers, the cells of each given by the tokens of a pattern.
+    """Return a `stack` of `depth` layers; the tokens of a pattern name the cells of each layer.
 
     ``A`` is `presets.Axon`, ``X`` XL, ``M`` MLSTM, ``S`` SLSTM, ``L`` LSTM, ``C`` CausalConv, ``Ag`` AGaLiTe; with
-    ``^`` behind it, the core's projections are `layers.AxonLinear`.
+    ``^`` after a token, the projections of its core are `layers.AxonLinear`.
 
     Parameters
     ----------
-    pattern : of every layer; or a list with one for each
-    norm, embed, inputs, classes, tied : as of `stack`
+    pattern : pattern of every layer, or a list with one for each layer
+    norm, embed, inputs, classes, tied : see `stack`
 
     Raises
     ------
     SpecError, ShapeError
-        As `stack`; an unknown token, or a list that has not `depth` patterns.
+        As for `stack`; a token is unknown, or the list does not have `depth` patterns.
 
     Examples
     --------
@@ -115,7 +117,10 @@ def auto_stack(
         raise SpecError(f"auto_stack: depth must be a whole number above 0, got {depth!r}")
     patterns = [pattern] * depth if isinstance(pattern, str) else list(pattern)
     if len(patterns) != depth:
-        raise SpecError(f"auto_stack: {len(patterns)} patterns for {depth} layers", hint="one each, or one for all")
+        raise SpecError(
+            f"auto_stack: got {len(patterns)} patterns for {depth} layers",
+            hint="give one for each layer, or one for all",
+        )
     ends = {"norm": norm, "embed": embed, "inputs": inputs, "classes": classes, "tied": tied}
     return stack(width, patterns, **ends)
 
@@ -132,13 +137,13 @@ def stack_of_data(
     norm: bool = True,
     tied: bool = False,
 ) -> Network:
-    """Return an `auto_stack` between what data give and what they ask for, as configuration files name it.
+    """Return an `auto_stack` for a data set: `inputs` or `vocabulary` at the start, `outputs` at the end.
 
     Parameters
     ----------
-    outputs : features at the end
-    pattern, patterns : of all layers; or of each, whose number is then the depth
-    vocabulary : the data are token ids
+    outputs : number of output features
+    pattern, patterns : pattern of all layers, or a list with one for each layer, whose length is the depth
+    vocabulary : number of tokens, if the data are token ids
     inputs : features of a row of the data
     """
     each = list(patterns) or [pattern] * depth
@@ -148,9 +153,9 @@ def stack_of_data(
 
 
 def _layer(width: int, number: int, cells: Cell | Sequence[Cell]) -> LayerSpec:
-    given = [cells] if isinstance(cells, (Preset, LayerSpec, str)) else list(cells)
+    cell_list = [cells] if isinstance(cells, (Preset, LayerSpec, str)) else list(cells)
     specs: list[LayerSpec] = []
-    for cell in given:
+    for cell in cell_list:
         if isinstance(cell, str):
             specs += (preset.at(width) for preset in presets_of(cell))
         elif isinstance(cell, Preset):
@@ -158,12 +163,17 @@ def _layer(width: int, number: int, cells: Cell | Sequence[Cell]) -> LayerSpec:
         elif isinstance(cell, LayerSpec):
             specs.append(cell)
         else:
-            raise SpecError(f"stack: layer {number} has {cell!r}", hint='a preset, a layer, or a pattern such as "AX"')
+            raise SpecError(
+                f"stack: layer {number} has the unknown cell {cell!r}",
+                hint='give a preset, a layer, or a pattern such as "AX"',
+            )
     if not specs:
         raise SpecError(f"stack: layer {number} has no cells")
     rows = (ROWS, width)
     for spec in specs:
-        made = spec.output_shape(rows)
-        if made != rows:
-            raise SpecError(f"stack: {spec.kind} of layer {number} makes {show_shape(made)} of {show_shape(rows)}")
+        output_shape = spec.output_shape(rows)
+        if output_shape != rows:
+            raise SpecError(
+                f"stack: {spec.kind} in layer {number} maps {show_shape(rows)} to {show_shape(output_shape)}"
+            )
     return specs[0] if len(specs) == 1 else Column(embed_dim=width, experts=tuple(specs))

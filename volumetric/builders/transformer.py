@@ -23,21 +23,22 @@ def transformer(
 ) -> Network:
     """Return token embedding, `blocks` blocks (norm, attention, sum, norm, gated block, sum), norm and head.
 
-    A block is one plane of the grid with six slots. Positions come from RoPE, so that no length is built in.
+    A block is one plane of the grid with six slots. Positions are encoded by RoPE, so the network has no maximal
+    length.
 
     Parameters
     ----------
     vocabulary : number of tokens
     width : features of a token, a multiple of `heads` with an even quotient
-    heads, kv_heads : query heads, and key/value heads that they share (None: as many)
+    heads, kv_heads : query heads, and key/value heads (None: as many as query heads)
     hidden : width of the gated block (None: 4 · width · 2/3 up to a multiple of 8, as Llama's)
-    causal : a token sees itself and earlier ones alone
-    tied : the head has the weights of the embedding
+    causal : whether a token attends only to itself and earlier tokens
+    tied : whether the head shares the weights of the embedding
 
     Raises
     ------
     SpecError
-        The sizes do not divide.
+        `width` is not divisible by `heads`, or a head has an odd width.
     """
     inner = hidden or -(-8 * width // 24) * 8
     rope = Rope(dim=width // heads, base=rope_base)

@@ -1,6 +1,7 @@
-"""The universal loader: what weights without a configuration are, by their names and shapes, and networks of them.
+"""The universal loader: recognises weights without a configuration by names and shapes, and builds their network.
 
-`detect` looks, `opening` mounts. docs/universal_loader.md says what is evidence for what, and what is asked for.
+`detect` recognises, `opening` opens. docs/universal_loader.md lists the evidence, and the values that the user must
+give.
 """
 
 from __future__ import annotations

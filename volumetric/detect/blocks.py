@@ -1,4 +1,4 @@
-"""Groups of layers that work together: attention, multi-layer perceptrons, experts."""
+"""Groups of layers: attention, multi-layer perceptrons, mixtures of experts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from volumetric.detect.findings import Certainty, Finding
 from volumetric.detect.tree import Node
 
 MAX_HEADS = 1024
-"""Heads of one layer; no model has a tenth of it."""
+"""Maximum heads of a layer; no model has a tenth of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heads:
-    """What is known of the heads of an attention layer.
+    """Facts about the heads of an attention layer.
 
     Attributes
     ----------
-    queries, keys : rows of the projections
-    head_dim : width of a head, None where nothing tells it
-    reason : what tells it, or that nothing does
+    queries, keys : rows of the query and key projections
+    head_dim : width of a head, None if unknown
+    reason : the evidence for it, or a note that there is none
     """
 
     queries: int
@@ -33,41 +33,41 @@ class Heads:
 
     @property
     def groups(self) -> int:
-        """Query heads that share a key head."""
+        """Number of query heads that share a key head."""
         return self.queries // self.keys
 
 
 def group(node: Node) -> Finding | None:
-    """Recognise a module by the modules inside of it."""
+    """Recognise a module by its child modules."""
     for attempt in (_attention, _experts, _mlp):
-        found = attempt(node)
-        if found is not None:
-            return found
+        finding = attempt(node)
+        if finding is not None:
+            return finding
     return None
 
 
 def child(node: Node, names: Sequence[str]) -> Node | None:
-    """First module inside of `node` of one of these names."""
+    """First child module of `node` with one of these names."""
     return next((node.children[name] for name in names if name in node.children), None)
 
 
 def matrix(node: Node | None) -> Shape | None:
-    """Shape ``(out, in)`` of a module's matrix, None where it has none."""
+    """Shape ``(out, in)`` of a module's matrix, None if it has none."""
     shape = None if node is None else node.shape("weight")
     if node is None or shape is None or len(shape) != 2 or not min(shape):
         return None
     if re.split(r"[./]", node.path)[-1] not in spellings.INPUT_SIDE:
         return shape
-    # GPT-2's own have biases, beside the output side, always; without one they are torch's Linear, as of StarCoder 2.
+    # GPT-2's Conv1D always has a bias of the output size; without one it is torch's Linear, as in StarCoder 2.
     return shape[::-1] if node.shape("bias") == shape[1:] else shape
 
 
 def heads_of(node: Node) -> Heads | None:
-    """Return what is known of the heads of an attention module, None where `node` is none.
+    """Return the facts about the heads of an attention module, None if `node` is not one.
 
-    The width of a head is that of head norms, if they have gains for each of its elements; or twice the length of
-    a table of rotary frequencies; or what a table of slopes, sinks or relative positions, which has a column for each
-    head, leaves.
+    The width of a head is the width of head norms, if these have a gain for each element of a head; or twice the length
+    of a table of rotary frequencies; or it follows from the number of heads, which is the number of columns of a table
+    of slopes, sinks or relative positions.
     """
     inner = inside(node)
     rows = _projections(inner) or _fused_projections(node)
@@ -93,16 +93,18 @@ def heads_of(node: Node) -> Heads | None:
                 wide = queries // count
                 return Heads(queries=queries, keys=keys, head_dim=wide, reason=f"{name} has {count} heads")
     ratio = f"; {queries // keys} query heads share a key head" if queries > keys else ""
-    return Heads(queries=queries, keys=keys, head_dim=None, reason=f"nothing tells the width of a head{ratio}")
+    return Heads(
+        queries=queries, keys=keys, head_dim=None, reason=f"the tensors do not show the width of a head{ratio}"
+    )
 
 
 def inside(node: Node) -> Node:
-    """Module with the projections of an attention module: itself, or BERT's ``self`` inside of it."""
+    """Module with the projections of an attention module: the module, or its child ``self`` in BERT."""
     return node.children.get("self", node)
 
 
 def _projections(node: Node) -> tuple[int, int] | None:
-    """Rows of queries and of keys of three projections."""
+    """Rows of queries and keys of three separate projections."""
     q, k, v = (matrix(child(node, names)) for names in (spellings.QUERY, spellings.KEY, spellings.VALUE))
     if q is None or k is None or v is None or not q[1] == k[1] == v[1] or k[0] != v[0] or q[0] % k[0]:
         return None
@@ -110,8 +112,8 @@ def _projections(node: Node) -> tuple[int, int] | None:
 
 
 def _fused_projections(node: Node) -> tuple[int, int] | None:
-    """The same of one projection for all: the columns of the output projection are the queries' rows."""
-    joint = node.shape("in_proj_weight")  # of torch's nn.MultiheadAttention
+    """Rows of queries and keys of one fused projection: the output projection has a column for each query row."""
+    joint = node.shape("in_proj_weight")  # in torch's nn.MultiheadAttention
     if joint is not None and len(joint) == 2 and joint[1] and joint[0] == 3 * joint[1]:
         return joint[1], joint[1]
     fused, out = matrix(child(node, spellings.FUSED_QKV)), matrix(child(node, spellings.OUTPUT))
@@ -122,7 +124,7 @@ def _fused_projections(node: Node) -> tuple[int, int] | None:
 
 
 def _heads_of_table(node: Node, name: str, shape: Shape) -> int | None:
-    """Heads of ALiBi slopes, of sinks or of a table of biases by relative position, None of other tensors."""
+    """Number of heads in ALiBi slopes, sinks or a table of relative position biases; None for other tensors."""
     if re.search(r"slopes|alibi|^sinks$", name) and shape and max(shape) <= MAX_HEADS:
         return max(shape)
     if re.search(r"relative_(?:attention|position)_bias", f"{node.path}.{name}") and len(shape) == 2:
@@ -156,7 +158,7 @@ def _attention(node: Node) -> Finding | None:
 
 
 def _names(*modules: Node | None) -> tuple[str, ...]:
-    """Tensors of modules."""
+    """Names of all tensors of some modules."""
     return tuple(entry.name for module in modules if module is not None for entry in module.all_tensors())
 
 
@@ -168,19 +170,19 @@ def _mlp(node: Node) -> Finding | None:
     gate, up, down = (matrix(module) for module in modules.values())
     fused = matrix(fused_module)
     if fused is not None and down is not None and fused[0] == 2 * down[1] and fused[1] == down[0]:
-        what, reason = f"gated MLP {down[0]} → {down[1]}", "gate and up side by side in one matrix"
+        what, reason = f"gated MLP {down[0]} → {down[1]}", "gate and up projections in one matrix"
         return Finding(path=node.path, what=what, reason=reason, tensors=_names(fused_module, modules["down"]))
     if up is None or down is None or up != down[::-1]:
         return None
     if gate is not None and gate == up and modules["gate"] is not modules["up"]:
         what, reason = f"gated MLP {up[1]} → {up[0]}", "gate, up and down projections"
         return Finding(path=node.path, what=what, reason=reason, tensors=_names(*modules.values()))
-    what, reason = f"MLP {up[1]} → {up[0]}", "a projection up and one down"
+    what, reason = f"MLP {up[1]} → {up[0]}", "up and down projections"
     return Finding(path=node.path, what=what, reason=reason, tensors=_names(modules["up"], modules["down"]))
 
 
 def _experts(node: Node) -> Finding | None:
-    """A mixture: experts that are numbered modules, or stacked in tensors of three axes."""
+    """A mixture of experts: numbered modules, or tensors of three axes that stack the experts."""
     experts = child(node, spellings.EXPERTS)
     router = matrix(child(node, spellings.ROUTER))
     if experts is None or router is None:
@@ -195,6 +197,6 @@ def _experts(node: Node) -> Finding | None:
     return Finding(
         path=node.path,
         what=f"mixture of {count} experts{kind}",
-        reason="as many experts as the router has rows; how many of them a row takes is in no tensor",
+        reason="the router has a row for each expert; no tensor shows how many experts a token uses",
         tensors=_names(experts, child(node, spellings.ROUTER)),
     )

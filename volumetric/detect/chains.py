@@ -1,4 +1,4 @@
-"""Layers one behind the other, by the order of names and by widths: perceptrons, taggers, plain convolutions."""
+"""Chains of layers, ordered by names and widths: perceptrons, taggers, plain convolutional networks."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from volumetric.layers.conv import Conv
 from volumetric.network.grid import Coord
 
 MAX_LAYERS: Final = 512
-"""Layers of a chain; more of them are an architecture of its own, not a chain."""
+"""Maximum layers of a chain; more layers are another architecture, not a chain."""
 MAX_STARTS: Final = 8
-"""Layers that are tried as the first one."""
+"""Number of layers that are tried as the first one."""
 _BLOCK = re.compile(r"((?:.*[./])?\d{1,9})[./][^./]*[^./\d][^./]*")
-"""Path of a module with a name inside of a block that its number names, and that of the block."""
+"""Matches the path of a named module in a numbered block; its group is the path of the block."""
 _POOLS = (MaxPool1d, MaxPool2d, MaxPool3d)
 _MEANS = (AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d)
 
@@ -64,60 +64,60 @@ class _Chain:
     tokens: bool = False
     pooled: bool = False
 
-    def add(self, layer: LayerSpec, found: Finding | None = None) -> None:
-        """Put a layer at the end; raises `ShapeError` if it does not read what is there."""
+    def add(self, layer: LayerSpec, finding: Finding | None = None) -> None:
+        """Append a layer; raises `ShapeError` if it cannot read the output of the chain."""
         after = layer.output_shape(self.shape)
         at = str(Coord(len(self.layers)))
-        if found is not None:
-            self.fills |= {f"{at}/{name}": fill for name, fill in found.fills.items()}
-            self.placed += found.tensors
+        if finding is not None:
+            self.fills |= {f"{at}/{name}": fill for name, fill in finding.fills.items()}
+            self.placed += finding.tensors
         self.layers.append(layer)
         self.shape = after
 
-    def ask(self, found: Finding, name: str, why: str) -> Any:
-        """Return what was said of one layer, and note that it is missing where nothing was."""
-        value = self.assumptions.under(found.path, name)
+    def ask(self, finding: Finding, name: str, why: str) -> Any:
+        """Return the value that the user gave for a layer; if there is none, record it as missing."""
+        value = self.assumptions.under(finding.path, name)
         if value is None:
-            self.missing[f"{found.path}.{name}".lstrip(".")] = why
+            self.missing[f"{finding.path}.{name}".lstrip(".")] = why
         return value
 
-    def choices(self, found: Finding) -> dict[str, Any]:
-        """Return the values that a layer is made of, and note what is missing or assumed, once for all of its kind."""
-        said = {name: self.assumptions.under(found.path, name) for name in (*found.asks, *found.assumes)}
-        self.missing |= {name: why for name, why in found.asks.items() if said[name] is None}
-        usual = {name: value for name, value in found.assumes.items() if said[name] is None}
+    def choices(self, finding: Finding) -> dict[str, Any]:
+        """Return the values that build a layer; record missing and assumed ones, once for all layers of the kind."""
+        stated_values = {name: self.assumptions.under(finding.path, name) for name in (*finding.asks, *finding.assumes)}
+        self.missing |= {name: why for name, why in finding.asks.items() if stated_values[name] is None}
+        usual = {name: value for name, value in finding.assumes.items() if stated_values[name] is None}
         self.assumed |= {name: str(value).lower() for name, value in usual.items()}
-        return said | usual
+        return stated_values | usual
 
 
 def chained(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | None:
-    """Put layers one behind the other, in the order of their names, wherever one reads what is made before it.
+    """Chain layers in the order of their names; skip layers that cannot read the output so far.
 
     Returns
     -------
-    None where nothing can stand at the start, or there are more layers than a chain has
+    None if no layer can be the first, or there are more than `MAX_LAYERS` layers
     """
-    usable = [found for found in leaves if found.layer is not None]
+    usable = [finding for finding in leaves if finding.layer is not None]
     if not usable or len(usable) > MAX_LAYERS:
         return None
-    said = assumptions.find("order")
-    order = order_of(usable, said)
-    # What comes first by its name may be a branch of its own: the start from which most finds its place counts.
+    stated_order = assumptions.find("order")
+    order = order_of(usable, stated_order)
+    # The first layer by name may belong to another branch: the start that places most tensors wins.
     tries = [_built(order.layers, assumptions)]
-    for start in range(1, min(len(usable), MAX_STARTS) if said is None else 1):
-        with contextlib.suppress(SpecError):  # what was said is meant for another start
+    for start in range(1, min(len(usable), MAX_STARTS) if stated_order is None else 1):
+        with contextlib.suppress(SpecError):  # the user's values are meant for another start
             tries.append(_built(order.layers[start:], assumptions))
-    work, left = max(tries, key=lambda made: len(made[0].placed))
+    work, left = max(tries, key=lambda attempt: len(attempt[0].placed))
     if not work.layers:
         return None
-    skipped = {name for found in usable for name in found.tensors} - set(work.placed) - set(left)
-    why = "it does not read what the others make, and they do not read what it makes"
-    left |= dict.fromkeys(sorted(skipped), why if said is None else "it is not among those whose order was said")
-    placed = [found for found in usable if not set(found.tensors).isdisjoint(work.placed)]
-    if left and said is None:
+    skipped = {name for finding in usable for name in finding.tensors} - set(work.placed) - set(left)
+    why = "it cannot read the output of the other layers, and they cannot read its output"
+    left |= dict.fromkeys(sorted(skipped), why if stated_order is None else "the given order does not name it")
+    placed = [finding for finding in usable if not set(finding.tensors).isdisjoint(work.placed)]
+    if left and stated_order is None:
         order = order_of(placed)
     if not order.sure and len(placed) > 1:
-        work.missing = {"order": f"{order.reason} of {', '.join(found.path for found in placed)}"} | work.missing
+        work.missing = {"order": f"{order.reason} of {', '.join(finding.path for finding in placed)}"} | work.missing
     _ask_for_sums(work, placed)
     plan = None
     if not work.missing:
@@ -125,7 +125,7 @@ def chained(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | 
         plan = NetworkPlan(network=network, fills=work.fills)
     reason = order.reason
     if work.pooled:
-        reason += "; a linear layer reads as many features as there are channels: the mean of each"
+        reason += "; a linear layer reads one feature for each channel: the mean of the channel"
     return PlanParts(
         architecture=f"a chain of {len(work.layers)} layers",
         certainty="likely" if order.sure and not left else "possible",
@@ -139,74 +139,83 @@ def chained(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | 
 
 
 def _built(usable: Sequence[Finding], assumptions: Assumptions) -> tuple[_Chain, dict[str, str]]:
-    """Chain layers from the first one on; return what has no place, too, and why."""
+    """Chain layers from the first one on; return the chain, and tensors without a place with the reason."""
     work, left = _Chain(assumptions), {}
-    for i, found in enumerate(usable):
+    for i, finding in enumerate(usable):
         following = next(iter(usable[i + 1 :]), None)
         try:
-            _place(work, found, following)
+            _place(work, finding, following)
         except ShapeError as error:
-            left |= dict.fromkeys(found.tensors, f"it does not read what is made before it: {error}")
+            left |= dict.fromkeys(finding.tensors, f"it cannot read the output of the layers before it: {error}")
     return work, left
 
 
 def _ask_for_sums(work: _Chain, placed: Sequence[Finding]) -> None:
-    """Ask whether blocks of several layers add what they read to what they make, where both are as wide."""
+    """Ask whether blocks of several layers have residual sums, if their input and output have the same width."""
     blocks: dict[str, list[Finding]] = {}
-    for found in placed:
-        block = _BLOCK.fullmatch(found.path)
+    for finding in placed:
+        block = _BLOCK.fullmatch(finding.path)
         if block is not None:
-            blocks.setdefault(block[1], []).append(found)
+            blocks.setdefault(block[1], []).append(finding)
     for path, layers in blocks.items():
         first, last = widths(layers[0].layer)[0], widths(layers[-1].layer)[1]
         if len(layers) > 1 and first and first == last:
-            said = work.assumptions.find("residual")
-            if said is None:
-                work.missing["residual"] = f"whether {path} and its like add what they read to it is in no tensor"
-            elif said is not False:
-                raise AssumedError(f"guess: residual={said!r}: sums of a chain have no layers here", hint="false has")
+            residual = work.assumptions.find("residual")
+            if residual is None:
+                work.missing["residual"] = (
+                    f"no tensor shows whether blocks such as {path} add their input to their output"
+                )
+            elif residual is not False:
+                raise AssumedError(
+                    f"guess: residual={residual!r} is not supported: a chain has no residual sums",
+                    hint="use residual=false",
+                )
             return
 
 
-def _place(work: _Chain, found: Finding, following: Finding | None) -> None:
-    layer = found.layer
+def _place(work: _Chain, finding: Finding, following: Finding | None) -> None:
+    """Append one layer to the chain; record missing and assumed values.
+
+    Raises `ShapeError` if it cannot read the output of the chain.
+    """
+    layer = finding.layer
     if isinstance(layer, (Conv, BatchNorm)):
-        _image(work, layer, found, following)
+        _image(work, layer, finding, following)
         return
     if not work.layers:
         _begin(work, layer)
     elif isinstance(layer, Embedding):
-        raise ShapeError("an embedding reads token ids", hint="one can stand at the start alone")
-    for name, (value, why) in found.needs.items():
-        said = work.assumptions.under(found.path, name)
-        if said is None:
-            work.missing[f"{found.path}.{name}".lstrip(".")] = why
-        elif said != value:
+        raise ShapeError("an embedding reads token ids", hint="an embedding can only be the first layer")
+    for name, (value, why) in finding.needs.items():
+        stated_value = work.assumptions.under(finding.path, name)
+        if stated_value is None:
+            work.missing[f"{finding.path}.{name}".lstrip(".")] = why
+        elif stated_value != value:
             raise AssumedError(
-                f"guess: {name}={said!r} of {found.path} has no layer here", hint=f"{name}={value!r} has"
+                f"guess: {name}={stated_value!r} of {finding.path} is not supported", hint=f"use {name}={value!r}"
             )
     if isinstance(layer, RNN):
-        said = work.assumptions.under(found.path, "nonlinearity")
-        layer = replace(layer, nonlinearity=said or "tanh")
-        if said is None:
-            work.assumed[f"{found.path}.nonlinearity".lstrip(".")] = "tanh"
-    if found.choose is not None:
-        layer, fills = found.choose(work.choices(found))
-        work.add(layer, replace(found, fills=fills))
+        stated_value = work.assumptions.under(finding.path, "nonlinearity")
+        layer = replace(layer, nonlinearity=stated_value or "tanh")
+        if stated_value is None:
+            work.assumed[f"{finding.path}.nonlinearity".lstrip(".")] = "tanh"
+    if finding.choose is not None:
+        layer, fills = finding.choose(work.choices(finding))
+        work.add(layer, replace(finding, fills=fills))
         return
     if isinstance(layer, Dense):
         _flatten(work, layer)
-        layer.output_shape(work.shape)  # before anything is asked for
-        layer = replace(layer, activation=_activation(work, found, following))
+        layer.output_shape(work.shape)  # before any value is requested
+        layer = replace(layer, activation=_activation(work, finding, following))
     if layer is not None:
-        work.add(layer, found)
-    if isinstance(layer, (LayerNorm, RMSNorm)) and _gap(found, following) > 1:
-        _behind_norm(work, found, following)
+        work.add(layer, finding)
+    if isinstance(layer, (LayerNorm, RMSNorm)) and _gap(finding, following) > 1:
+        _behind_norm(work, finding, following)
 
 
 def _begin(work: _Chain, layer: LayerSpec | None) -> None:
     if isinstance(layer, PositionEmbedding):
-        raise ShapeError("a position embedding reads the rows of another one")
+        raise ShapeError("a position embedding cannot be the first layer")
     width = next(
         (getattr(layer, name) for name in ("in_features", "input_size", "num_features") if hasattr(layer, name)), None
     )
@@ -218,40 +227,42 @@ def _begin(work: _Chain, layer: LayerSpec | None) -> None:
 
 
 def _first_width(layer: LayerSpec) -> int:
-    """Features that the first layer inside of a container reads."""
+    """Number of features that the first layer inside a container reads."""
     children = list(layer.children().values())
     if not children and hasattr(layer, "embed_dim"):
-        return layer.embed_dim  # pyright: ignore[reportAttributeAccessIssue]  (as asked)
-    return _first_width(children[0]) if children else layer.input_size  # pyright: ignore[reportAttributeAccessIssue]  (recurrent layers alone stand in containers here)
+        return layer.embed_dim  # pyright: ignore[reportAttributeAccessIssue]  (checked by hasattr)
+    return _first_width(children[0]) if children else layer.input_size  # pyright: ignore[reportAttributeAccessIssue]  (only recurrent layers are in containers here)
 
 
-def _activation(work: _Chain, found: Finding, following: Finding | None) -> Any:
-    """Activation behind a layer: none at the end; else what was said, unless numbers show that nothing is between."""
+def _activation(work: _Chain, finding: Finding, following: Finding | None) -> Any:
+    """Activation after a layer: none at the end or between neighbouring numbers, else the value from the user."""
     if following is None:
         return "linear"
-    if _gap(found, following) == 1:
+    if _gap(finding, following) == 1:
         return "linear"
-    return work.ask(found, "activation", "what stands between two layers without weights is in no tensor") or "linear"
+    return work.ask(finding, "activation", "no tensor shows the activation between two layers") or "linear"
 
 
-def _gap(found: Finding, following: Finding | None) -> int:
-    """Steps from one number of a Sequential to the next; 0 where the two are not numbered so."""
-    ours, theirs = place_of(found), None if following is None else place_of(following)
+def _gap(finding: Finding, following: Finding | None) -> int:
+    """Difference of the numbers of two modules of one Sequential; 0 if they are not."""
+    ours, theirs = place_of(finding), None if following is None else place_of(following)
     return theirs[1] - ours[1] if ours and theirs and ours[0] == theirs[0] else 0
 
 
-def _behind_norm(work: _Chain, found: Finding, following: Finding | None) -> None:
-    """Place the activation that numbers show to stand behind a norm, which has none of its own."""
-    said = _activation(work, found, following)
-    if said == "relu":
+def _behind_norm(work: _Chain, finding: Finding, following: Finding | None) -> None:
+    """Place the activation after a norm, if the numbers of a Sequential leave room for one."""
+    activation = _activation(work, finding, following)
+    if activation == "relu":
         work.add(Clamp(min=0.0))
-    elif said != "linear":
+    elif activation != "linear":
         raise AssumedError(
-            f"guess: behind {found.path}, a norm, activation {said!r} has no layer", hint="linear or relu"
+            f"guess: activation {activation!r} after the norm {finding.path} is not supported",
+            hint="use linear or relu",
         )
 
 
-def _image(work: _Chain, layer: Conv | BatchNorm, found: Finding, following: Finding | None) -> None:
+def _image(work: _Chain, layer: Conv | BatchNorm, finding: Finding, following: Finding | None) -> None:
+    """Append a convolution or a batch norm to the chain, then a pooling layer if the user gives `pool`."""
     if isinstance(layer, BatchNorm):
         axes = max(len(work.shape) - 2, 1) if work.layers else 1
         fields = {name: getattr(layer, name) for name in ("num_features", "affine")}
@@ -260,55 +271,55 @@ def _image(work: _Chain, layer: Conv | BatchNorm, found: Finding, following: Fin
             work.input_shape = (layer.num_features,)
             work.shape = (ROWS, layer.num_features)
         norm.output_shape(work.shape)
-        work.add(replace(norm, activation=_activation(work, found, following)), found)
+        work.add(replace(norm, activation=_activation(work, finding, following)), finding)
         return
     if not work.layers:
-        _begin_image(work, layer, found)
+        _begin_image(work, layer, finding)
     channels = work.shape[1] if len(work.shape) > 1 else 0
     fields: dict[str, Any] = {"in_channels": channels}
     if channels != layer.in_channels:
         if channels < 1 or channels % layer.in_channels or layer.out_channels % (channels // layer.in_channels):
-            raise ShapeError(f"it reads {layer.in_channels} channels, and there are {channels}")
+            raise ShapeError(f"it reads {layer.in_channels} channels, but the input has {channels}")
         fields["groups"] = channels // layer.in_channels
     for name in ("stride", "padding"):
-        value = work.ask(found, name, "steps and zeros of a convolution are in no tensor")
+        value = work.ask(finding, name, "no tensor shows stride and padding of a convolution")
         fields[name] = (1 if name == "stride" else 0) if value is None else _size(value)
-    dilation = work.assumptions.under(found.path, "dilation")
+    dilation = work.assumptions.under(finding.path, "dilation")
     if dilation is not None:
         fields["dilation"] = _size(dilation)
     normed = following is not None and isinstance(following.layer, BatchNorm)
-    pool = work.assumptions.under(found.path, "pool")
-    fields["activation"] = "linear" if normed else _activation(work, found, following)
-    work.add(replace(layer, **fields), found)
+    pool = work.assumptions.under(finding.path, "pool")
+    fields["activation"] = "linear" if normed else _activation(work, finding, following)
+    work.add(replace(layer, **fields), finding)
     if pool is not None:
         work.add(_POOLS[layer.spatial - 1](kernel_size=_size(pool)))
 
 
 def _size(value: Any) -> Any:
-    """A number, a name such as same, or a list of numbers, as a layer's field takes it."""
+    """Convert a JSON value to the value of a layer's field: a number, a name such as same, or a tuple."""
     return tuple(value) if isinstance(value, list) else value
 
 
-def _begin_image(work: _Chain, layer: Conv, found: Finding) -> None:
-    said = work.assumptions.find("input_shape")
-    if said is None:
-        work.missing["input_shape"] = (
-            f"the sizes of what {found.path or 'the first convolution'} reads are in no tensor"
-        )
+def _begin_image(work: _Chain, layer: Conv, finding: Finding) -> None:
+    stated_shape = work.assumptions.find("input_shape")
+    if stated_shape is None:
+        work.missing["input_shape"] = f"no tensor shows the input sizes of {finding.path or 'the first convolution'}"
         work.input_shape = (layer.in_channels, *(256,) * layer.spatial)
     else:
-        whole = isinstance(said, (list, tuple)) and all(type(n) is int and n > 0 for n in said)
-        if not whole or len(said) != 1 + layer.spatial or said[0] % layer.in_channels:
+        whole = isinstance(stated_shape, (list, tuple)) and all(type(n) is int and n > 0 for n in stated_shape)
+        if not whole or len(stated_shape) != 1 + layer.spatial or stated_shape[0] % layer.in_channels:
             raise AssumedError(
-                f"guess: input_shape {said} does not fit {found.what}",
-                hint=f"channels and {layer.spatial} sizes, as in {[layer.in_channels, *[32] * layer.spatial]}",
+                f"guess: input_shape {stated_shape} does not fit {finding.what}",
+                hint=(
+                    f"give channels and {layer.spatial} sizes, for example {[layer.in_channels, *[32] * layer.spatial]}"
+                ),
             )
-        work.input_shape = tuple(said)
+        work.input_shape = tuple(stated_shape)
     work.shape = (ROWS, *work.input_shape)
 
 
 def _flatten(work: _Chain, layer: Dense) -> None:
-    """What stands between images and a linear layer: the mean of each channel, or all elements in a row."""
+    """Place the layer between images and a linear layer: the mean of each channel, or a flatten."""
     if len(work.shape) < 3:
         return
     channels, sizes = work.shape[1], work.shape[2:]
@@ -318,4 +329,4 @@ def _flatten(work: _Chain, layer: Dense) -> None:
     if layer.in_features == prod(work.shape[1:]) or "input_shape" not in work.missing:
         work.add(Flatten())
     else:
-        work.shape = (ROWS, layer.in_features)  # the sizes are not known yet
+        work.shape = (ROWS, layer.in_features)  # the sizes are not yet known

@@ -1,4 +1,4 @@
-"""Look at weights without a configuration: what they are, what that makes of them, and what is not known."""
+"""Recognise weights without a configuration: the architecture, its known values, and the missing ones."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from volumetric.network import Network, Params
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
-    """What weights were taken for.
+    """Result of the recognition of weights.
 
     Attributes
     ----------
-    architecture : family or kind of network; empty where no network can be made
+    architecture : family or kind of network; empty if no network can be built
     certainty, reason : how certain `architecture` is, and why
-    findings : layers in natural order of their names; those without `what` were not recognised
-    known : value that names and shapes tell → with the reason
-    assumed : value that they do not tell, and that convention does → what it is
-    missing : value that is needed and that nothing tells → why; people give it by this name
+    findings : layers in natural order of their names; if `what` is empty, the tensors were not recognised
+    known : name of a value that names and shapes of tensors determine → value and reason
+    assumed : name of a value that follows from convention only → value
+    missing : name of a value that is required and unknown → why; users give it by this name
     left_out : tensor that has no place in the network → why
-    advice : what to do with what no network can be made of; empty where nothing is known
-    plan : the network, where layers were put together; None where there is none, or `missing` is not empty
+    advice : what to do if no network can be built; empty if there is no advice
+    plan : the network, if it was built from single layers; None if there is none, or `missing` is not empty
     family : whether `architecture` is a model family, whose network `values` describe
     values : the configuration of that family
-    source : the tensors by the names that the family knows
+    source : the tensors, under the names of the family
     """
 
     architecture: str
@@ -65,40 +65,42 @@ class Detection:
     advice: str = ""
 
     def mount(self, source: TensorSource, dtype: str | DType | Scheme | None, where: str) -> tuple[Network, Params]:
-        """Return the network that layers were put together to, with lazy weights.
+        """Return the network that was built from single layers, with lazy weights.
 
         Raises
         ------
         CheckpointError
-            A value is missing (all are named), or nothing was recognised that makes a network.
+            A value is missing (the message names all), or no network can be built.
         """
         if self.missing:
             names = ", ".join(f"{name} ({why})" for name, why in self.missing.items())
             first = next(iter(self.missing))
             raise CheckpointError(
-                f"{where}: this looks like {self.architecture}, and names and shapes do not tell {names}",
-                hint=f'say it: guess={{"{first}": …}}, or --assume {first}=…; `volumetric inspect` shows what is known',
+                f"{where}: this looks like {self.architecture}, but names and shapes do not determine {names}",
+                hint=(
+                    f'give guess={{"{first}": …}}, or --assume {first}=…; `volumetric inspect` shows what is known'
+                ),
             )
         if self.plan is not None:
             return self.plan.network, self.plan.mount(source, dtype, where)
         raise CheckpointError(
-            f"{where}: no network can be made of these tensors: {self.reason}",
-            hint=self.advice or "`volumetric inspect` shows what each of them is taken for",
+            f"{where}: no network can be built from these tensors: {self.reason}",
+            hint=self.advice or "`volumetric inspect` shows how each tensor was recognised",
         )
 
 
 def detect(source: TensorSource, assumptions: Assumptions, where: str) -> Detection:
-    """Look at the names and shapes of a checkpoint; weights are read where a few numbers are evidence.
+    """Recognise a checkpoint by names and shapes; weights are read only if a few numbers are evidence.
 
     Raises
     ------
     SpecError
-        A value was assumed that nothing here asks for.
+        An assumed value is never used.
     """
     adapter = adapter_of(source.entries)
     if adapter is not None:
         kind, advice = adapter
-        reason = f"it is {kind}, which is added to a model's weights and is no model"
+        reason = f"it is {kind}, which is added to the weights of a model, not a model"
         assumptions.known |= assumptions.values.keys()
         findings = tuple(_findings(build_tree(source.entries)))
         return Detection(architecture="", certainty="certain", reason=reason, findings=findings, advice=advice)
@@ -106,53 +108,53 @@ def detect(source: TensorSource, assumptions: Assumptions, where: str) -> Detect
     for one in spellings(source):
         root = build_tree(one.entries)
         known = values_of(root, one)
-        known |= {name: told for name, told in state_space_values(one.entries).items() if name not in known}
+        known |= {name: fact for name, fact in state_space_values(one.entries).items() if name not in known}
         joined = rows_joined(one)
         fits = fitting_families(joined, known, assumptions, where)
         if fits:
-            found = _of_family(fits, tuple(_findings(build_tree(source.entries))), known, assumptions, one)
+            detection = _of_family(fits, tuple(_findings(build_tree(source.entries))), known, assumptions, one)
             break
         near = near or nearest(joined, known, assumptions, where) or ""
     else:
         root = build_tree(source.entries)
         known = values_of(root, source)
-        found = _of_parts(root, known, assumptions, near, source)
+        detection = _of_parts(root, known, assumptions, near, source)
     assumptions.check_used()
-    return found
+    return detection
 
 
 def _leaves(root: Node) -> list[Finding]:
-    """Each module with tensors of its own; the cells of a bidirectional one are one."""
+    """Each module that has tensors; the two cells of a bidirectional layer are one module."""
     leaves: list[Finding] = []
-    taken: set[str] = set()
+    claimed_names: set[str] = set()
     for node in root.walk():
-        found = encoder_layer(node) or (single(node) if node.tensors else both_ways(node))
-        if found is not None and not taken.issuperset(found.tensors):
-            taken.update(found.tensors)
-            leaves.append(found)
+        finding = encoder_layer(node) or (single(node) if node.tensors else both_ways(node))
+        if finding is not None and not claimed_names.issuperset(finding.tensors):
+            claimed_names.update(finding.tensors)
+            leaves.append(finding)
     return leaves
 
 
 def _findings(root: Node) -> Iterator[Finding]:
-    """Yield groups of layers that work together, single layers, and what is neither."""
-    taken: set[str] = set()
+    """Yield groups of layers, single layers, and tensors that are neither."""
+    claimed_names: set[str] = set()
     for node in root.walk():
-        found = (encoder_layer(node) or group(node) or both_ways(node)) if node.children else None
-        if found is not None and not taken.issuperset(found.tensors):
-            taken.update(found.tensors)
-            yield found
-        rest = [entry.name for entry in node.tensors.values() if entry.name not in taken]
+        finding = (encoder_layer(node) or group(node) or both_ways(node)) if node.children else None
+        if finding is not None and not claimed_names.issuperset(finding.tensors):
+            claimed_names.update(finding.tensors)
+            yield finding
+        rest = [entry.name for entry in node.tensors.values() if entry.name not in claimed_names]
         if not rest:
             continue
-        found = single(node)
-        if found is None:
-            reason = "no layer has tensors of these names and shapes"
-            found = Finding(path=node.path, what="", certainty="possible", reason=reason, tensors=tuple(rest))
-        taken.update(found.tensors)
-        yield found
-        unknown = tuple(name for name in rest if name not in taken)
+        finding = single(node)
+        if finding is None:
+            reason = "no known layer has tensors with these names and shapes"
+            finding = Finding(path=node.path, what="", certainty="possible", reason=reason, tensors=tuple(rest))
+        claimed_names.update(finding.tensors)
+        yield finding
+        unknown = tuple(name for name in rest if name not in claimed_names)
         if unknown:
-            reason = "beside a layer that was recognised, and no part of it"
+            reason = "in the same module as a recognised layer, but not part of it"
             yield Finding(path=node.path, what="", certainty="possible", reason=reason, tensors=unknown)
 
 
@@ -165,15 +167,15 @@ def _of_family(
 ) -> Detection:
     chosen, others = fits[0], [fit.family for fit in fits[1:]]
     how = f" {source.how}," if isinstance(source, Respelled) else ""
-    reason = f"all tensors have the names and shapes of this family,{how} and none is left"
+    reason = f"all tensors have the names and shapes of this family,{how} and none is left over"
     if others:
-        reason += f"; those of {', '.join(others)} are the same: model_type tells which it is"
+        reason += f"; {', '.join(others)} have the same tensors: give model_type to choose"
     return Detection(
         architecture=chosen.family,
         certainty="possible" if others else "certain",
         reason=reason,
         findings=findings,
-        known={name: one for name, one in known.items() if name in chosen.asked},
+        known={name: one for name, one in known.items() if name in chosen.keys_read},
         assumed=_conventions(chosen, known, assumptions),
         missing=chosen.missing,
         family=True,
@@ -183,7 +185,7 @@ def _of_family(
 
 
 def _conventions(chosen: Fitting, known: Mapping[str, Known], assumptions: Assumptions) -> dict[str, str]:
-    """What the network has by the family's convention, neither told nor shown, by the names that change it."""
+    """Values that follow from the family's convention only, by the names that change them."""
     facts: dict[str, dict[str, None]] = {}
     for spec in chosen.blueprint.network.layers.values():
         fields = {
@@ -194,8 +196,12 @@ def _conventions(chosen: Fitting, known: Mapping[str, Known], assumptions: Assum
         if not isinstance(spec, Dense):
             for name, value in fields.items():
                 facts.setdefault(name, {})[f"{value:g}" if isinstance(value, float) else str(value).lower()] = None
-    told = {*known, *assumptions.spelled(), *chosen.missing}
-    return {name: ", ".join(values) for name, values in facts.items() if name in chosen.asked and name not in told}
+    known_names = {*known, *assumptions.spelled(), *chosen.missing}
+    return {
+        name: ", ".join(values)
+        for name, values in facts.items()
+        if name in chosen.keys_read and name not in known_names
+    }
 
 
 _CHANGED_BY: Mapping[str, tuple[str, ...]] = {
@@ -204,30 +210,32 @@ _CHANGED_BY: Mapping[str, tuple[str, ...]] = {
     "window": ("sliding_window",),
     "softcap": ("attn_logit_softcapping",),
 }
-"""Field of a layer → the values of configurations that it comes from."""
+"""Field of a layer → the configuration values that set it."""
 
 
 def _of_parts(
     root: Node, known: Mapping[str, Known], assumptions: Assumptions, near: str, source: TensorSource
 ) -> Detection:
-    """What layers make, where no family has the tensors; `near` says which one nearly has."""
+    """Build a network from single layers, if the tensors fit no family; `near` describes the nearest family."""
     leaves, findings = _leaves(root), tuple(_findings(root))
     nothing = Detection(architecture="", certainty="possible", reason="", findings=findings, known=known)
     if is_llama_cpp(source):
-        reason = "its tensors have llama.cpp's names (blk.0.attn_q), and their rows the order of GGUF files"
-        return replace(nothing, reason=reason, advice="open the .gguf file that they come from, which says the rest")
-    blocks = [found for found in findings if found.layer is None and found.what.startswith(("attention", "mixture"))]
+        reason = "its tensors have llama.cpp's names (blk.0.attn_q) and the row order of GGUF files"
+        return replace(nothing, reason=reason, advice="open the original .gguf file, which has the metadata")
+    blocks = [
+        finding for finding in findings if finding.layer is None and finding.what.startswith(("attention", "mixture"))
+    ]
     if blocks or near:
         has = f"it has {blocks[0].what}" if blocks else "it has an embedding"
-        fits = near or f"its tensors are those of none of the {len(archs.families())} families"
+        fits = near or f"its tensors fit none of the {len(archs.families())} families"
         return replace(nothing, reason=f"{has}; {fits}", advice=_ADVICE)
-    reason = "no architecture that is known here has these names and shapes"
+    reason = "no known architecture has these names and shapes"
     for attempt in (resnet, mobilenet, chained):
         try:
             parts: PlanParts | None = attempt(leaves, assumptions)
         except AssumedError:
             raise
-        except VolumetricError as error:  # a layer or the network refused the sizes
+        except VolumetricError as error:  # a layer or the network rejected the sizes
             parts, reason = None, str(error)
         if parts is not None:
             break
@@ -235,7 +243,7 @@ def _of_parts(
         return replace(nothing, reason=reason)
     used = parts.tensors()
     why = {name: f.reason for f in findings if not f.what for name in f.tensors}
-    # How many batches a norm has seen counts in training alone.
+    # The number of batches that a norm has seen matters only in training.
     names = [e.name for e in root.all_tensors() if not e.name.endswith("num_batches_tracked")]
     left = {name: why.get(name, "no place") for name in names if name not in used}
     left |= {name: text for name, text in parts.left_out.items() if name not in used}
@@ -256,4 +264,4 @@ def _of_parts(
     )
 
 
-_ADVICE = "a config.json beside the weights says what they are; docs/models.md lists the families that are built here"
+_ADVICE = "add the model's config.json next to the weights; docs/models.md lists the supported families"

@@ -1,4 +1,4 @@
-"""Fills: which tensors of a file become a parameter, and what is done to them on the way."""
+"""Fills: which tensors of a file become a parameter, and how they are converted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Fill:
     Attributes
     ----------
     tensors : names in the file
-    make : their values → the parameter; None: the one tensor as it is, in its stored numeric form
+    make : their values → the parameter; None: the one tensor unchanged, in its stored type
     """
 
     tensors: tuple[str, ...]
@@ -32,12 +32,12 @@ class Fill:
 
 
 def verbatim(name: str) -> Fill:
-    """One tensor as it is."""
+    """Fill a parameter with one unchanged tensor."""
     return Fill((name,))
 
 
 def transposed(name: str) -> Fill:
-    """A matrix that is stored as ``[in, out]``."""
+    """Fill a parameter with a matrix that is stored as ``[in, out]``."""
     return Fill((name,), lambda matrix: matrix.T)
 
 
@@ -47,7 +47,7 @@ def store_of(fill: Fill, shape: Shape, source: TensorSource, target: Scheme | No
     Raises
     ------
     CheckpointError
-        A tensor has no numeric form; or, when it is read, another shape than the parameter.
+        A tensor is not numeric; or, when it is read, its shape differs from the parameter's.
     """
     scheme = source.scheme(fill.tensors[0]) if fill.make is None else FLOAT32
 
@@ -58,7 +58,9 @@ def store_of(fill: Fill, shape: Shape, source: TensorSource, target: Scheme | No
             values = [decode(source.packed(name)).reshape(source.entries[name].shape) for name in fill.tensors]
             packed = Packed.from_array(np.ascontiguousarray(fill.make(*values), np.float32))
         if packed.shape != shape:
-            raise CheckpointError(f"{where}: {fill.tensors[0]!r} gives shape {list(packed.shape)}, not {list(shape)}")
+            raise CheckpointError(
+                f"{where}: tensor {fill.tensors[0]!r} has shape {list(packed.shape)}, expected {list(shape)}"
+            )
         return convert(packed, target)
 
     def release() -> None:
@@ -69,5 +71,5 @@ def store_of(fill: Fill, shape: Shape, source: TensorSource, target: Scheme | No
 
 
 def renamed(fills: Mapping[str, Fill], prefix: str) -> dict[str, Fill]:
-    """Put a path in front of the parameters."""
+    """Prepend a path to the names of the parameters."""
     return {f"{prefix}/{name}": fill for name, fill in fills.items()}

@@ -1,4 +1,4 @@
-"""Findings: what a group of tensors is taken for, how certain that is, and why."""
+"""Findings: how a group of tensors was recognised, with which certainty, and why."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from volumetric.detect.fills import Fill
 from volumetric.layers import LayerSpec
 
 Certainty = Literal["certain", "likely", "possible"]
-"""``certain``: nothing else has these names and shapes. ``likely``: what they mean by convention, as a norm without a
-bias is an RMSNorm. ``possible``: several things have them, and this one is the most common."""
+"""``certain``: nothing else has these names and shapes. ``likely``: the conventional meaning; for example, a norm
+without a bias is an RMSNorm. ``possible``: several layers have them, and this one is the most common."""
 
 _NUMBER = re.compile(r"\d+")
 
@@ -24,16 +24,16 @@ class Finding:
     Attributes
     ----------
     path : start of the tensors' names, ``"encoder.0.conv1"``
-    what : kind and sizes for people, ``"Conv2d 3 → 64, 7×7"``; empty where nothing was recognised
-    reason : what in names and shapes says so
+    what : readable kind and sizes, ``"Conv2d 3 → 64, 7×7"``; empty if not recognised
+    reason : the evidence in names and shapes
     tensors : names in the file
-    layer : the layer as far as shapes tell it; None where it takes more than one
-    fills : parameter of `layer` → what fills it
-    needs : value that no tensor tells → the one that `layer` computes with, and why it must be said
-    asks : value that no tensor tells, and of which the layer is made → why it must be said
-    assumes : value that convention tells, and of which the layer is made → what it is
-    choose : makes the layer, and what fills it, of the values of `asks` and `assumes` that were said
-    alike : how many groups that differ in a number of their path alone this one stands for
+    layer : the layer, as far as shapes determine it; None for a group of several layers
+    fills : parameter of `layer` → its fill
+    needs : name of a value that no tensor shows → the only value that `layer` supports, and why it is required
+    asks : name of a value that no tensor shows and that builds the layer → why it is required
+    assumes : name of a conventional value that builds the layer → value
+    choose : function from the values of `asks` and `assumes` to the layer and its fills
+    alike : number of groups that this one represents; their paths differ in numbers only
     """
 
     path: str
@@ -51,17 +51,17 @@ class Finding:
 
 
 def collapsed(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield findings in order; those that differ in the numbers of their path alone become one, ``h.0…11.mlp``."""
+    """Yield findings in order; those whose paths differ in numbers only become one, ``h.0…11.mlp``."""
     groups: dict[tuple[str, str, str, str], list[Finding]] = {}
-    for found in findings:
-        key = _NUMBER.sub("#", found.path), found.what, found.certainty, _NUMBER.sub("#", found.reason)
-        groups.setdefault(key, []).append(found)
+    for finding in findings:
+        key = _NUMBER.sub("#", finding.path), finding.what, finding.certainty, _NUMBER.sub("#", finding.reason)
+        groups.setdefault(key, []).append(finding)
     for alike in groups.values():
-        yield replace(alike[0], path=_range([found.path for found in alike]), alike=len(alike))
+        yield replace(alike[0], path=_range([finding.path for finding in alike]), alike=len(alike))
 
 
 def _range(paths: list[str]) -> str:
-    """One path for several that differ in numbers: the smallest and the largest of each number that varies."""
+    """One path for several that differ in numbers, each as ranges."""
     if len(paths) == 1:
         return paths[0]
     texts = _NUMBER.split(paths[0])
@@ -71,12 +71,12 @@ def _range(paths: list[str]) -> str:
 
 
 def _spans(numbers: list[int]) -> str:
-    """Runs of rising numbers, ``0…2,5``; what is not there is not told."""
+    """Numbers as ranges, ``0…2,5``."""
     starts = [n for i, n in enumerate(numbers) if i == 0 or numbers[i - 1] != n - 1]
     ends = [n for i, n in enumerate(numbers) if i == len(numbers) - 1 or numbers[i + 1] != n + 1]
     return ",".join(f"{a}" if a == b else f"{a}…{b}" for a, b in zip(starts, ends, strict=True))
 
 
 def _short(digits: str) -> int:
-    """Read a number; of one with hundreds of digits, which no model has, the end is enough to tell it from others."""
+    """Read a number; only the last digits of one with hundreds of digits, which no model has."""
     return int(digits[-18:])

@@ -16,7 +16,7 @@ from volumetric.layers import AdaptiveAvgPool2d, Clamp, Conv2d, Dense, Flatten
 from volumetric.network.grid import Coord
 
 STRIDES: Final = (1, 2, 2, 2, 1, 2, 1)
-"""Step of the first block of each stage, in all sizes of the model."""
+"""Stride of the first block of each stage, in all sizes of the model."""
 RELU6: Final = Clamp(min=0.0, max=6.0)
 _TIMM = re.compile(r"blocks\.(\d{1,2})\.(\d{1,2})\.(conv_pw|conv_dw|conv_pwl|bn[123])")
 _TORCH = re.compile(r"features\.(\d{1,3})\.conv\.(\d)(?:\.([01]))?")
@@ -36,8 +36,8 @@ class _Parts:
 
 
 def mobilenet(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | None:
-    """Recognise a MobileNet-v2: blocks that widen, filter each channel, and narrow. None for anything else."""
-    named = {found.path: found for found in leaves}
+    """Recognise a MobileNet-v2: blocks of expansion, depthwise convolution and projection. None for anything else."""
+    named = {finding.path: finding for finding in leaves}
     try:
         parts = _torchvision(named) or _timm(named)
     except KeyError:
@@ -68,7 +68,7 @@ def mobilenet(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts 
     return PlanParts(
         architecture="MobileNet-v2",
         certainty="likely",
-        reason="names of torchvision or timm, seven widths; steps and activations are those of the published models",
+        reason="names of torchvision or timm, seven widths; strides and activations are those of the published models",
         plan=work.plan(shape),
         placed=work.placed,
         assumed={"input_shape": "×".join(map(str, shape))},
@@ -84,7 +84,7 @@ def _torchvision(named: Mapping[str, Finding]) -> _Parts | None:
     for n in numbers:
         at = f"features.{n}.conv"
         first = [(named[f"{at}.0.0"], named[f"{at}.0.1"])]
-        if f"{at}.1.0" in named:  # widened before
+        if f"{at}.1.0" in named:  # expanded before
             blocks.append([*first, (named[f"{at}.1.0"], named[f"{at}.1.1"]), (named[f"{at}.2"], named[f"{at}.3"])])
         else:
             blocks.append([*first, (named[f"{at}.1"], named[f"{at}.2"])])
@@ -98,7 +98,7 @@ def _torchvision(named: Mapping[str, Finding]) -> _Parts | None:
 
 
 def _timm(named: Mapping[str, Finding]) -> _Parts | None:
-    """Convolutions by timm's names, which say what each one does."""
+    """Convolutions by timm's names, which show the purpose of each."""
     places = sorted({(int(match[1]), int(match[2])) for path in named if (match := _TIMM.fullmatch(path))})
     if not places:
         return None
@@ -118,7 +118,7 @@ def _timm(named: Mapping[str, Finding]) -> _Parts | None:
 def _channels(pair: Pair) -> int:
     spec = pair[0].layer
     if not isinstance(spec, Conv2d):
-        raise SpecError(f"{pair[0].path} is no convolution")
+        raise SpecError(f"{pair[0].path} is not a convolution")
     return spec.out_channels
 
 
@@ -135,18 +135,18 @@ def _convolved(work: Stack, pair: Pair, channels: int, stride: int) -> Coord:
 
 
 def _block(work: Stack, block: Sequence[Pair], channels: int, stride: int, before: Coord) -> Coord:
-    """Place one block: all but its last convolution are activated, the one by channel steps; return its end."""
+    """Place one block; only the last convolution is not activated, the depthwise one has the stride; return its end."""
     wide = channels
-    made: list[Filled] = []
+    filled_layers: list[Filled] = []
     for i, pair in enumerate(block):
         last = i == len(block) - 1
-        made += _pair(pair, wide, stride if i == len(block) - 2 else 1)
+        filled_layers += _pair(pair, wide, stride if i == len(block) - 2 else 1)
         wide = _channels(pair)
         if not last:
-            made.append((RELU6, {}))
+            filled_layers.append((RELU6, {}))
     if stride == 1 and wide == channels:
-        work.summed(before, made, ())
+        work.summed(before, filled_layers, ())
     else:
-        for spec, fills in made:
+        for spec, fills in filled_layers:
             work.add(spec, fills)
     return max(work.layers)

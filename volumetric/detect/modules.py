@@ -1,4 +1,4 @@
-"""Single layers: what a module is by the names and shapes of its own tensors."""
+"""Single layers: recognise a module by the names and shapes of its own tensors."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ BATCH_NORMS = (BatchNorm1d, BatchNorm2d, BatchNorm3d)
 
 
 def single(node: Node) -> Finding | None:
-    """Recognise a module without modules inside."""
+    """Recognise a module without child modules."""
     for attempt in (recurrent, _batch_norm, _keras_embedding, _kernel, _norm, _weight):
         try:
-            found = attempt(node)
+            finding = attempt(node)
         except SpecError:  # sizes that no layer has
             continue
-        if found is not None:
-            return found
+        if finding is not None:
+            return finding
     return None
 
 
@@ -91,7 +91,7 @@ def _embedding(node: Node, name: str, shape: Shape, reason: str) -> Finding:
 
 
 def _kernel(node: Node) -> Finding | None:
-    """Keras' Dense and Conv, which store the input side first."""
+    """Keras' Dense and Conv, whose kernels have the input axis first."""
     for name in ("depthwise_kernel", "kernel"):
         shape = node.shape(name)
         if shape is None or not prod(shape) or not 2 <= len(shape) <= 5:
@@ -103,10 +103,10 @@ def _kernel(node: Node) -> Finding | None:
                 return None
             layer = Dense(in_features=shape[0], out_features=shape[1], bias=bias is not None)
             fills = {"weight": transposed(full)} | _bias(node)
-            return _found(node, f"linear {shape[0]} → {shape[1]}", "Keras' kernel, the input side first", layer, fills)
+            return _found(node, f"linear {shape[0]} → {shape[1]}", "Keras' kernel, input axis first", layer, fills)
         *taps, ins, outs = shape
         if name == "depthwise_kernel":
-            groups, shown = ins, f"{ins} channels each on its own"
+            groups, shown = ins, f"{ins} channels, depthwise"
             outs *= ins
         else:
             groups, shown = 1, f"{ins} → {outs}"
@@ -127,7 +127,7 @@ def _moved(order: tuple[int, ...], shape: Shape):
 
 
 def _norm(node: Node) -> Finding | None:
-    """Gains of one axis: with a bias LayerNorm, without RMSNorm."""
+    """Norm with gains of one axis: LayerNorm with a bias, RMSNorm without."""
     gain = next((n for n in ("weight", "gamma", "scale", "g") if len(node.shape(n) or ()) == 1), None)
     if gain is None or set(node.tensors) - {gain, "bias", "beta", "b"}:
         return None
@@ -137,7 +137,7 @@ def _norm(node: Node) -> Finding | None:
         return None
     names = tuple(node.tensors[name].name for name in (gain, bias) if name is not None)
     if GROUPED_NORM.search(node.path):
-        reason = "gains by channel; how many channels make a group is in no tensor"
+        reason = "gains by channel; no tensor shows the number of groups"
         return Finding(path=node.path, what=f"group norm of {width} channels", reason=reason, tensors=names)
     fills = {"weight": verbatim(names[0])} | ({"bias": verbatim(names[1])} if bias is not None else {})
     layer = LayerNorm(num_features=width) if bias is not None else RMSNorm(num_features=width)
@@ -149,7 +149,7 @@ def _norm(node: Node) -> Finding | None:
 
 
 def _weight(node: Node) -> Finding | None:
-    """A ``weight`` of two axes or more, as torch has them: embedding, linear layer or convolution."""
+    """A ``weight`` of two axes or more in torch's layout: embedding, linear layer or convolution."""
     shape = node.shape("weight")
     if shape is None or not prod(shape) or not 2 <= len(shape) <= 5 or set(node.tensors) - {"weight", "bias"}:
         return None
@@ -160,23 +160,23 @@ def _weight(node: Node) -> Finding | None:
         if node.path.rpartition(".")[2] in INPUT_SIDE and bias == shape[1:]:
             layer = Dense(in_features=shape[0], out_features=shape[1])
             fills = {"weight": transposed(full)} | _bias(node)
-            return _found(node, f"linear {shape[0]} → {shape[1]}", "GPT-2's name, the input side first", layer, fills)
+            return _found(node, f"linear {shape[0]} → {shape[1]}", "GPT-2's name, input axis first", layer, fills)
         if bias not in (None, shape[:1]):
             return None
         layer = Dense(in_features=shape[1], out_features=shape[0], bias=bias is not None)
         fills = {"weight": verbatim(full)} | _bias(node)
-        return _found(node, f"linear {shape[1]} → {shape[0]}", "a matrix, the output side first", layer, fills)
+        return _found(node, f"linear {shape[1]} → {shape[0]}", "a matrix, output axis first", layer, fills)
     outs, ins, *taps = shape
     size = "×".join(map(str, taps))
     if TRANSPOSED_CONVOLUTION.search(node.path):
-        reason = "its name says transposed; its steps are in no tensor"
+        reason = "its name says transposed; no tensor shows its stride"
         names = tuple(entry.name for entry in node.tensors.values())
         what = f"transposed convolution {outs} → {ins}, {size}"
         return Finding(path=node.path, what=what, certainty="likely", reason=reason, tensors=names)
     if bias not in (None, shape[:1]):
         return None
     kind = CONVOLUTIONS[len(taps) - 1]
-    # One input channel for each filter is a depthwise convolution, or one of grey images: who puts it in place knows.
+    # One input channel for each filter means a depthwise convolution, or grey images: the caller that places it knows.
     depthwise = ins == 1 and outs > 1
     layer = kind(in_channels=ins, out_channels=outs, kernel_size=tuple(taps), bias=bias is not None)
     fills = {"weight": verbatim(full)} | _bias(node)

@@ -1,4 +1,4 @@
-"""Weights without a configuration: opened as what names and shapes say, or told what they are taken for."""
+"""Open weights without a configuration by names and shapes, or report how they were recognised."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def open_bare(location: Location) -> TensorSource:
-    """Return tensors without a configuration; of ways to pack them, MXFP4's stacks of blocks show by their names."""
+    """Return tensors without a configuration; of quantised formats, names identify only stacks of MXFP4."""
     files = open_safetensors(location.weights)
     if not any(name.endswith("_blocks") and f"{name[:-7]}_scales" in files.entries for name in files.entries):
         return files
@@ -40,26 +40,32 @@ def open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mapping
     source, where = open_bare(location), str(location.weights)
     adapter = adapter_of(source.entries)
     if adapter is not None:
-        raise CheckpointError(f"{where} is {adapter[0]}, and no model", hint=adapter[1])
+        raise CheckpointError(f"{where} is {adapter[0]}, not a model", hint=adapter[1])
     if assumptions is None:
         raise CheckpointError(
-            f"{location.directory} has weights and no config.json",
-            hint="it names the family and the sizes; guess=True (--guess) goes by names and shapes of the tensors",
+            f"{location.directory} has weights, but no config.json",
+            hint=(
+                "add config.json, which has the family and the sizes, or use guess=True (--guess) to guess "
+                "them from names and shapes"
+            ),
         )
-    found = detect(source, assumptions, where)
-    if found.assumed and not found.missing:
-        told = ", ".join(f"{name} {value}" for name, value in found.assumed.items())
+    detection = detect(source, assumptions, where)
+    if detection.assumed and not detection.missing:
+        conventions = ", ".join(f"{name} {value}" for name, value in detection.assumed.items())
         logger.warning(
-            "%s: taken for %s; by convention, which guess= (--assume) changes: %s", where, found.architecture, told
+            "%s: recognised as %s; conventional values, which guess= (--assume) changes: %s",
+            where,
+            detection.architecture,
+            conventions,
         )
-    if found.family and not found.missing and found.source is not None:
-        config = Config(found.values, where, len(source.entries))
-        return open_described(location, config, found.source, dtype, strict=True)
-    network, params = found.mount(source, dtype, where)
-    if found.left_out:
-        names, more = list(found.left_out)[:SHOWN], len(found.left_out) - SHOWN
+    if detection.family and not detection.missing and detection.source is not None:
+        config = Config(detection.values, where, len(source.entries))
+        return open_described(location, config, detection.source, dtype, strict=True)
+    network, params = detection.mount(source, dtype, where)
+    if detection.left_out:
+        names, more = list(detection.left_out)[:SHOWN], len(detection.left_out) - SHOWN
         rest = f" and {more} more" if more > 0 else ""
-        logger.warning("%s: taken for %s; left out: %s%s", where, found.architecture, ", ".join(names), rest)
+        logger.warning("%s: recognised as %s; left out: %s%s", where, detection.architecture, ", ".join(names), rest)
     texts = read_texts(location.directory, {}, largest_table(network))
     return LoadedModel(
         name=location.name,
@@ -76,19 +82,19 @@ def open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mapping
 def detect_model(
     source: str | os.PathLike[str], guess: bool | Mapping[str, Any] | None = None, *, offline: bool = False
 ) -> Detection | None:
-    """Return what weights without a configuration are taken for; None where there is a configuration.
+    """Return how weights without a configuration were recognised; None if there is a configuration.
 
     Parameters
     ----------
     source, offline : as for `loaders.open_model`
-    guess : values by name that names and shapes do not tell
+    guess : values by name that names and shapes do not determine
 
     Raises
     ------
     CheckpointError
         Not found, or damaged.
     SpecError
-        `guess` names a value that nothing asks for.
+        `guess` has a value that is never used.
     """
     location = resolve(os.fspath(source), offline=offline)
     if location.kind != "hf" or (location.directory / "config.json").is_file():

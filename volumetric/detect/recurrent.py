@@ -1,7 +1,7 @@
-"""LSTM, GRU and RNN: torch's, Keras' and ONNX' spellings, layouts and orders of gates.
+"""LSTM, GRU and RNN: names, layouts and gate orders of torch, Keras and ONNX.
 
-The order of the gates is that of the packages' documentation: torch ``i f g o`` and ``r z n``, which is ours; Keras
-``i f c o`` and ``z r h``; ONNX (operators LSTM and GRU) ``i o f c`` and ``z r h``.
+Gate orders are from the packages' documentation: torch ``i f g o`` and ``r z n``, also used here; Keras ``i f c o`` and
+``z r h``; ONNX (operators LSTM and GRU) ``i o f c`` and ``z r h``.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from volumetric.layers import GRU, LSTM, RNN, LayerSpec, Parallel, Sequential
 from volumetric.layers.recurrent import Recurrent
 
 _CELLS: Final[Mapping[int, type[Recurrent]]] = {4: LSTM, 3: GRU, 1: RNN}
-"""Rows of the recurrent matrix for each of its columns → cell."""
+"""Rows of the recurrent matrix divided by its columns → cell."""
 _ORDERS: Final[Mapping[tuple[str, int], tuple[int, ...]]] = {
     ("keras", 3): (1, 0, 2),
     ("onnx", 4): (0, 2, 3, 1),
     ("onnx", 3): (1, 0, 2),
 }
-"""Where another order of gates has ours: block i of ours is block ``order[i]`` of theirs."""
+"""Gate order of other packages: our block i is their block ``order[i]``."""
 _TORCH = re.compile(r"(weight|bias)_(ih|hh|hr)(?:_l(\d+))?(_reverse)?")
 _KERAS: Final = "Keras' names; gates i f c o, or z r h"
 MAX_LAYERS: Final = 64
-"""Layers of one recurrent module; no model has a tenth of it."""
+"""Maximum layers of a recurrent module; no model has a tenth of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cell:
-    """One layer in one direction: what fills it."""
+    """The fills of one layer in one direction."""
 
     kind: type[Recurrent]
     input_size: int
@@ -44,6 +44,7 @@ class _Cell:
     fills: Mapping[str, Fill]
 
     def spec(self, *, reverse: bool) -> Recurrent:
+        """Return the recurrent layer that the cell fills, forward or in reverse."""
         return self.kind(
             input_size=self.input_size, hidden_size=self.hidden_size, bias="ih.bias" in self.fills, reverse=reverse
         )
@@ -52,9 +53,9 @@ class _Cell:
 def recurrent(node: Node) -> Finding | None:
     """Recognise a recurrent module, of one or several layers and directions."""
     for attempt in (_torch, _onnx, _keras):
-        found = attempt(node)
-        if found is not None:
-            return found
+        finding = attempt(node)
+        if finding is not None:
+            return finding
     return None
 
 
@@ -99,9 +100,10 @@ def _torch_cell(node: Node, end: str) -> _Cell | None:
 
 
 def _onnx(node: Node) -> Finding | None:
+    """Recognise an ONNX RNN, LSTM or GRU of one or two directions by its inputs W, R and B; None for anything else."""
     roles = {role: [n for n in node.tensors if n == role or n.endswith(f"_{role}")] for role in "WRBP"}
     if len(roles["W"]) != 1 or len(roles["R"]) != 1 or len(roles["B"]) > 1 or roles["P"]:
-        return None  # P are peepholes, which no cell here has
+        return None  # P are peepholes, which no cell here supports
     w, r, b = roles["W"][0], roles["R"][0], next(iter(roles["B"]), None)
     ws, rs = node.shape(w) or (), node.shape(r) or ()
     bs = None if b is None else node.shape(b)
@@ -124,11 +126,14 @@ def _onnx(node: Node) -> Finding | None:
                 fills[f"{side}.bias"] = Fill((node.tensors[b].name,), _taken(way, order, blocks, part))
         cells.append(_Cell(kind=kind, input_size=ws[2], hidden_size=rs[2], fills=fills))
     names = tuple(node.tensors[name].name for name in (w, r, *([b] if b else [])))
-    found = _finding(node.path, [cells], names, "ONNX' inputs W, R and B; gates i o f c, or z r h")
-    if found is None or kind is not GRU:
-        return found
-    why = "an attribute of the node, which no initialiser shows, puts the reset gate before the product or behind it"
-    return replace(found, certainty="likely", needs={"linear_before_reset": (1, why)})
+    finding = _finding(node.path, [cells], names, "ONNX' inputs W, R and B; gates i o f c, or z r h")
+    if finding is None or kind is not GRU:
+        return finding
+    why = (
+        "an attribute of the node, which no tensor shows, selects whether the reset gate is applied before or "
+        "after the product"
+    )
+    return replace(finding, certainty="likely", needs={"linear_before_reset": (1, why)})
 
 
 def _keras(node: Node) -> Finding | None:
@@ -138,28 +143,28 @@ def _keras(node: Node) -> Finding | None:
     names = tuple(entry.name for entry in node.tensors.values())
     if cell is not None:
         return _finding(node.path, [[cell]], names, _KERAS)
-    reason = "a recurrent kernel whose shapes fit no cell here; of Keras' GRU that with reset_after=True does"
+    reason = "the shapes of this recurrent kernel fit no supported cell; Keras' GRU needs reset_after=True"
     return Finding(path=node.path, what="", reason=reason, tensors=names)
 
 
 def both_ways(node: Node) -> Finding | None:
-    """Recognise Keras' Bidirectional: a module of one cell forward and one backward."""
+    """Recognise Keras' Bidirectional: a module with a forward cell and a backward cell."""
     both = {way: child for child in node.children.values() if (way := _way(child.path)) is not None}
-    found = [_keras_cell(_cell_node(both[reverse])) for reverse in (False, True) if reverse in both]
-    cells = [cell for cell in found if cell is not None]
+    candidates = [_keras_cell(_cell_node(both[reverse])) for reverse in (False, True) if reverse in both]
+    cells = [cell for cell in candidates if cell is not None]
     if len(cells) != 2:
         return None
     return _finding(node.path, [cells], tuple(entry.name for entry in node.all_tensors()), _KERAS)
 
 
 def _way(path: str) -> bool | None:
-    """Direction that the name of a part of Keras' Bidirectional tells; True is backward."""
+    """Direction in the name of a child of Keras' Bidirectional; True is backward."""
     name = re.split(r"[./]", path)[-1]
     return False if name.startswith("forward") else True if name.startswith("backward") else None
 
 
 def _cell_node(node: Node) -> Node:
-    """Node that has the kernels: the layer, or the cell inside of it."""
+    """Node that has the kernels: the layer, or its child cell."""
     if "recurrent_kernel" in node.tensors:
         return node
     return next((child for child in node.children.values() if "recurrent_kernel" in child.tensors), node)
@@ -175,7 +180,7 @@ def _keras_cell(node: Node) -> _Cell | None:
     wide, blocks = back[1], back[1] // back[0]
     order = _ORDERS.get(("keras", blocks))
     if kind is GRU and bias != (2, wide):
-        return None  # with one bias the reset gate comes before the product, which is another equation
+        return None  # with one bias the reset gate is applied before the product, which is another equation
     fills = {
         "ih.weight": _turned(node.tensors["kernel"].name, order, blocks),
         "hh.weight": _turned(node.tensors["recurrent_kernel"].name, order, blocks),
@@ -185,7 +190,7 @@ def _keras_cell(node: Node) -> _Cell | None:
         if bias == (2, wide):
             fills |= {f"{s}.bias": Fill((name,), _taken(i, order, blocks)) for i, s in enumerate(("ih", "hh"))}
         elif bias == (wide,):
-            # Keras has one bias where torch has the sum of two: the other one is zero.
+            # Keras has one bias, torch the sum of two: the other one is zero.
             fills |= {"ih.bias": Fill((name,), _blocks(order, blocks)), "hh.bias": Fill((name,), np.zeros_like)}
         else:
             return None
@@ -193,7 +198,7 @@ def _keras_cell(node: Node) -> _Cell | None:
 
 
 def _kind(hh: Shape | None) -> type[Recurrent] | None:
-    """Cell of a recurrent matrix ``[blocks · H, H]``."""
+    """Kind of cell of a recurrent matrix ``[blocks · H, H]``."""
     if hh is None or len(hh) != 2 or hh[1] < 1 or hh[0] % hh[1]:
         return None
     return _CELLS.get(hh[0] // hh[1])
@@ -202,7 +207,7 @@ def _kind(hh: Shape | None) -> type[Recurrent] | None:
 def _taken(
     first: int, order: tuple[int, ...] | None, blocks: int, part: slice = slice(None)
 ) -> Callable[[Array], Array]:
-    """Take one direction, a part of it, and put its blocks in our order."""
+    """Select part of one direction and reorder its blocks to our order."""
     return lambda value: _ordered(value[first][part], order, blocks)
 
 
@@ -223,7 +228,7 @@ def _ordered(value: Array, order: tuple[int, ...] | None, blocks: int) -> Array:
 
 
 def _finding(path: str, stack: list[list[_Cell]], names: tuple[str, ...], reason: str) -> Finding | None:
-    """Put cells into one layer, if each reads what the one before it makes."""
+    """Combine cells into one layer, if each can read the output of the one before it."""
     layers: list[LayerSpec] = []
     fills: dict[str, Fill] = {}
     width: int | None = None

@@ -22,20 +22,20 @@ DEPTHS: Final[Mapping[tuple[int, tuple[int, ...]], int]] = {
 }
 """Convolutions of a block and blocks of each stage → the depth in the model's name."""
 STRIDES: Final = (1, 2, 2, 2)
-"""Step of the first block of each stage."""
+"""Stride of the first block of each stage."""
 IMAGE: Final = 224
-"""Side of the images that the published models were trained with."""
+"""Side of the training images of the published models."""
 _BLOCK = re.compile(r"layer([1-4])\.(\d{1,3})\.(conv[123]|bn[123]|downsample\.[01])")
 
 
 def resnet(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | None:
     """Recognise a ResNet: a stem, four stages of blocks with sums, and a linear layer. None for anything else."""
-    named = {found.path: found for found in leaves}
+    named = {finding.path: finding for finding in leaves}
     blocks: dict[tuple[int, int], dict[str, Finding]] = {}
-    for path, found in named.items():
+    for path, finding in named.items():
         match = _BLOCK.fullmatch(path)
         if match:
-            blocks.setdefault((int(match[1]), int(match[2])), {})[match[3]] = found
+            blocks.setdefault((int(match[1]), int(match[2])), {})[match[3]] = finding
     counts = tuple(sum(stage == s for stage, _ in blocks) for s in (1, 2, 3, 4))
     if not {"conv1", "bn1", "fc"} <= named.keys() or not all(counts):
         return None
@@ -47,8 +47,8 @@ def resnet(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | N
     standard = stem.along("kernel_size", 1) == (7, 7)
     missing: dict[str, str] = {}
     stride, pooled = assumptions.find("conv1.stride"), assumptions.find("maxpool")
-    if not standard:  # those for small images begin with 3×3 taps, at other steps
-        why = "the stem is not that of the published models, and its steps are in no tensor"
+    if not standard:  # those for small images begin with 3×3 kernels, with other strides
+        why = "the stem differs from the published models, and no tensor shows its strides"
         missing |= {"conv1.stride": why} if stride is None else {}
         missing |= {"maxpool": why} if pooled is None else {}
     taps = max(stem.along("kernel_size", 1))
@@ -73,7 +73,7 @@ def resnet(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | N
     return PlanParts(
         architecture=f"ResNet-{depth}" if depth else f"a ResNet of {sum(counts)} blocks",
         certainty="likely",
-        reason="torchvision's names and shapes; steps and activations are those of the published models",
+        reason="torchvision's names and shapes; strides and activations are those of the published models",
         plan=None if missing else work.plan(shape),
         placed=work.placed,
         assumed={"input_shape": "×".join(map(str, shape))},
@@ -85,24 +85,24 @@ def _step(value: object, default: int) -> int:
     if value is None:
         return default
     if type(value) is not int or not 1 <= value <= 16:
-        raise SpecError(f"guess: conv1.stride is {value!r}", hint="a whole number from 1")
+        raise SpecError(f"guess: conv1.stride is {value!r}", hint="give a whole number from 1")
     return value
 
 
 def _block(work: Stack, parts: Mapping[str, Finding], channels: int, stride: int, before: Coord) -> int:
-    """Place one block and return how many channels it makes; of three convolutions the second one steps."""
+    """Place one block and return its output channels; of three convolutions the second one has the stride."""
     last = 3 if "conv3" in parts else 2
     names = {*(f"{kind}{i}" for kind in ("conv", "bn") for i in range(1, last + 1))}
     if not names <= parts.keys() <= names | {"downsample.0", "downsample.1"}:
-        raise SpecError(f"{next(iter(parts.values())).path}: no block of a ResNet")
+        raise SpecError(f"{next(iter(parts.values())).path} is not a block of a ResNet")
     main: list[Filled] = []
     wide = channels
     for i in range(1, last + 1):
-        found = parts[f"conv{i}"]
-        spec = found.layer
+        finding = parts[f"conv{i}"]
+        spec = finding.layer
         taps = max(spec.along("kernel_size", 1)) if isinstance(spec, Conv2d) else 0
         step = stride if i == (2 if last == 3 else 1) else 1
-        main.append(convolution(found, wide, stride=step, padding=taps // 2))
+        main.append(convolution(finding, wide, stride=step, padding=taps // 2))
         wide = spec.out_channels if isinstance(spec, Conv2d) else 0
         main.append(batch_norm(parts[f"bn{i}"], wide, activation="relu" if i < last else "linear"))
     short: list[Filled] = []

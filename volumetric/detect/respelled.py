@@ -1,4 +1,4 @@
-"""Checkpoints in other names: what Meta and Mistral call a Llama's tensors, and names behind a prefix of all."""
+"""Checkpoints with other names: Meta's and Mistral's names of a Llama's tensors, and names with a common prefix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from volumetric.loaders.names import halves_from_pairs
 from volumetric.loaders.source import TensorEntry, TensorSource
 
 _MOST: Final = 4
-"""Parts of a prefix that are dropped, at most."""
+"""Maximum number of parts of a prefix that are dropped."""
 _META: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -32,7 +32,7 @@ _META: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         ),
     )
 )
-"""Names of Meta's reference code (github.com/meta-llama/llama, model.py), as of consolidated.safetensors → ours."""
+"""Names in Meta's reference code (github.com/meta-llama/llama, model.py) and consolidated.safetensors → ours."""
 _TURNED: Final = re.compile(r".*\.self_attn\.([qk])_proj\.(?:weight|bias)")
 _LLAMA_CPP: Final = re.compile(r"blk\.\d+\.\w+\.(?:weight|bias)")
 
@@ -42,9 +42,10 @@ class Respelled:
 
     Parameters
     ----------
-    names : name here → name in the file
-    how : what was done, for people
-    heads : heads of ``"q"`` and ``"k"`` whose rows turn in neighbouring pairs; they are read in halves, as here
+    names : new name → name in the file
+    how : readable description of the change
+    heads : number of heads of ``"q"`` and ``"k"``, whose rows rotate in neighbouring pairs; they are reordered to
+        halves
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Respelled:
         self._source.release(self._names[name])
 
     def turned(self, values: Mapping[str, Any]) -> TensorSource:
-        """Return the checkpoint with rows of queries and keys in our order, by the heads of a configuration."""
+        """Return the checkpoint with query and key rows in our order, by the heads of a configuration."""
         if self.how != _META_NAMES:
             return self
         heads = values["num_attention_heads"]
@@ -90,11 +91,11 @@ class Respelled:
         )
 
 
-_META_NAMES: Final = "in Meta's names, whose queries and keys turn in neighbouring pairs"
+_META_NAMES: Final = "in Meta's names, whose queries and keys rotate in neighbouring pairs"
 
 
 def spellings(source: TensorSource) -> Iterator[TensorSource]:
-    """Yield a checkpoint as it is, in Hugging Face's names if it has Meta's, and without what all names begin with."""
+    """Yield a checkpoint unchanged, with Hugging Face's names instead of Meta's, and without a common prefix."""
     yield source
     if "tok_embeddings.weight" in source.entries and any(".attention.wq." in name for name in source.entries):
         names = {_of_meta(name): name for name in source.entries}
@@ -109,12 +110,14 @@ def spellings(source: TensorSource) -> Iterator[TensorSource]:
         prefix += f"{firsts.pop()}."
         if not all(name.startswith(prefix) and name != prefix for name in source.entries):
             return
-        yield Respelled(source, {name.removeprefix(prefix): name for name in source.entries}, f"behind {prefix[:-1]}")
+        yield Respelled(
+            source, {name.removeprefix(prefix): name for name in source.entries}, f"with the prefix {prefix[:-1]}"
+        )
 
 
 def _of_meta(name: str) -> str:
-    found = ((pattern.fullmatch(name), target) for pattern, target in _META)
-    return next((match.expand(target) for match, target in found if match), name)
+    matches = ((pattern.fullmatch(name), target) for pattern, target in _META)
+    return next((match.expand(target) for match, target in matches if match), name)
 
 
 def is_llama_cpp(source: TensorSource) -> bool:

@@ -1,4 +1,4 @@
-"""How torch, Hugging Face, timm, Keras and ONNX spell the parts of layers, and adapters, which are no model."""
+"""Names of the parts of layers in torch, Hugging Face, timm, Keras and ONNX, and of adapters."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ TRANSPOSED_CONVOLUTION: Final = re.compile(r"transpos|deconv|upconv|up_conv|conv
 GROUPED_NORM: Final = re.compile(r"(?:^|[._/])(?:gn\d*|group_?norm\w*|instance_?norm\w*)$", re.IGNORECASE)
 
 MASKED_HEAD: Final = re.compile(r"cls\.predictions|vocab_transform|lm_head\.dense|head\.dense")
-"""Modules of heads that fill masked tokens in."""
+"""Modules of masked language model heads."""
 STACK: Final = re.compile(r"(?:^|.*[._])(?:layers|layer|h|blocks|block)[._](\d+)[._](.+)")
-"""A tensor of a stack of blocks: which block, and its name in there."""
+"""Matches a tensor of a stack of blocks: the number of the block, and the name in it."""
 
 BATCH_NORM: Final[Mapping[str, tuple[str, ...]]] = {
     "weight": ("weight", "gamma"),
@@ -42,11 +42,11 @@ BATCH_NORM: Final[Mapping[str, tuple[str, ...]]] = {
     "running_mean": ("running_mean", "moving_mean"),
     "running_var": ("running_var", "moving_variance"),
 }
-"""Parameter of a batch norm → what torch and Keras call it."""
+"""Parameter of a batch norm → its names in torch and Keras."""
 
 
-_OURS: Final = "it goes beside its model: --lora DIRECTORY, or load(model, lora=[directory])"
-_NOT_OURS: Final = "adapters are read as PEFT saves them: adapter_config.json beside adapter_model.safetensors"
+_OURS: Final = "load it with its model: --lora DIRECTORY, or load(model, lora=[directory])"
+_NOT_OURS: Final = "convert it to PEFT's format: adapter_config.json and adapter_model.safetensors"
 _KINDS: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = (
     (re.compile(r".*\.lora_(?:[AB]|embedding_[AB])(?:\.\w+)?(?:\.weight)?"), "a LoRA adapter of PEFT", _OURS),
     (re.compile(r".*\.lora_magnitude_vector(?:\..*)?"), "a DoRA adapter of PEFT", _OURS),
@@ -55,14 +55,14 @@ _KINDS: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = (
     (re.compile(r".*\.(?:hada_w[12]_[ab]|lokr_w[12](?:_[ab])?)"), "an adapter of LyCORIS", _NOT_OURS),
     (
         re.compile(r".*\.(?:ia3_l|vera_lambda_[bd])(?:\.\w+)?(?:\.weight)?"),
-        "an adapter of PEFT that is no LoRA",
+        "an adapter of PEFT that is not LoRA",
         _NOT_OURS,
     ),
 )
 
 
 def adapter_of(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return what adapter tensors are of by their names, and what to do with it; None where they are of none."""
+    """Return the kind of adapter by tensor names, and what to do with it; None if they are not an adapter."""
     listed = list(names)
     for pattern, kind, advice in _KINDS:
         if any(pattern.fullmatch(name) for name in listed):

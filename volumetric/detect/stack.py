@@ -1,4 +1,4 @@
-"""Stack: puts layers that were recognised into a grid, block by block, with sums over what a block reads."""
+"""Stack: places recognised layers in a grid, block by block, with residual sums."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from volumetric.network.grid import Coord, Grid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkPlan:
-    """A network, and what fills each of its parameters."""
+    """A network, and the fill of each parameter."""
 
     network: Network
     fills: Mapping[str, Fill]
 
     def mount(self, source: TensorSource, dtype: str | DType | Scheme | None, where: str) -> Params:
-        """Return the parameters as lazy stores; each has a tensor, none is made up."""
+        """Return the parameters as lazy stores; each one comes from a tensor of the file."""
         targets = target_schemes(self.network, dtype)
         return Params(
             {
@@ -38,7 +38,7 @@ class NetworkPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanParts:
-    """What an attempt to put a network together gave; `Detection` explains the fields."""
+    """Result of an attempt to build a network; see `Detection` for the fields."""
 
     architecture: str
     certainty: Certainty
@@ -55,12 +55,12 @@ class PlanParts:
 
 
 Filled = tuple[LayerSpec, Mapping[str, Fill]]
-"""A layer, and what fills its parameters."""
+"""A layer, and the fills of its parameters."""
 
 
 @dataclass(slots=True)
 class Stack:
-    """A network of images under construction; `placed` are the tensors that have a place."""
+    """An image network under construction; `placed` are the tensors that have a place."""
 
     layers: dict[Coord, LayerSpec] = field(default_factory=dict)
     fills: dict[str, Fill] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Stack:
         return at
 
     def summed(self, before: Coord, main: Sequence[Filled], short: Sequence[Filled]) -> None:
-        """Add what `main` makes of the output of `before` to that output, or to what `short` makes of it."""
+        """Add a residual block on the output of `before`: `main`, plus the identity or `short`."""
         if not short:
             for spec, own in main:
                 self.add(spec, own)
@@ -94,7 +94,7 @@ class Stack:
         self.add(Parallel(branches=branches, combine="add"), fills)
 
     def plan(self, input_shape: Shape) -> NetworkPlan:
-        """Return the network. Raises `ShapeError` where one layer does not read what the one before it makes."""
+        """Return the network. Raises `ShapeError` if a layer cannot read the output of the layer before it."""
         slots = 1 + max(coord.slot for coord in self.layers)
         network = Network(
             grid=Grid(self._z + 1, 1, 1, slots), layers=self.layers, input_shape=input_shape, input_dtype="float32"
@@ -107,34 +107,37 @@ class Stack:
         return tuple(name for fill in self.fills.values() for name in fill.tensors)
 
 
-def convolution(found: Finding, channels: int, **fields: Any) -> Filled:
-    """A convolution on so many channels; how many groups it has follows from how many a filter reads.
+def convolution(finding: Finding, channels: int, **fields: Any) -> Filled:
+    """A convolution on so many channels; the number of groups follows from the channels that a filter reads.
 
     Raises
     ------
     SpecError
-        It is none, or does not read so many.
+        It is not a convolution, or reads other numbers of channels.
     """
-    spec = found.layer
+    spec = finding.layer
     if not isinstance(spec, Conv2d) or channels % spec.in_channels:
-        raise SpecError(f"{found.path or 'a convolution'} does not read {channels} channels")
+        raise SpecError(f"{finding.path or 'a convolution'} does not read {channels} channels")
     spec = replace(spec, in_channels=channels, groups=channels // spec.in_channels, **fields)
-    return spec, found.fills
+    return spec, finding.fills
 
 
-def batch_norm(found: Finding, channels: int, **fields: Any) -> Filled:
-    """A batch norm of so many channels. Raises `SpecError` if it is none, or has others."""
-    spec = found.layer
+def batch_norm(finding: Finding, channels: int, **fields: Any) -> Filled:
+    """A batch norm of so many channels. Raises `SpecError` if it is not one."""
+    spec = finding.layer
     if not isinstance(spec, BatchNorm2d) or spec.num_features != channels:
-        raise SpecError(f"{found.path} is no batch norm of {channels} channels")
-    return replace(spec, **fields), found.fills
+        raise SpecError(f"{finding.path} is not a batch norm of {channels} channels")
+    return replace(spec, **fields), finding.fills
 
 
-def image_shape(said: Any, channels: int, size: int) -> Shape:
-    """Shape of an image: what was said, or so many channels of a square. Raises `SpecError` for anything else."""
-    if said is None:
+def image_shape(stated_shape: Any, channels: int, size: int) -> Shape:
+    """Shape of an image: from the user, or a square with so many channels. Raises `SpecError` if it is not an image."""
+    if stated_shape is None:
         return channels, size, size
-    whole = isinstance(said, (list, tuple)) and all(type(n) is int and 0 < n < 2**16 for n in said)
-    if not whole or len(said) != 3 or said[0] != channels:
-        raise SpecError(f"guess: input_shape {said} is no image", hint=f"as in {[channels, size, size]}")
-    return tuple(said)
+    whole = isinstance(stated_shape, (list, tuple)) and all(type(n) is int and 0 < n < 2**16 for n in stated_shape)
+    if not whole or len(stated_shape) != 3 or stated_shape[0] != channels:
+        raise SpecError(
+            f"guess: input_shape {stated_shape} is not the shape of an image",
+            hint=f"for example {[channels, size, size]}",
+        )
+    return tuple(stated_shape)

@@ -1,4 +1,4 @@
-"""Sizes of state-space layers, as names and shapes tell them."""
+"""Sizes of state-space layers, from names and shapes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from volumetric.loaders.gguf_states import expansion
 from volumetric.loaders.source import TensorEntry
 
 GROUPED: Final = "width of groups"
-"""Not a value of a configuration: numbers of b and of c in a row, of all groups together."""
+"""Not a configuration value: total width of b, and of c, over all groups."""
 _DECAY: Final = re.compile(r"(.*\blayers\.0\.(?:mixer|mamba)\.)A_log")
 _GROUPS, _SIZES = ("n_groups", "mamba_n_groups"), ("state_size", "mamba_d_state")
 
 
 def state_space_values(entries: Mapping[str, TensorEntry]) -> dict[str, Known]:
-    """Return what the first state-space layer tells of a configuration; nothing where there is none."""
-    match = next((found for name in entries if (found := _DECAY.fullmatch(name))), None)
+    """Return the configuration values that the first state-space layer shows; empty if there is none."""
+    match = next((candidate for name in entries if (candidate := _DECAY.fullmatch(name))), None)
     if match is None:
         return {}
     start = match[1]
@@ -43,8 +43,8 @@ def state_space_values(entries: Mapping[str, TensorEntry]) -> dict[str, Known]:
             values["time_step_rank"] = (steps[1], "columns of dt_proj")
     elif len(decay) == 1 and inner % decay[0] == 0:
         values |= {
-            "num_heads": (decay[0], "as many decays"),
-            "head_dim": (inner // decay[0], "columns of out_proj, shared out to the heads"),
+            "num_heads": (decay[0], "one decay for each head"),
+            "head_dim": (inner // decay[0], "columns of out_proj divided by the heads"),
             GROUPED: ((conv[0] - inner) // 2, "channels of the convolution beyond those of out_proj"),
         }
         if start.endswith(".mamba."):
@@ -55,7 +55,7 @@ def state_space_values(entries: Mapping[str, TensorEntry]) -> dict[str, Known]:
 def _beside_attention(
     values: Mapping[str, tuple[Any, str]], shapes: Mapping[str, tuple[int, ...]], inner: int
 ) -> dict[str, tuple[Any, str]]:
-    """The same values as Falcon-H1 calls them: the plain names are those of its attention."""
+    """The same values under Falcon-H1's names: it uses the plain names for attention."""
     names = {"mamba_n_heads": "num_heads", "mamba_d_head": "head_dim", "mamba_d_conv": "conv_kernel"}
     names |= {"mamba_conv_bias": "use_conv_bias", "mamba_proj_bias": "use_bias"}
     return {
@@ -68,7 +68,7 @@ def _beside_attention(
 
 
 def complete_groups(values: dict[str, Any], known: Mapping[str, Known]) -> dict[str, str]:
-    """Work out groups or state from the other, as no shape tells them apart; return what stands in for both."""
+    """Compute groups or state size from the other, as shapes give only the product; return what is missing."""
     if GROUPED not in known:
         return {}
     width = known[GROUPED].value
@@ -76,9 +76,9 @@ def complete_groups(values: dict[str, Any], known: Mapping[str, Known]) -> dict[
     size = next((values[name] for name in _SIZES if name in values), None)
     missing = {}
     if type(groups) is not int or groups < 1:
-        told = type(size) is int and size > 0
-        groups = max(width // size, 1) if told else 1
+        size_known = type(size) is int and size > 0
+        groups = max(width // size, 1) if size_known else 1
         name = _GROUPS["mamba_d_ssm" in known]
-        missing = {} if told else {name: f"{width} numbers of a row may be any number of groups"}
+        missing = {} if size_known else {name: f"a width of {width} fits any number of groups"}
     values |= dict.fromkeys(_GROUPS, groups) | {name: values.get(name, width // groups) for name in _SIZES}
     return missing

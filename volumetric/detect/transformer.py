@@ -1,4 +1,4 @@
-"""torch's nn.TransformerEncoderLayer: attention, a perceptron, two norms and two sums, known by its names."""
+"""torch's nn.TransformerEncoderLayer, recognised by names: attention, a perceptron, two norms and two sums."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from volumetric.layers import MLP, LayerNorm, LayerSpec, MultiHeadAttention, Res
 
 _PARTS: Final = frozenset({"self_attn", "linear1", "linear2", "norm1", "norm2"})
 _ASKS: Final[Mapping[str, str]] = {
-    "num_attention_heads": "the rows of in_proj_weight may be any number of heads",
-    "activation": "what stands between linear1 and linear2 is in no tensor",
-    "norm_first": "whether norms stand before attention and perceptron, or behind the sums, is in no tensor",
+    "num_attention_heads": "the rows of in_proj_weight fit any number of heads",
+    "activation": "no tensor shows the activation between linear1 and linear2",
+    "norm_first": "no tensor shows whether norms come before attention and perceptron, or after the sums",
 }
 
 
 def encoder_layer(node: Node) -> Finding | None:
-    """Recognise a layer of an nn.TransformerEncoder, with biases, by the modules inside of it."""
+    """Recognise a layer of an nn.TransformerEncoder, with biases, by its child modules."""
     if set(node.children) != _PARTS or node.tensors:
         return None
     attention = node.children["self_attn"]
@@ -31,7 +31,7 @@ def encoder_layer(node: Node) -> Finding | None:
     width = joint[1]
     hidden = (node.children["linear1"].shape("weight") or (0,))[0]
     square, vector = (width, width), (width,)
-    wanted = {
+    expected_shapes = {
         "self_attn": {"in_proj_weight": joint, "in_proj_bias": (3 * width,)},
         "self_attn.out_proj": {"weight": square, "bias": vector},
         "linear1": {"weight": (hidden, width), "bias": (hidden,)},
@@ -40,12 +40,12 @@ def encoder_layer(node: Node) -> Finding | None:
         "norm2": {"weight": vector, "bias": vector},
     }
     inside = {"self_attn.out_proj": attention.children.get("out_proj"), **node.children}
-    shapes = {name: _shapes(inside.get(name)) for name in wanted}
-    if shapes != wanted or not hidden or set(attention.children) != {"out_proj"}:
+    shapes = {name: _shapes(inside.get(name)) for name in expected_shapes}
+    if shapes != expected_shapes or not hidden or set(attention.children) != {"out_proj"}:
         return None
 
-    def choose(said: Mapping[str, Any]) -> tuple[LayerSpec, Mapping[str, Fill]]:
-        return _layer(node, width, hidden, said)
+    def choose(values: Mapping[str, Any]) -> tuple[LayerSpec, Mapping[str, Fill]]:
+        return _layer(node, width, hidden, values)
 
     return Finding(
         path=node.path,
@@ -63,26 +63,26 @@ def _shapes(node: Node | None) -> dict[str, Any] | None:
     return None if node is None else {name: entry.shape for name, entry in node.tensors.items()}
 
 
-def _layer(node: Node, width: int, hidden: int, said: Mapping[str, Any]) -> tuple[LayerSpec, Mapping[str, Fill]]:
-    """The layer with what was said, or stand-ins for it, and what fills its parameters.
+def _layer(node: Node, width: int, hidden: int, values: Mapping[str, Any]) -> tuple[LayerSpec, Mapping[str, Fill]]:
+    """The layer with the user's values, or placeholders, and the fills of its parameters.
 
     ``y = norm1(x + attention(x))``, ``norm2(y + mlp(y))``; with `norm_first` ``y = x + attention(norm1(x))``,
     ``y + mlp(norm2(y))``: the two equations of torch's documentation.
     """
-    first, causal = said.get("norm_first") or False, said.get("causal") or False
+    first, causal = values.get("norm_first") or False, values.get("causal") or False
     for name, value in (("norm_first", first), ("causal", causal)):
         if type(value) is not bool:
             raise AssumedError(f"guess: {name} must be true or false, got {value!r}")
-    heads = said.get("num_attention_heads") or 1
+    heads = values.get("num_attention_heads") or 1
     if type(heads) is not int or heads < 1 or width % heads:
         raise AssumedError(
-            f"guess: {width} elements are no {heads!r} heads of one width", hint="a divisor of the width"
+            f"guess: {width} elements cannot be split into {heads!r} heads", hint="give a divisor of the width"
         )
-    eps = said.get("layer_norm_eps") or 1e-5
+    eps = values.get("layer_norm_eps") or 1e-5
     if type(eps) is not float:
         raise AssumedError(f"guess: layer_norm_eps must be a number, got {eps!r}")
     attention = MultiHeadAttention(embed_dim=width, num_heads=heads, qkv_bias=True, out_bias=True, causal=causal)
-    mlp = MLP(in_features=width, hidden_features=hidden, activation=said.get("activation") or "relu")
+    mlp = MLP(in_features=width, hidden_features=hidden, activation=values.get("activation") or "relu")
     norm = LayerNorm(num_features=width, eps=eps)
     if first:
         layers = (norm, attention, Residual(source="input"), norm, mlp, Residual(source="#2"))

@@ -11,14 +11,14 @@ from volumetric.base._typing import Shape
 from volumetric.loaders.source import TensorEntry
 
 MAX_PARTS: Final = 24
-"""Parts of a name that are told apart; the rest of a longer one is one part, so that no name makes a deep tree."""
+"""Maximum parts of a name; the rest of a longer name is one part, so no name creates a deep tree."""
 _SEPARATOR = re.compile(r"[./]")
 _DIGITS = re.compile(r"(\d+)")
 
 
 @dataclass(slots=True)
 class Node:
-    """A module: its own tensors by the last part of their names, and the modules inside.
+    """A module: its tensors by the last part of their names, and its child modules.
 
     Attributes
     ----------
@@ -30,29 +30,29 @@ class Node:
     children: dict[str, Node] = field(default_factory=dict)
 
     def shape(self, name: str) -> Shape | None:
-        """Shape of one of its own tensors, or None."""
+        """Shape of one of its tensors, or None."""
         entry = self.tensors.get(name)
         return None if entry is None else entry.shape
 
     def walk(self) -> Iterator[Node]:
-        """Yield this module and all inside, in natural order of their names."""
+        """Yield this module and all descendants, in natural order of their names."""
         yield self
         for name in sorted(self.children, key=natural):
             yield from self.children[name].walk()
 
     def all_tensors(self) -> list[TensorEntry]:
-        """All tensors of this module and of those inside."""
+        """All tensors of this module and its descendants."""
         return [entry for node in self.walk() for entry in node.tensors.values()]
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """Key that sorts ``layer2`` before ``layer10``."""
+    """Sort key that puts ``layer2`` before ``layer10``."""
     parts = _DIGITS.split(name)
     return [(0, int(part[-18:]), "") if part.isdigit() and part.isascii() else (1, 0, part) for part in parts if part]
 
 
 def build_tree(entries: Mapping[str, TensorEntry]) -> Node:
-    """Return the root of the tree of names; dots and slashes tell parts apart, a trailing ``:0`` is dropped."""
+    """Return the root of the tree of names; dots and slashes separate parts, a trailing ``:0`` is dropped."""
     root = Node()
     for name, entry in entries.items():
         plain = name.removesuffix(":0")

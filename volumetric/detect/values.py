@@ -1,4 +1,4 @@
-"""Values of a configuration that names and shapes of a stack of blocks tell, each with its reason."""
+"""Configuration values that names and shapes of a stack of blocks show, each with its reason."""
 
 from __future__ import annotations
 
@@ -18,62 +18,62 @@ from volumetric.loaders.source import TensorEntry, TensorSource
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A value, and what tells it."""
+    """A value, and the evidence for it."""
 
     value: Any
     reason: str
 
 
 def values_of(root: Node, source: TensorSource) -> dict[str, Known]:
-    """Return what tensors tell of a configuration, in Hugging Face's words."""
-    found: dict[str, Known] = {}
+    """Return the configuration values that tensors show, with Hugging Face's names."""
+    known: dict[str, Known] = {}
     blocks = _stacked(source.entries)
     if blocks:
-        found["num_hidden_layers"] = Known(len(blocks), "as many blocks as are numbered")
-        _mixtures(source.entries, blocks, found)
-    _ends(root, found)
+        known["num_hidden_layers"] = Known(len(blocks), "number of numbered blocks")
+        _mixtures(source.entries, blocks, known)
+    _ends(root, known)
     heads: Heads | None = None
     for node in root.walk():
         if heads is None:
             heads = heads_of(node)
             if heads is not None:
-                _of_heads(heads, found)
-                _biases(node, found)
+                _of_heads(heads, known)
+                _biases(node, known)
                 norm = child(inside(node), spellings.QUERY_NORM)
                 if norm is not None:
-                    found["use_qk_norm"] = found["qk_layernorm"] = Known(True, "there are norms of heads")
-        _frequencies(node, source, found)
+                    known["use_qk_norm"] = known["qk_layernorm"] = Known(True, "heads have norms")
+        _frequencies(node, source, known)
         if {"input_layernorm", "self_attn", "mlp"} <= node.children.keys() <= {"input_layernorm", "self_attn", "mlp"}:
-            found["use_parallel_residual"] = Known(True, "one norm for attention and MLP")
-        _of_mlp(node, found)
+            known["use_parallel_residual"] = Known(True, "one norm for attention and MLP")
+        _of_mlp(node, known)
     for family in archs.families():
         evidence = getattr(archs.family_module(family), "evidence", None)
-        told = {} if evidence is None else evidence(source.entries, {name: one.value for name, one in found.items()})
-        found |= {name: Known(value, reason) for name, (value, reason) in told.items()}
-    return found
+        facts = {} if evidence is None else evidence(source.entries, {name: one.value for name, one in known.items()})
+        known |= {name: Known(value, reason) for name, (value, reason) in facts.items()}
+    return known
 
 
 def _stacked(entries: Mapping[str, TensorEntry]) -> set[int]:
-    """Numbers of the blocks, if they begin at 0 and leave none out."""
+    """Numbers of the blocks, if they are 0, 1, 2, … without gaps."""
     matches = (spellings.STACK.match(name) for name in entries)
     numbers = {int(match[1]) for match in matches if match and len(match[1]) < 6}
     return numbers if numbers == set(range(len(numbers))) else set()
 
 
-def _mixtures(entries: Mapping[str, TensorEntry], blocks: set[int], found: dict[str, Known]) -> None:
-    """Which blocks have a plain MLP where others have a mixture."""
+def _mixtures(entries: Mapping[str, TensorEntry], blocks: set[int], known: dict[str, Known]) -> None:
+    """Blocks that have a plain MLP although others have a mixture."""
     mixed = {int(match[1]) for name in entries if (match := _EXPERTS.match(name))}
     if mixed:
-        found["moe_layers"] = Known(sorted(mixed), "blocks with experts")
+        known["moe_layers"] = Known(sorted(mixed), "blocks with experts")
     if mixed and mixed < blocks:
-        found["mlp_only_layers"] = Known(sorted(blocks - mixed), "blocks without experts")
+        known["mlp_only_layers"] = Known(sorted(blocks - mixed), "blocks without experts")
 
 
 _EXPERTS = re.compile(r"(?:model\.)?layers\.(\d{1,5})\.\w+\.experts\.")
 
 
-def _ends(root: Node, found: dict[str, Known]) -> None:
-    """Embeddings and the head."""
+def _ends(root: Node, known: dict[str, Known]) -> None:
+    """Add the values of embeddings and head."""
     vocabulary = None
     head = False
     for node in root.walk():
@@ -82,55 +82,57 @@ def _ends(root: Node, found: dict[str, Known]) -> None:
         if shape is None or len(shape) != 2:
             continue
         if spellings.POSITIONS.search(node.path):
-            found.setdefault("max_position_embeddings", Known(shape[0], f"rows of {node.path}"))
+            known.setdefault("max_position_embeddings", Known(shape[0], f"rows of {node.path}"))
         elif "token_type" in name:
-            found.setdefault("type_vocab_size", Known(shape[0], f"rows of {node.path}"))
+            known.setdefault("type_vocab_size", Known(shape[0], f"rows of {node.path}"))
         elif spellings.EMBEDDING.search(node.path) and vocabulary is None:
             vocabulary = shape[0]
-            found["vocab_size"] = Known(shape[0], f"rows of {node.path}")
-            found["hidden_size"] = Known(shape[1], f"columns of {node.path}")
+            known["vocab_size"] = Known(shape[0], f"rows of {node.path}")
+            known["hidden_size"] = Known(shape[1], f"columns of {node.path}")
         elif name in ("lm_head", "embed_out", "output"):
             head = True
         elif node.path in ("classifier", "score", "classifier.out_proj"):
-            found["num_labels"] = Known(shape[0], f"rows of {node.path}")
-            found["architectures"] = Known(["ForSequenceClassification"], f"there is a {node.path}")
+            known["num_labels"] = Known(shape[0], f"rows of {node.path}")
+            known["architectures"] = Known(["ForSequenceClassification"], f"there is a {node.path}")
     masked = next((node.path for node in root.walk() if spellings.MASKED_HEAD.fullmatch(node.path)), None)
-    if masked is not None and "architectures" not in found:
-        found["architectures"] = Known(["ForMaskedLM"], f"there is a {masked}")
+    if masked is not None and "architectures" not in known:
+        known["architectures"] = Known(["ForMaskedLM"], f"there is a {masked}")
     if vocabulary is not None:
-        reason = "there is a head of its own" if head else "there is no head beside the embedding"
-        found["tie_word_embeddings"] = Known(not head, reason)
+        reason = "there is a separate head" if head else "there is no head in addition to the embedding"
+        known["tie_word_embeddings"] = Known(not head, reason)
 
 
-def _of_heads(heads: Heads, found: dict[str, Known]) -> None:
-    found["rows of queries"] = Known(heads.queries, "rows of the projection")
-    found["rows of keys"] = Known(heads.keys, "rows of the projection")
+def _of_heads(heads: Heads, known: dict[str, Known]) -> None:
+    known["rows of queries"] = Known(heads.queries, "rows of the projection")
+    known["rows of keys"] = Known(heads.keys, "rows of the projection")
     if heads.head_dim is None:
         return
-    found["head_dim"] = Known(heads.head_dim, heads.reason)
-    found["num_attention_heads"] = Known(heads.queries // heads.head_dim, heads.reason)
-    found["num_key_value_heads"] = Known(heads.keys // heads.head_dim, heads.reason)
+    known["head_dim"] = Known(heads.head_dim, heads.reason)
+    known["num_attention_heads"] = Known(heads.queries // heads.head_dim, heads.reason)
+    known["num_key_value_heads"] = Known(heads.keys // heads.head_dim, heads.reason)
 
 
-def _biases(node: Node, found: dict[str, Known]) -> None:
+def _biases(node: Node, known: dict[str, Known]) -> None:
     query = child(inside(node), spellings.QUERY)
     if query is not None:
         reason = (
-            "the projection of queries has a bias" if "bias" in query.tensors else "no bias beside the queries' matrix"
+            "the projection of queries has a bias"
+            if "bias" in query.tensors
+            else "the projection of queries has no bias"
         )
-        found["use_qkv_bias"] = found["use_bias"] = Known("bias" in query.tensors, reason)
+        known["use_qkv_bias"] = known["use_bias"] = Known("bias" in query.tensors, reason)
     query, out = child(inside(node), spellings.QUERY), child(node, spellings.OUTPUT)
     if query is not None and out is not None:
         both = "bias" in query.tensors and "bias" in out.tensors
-        found["attention_bias"] = Known(
+        known["attention_bias"] = Known(
             both, "the projections have biases" if both else "not all projections have biases"
         )
 
 
-def _frequencies(node: Node, source: TensorSource, found: dict[str, Known]) -> None:
-    """The rotary base, where the frequencies ``base^(-2i/dim)`` were written out and nothing has scaled them."""
+def _frequencies(node: Node, source: TensorSource, known: dict[str, Known]) -> None:
+    """The rotary base, if the file has the frequencies ``base^(-2i/dim)`` without scaling."""
     entry = node.tensors.get("inv_freq")
-    if entry is None or "rope_theta" in found or len(entry.shape) != 1 or not 2 <= entry.shape[0] <= 4096:
+    if entry is None or "rope_theta" in known or len(entry.shape) != 1 or not 2 <= entry.shape[0] <= 4096:
         return
     turns = source.packed(entry.name).codes().reshape(-1).astype(np.float64)
     source.release(entry.name)
@@ -139,14 +141,15 @@ def _frequencies(node: Node, source: TensorSource, found: dict[str, Known]) -> N
     count = len(turns)
     base = float(round(turns[-1] ** (-count / (count - 1))))
     if np.allclose(turns, base ** (-np.arange(count) / count), rtol=1e-3):
-        found["rope_theta"] = Known(base, "the table of rotary frequencies")
-        found["rope_scaling"] = Known(None, "the table of rotary frequencies is not scaled")
+        known["rope_theta"] = Known(base, "the table of rotary frequencies")
+        known["rope_scaling"] = Known(None, "the table of rotary frequencies is not scaled")
 
 
-def _of_mlp(node: Node, found: dict[str, Known]) -> None:
+def _of_mlp(node: Node, known: dict[str, Known]) -> None:
+    """Add the widths and biases of a plain or shared MLP or of a mixture of experts to `known`."""
     experts, router = child(node, spellings.EXPERTS), matrix(child(node, spellings.ROUTER))
-    if experts is not None and router is not None and "num_local_experts" not in found:
-        found["num_local_experts"] = Known(router[0], "rows of the router")
+    if experts is not None and router is not None and "num_local_experts" not in known:
+        known["num_local_experts"] = Known(router[0], "rows of the router")
         first = experts.children.get("0")
         down = matrix(child(first, spellings.DOWN)) if first is not None else None
         stacked = next((e.shape for n, e in experts.tensors.items() if "down" in n and len(e.shape) == 3), None)
@@ -154,22 +157,24 @@ def _of_mlp(node: Node, found: dict[str, Known]) -> None:
         if stacked is None and packed is not None and len(packed.shape("weight") or ()) == 3:
             stacked = packed.shape("weight")
         width = down[1] if down is not None else None
-        if stacked is not None:  # [count, in, out] or [count, out, in], and out is the width of the stream
-            hidden = found["hidden_size"].value if "hidden_size" in found else max(stacked[1:])
+        if stacked is not None:  # [count, in, out] or [count, out, in], and out is the hidden size
+            hidden = known["hidden_size"].value if "hidden_size" in known else max(stacked[1:])
             width = next((size for size in stacked[1:] if size != hidden), hidden)
         if width is not None:
-            found["moe_intermediate_size"] = Known(width, "width of an expert")
-            found.setdefault("intermediate_size", Known(width, "width of an expert"))
+            known["moe_intermediate_size"] = Known(width, "width of an expert")
+            known.setdefault("intermediate_size", Known(width, "width of an expert"))
     down = matrix(child(node, spellings.DOWN))
     up = child(node, (*spellings.UP, *spellings.FUSED_GATE_UP))
     inside = ".experts." in f".{node.path}."
     if down is not None and node.path.endswith(".shared_expert"):
-        found["shared_expert_intermediate_size"] = Known(down[1], "width of the shared expert")
+        known["shared_expert_intermediate_size"] = Known(down[1], "width of the shared expert")
         return
     if down is not None and up is not None and not inside and matrix(up) is not None:
-        if found.get("intermediate_size") is None or "moe_intermediate_size" in found:
-            found["intermediate_size"] = Known(down[1], f"columns of {'/'.join(spellings.DOWN[:1])}")
-        found["mlp_bias"] = Known("bias" in up.tensors, "the MLP has biases" if "bias" in up.tensors else "it has none")
+        if known.get("intermediate_size") is None or "moe_intermediate_size" in known:
+            known["intermediate_size"] = Known(down[1], f"columns of {'/'.join(spellings.DOWN[:1])}")
+        known["mlp_bias"] = Known(
+            "bias" in up.tensors, "the MLP has biases" if "bias" in up.tensors else "the MLP has no biases"
+        )
     dense = matrix(node.children.get("dense"))
     if node.path.rpartition(".")[2] == "intermediate" and dense is not None:
-        found.setdefault("intermediate_size", Known(dense[0], f"rows of {node.path}.dense"))
+        known.setdefault("intermediate_size", Known(dense[0], f"rows of {node.path}.dense"))

@@ -1,4 +1,4 @@
-"""Model files: reading, resolving, converting, writing. The only home of tokenizers, jinja2, gguf and the hub.
+"""Model files: resolve, read, convert, write. Only this package imports tokenizers, jinja2, gguf and the hub client.
 
 Names are imported when they are first used; see ``__init__.pyi``.
 """

@@ -1,4 +1,4 @@
-"""A tokenizer for networks that read text as bytes: token n is the byte n."""
+"""A tokenizer for networks that read bytes: token n is the byte n."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def byte_tokenizer_json() -> bytes:
 
 
 def _symbols() -> list[str]:
-    """Return the visible character by which byte-level vocabularies write each byte (GPT-2's table)."""
+    """Return the printable character of each byte in byte-level vocabularies (GPT-2's table)."""
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = iter(range(256, 512))
     return [chr(byte) if byte in visible else chr(next(others)) for byte in range(256)]

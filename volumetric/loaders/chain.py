@@ -1,4 +1,4 @@
-"""Chain: places layers in the grid, plane by plane, and notes which tensor of a checkpoint fills each parameter."""
+"""Chain: places layers in the grid, plane by plane, and records which tensor of a checkpoint fills each parameter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from volumetric.network.grid import Coord, Grid, Link, Port
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A tensor of the checkpoint of which a parameter is a part."""
+    """A tensor of the checkpoint that contains a parameter as a part."""
 
     name: str
     part: Part
@@ -22,12 +22,12 @@ class Fused:
 
 @dataclass(frozen=True, slots=True)
 class InStack(Fused):
-    """A part of a tensor ``[count, in, out]`` of just this name, or of the biases ``{name}_bias [count, out]``."""
+    """A part of a tensor ``[count, in, out]`` with exactly this name, or of the biases ``{name}_bias [count, out]``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """A query or key projection whose rows alternate between the rotary halves of each of so many heads."""
+    """A query or key projection whose rows alternate between the rotary halves, for each of `heads` heads."""
 
     name: str
     heads: int
@@ -35,7 +35,7 @@ class Interleaved:
 
 @dataclass(frozen=True, slots=True)
 class ByHead:
-    """A vector of numbers of heads, stored as a matrix with a row for each of so many; interleaved as `Interleaved`."""
+    """A vector of all heads, stored as a matrix with a row for each head; rows are interleaved as in `Interleaved`."""
 
     name: str
     heads: int
@@ -43,18 +43,19 @@ class ByHead:
 
 
 Stored: TypeAlias = str | Fused | Interleaved | ByHead
-"""What stands for a parameter in a checkpoint: a tensor by name, a part of one, or one in another order or shape."""
+"""Source of a parameter in a checkpoint: a tensor by name, a part of a tensor, or a tensor in another order or
+shape."""
 
 
 def _turning(stored: Stored) -> int | None:
-    """Heads whose rotary halves alternate in what is stored."""
+    """Number of heads whose rotary halves alternate in the stored tensor."""
     if isinstance(stored, Interleaved):
         return stored.heads
     return stored.heads if isinstance(stored, ByHead) and stored.interleaved else None
 
 
 class Chain:
-    """A network under construction. Each plane of the grid is one block; its layers take the slots in turn."""
+    """A network under construction. Each plane of the grid is one block; its layers use the slots in order."""
 
     def __init__(self) -> None:
         self._layers: dict[Coord, LayerSpec] = {}
@@ -76,18 +77,18 @@ class Chain:
         *,
         transposed: bool = False,
     ) -> Coord:
-        """Place a layer in the next slot and say which tensors fill it.
+        """Place a layer in the next slot, with the tensors that fill it.
 
         Parameters
         ----------
-        prefix : start of the tensors' names
-        names : first part of a parameter's path → what stands for it in the checkpoint; ``{"q": "q_proj"}`` fills
-            ``q.weight`` from ``{prefix}.q_proj.weight``. Parts not listed keep their names.
-        transposed : matrices are stored as ``[in, out]``
+        prefix : prefix of the tensors' names
+        names : first part of a parameter's path → source in the checkpoint; ``{"q": "q_proj"}`` fills ``q.weight`` from
+            ``{prefix}.q_proj.weight``. Parts not listed keep their names.
+        transposed : whether matrices are stored as ``[in, out]``
 
         Returns
         -------
-        Where the layer is
+        Coordinate of the layer
         """
         coord = Coord(self._z, 0, 0, self._slot)
         self._layers[coord] = spec
@@ -116,15 +117,15 @@ class Chain:
         return self.add(Residual(source=str(source)))
 
     def read(self, source: Coord, target: Coord, combine: Literal["replace", "add"] = "replace") -> None:
-        """Let the layer at `target` read the output of `source`, and not that of the layer before it, or both added."""
+        """Make the layer at `target` read the output of `source` instead of the layer before it, or the sum of both."""
         self._links.append(Link(kind="activation", source=source, target=target, combine=combine))
 
     def input(self, name: str, port: Port) -> None:
-        """Give the network another input."""
+        """Add an input to the network."""
         self._inputs[name] = port
 
     def tie(self, source: Coord, target: Coord, source_param: str = "weight") -> None:
-        """Let the weight of `target` be that of `source`; the rule for the former is dropped, and noted as tied."""
+        """Tie the weight of `target` to that of `source`; its rule is removed and recorded as tied."""
         self._links.append(Link(kind="shared", source=source, target=target, param="weight", source_param=source_param))
         sources = {rule.key: rule.source for rule in self._rules}
         self._tied[sources[f"{target}/weight"]] = sources[f"{source}/{source_param}"]
@@ -139,7 +140,7 @@ class Chain:
         features: int | None = None,
         hidden: Coord | None = None,
     ) -> Blueprint:
-        """Return what was built; see `Blueprint`. A network of `features` reads rows of so many, else token ids."""
+        """Return the `Blueprint`. With `features`, the network reads rows of so many features, else token ids."""
         slots = 1 + max(coord.slot for coord in self._layers)
         grid, links = Grid(self._z + 1, 1, 1, slots), tuple(self._links)
         if features is None:

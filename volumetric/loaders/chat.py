@@ -1,4 +1,4 @@
-"""Chat templates: real Jinja in an immutable sandbox, as transformers renders them, within bounded work and memory."""
+"""Chat templates: Jinja in an immutable sandbox, as in transformers, with bounded time and memory."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_TEMPLATE_BYTES: Final = 250_000
-"""Ten times the longest templates that models come with; it bounds the time to compile one."""
+"""Ten times the longest templates of known models; it bounds the compile time."""
 MAX_OUTPUT: Final = 8_000_000
-"""Characters of a rendered conversation."""
+"""Maximum characters of a rendered conversation."""
 MAX_INDENT: Final = 64
 MAX_SEPARATOR: Final = 16
 SMALL_JSON: Final = 5000
-"""Size of a value that cannot become too long by indentation: it has 300 items, nested to no more than that depth."""
+"""Size of values that indentation cannot make too long: they have at most 300 items, and no deeper nesting."""
 MAX_DATE: Final = 1000
 
 
@@ -35,9 +35,9 @@ class ChatTemplate:
 
     Parameters
     ----------
-    templates : name → Jinja source; ``default`` is used unless tools are given and there is a ``tool_use``
-    special_tokens : names that the template may use, ``bos_token`` and the like
-    where : file name for the log
+    templates : name → Jinja source; ``tool_use``, if present, is used with tools, else ``default``
+    special_tokens : names that the template may use, such as ``bos_token``
+    where : file name for log output
     """
 
     def __init__(self, templates: Mapping[str, str], special_tokens: Mapping[str, str], where: str) -> None:
@@ -52,18 +52,18 @@ class ChatTemplate:
         return self.templates.get("default") or next(iter(self.templates.values()))
 
     def source_for(self, *, tools: bool) -> str:
-        """Return the Jinja source of the template for conversations with tools, or without any."""
+        """Return the Jinja source of the template for conversations with or without tools."""
         name = "tool_use" if tools and "tool_use" in self.templates else "default"
         return self.templates.get(name, self.source)
 
     @property
     def constants(self) -> frozenset[str]:
-        """Texts that stand in the templates as constants."""
+        """String constants in the templates."""
         return self._read[0]
 
     @property
     def sought(self) -> frozenset[str]:
-        """Those of them that the templates look for in other texts."""
+        """String constants that the templates search for in other texts."""
         return self._read[1]
 
     @cached_property
@@ -72,13 +72,13 @@ class ChatTemplate:
 
         from volumetric.loaders.chat_sandbox import constants_in
 
-        found = [(frozenset[str](), frozenset[str]())]
+        pairs = [(frozenset[str](), frozenset[str]())]
         for source in self.templates.values():
             try:
-                found.append(constants_in(self._environment.parse(source)))
+                pairs.append(constants_in(self._environment.parse(source)))
             except (GenerationError, jinja2.TemplateSyntaxError, RecursionError):
-                continue  # a template that cannot be read is refused when it is used
-        constants, sought = zip(*found, strict=True)
+                continue  # an invalid template raises when it is used
+        constants, sought = zip(*pairs, strict=True)
         return frozenset().union(*constants), frozenset().union(*sought)
 
     @cached_property
@@ -96,19 +96,19 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         **args: Any,
     ) -> str:
-        """Return the conversation as the text that the model was trained on.
+        """Return the conversation as text in the model's training format.
 
         Parameters
         ----------
-        messages : each has a ``role`` and mostly a ``content``
-        add_generation_prompt : end with the start of the assistant's answer
+        messages : each has a ``role`` and usually a ``content``
+        add_generation_prompt : whether the text ends with the start of the assistant's answer
         tools : descriptions of functions that the model may call
-        args : further names for the template, such as ``enable_thinking``
+        args : further variables for the template, such as ``enable_thinking``
 
         Raises
         ------
         GenerationError
-            The template raises (its message is kept), is no Jinja, or does more than is allowed.
+            The template raises an error (its message is included), is not valid Jinja, or exceeds a limit.
         """
         import jinja2
 
@@ -117,8 +117,8 @@ class ChatTemplate:
         if not all(isinstance(message, Mapping) for message in messages):
             raise GenerationError("a chat message must be an object", hint='{"role": "user", "content": "…"}')
         listed = messages if isinstance(messages, MarkedList) else [dict(message) for message in messages]
-        told = {"messages": listed, "add_generation_prompt": add_generation_prompt}
-        names = {**self._special_tokens, "documents": None, **args, **told, "tools": tools}
+        conversation = {"messages": listed, "add_generation_prompt": add_generation_prompt}
+        names = {**self._special_tokens, "documents": None, **args, **conversation, "tools": tools}
         pieces: list[str] = []
         size = 0
         try:
@@ -127,7 +127,7 @@ class ChatTemplate:
                 for piece in template.generate(names):
                     size += len(piece)
                     if size > MAX_OUTPUT:
-                        raise GenerationError(f"the chat template writes over {MAX_OUTPUT} characters")
+                        raise GenerationError(f"the chat template writes more than {MAX_OUTPUT} characters")
                     pieces.append(piece)
         except GenerationError:
             raise
@@ -137,11 +137,12 @@ class ChatTemplate:
             raise GenerationError(f"line {error.lineno} of the chat template: {error.message}") from error
         except jinja2.TemplateError as error:
             reason = readable(str(error.message or error))
-            raise GenerationError(f"the chat template refuses the messages: {reason}") from error
-        except Exception as error:  # a template is a program: it can fail in any way that Python can
+            raise GenerationError(f"the chat template rejects the messages: {reason}") from error
+        except Exception as error:  # a template is a program: it can raise any Python error
             reason = readable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
             raise GenerationError(
-                f"the chat template fails: {reason[:300]}", hint="do the messages have the fields that it expects?"
+                f"the chat template fails: {reason[:300]}",
+                hint=("check that the messages have the fields that the template expects"),
             ) from error
         return "".join(pieces)
 
@@ -160,7 +161,7 @@ def _raise_exception(message: str) -> None:
 def _strftime_now(form: str) -> str:
     if len(form) > MAX_DATE:
         raise ValueError(f"strftime_now: a format has at most {MAX_DATE} characters, got {len(form)}")
-    return dt.datetime.now().strftime(form)  # local time, as transformers gives it
+    return dt.datetime.now().strftime(form)  # local time, as in transformers
 
 
 def _tojson(
@@ -170,7 +171,7 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON as it is, where Jinja's own filter would escape ``<`` and ``&`` for HTML."""
+    """JSON without HTML escapes; Jinja's own filter would escape ``<`` and ``&``."""
     from volumetric.loaders.chat_budget import current
 
     if indent is not None and not 0 <= indent <= MAX_INDENT:
@@ -179,12 +180,12 @@ def _tojson(
         raise ValueError(f"tojson: a separator has at most {MAX_SEPARATOR} characters")
     budget = current()
     size = budget.admit(value)
-    budget.bounded(2 * size)  # each character may become six
+    budget.bounded(2 * size)  # escaping may make six characters of one
     encoder = json.JSONEncoder(ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
     if indent is None or size < SMALL_JSON:
         return budget.made(in_json(encoder.encode(value), ascii_only=ensure_ascii))
     pieces, size = list[str](), 0
-    for piece in encoder.iterencode(value):  # deep values grow by their indentation, so they are watched
+    for piece in encoder.iterencode(value):  # indentation makes deep values longer, so their output is bounded
         size += len(piece)
         budget.work(1)
         budget.bounded(size)
@@ -195,12 +196,12 @@ def _tojson(
 def read_chat_template(
     directory: Path, config: Mapping[str, Any], special_tokens: Mapping[str, str]
 ) -> ChatTemplate | None:
-    """Return the chat template of a Hugging Face directory: chat_template.jinja, else that of tokenizer_config.json.
+    """Return the chat template of a Hugging Face directory: chat_template.jinja, else from tokenizer_config.json.
 
     Raises
     ------
     CheckpointError
-        A template is no text, or too long to be one.
+        A template is not a string, or too long.
     """
     path = directory / "chat_template.jinja"
     if path.is_file():
@@ -209,18 +210,20 @@ def read_chat_template(
             templates[extra.stem] = _text(extra)
         return ChatTemplate(templates, special_tokens, str(path))
     where = str(directory / "tokenizer_config.json")
-    given = config.get("chat_template")
-    if given is None:
+    template = config.get("chat_template")
+    if template is None:
         return None
-    templates = {"default": given} if isinstance(given, str) else _named(given, where)
+    templates = {"default": template} if isinstance(template, str) else _named(template, where)
     return chat_template(templates, special_tokens, where)
 
 
 def chat_template(templates: Mapping[str, str], special_tokens: Mapping[str, str], where: str) -> ChatTemplate:
-    """Return a chat template. Raises `CheckpointError` if its source is longer than any template."""
+    """Return a chat template. Raises `CheckpointError` if its source is too long."""
     for source in templates.values():
         if len(source) > MAX_TEMPLATE_BYTES:
-            raise CheckpointError(f"{where}: a chat template of {len(source)} characters is not one")
+            raise CheckpointError(
+                f"{where}: the chat template has {len(source)} characters, the limit is {MAX_TEMPLATE_BYTES}"
+            )
     return ChatTemplate(templates, special_tokens, where)
 
 
@@ -231,14 +234,14 @@ def _text(path: Path) -> str:
         raise CheckpointError(f"{path} is not UTF-8") from error
 
 
-def _named(given: object, where: str) -> dict[str, str]:
-    """Templates from the list form ``[{"name": "default", "template": "…"}, …]``."""
-    if not isinstance(given, list) or not given:
-        raise CheckpointError(f"{where}: chat_template is neither text nor a list of named templates")
-    found: dict[str, str] = {}
-    for item in given:
+def _named(entries: object, where: str) -> dict[str, str]:
+    """Parse the list form of templates, ``[{"name": "default", "template": "…"}, …]``."""
+    if not isinstance(entries, list) or not entries:
+        raise CheckpointError(f"{where}: chat_template is neither a string nor a list of named templates")
+    templates: dict[str, str] = {}
+    for item in entries:
         name, source = (item.get("name"), item.get("template")) if isinstance(item, dict) else (None, None)
         if not isinstance(name, str) or not isinstance(source, str):
             raise CheckpointError(f"{where}: an entry of chat_template has no name or no template")
-        found[name] = source
-    return found
+        templates[name] = source
+    return templates

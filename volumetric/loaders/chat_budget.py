@@ -1,7 +1,7 @@
-"""What one rendering of a chat template may cost: time, memory and the size of every value, all told in one place.
+"""Budget of one rendering of a chat template: time, memory and the size of every value.
 
-Work is counted often and the clock read rarely; `Budget.made` sees every value that an operation makes. `current` gives
-the budget of the rendering that is going on.
+Work is counted often and the clock is read rarely; `Budget.made` checks every result of an operation. `current` returns
+the budget of the current rendering.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from volumetric.base.errors import GenerationError
 from volumetric.loaders.chat_contents import shown
 
 MAX_SECONDS: Final = 3.0
-"""Time of one rendering. A thousand messages with tools take some ten milliseconds."""
+"""Maximum time of one rendering. A thousand messages with tools take some ten milliseconds."""
 MAX_BYTES: Final = 256 * 2**20
-"""Sum of all that a rendering makes, as if nothing were ever freed."""
+"""Maximum bytes of all values that a rendering creates, as if none were freed."""
 MAX_SIZE: Final = 8_000_000
-"""Size of one value: characters, and `ITEM` for each item; what stands twice in a list counts twice."""
+"""Maximum size of one value: characters, and `ITEM` for each item; a duplicate in a list counts twice."""
 MAX_INT_BITS: Final = 4096
 MAX_ODD_KEYS: Final = 1000
-"""Keys of a dictionary whose hashes can be made to collide: others than text and small numbers."""
+"""Maximum keys of a dictionary whose hashes can collide: keys other than text and small numbers."""
 ITEM: Final = 16
 _ITEM_BYTES: Final = 64
 _STRIDE: Final = 20_000
-"""Units of work between two looks at the clock; a unit is some ten nanoseconds."""
+"""Units of work between two reads of the clock; a unit is about ten nanoseconds."""
 _SMALL: Final = (float, bool, NoneType)
 _VIEWS: Final = (ItemsView, KeysView, ValuesView)
 _SHORT: Final = 100
-_HINT: Final = "is it a chat template?"
+_HINT: Final = "check that this is a chat template"
 
 
 def refuse(what: str) -> GenerationError:
-    """Error for a template that wants `what`."""
+    """Return the error for a template that does `what`."""
     return GenerationError(f"the chat template {what}", hint=_HINT)
 
 
 class Budget:
-    """What is left to one rendering."""
+    """The remaining budget of one rendering."""
 
     __slots__ = ("_bytes", "_deadline", "_sizes", "_units")
 
@@ -54,13 +54,13 @@ class Budget:
         self._deadline = time.monotonic() + MAX_SECONDS
         self._bytes = MAX_BYTES
         self._units = _STRIDE
-        # Values are immutable in the sandbox, so sizes stay true; the reference keeps an id from being used again.
+        # Values are immutable in the sandbox, so sizes stay valid; the reference prevents reuse of an id.
         self._sizes: dict[int, tuple[Any, int]] = {}
 
     @staticmethod
     @contextmanager
     def fresh() -> Iterator[Budget]:
-        """Give the enclosed rendering a full budget."""
+        """Context manager: the rendering inside has a full budget."""
         budget = Budget()
         token = _current.set(budget)
         try:
@@ -69,30 +69,30 @@ class Budget:
             _current.reset(token)
 
     def work(self, units: int) -> None:
-        """Take note of work; raise `GenerationError` when the time is up."""
+        """Count work; raise `GenerationError` if the time is exceeded."""
         self._units -= units
         if self._units < 0:
             self.look()
 
     def look(self) -> None:
-        """Look at the clock; raise `GenerationError` when the time is up."""
+        """Read the clock; raise `GenerationError` if the time is exceeded."""
         if time.monotonic() > self._deadline:
             raise refuse(f"takes more than {MAX_SECONDS:g} seconds")
         self._units = _STRIDE
 
     def hold(self, count: int) -> None:
-        """Take note of `count` bytes that were made; raise `GenerationError` when there were too many."""
+        """Count `count` created bytes; raise `GenerationError` if there are too many."""
         self._bytes -= count
         if self._bytes < 0:
-            raise refuse(f"makes more than {MAX_BYTES >> 20} MiB of values")
+            raise refuse(f"creates more than {MAX_BYTES >> 20} MiB of values")
 
     def bounded(self, size: int) -> None:
-        """Raise `GenerationError` if a value of this size would be too large."""
+        """Raise `GenerationError` if this size is too large for a value."""
         if size > MAX_SIZE:
-            raise refuse(f"makes a value of more than {MAX_SIZE} characters")
+            raise refuse(f"creates a value of more than {MAX_SIZE} characters")
 
     def size(self, value: Any) -> int:
-        """Size of a value, see `MAX_SIZE`, as it stands: raise `GenerationError` where it is larger."""
+        """Return the size of a value; raise `GenerationError` if it is above `MAX_SIZE`."""
         kind = type(value)
         if kind is str:
             return len(value)
@@ -110,14 +110,14 @@ class Budget:
         if isinstance(value, range):
             return ITEM * len(value)
         if isinstance(value, (str, bytes)):
-            return 6 * len(value)  # Markup, whose own methods escape what they are given
+            return 6 * len(value)  # Markup, whose methods escape their arguments
         if isinstance(value, Namespace):
-            raise refuse("uses a namespace as a value")  # it could hold itself, and is not immutable
+            raise refuse("uses a namespace as a value")  # it could contain itself, and is mutable
         return ITEM
 
     def _sum(self, value: Any) -> int:
         if len(value) > MAX_SIZE // ITEM:
-            raise refuse(f"makes a value of more than {MAX_SIZE // ITEM} items")
+            raise refuse(f"creates a value of more than {MAX_SIZE // ITEM} items")
         self.work(len(value))
         total = ITEM
         parts: Iterable[Any] = value
@@ -127,11 +127,11 @@ class Budget:
         for part in parts:
             total += ITEM + self.size(part)
             if total > MAX_SIZE:
-                raise refuse(f"makes a value of more than {MAX_SIZE} characters")
+                raise refuse(f"creates a value of more than {MAX_SIZE} characters")
         return total
 
     def admit(self, value: Any) -> int:
-        """Let an operation read a value: check its size and count the work of going through it; return the size."""
+        """Check the size of an operand, count the work to read it, and return the size."""
         if type(value) is str:
             size = len(value)
             if size > MAX_SIZE:
@@ -144,11 +144,11 @@ class Budget:
         return size
 
     def made(self, value: Any, *, fresh: bool = False) -> Any:
-        """Check and count what an operation has made, and return it; an iterator becomes the list of its items.
+        """Check and count the result of an operation, and return it; an iterator becomes a list.
 
         Parameters
         ----------
-        fresh : the items of a list may be new too
+        fresh : whether the items of a list may be new, too
         """
         kind = type(value)
         if kind is str:
@@ -157,7 +157,7 @@ class Budget:
             return value
         if kind is int:
             if value.bit_length() > MAX_INT_BITS:
-                raise refuse(f"makes a number of more than {MAX_INT_BITS} bits")
+                raise refuse(f"creates a number of more than {MAX_INT_BITS} bits")
             return value
         if isinstance(value, Iterator):
             value = self.listed(value)
@@ -180,7 +180,7 @@ class Budget:
         return value
 
     def turn(self, units: int, count: int) -> None:
-        """Take note of work and of bytes that were made; raise `GenerationError` when there was too much."""
+        """Count work and created bytes; raise `GenerationError` if there is too much."""
         self._units -= units
         self._bytes -= count
         if self._units < 0 or self._bytes < 0:
@@ -188,20 +188,20 @@ class Budget:
             self.look()
 
     def listed(self, items: Iterable[Any]) -> list[Any]:
-        """List of what can be iterated over, within the limits."""
-        found: list[Any] = []
+        """Return the items of an iterable as a list, within the limits."""
+        values: list[Any] = []
         if isinstance(items, str):
             self.bounded(ITEM * len(items))
         for item in items:
-            found.append(item)
+            values.append(item)
             self.work(1)
-            if len(found) > MAX_SIZE // ITEM:
-                raise refuse(f"makes a value of more than {MAX_SIZE // ITEM} items")
-        self.hold(_ITEM_BYTES * len(found))
-        return found
+            if len(values) > MAX_SIZE // ITEM:
+                raise refuse(f"creates a value of more than {MAX_SIZE // ITEM} items")
+        self.hold(_ITEM_BYTES * len(values))
+        return values
 
     def keys(self, keys: Iterable[Any]) -> None:
-        """Refuse many keys that are neither text nor small numbers: their hashes may all be the same."""
+        """Refuse many keys that are neither text nor small numbers: their hashes may all collide."""
         odd = sum(1 for key in keys if not (isinstance(key, (str, *_SMALL)) or _is_small(key)))
         if odd > MAX_ODD_KEYS:
             raise refuse(f"hashes more than {MAX_ODD_KEYS} values that are not text")
@@ -216,7 +216,7 @@ def _is_small(value: object) -> bool:
     return isinstance(value, int) and value.bit_length() <= 60
 
 
-# Filters with the context as their argument are never evaluated while a template is compiled.
+# Filters with the context as their argument are never evaluated at compile time.
 
 
 @pass_context
@@ -232,7 +232,7 @@ def _tested(_: Context, value: Any, count: int) -> Any:
 
 @pass_context
 def _listed(_: Context, items: Iterable[Any]) -> Iterable[Any]:
-    """Filter around what a loop runs over: a list keeps ``loop.length`` known."""
+    """Filter around the iterable of a loop: a list provides ``loop.length``."""
     budget = current()
     if isinstance(items, (list, tuple)):
         budget.work(1 + len(items))
@@ -257,18 +257,18 @@ def _reading(_: Context, value: Any) -> Any:
 
 @pass_context
 def _inside(context: Context, value: Any) -> Any:
-    """What something is looked for in: of a dictionary only the keys' hashes are."""
+    """Container of an ``in`` test: for a dictionary only hashes of keys are compared."""
     return value if type(value) is dict else _reading(context, value)
 
 
 def written(value: Any) -> Any:
-    """Let a value be written: text as it is, and of a list no more than a limit."""
+    """Filter around output: text is unchanged, other values are limited in size."""
     if type(value) is str:
         size = len(value)
         current().turn(1 + (size >> 6), size)
     elif not isinstance(value, (int, float, NoneType)):
         budget = current()
-        budget.bounded(2 * budget.admit(value))  # each character may become ten by repr
+        budget.bounded(2 * budget.admit(value))  # repr may make ten characters of one
         if isinstance(value, (list, tuple, dict)):
             return shown(str(value))
     return value
@@ -288,4 +288,4 @@ COUNTERS: Final = {
     "__inside__": _inside,
     "__text__": _text,
 }
-"""Filters in which templates are wrapped where Jinja would compile them to plain Python, see `chat_sandbox`."""
+"""Filters that wrap parts of templates that Jinja would compile to plain Python, see `chat_sandbox`."""

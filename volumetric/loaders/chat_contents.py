@@ -1,14 +1,13 @@
-"""Contents: what messages hold is data, and goes through a chat template so that it never becomes a control token.
+"""Contents: message data passes through a chat template without ever becoming a control token.
 
-A template writes control tokens around the messages, and what it writes is one text: ``<|im_end|>`` of a message would
-be one like that of the template. So the characters by which control tokens begin are replaced in all data by marks,
-halves of surrogate pairs, which no text holds: a mark cannot be forged. They go where the template moves them; it may
-trim, cut, join and repeat. In the text that it writes, control tokens without a mark are its own, and those with one
-are text.
+A template writes control tokens around the messages, and its output is one text: ``<|im_end|>`` in a message would look
+like that of the template. So the first characters of control tokens are replaced in all data by marks, halves of
+surrogate pairs, which no text contains: a mark cannot be forged. Marks move with the text; a template may trim, split,
+join and repeat. In the output, control tokens without a mark come from the template, and those with a mark are text.
 
-Marks would hide what a template looks for in messages. So what stands in the template as a constant is left as it is,
-unless a control token begins there; and in messages of the assistant what the template looks for, such as
-``</think>``, and its markup stay what they are: the model wrote them.
+Marks would hide text that a template searches for in messages. So string constants of the template are not marked,
+unless a control token begins there; and in messages of the assistant, strings that the template searches for, such as
+``</think>``, and its markup are not marked: the model wrote them.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
     from volumetric.loaders.chat import ChatTemplate
 
 FIRST: Final = 0xDC00
-"""Mark of the character 0; those of ASCII follow in its order."""
+"""Mark of the character 0; marks of the other ASCII characters follow in order."""
 OTHERS: Final = FIRST + 128
-"""First mark of characters beyond ASCII, which whoever marks them numbers."""
+"""First mark of characters beyond ASCII; each `Contents` numbers these."""
 MOST_OTHERS: Final = 512
 END: Final = "\udfff"
-"""Stands for no character: where a message ends that is to go on."""
+"""Marks no character, but the end of a message that will be continued."""
 MARKED: Final = re.compile(f"[{chr(FIRST)}-{chr(OTHERS + MOST_OTHERS - 1)}]")
 _ASCII: Final = {FIRST + code: chr(code) for code in range(128)}
 _IN_JSON: Final = {FIRST + code: json.dumps(chr(code))[1:-1] for code in (*range(32), ord('"'), ord("\\"))}
@@ -45,62 +44,62 @@ _ASSISTANT: Final = "assistant"
 
 
 def mark_of(char: str) -> str:
-    """Return the mark of a character of ASCII."""
+    """Return the mark of an ASCII character."""
     return chr(FIRST + ord(char))
 
 
 def unmarked(text: str) -> str:
-    """Return a text with the characters of ASCII that its marks stand for."""
+    """Return a text with its marks replaced by their ASCII characters."""
     return text.translate(_ASCII) if MARKED.search(text) else text
 
 
 def readable(text: str) -> str:
-    """Return a text for a message, which can be encoded whatever is in it."""
+    """Return a text for an error message, which can always be encoded."""
     return HALF.sub("\ufffd", unmarked(text))
 
 
 def in_json(text: str, *, ascii_only: bool) -> str:
-    """Return JSON that was written with marks as it would be without; those are in it still that JSON does not escape.
+    """Return JSON that was written with marks as without; marks that JSON does not escape remain.
 
     Parameters
     ----------
-    ascii_only : write characters beyond ASCII as escapes
+    ascii_only : whether to write characters beyond ASCII as escapes
     """
     if ascii_only:
-        text = _ESCAPED.sub(lambda found: json.dumps(found[0])[1:-1], text)
+        text = _ESCAPED.sub(lambda match: json.dumps(match[0])[1:-1], text)
     return text.translate(_IN_JSON) if MARKED.search(text) else text
 
 
 def in_html(text: Any) -> Any:
-    """Return a text that was escaped for HTML as if there had been no marks in it."""
+    """Return an HTML-escaped text as without marks."""
     return type(text)(str(text).translate(_IN_HTML)) if isinstance(text, str) and MARKED.search(text) else text
 
 
 class MarkedDict(dict[Any, Any]):
-    """A dictionary whose text shows marks as they are, and not by their numbers."""
+    """A dictionary whose string form shows marks directly, not as escapes."""
 
     def __repr__(self) -> str:
         return shown(super().__repr__())
 
 
 class MarkedList(list[Any]):
-    """A list whose text shows marks as they are, and not by their numbers."""
+    """A list whose string form shows marks directly, not as escapes."""
 
     def __repr__(self) -> str:
         return shown(super().__repr__())
 
 
 def shown(text: str) -> str:
-    """Return what `repr` wrote, with marks as they are in the place of their numbers."""
-    return _NUMBERED.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[0], text)
+    """Return the output of `repr` with marks instead of their escapes."""
+    return _NUMBERED.sub(lambda match: chr(int(match[1], 16)) if match[1] else match[0], text)
 
 
 class Contents:
-    """Conversations of a model, in which control tokens are those of the template alone.
+    """Conversations of a model in which only the template writes control tokens.
 
     Parameters
     ----------
-    tokenizer, template : of the model; without a template there are texts alone
+    tokenizer, template : of the model; without a template only plain texts are supported
     """
 
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
@@ -114,7 +113,7 @@ class Contents:
         self._marks = {char: mark_of(char) for char in starts if char.isascii()}
         self._marks |= {char: chr(OTHERS + i) for i, char in enumerate(beyond)}
         self._restored = {ord(mark): char for char, mark in self._marks.items() if not char.isascii()}
-        # Letters and spaces begin much else, and templates trim: they are marked where a control token begins.
+        # Letters and spaces begin many words, and templates trim: mark them only at the start of a control token.
         common = re.escape("".join(char for char in self._marks if not (char.isalnum() or char.isspace())))
         left = any_of(one[at:] for one in constants for at in range(len(one)) if one[at] in self._marks)
         control = self._control.pattern.pattern
@@ -124,27 +123,27 @@ class Contents:
         self._own = re.compile(f"(?!{'|'.join(own)})(?:{begins})" if own else begins, re.DOTALL)
 
     def _begins(self, sought: frozenset[str]) -> list[str]:
-        """Return expressions for the places in which control tokens begin in what a template looks for."""
+        """Return regular expressions for starts of control tokens in strings that a template searches for."""
         return [
-            f"(?<={re.escape(one[: found.start()])}){re.escape(one[found.start() :])}"
+            f"(?<={re.escape(one[: match.start()])}){re.escape(one[match.start() :])}"
             for one in sorted(sought)
-            for found in self._control.pattern.finditer(one)
+            for match in self._control.pattern.finditer(one)
         ]
 
     def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return messages as the template is to be given them. Raises `GenerationError`."""
+        """Return messages as input for the template. Raises `GenerationError`."""
         return [self.data(message, own=message.get("role") == _ASSISTANT) for message in messages]
 
     def data(self, value: Any, *, own: bool = False) -> Any:
-        """Return a value, and all that it holds, as the template is to be given it.
+        """Return a value, with all nested values, as input for the template.
 
         Parameters
         ----------
-        own : it stands in a message of the assistant
+        own : whether it is in a message of the assistant
 
         Raises
         ------
-        GenerationError : a text holds half of a surrogate pair, or the value is nested too deeply
+        GenerationError : a text contains half of a surrogate pair, or the value is nested too deeply
         """
         try:
             return self._marked(value, self._own if own else self._data)
@@ -155,7 +154,7 @@ class Contents:
         if isinstance(value, str):
             check_halves(value)
             marks = self._marks
-            return pattern.sub(lambda found: marks[found[0][0]] + found[0][1:], value) if marks else value
+            return pattern.sub(lambda match: marks[match[0][0]] + match[0][1:], value) if marks else value
         if isinstance(value, Mapping):
             return MarkedDict({self._marked(key, pattern): self._marked(one, pattern) for key, one in value.items()})
         if isinstance(value, (list, tuple)):
@@ -163,15 +162,15 @@ class Contents:
         return value
 
     def encode(self, text: str, *, add_special_tokens: bool = False, limit: int | None = None) -> list[int]:
-        """Return the token ids of a text with marks, in which control tokens that begin with one are text.
+        """Return the token ids of a text with marks; control tokens that begin with a mark are text.
 
-        `limit` is that of `Tokenizer.encode`.
+        For `limit` see `Tokenizer.encode`.
         """
         plain = self._plain(text)
         if limit is not None:
             self._tokenizer.check_length(plain, limit)
         control = self._control.pattern
-        if any(control.match(plain, found.start()) for found in MARKED.finditer(text)):
+        if any(control.match(plain, match.start()) for match in MARKED.finditer(text)):
             return self._control.encode(self._plain, text, add_special_tokens=add_special_tokens)
         return self._tokenizer.encode(plain, add_special_tokens=add_special_tokens)
 
@@ -180,19 +179,19 @@ class Contents:
         return text.translate(self._restored) if self._restored else text
 
     def render(self, messages: Sequence[Mapping[str, Any]], /, **args: Any) -> str:
-        """Return a conversation as text, marks in it. Raises `GenerationError`."""
+        """Return a conversation as text with marks. Raises `GenerationError`."""
         if self._template is None:
             raise GenerationError("the model has no chat template")
         return self._template.render(MarkedList(map(MarkedDict, messages)), **args)
 
     def render_beginning(self, messages: Sequence[Mapping[str, Any]], /, **args: Any) -> str:
-        """Return a conversation as text that ends where the last message does, so that it can go on.
+        """Return a conversation as text that ends with the last message, so it can be continued.
 
-        White space at the beginning and at the end of it goes where the template takes it away.
+        White space around the last message is removed if the template removes it.
 
         Raises
         ------
-        GenerationError : the template refuses the messages, leaves the last one out, or changes it
+        GenerationError : the template rejects the messages, leaves out the last one, or changes it
         """
         content: str = messages[-1]["content"] or ""
         head, trims = self._cut(messages, content, args)
@@ -204,7 +203,7 @@ class Contents:
         return head[: len(head) - len(shown) + len(shown.rstrip())] if trims else head
 
     def _cut(self, messages: Sequence[Mapping[str, Any]], content: str, args: Mapping[str, Any]) -> tuple[str, bool]:
-        """Return what is written up to the end of the last message's text, and whether white space there goes."""
+        """Return the output up to the end of the last message's text, and whether white space there is removed."""
         *before, last = messages
         head, end, behind = self.render([*before, {**last, "content": f"{content}{END} "}], **args).rpartition(END)
         if not end:
@@ -215,5 +214,5 @@ class Contents:
 def _unfit(what: str) -> GenerationError:
     return GenerationError(
         f"the chat template {what}, so it cannot be continued",
-        hint="send the text that the model is to go on with as the prompt of a text completion",
+        hint="send the text to continue as the prompt of a text completion",
     )

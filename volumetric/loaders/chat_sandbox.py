@@ -1,20 +1,20 @@
-"""The Jinja environment of chat templates: what transformers offers, and limits that a hostile template cannot pass.
+"""The Jinja environment of chat templates: transformers' features, with limits on hostile templates.
 
-Jinja's sandbox keeps a template from the interpreter and the machine, but not from looping for ever or from asking for
-a string of a terabyte. Templates come with downloaded models, so time and memory of a rendering are bounded:
+Jinja's sandbox protects the interpreter and the machine, but allows endless loops and strings of a terabyte. Templates
+come with downloaded models, so time and memory of a rendering are bounded:
 
-- *Every value* has a bounded size, in which what a list holds twice counts twice. So no single operation takes long:
-  those that are there are at most n log n in the sizes of their arguments, or are refused beforehand if they are not.
-- *Every operation* is seen. Jinja compiles a template to Python; what becomes a call of the environment (operators,
-  calls, output) is intercepted there, filters and tests are wrapped, and what becomes plain Python is wrapped in the
-  syntax tree: comparisons, slices, literals, ``~``, loops, and the bodies of loops and macros, whose text and nodes are
-  counted each time. Filters and methods of Python's types are those of a list, and no others (`chat_operations`).
-- *Between* operations the clock is read, and the bytes of all values are added up, as if none were freed
-  (`chat_budget`, which has the filters that count, too).
+- *Every value* has a bounded size; duplicates in a list count twice. So no single operation takes long: available
+  operations are at most n log n in the sizes of their arguments, or are refused before they run.
+- *Every operation* is checked. Jinja compiles a template to Python. Calls of the environment (operators, calls, output)
+  are intercepted there, filters and tests are wrapped, and plain Python is wrapped in the syntax tree: comparisons,
+  slices, literals, ``~``, loops, and the bodies of loops and macros, whose text and nodes are counted each time. Only
+  listed filters and methods of Python's types are available (`chat_operations`).
+- *Between* operations the clock is read, and the bytes of all values are summed, as if none were freed (`chat_budget`,
+  which also has the counting filters).
 
-So a rendering ends at most one operation after its time, within its memory, and the last operation was a short one. It
-happens in this process: one of its own that is killed would bound the same without lists, but takes a tenth of a second
-to start and a copy of all messages, cannot be given functions, and macOS and Windows would not bound its memory.
+So a rendering ends at most one short operation after its time limit, within its memory limit. It runs in this process:
+a separate process that is killed would need no lists, but takes a tenth of a second to start and a copy of all
+messages, cannot receive functions, and has no memory limit on macOS and Windows.
 """
 
 from __future__ import annotations
@@ -45,19 +45,20 @@ from volumetric.loaders.chat_operations import (
 )
 
 MAX_NODES: Final = 20_000
-"""Nodes of a template's syntax tree. The longest templates that models come with have some thousand."""
+"""Maximum nodes of a template's syntax tree. The longest templates of known models have some thousand."""
 _TYPES: Final = tuple(METHODS)
 _METHODS: Final = (BuiltinMethodType, MethodType)
 _SMALL: Final = (nodes.Const, nodes.Compare, nodes.Not, nodes.Test)
-"""Expressions whose values are small, or as small as the template itself."""
+"""Expressions whose values are small, or at most as large as the template."""
 _FRAME: Final = ("_loop_vars", "_block_vars")
-"""What compiled templates hand to `call` beside the arguments."""
+"""Keyword arguments that compiled templates pass to `call` in addition to those of the template."""
 
 
 class _Counting(NodeTransformer):
-    """Wraps what Jinja compiles to plain Python in filters that count."""
+    """Wraps parts that Jinja compiles to plain Python in counting filters."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  (the names are jinja2's)
+        """Count the items of a loop, the nodes of its condition, and each run of its body."""
         self.generic_visit(node)
         node.iter = _wrapped(node.iter, "__listed__")
         if node.test is not None:
@@ -66,24 +67,29 @@ class _Counting(NodeTransformer):
         return _counted_body(node)
 
     def visit_Macro(self, node: nodes.Macro) -> nodes.Macro:  # noqa: N802
+        """Count each run of a macro's body."""
         self.generic_visit(node)
         return _counted_body(node)
 
     def visit_CallBlock(self, node: nodes.CallBlock) -> nodes.CallBlock:  # noqa: N802
+        """Count each run of the body of a ``{% call %}`` block."""
         self.generic_visit(node)
         return _counted_body(node)
 
     def visit_Block(self, node: nodes.Block) -> nodes.Block:  # noqa: N802
+        """Count each run of a named block."""
         self.generic_visit(node)
         return _counted_body(node)
 
     def visit_AssignBlock(self, node: nodes.AssignBlock) -> nodes.AssignBlock:  # noqa: N802
+        """Count the value that a ``{% set %}`` block assigns."""
         self.generic_visit(node)
-        inner = cast("nodes.Filter | None", node.filter)  # None, against the annotation: what the block holds
+        inner = cast("nodes.Filter | None", node.filter)  # None, against the annotation: the content of the block
         node.filter = _wrapped(inner, "__made__")
         return node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:  # noqa: N802
+        """Count the operands that a comparison reads, unless they are constant or known to be small."""
         self.generic_visit(node)
         for operand in node.ops:
             if operand.op in ("in", "notin"):
@@ -95,35 +101,43 @@ class _Counting(NodeTransformer):
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:  # noqa: N802
+        """Count the parts of ``a ~ b`` as text, and the result."""
         self.generic_visit(node)
         node.nodes = [part if isinstance(part, nodes.Const) else _wrapped(part, "__text__") for part in node.nodes]
         return _wrapped(node, "__made__")
 
     def visit_List(self, node: nodes.List) -> nodes.Expr:  # noqa: N802
+        """Count a list that is not constant."""
         self.generic_visit(node)
         return node if _constant(node) else _wrapped(node, "__made__")
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Expr:  # noqa: N802
+        """Count a tuple that is read and not constant."""
         self.generic_visit(node)
         return node if node.ctx != "load" or _constant(node) else _wrapped(node, "__made__")
 
     def visit_Dict(self, node: nodes.Dict) -> nodes.Expr:  # noqa: N802
+        """Count a dictionary."""
         self.generic_visit(node)
         return _wrapped(node, "__made__")
 
     def visit_Call(self, node: nodes.Call) -> nodes.Call:  # noqa: N802
+        """Count the arguments that a call spreads from a list."""
         self.generic_visit(node)
         return _counted_arguments(node)
 
     def visit_Filter(self, node: nodes.Filter) -> nodes.Filter:  # noqa: N802
+        """Count the arguments that a filter spreads from a list."""
         self.generic_visit(node)
         return _counted_arguments(node)
 
     def visit_Test(self, node: nodes.Test) -> nodes.Test:  # noqa: N802
+        """Count the arguments that a test spreads from a list."""
         self.generic_visit(node)
         return _counted_arguments(node)
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
+        """Count a slice as a new value, any other index as an operand."""
         self.generic_visit(node)
         if isinstance(node.arg, nodes.Slice):
             return _wrapped(node, "__made__")
@@ -131,6 +145,7 @@ class _Counting(NodeTransformer):
         return node
 
     def visit_ScopedEvalContextModifier(self, node: nodes.Node) -> nodes.Node:  # noqa: N802
+        """Refuse ``{% autoescape %}`` with a `TemplateSyntaxError`."""
         raise jinja2.TemplateSyntaxError("autoescape is not available in chat templates", node.lineno)
 
     visit_EvalContextModifier = visit_ScopedEvalContextModifier  # noqa: N815
@@ -143,14 +158,14 @@ def _wrapped(node: nodes.Node | None, name: str) -> nodes.Filter:
 
 
 def _counted_arguments(node: Any) -> Any:
-    """Let ``f(*items)`` count what it spreads."""
+    """Count the arguments that ``f(*items)`` spreads."""
     if node.dyn_args is not None:
         node.dyn_args = _wrapped(node.dyn_args, "__listed__")
     return node
 
 
 def _read(node: nodes.Expr) -> nodes.Expr:
-    """Wrap an operand that is not known to be small."""
+    """Wrap an operand that may be large."""
     return node if _constant(node) else _wrapped(node, "__read__")
 
 
@@ -161,18 +176,18 @@ def _constant(node: nodes.Node) -> bool:
 
 
 def _counted_body(node: Any) -> Any:
-    """Let each run of a body begin by counting its nodes and its text."""
+    """Insert code at the start of a body that counts its nodes and text at each run."""
     text = sum(len(data.data) for data in node.find_all(nodes.TemplateData))
-    given = [nodes.Const(sum(1 for _ in node.find_all(nodes.Node))), nodes.Const(text)]
-    turn = nodes.Filter(nodes.Const(None), "__turn__", given, [], None, None, lineno=node.lineno)
+    counts = [nodes.Const(sum(1 for _ in node.find_all(nodes.Node))), nodes.Const(text)]
+    turn = nodes.Filter(nodes.Const(None), "__turn__", counts, [], None, None, lineno=node.lineno)
     node.body.insert(0, nodes.ExprStmt(turn, lineno=node.lineno))
     return node
 
 
 def _escaping(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a filter that escapes characters as if there were no marks in the place of some.
+    """Return a filter that escapes marked characters like the originals.
 
-    Addresses keep none: they escape all that a control token can begin with.
+    URLs keep no marks: they escape every character that can begin a control token.
     """
     if original.__name__ == "do_urlencode":
         return lambda value: original(unmarked(value) if type(value) is str else value)
@@ -180,11 +195,11 @@ def _escaping(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """Immutable sandbox that shows every operation to the budget."""
+    """Immutable sandbox that counts every operation in the budget."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "**", "%"})
 
-    # Private, but the one place through which every template passes as a syntax tree before it becomes code.
+    # Private, but the only place where the syntax tree of every template is available before compilation.
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
         if sum(1 for _ in tree.find_all(nodes.Node)) > MAX_NODES:
@@ -192,9 +207,10 @@ class _Environment(ImmutableSandboxedEnvironment):
         return _Counting().visit(tree)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Return ``left operator right``, or raise `GenerationError` if the result is too large for the budget."""
         budget = current()
         if operator == "+" and type(left) is str and type(right) is str:
-            return budget.text(left + right)  # each is bounded, and so is the sum
+            return budget.text(left + right)  # both are bounded, and so is the sum
         if isinstance(left, str) and operator == "%":
             budget.admit(left)
             percent(budget, (left, right))
@@ -212,6 +228,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return budget.made(self.binop_table[operator](left, right))
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a method, macro or function of a template, and count its arguments and its result."""
         budget = current()
         method = getattr(obj, "__wrapped__", obj) if type(obj) is FunctionType else obj  # str.format, see the sandbox
         if isinstance(method, _METHODS) and isinstance(method.__self__, (*_TYPES, type, bytes, bytearray)):
@@ -234,16 +251,21 @@ _SEEKING: Final = frozenset(
     {"count", "endswith", "find", "index", "lstrip", "partition", "removeprefix", "removesuffix", "replace", "rfind"}
     | {"rindex", "rpartition", "rsplit", "rstrip", "split", "startswith", "strip"}
 )
-"""Methods of texts that look for their arguments."""
+"""Methods of strings that search for their arguments."""
 
 
 def constants_in(tree: nodes.Template) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the texts that stand in a template as constants, and those of them that it looks for in other texts."""
+    """Return the string constants of a template, and those that it searches for in other texts."""
     seeking: list[nodes.Node] = [*tree.find_all(nodes.Compare)]
     for call in tree.find_all(nodes.Call):
         if isinstance(call.node, nodes.Getattr) and call.node.attr in _SEEKING:
             seeking += call.args
-    seeking += (argument for found in tree.find_all(nodes.Filter) if found.name in _SEEKING for argument in found.args)
+    seeking += (
+        argument
+        for jinja_filter in tree.find_all(nodes.Filter)
+        if jinja_filter.name in _SEEKING
+        for argument in jinja_filter.args
+    )
     return _texts(tree), frozenset().union(*map(_texts, seeking))
 
 
@@ -253,12 +275,12 @@ def _texts(node: nodes.Node) -> frozenset[str]:
 
 
 class _Generation(Extension):
-    """The ``{% generation %}`` tag, by which training marks the assistant's words; here it only groups."""
+    """The ``{% generation %}`` tag, which marks the assistant's text for training; here it only groups."""
 
     tags = {"generation"}  # noqa: RUF012  (jinja2 declares it as a set)
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """Read the block; names set inside stay inside, as in transformers."""
+        """Parse the block; variables set inside are local to it, as in transformers."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body, lineno=line)
@@ -267,7 +289,7 @@ class _Generation(Extension):
 def sandbox(
     tojson: Callable[..., str], raise_exception: Callable[[str], None], strftime_now: Callable[[str], str]
 ) -> jinja2.Environment:
-    """Return an environment with the given functions under the names that chat templates know."""
+    """Return an environment with the given functions under the names that chat templates use."""
     # Jinja's optimiser is quadratic in the depth of an expression.
     environment = _Environment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols], optimized=False
@@ -283,5 +305,5 @@ def sandbox(
     }
     environment.finalize = written
     environment.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
-    del environment.globals["lipsum"]  # makes any amount of text
+    del environment.globals["lipsum"]  # returns any amount of text
     return environment

@@ -1,9 +1,9 @@
-"""Control tokens: those of a vocabulary that say what a text is, found only where a caller says that they stand.
+"""Control tokens: vocabulary tokens that structure a text; they are matched only where a caller allows them.
 
-A tokenizer finds the tokens that were added to it in any text, whoever wrote it. Hugging Face marks the special ones
-among them; llama.cpp also takes ``<|…|>`` and ``<｜…｜>`` for control tokens, which some models do not mark
-(``does_token_look_special`` of its ``convert_hf_to_gguf.py``). What a chat template writes itself is markup, too: a
-``</tool_response>`` of Qwen is no special token, and ends what a tool returned all the same.
+A tokenizer finds its added tokens in any text, including user input. Hugging Face marks the special ones among them;
+llama.cpp also treats ``<|…|>`` and ``<｜…｜>`` as control tokens, which some models do not mark
+(``does_token_look_special`` of its ``convert_hf_to_gguf.py``). Markup that a chat template writes counts, too: Qwen's
+``</tool_response>`` is not a special token, but still ends the result of a tool.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from volumetric.loaders.tokenizer import Tokenizer
 
 _CONTROL: Final = re.compile(r"<[|｜].*[|｜]>", re.DOTALL)
-"""What is a control token, marked as one or not."""
+"""Matches control tokens, also those that are not marked as special."""
 _MARKUP: Final = re.compile(r"[<\[]\S+[>\]]")
-"""What may be markup of a template. Others among the added tokens are text: runs of spaces and line breaks."""
+"""Matches possible markup of a template. Other added tokens are text: runs of spaces and line breaks."""
 _NEVER: Final = "(?!)"
 
 
@@ -29,15 +29,15 @@ class ControlTokens:
 
     Parameters
     ----------
-    tokenizer : whose added tokens are looked at
-    source : of the chat templates; tokens that look like markup and stand in it count, too
+    tokenizer : the tokenizer with the added tokens
+    source : source of the chat templates; tokens in it that look like markup count, too
 
     Attributes
     ----------
-    special : texts of those that are control tokens by themselves
-    markup : texts of those that are because the template writes them
-    texts : of both
-    pattern : finds one, the longest that begins at a place
+    special : texts of the control tokens that are special
+    markup : texts of the tokens that the template writes
+    texts : texts of both
+    pattern : matches the longest control token at a position
     """
 
     def __init__(self, tokenizer: Tokenizer, source: str = "") -> None:
@@ -51,27 +51,27 @@ class ControlTokens:
         self.pattern = re.compile(any_of(self.texts))
 
     def encode(self, pieces: Callable[[str], str], text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """Return the token ids of a text in which only some control tokens stand as such.
+        """Return the token ids of a text in which only some control tokens are matched.
 
         Parameters
         ----------
-        pieces : turns the text into the one that is meant, once control tokens have been taken out of it: what is none
-            is written so that `pattern` does not find it
+        pieces : converts the text to the final one after control tokens have been removed; other text is spelled so
+            that `pattern` does not match it
 
         Raises
         ------
         GenerationError : the text cannot be encoded
         """
-        if self._nonce in pieces(text):  # nobody can know it; then it would not be one
+        if self._nonce in pieces(text):  # must be unpredictable
             for name in ("_nonce", "_renamed"):
                 self.__dict__.pop(name, None)
         names = self._names
-        text = self.pattern.sub(lambda found: names[found[0]], text)
+        text = self.pattern.sub(lambda match: names[match[0]], text)
         return self._renamed.encode(pieces(text), add_special_tokens=add_special_tokens)
 
     @cached_property
     def _nonce(self) -> str:
-        """What the names of control tokens begin with, where their own texts are text."""
+        """Random prefix of renamed control tokens, whose original texts then count as text."""
         return secrets.token_hex(16)
 
     @property
@@ -80,12 +80,12 @@ class ControlTokens:
 
     @cached_property
     def _renamed(self) -> Tokenizer:
-        """The tokenizer with other texts for control tokens: it cuts and merges all other text as before."""
+        """The tokenizer with other texts for control tokens: it splits and merges all other text as before."""
         return self._tokenizer.renamed(self._names)
 
 
 def any_of(texts: Iterable[str]) -> str:
-    """Return an expression for any of some texts, the longest first, whose time does not grow with their number."""
+    """Return a regular expression for any of some texts, longest first; its time does not depend on their number."""
     root: dict[str, dict] = {}
     for text in filter(None, texts):
         node = root

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 Format = Literal["native", "hf", "gguf", "loom"]
 FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf", "loom")
 _ENDINGS: Final[dict[Format, str]] = {"gguf": ".gguf", "loom": ".json"}
-"""Formats of one file, and what its name must end in to be opened again; the others are directories."""
+"""Formats with a single file, and its required suffix; the others are directories."""
 _FOREIGN: Final[dict[str, tuple[str, ...]]] = {
     "ONNX": (".onnx", ".ort"),
     "PyTorch's pickles": (".pt", ".pth", ".pte", ".ptl", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib", ".torchscript"),
@@ -40,7 +40,7 @@ _FOREIGN: Final[dict[str, tuple[str, ...]]] = {
     "NumPy's files": (".npz", ".npy"),
     "archives": (".zip", ".tar", ".gz", ".tgz", ".7z", ".nemo", ".mar"),
 }
-"""What is not written, and endings that ask for it: nobody means a directory of such a name."""
+"""Unsupported formats and their suffixes, which are never meant as names of directories."""
 
 
 def convert_model(
@@ -57,53 +57,53 @@ def convert_model(
     allow_differences: bool = False,
     offline: bool = False,
 ) -> LoadedModel:
-    """Read a model from anywhere and write it to `target`.
+    """Read a model from any source and write it to `target`.
 
     Parameters
     ----------
-    source : what `open_model` takes
+    source : as for `open_model`
     target : a directory, or a file that ends in ``.gguf`` or ``.json``
-    format : ``"native"``, ``"hf"``, ``"gguf"`` or ``"loom"`` (JSON of the Go engine); None: by the ending of `target`,
+    format : ``"native"``, ``"hf"``, ``"gguf"`` or ``"loom"`` (JSON of the Go engine); None: by the suffix of `target`,
         ``.gguf`` or ``.json``, else native
-    dtype : numeric type of the result; None keeps what is stored
-    bits : instead of `dtype`: bits a weight that the result has at most, scales included. Every matrix takes the type
-        by which the predictions for `calibrate` lose least, see `volumetric.loaders.calibration.budget`; the result's
-        `damage` has what each costs
-    tensor_types : pattern of parameters, ``"*/down.weight"`` → type of the matrices that it matches, the first match
+    dtype : numeric type of the result; None keeps the stored types
+    bits : instead of `dtype`: maximum bits per weight of the result, including scales. The types of matrices are chosen
+        to minimise the damage to predictions for `calibrate`, see `volumetric.loaders.calibration.budget`; the result's
+        `damage` has the cost of each
+    tensor_types : pattern of parameters, ``"*/down.weight"`` → type of the matrices that it matches; the first match
         counts; `dtype` and `bits` are for the others
-    calibrate : text, or token ids, for which the rounding to `dtype` shall change least, see
-        `volumetric.loaders.calibration`; None rounds each number for itself
-    lora : adapter that is added to the weights before these are rounded, ``PATH``, ``PATH:SCALE`` or ``(path, scale)``;
-        or a list of such
-    context : tokens of a sequence that the result is for, no more than the model's. A GGUF file has no window that is
-        as long as that, as it cuts nothing
-    allow_differences : write a GGUF file also where llama.cpp is known to compute something else from it
+    calibrate : text, or token ids, on which the error of rounding to `dtype` is minimised, see
+        `volumetric.loaders.calibration`; None rounds each value to nearest
+    lora : adapter to add to the weights before rounding, ``PATH``, ``PATH:SCALE`` or ``(path, scale)``; or a list of
+        these
+    context : context length of the result, at most the model's. Windows of at least this length have no effect and are
+        left out of a GGUF file
+    allow_differences : whether to write a GGUF file even if llama.cpp is known to compute different results from it
 
     Returns
     -------
-    The model that was written
+    The written model
 
     Raises
     ------
     CheckpointError
-        The source cannot be read or the target cannot be written, or is the source.
+        The source cannot be read, the target cannot be written, or both are the same.
     UnsupportedError
-        The format cannot hold the model, or not in this numeric type.
+        The format cannot store the model, or not in this numeric type.
     """
     target = Path(target)
     chosen = format_of(target, format)
     check_target(target, source)
-    for asked in (dtype, *(tensor_types or {}).values()):
-        if asked is not None:
-            _check_dtype(Scheme.parse(asked), chosen)
+    for requested_type in (dtype, *(tensor_types or {}).values()):
+        if requested_type is not None:
+            _check_dtype(Scheme.parse(requested_type), chosen)
     if bits is not None and dtype is not None:
-        raise UnsupportedError("bits and dtype exclude each other", hint="give one of the two")
+        raise UnsupportedError("bits and dtype exclude each other", hint="give only one of them")
     if bits is None and calibrate is None and not tensor_types:
         model = open_merged(source, lora, dtype, offline=offline)
     else:
         model = open_merged(source, lora, offline=offline)
         if bits is not None and chosen == "hf":
-            raise UnsupportedError("the Hugging Face layout holds plain floats", hint="use format native or gguf")
+            raise UnsupportedError("the Hugging Face layout stores only plain floats", hint="use format native or gguf")
         model = rounded(model, dtype, bits=bits, named=tensor_types, text=calibrate, gguf=chosen == "gguf")
     if context is not None:
         model = within_context(model, context, chosen)
@@ -112,20 +112,20 @@ def convert_model(
 
 
 def within_context(model: LoadedModel, context: int, to: Format) -> LoadedModel:
-    """Return a model for sequences of no more than `context` tokens.
+    """Return a model for sequences of at most `context` tokens.
 
     Raises
     ------
     UnsupportedError
-        The model is not for as many, or the format does not have that number apart from the configuration.
+        The model's context is shorter, or the format stores the context only in the configuration.
     """
     if to not in ("gguf", "native"):
         raise UnsupportedError(
-            f"the format {to} has no context of its own", hint="use format gguf or native with a context"
+            f"the format {to} does not store a context separately", hint="use format gguf or native for another context"
         )
     if context < 1 or (model.context_length and context > model.context_length):
         raise UnsupportedError(
-            f"{model.name} is for sequences of 1 to {model.context_length} tokens, and not of {context}"
+            f"{model.name} supports sequences of 1 to {model.context_length} tokens, got context {context}"
         )
     return replace(model, context_length=context)
 
@@ -158,7 +158,7 @@ def rounded(
 
     Parameters
     ----------
-    gguf : with `bits`, choose among what a GGUF file can hold
+    gguf : with `bits`, choose only types that a GGUF file can store
     """
     if text is None and bits is None:
         targets = target_schemes(model.network, dtype, named)
@@ -166,7 +166,7 @@ def rounded(
     from volumetric.loaders.calibration import budgeted, calibrated
 
     if text is None:
-        raise UnsupportedError("bits needs a text to measure damage on", hint="give calibrate=text (--calibrate FILE)")
+        raise UnsupportedError("bits needs a text to measure the damage", hint="give calibrate=text (--calibrate FILE)")
     if isinstance(text, str):
         if model.tokenizer is None:
             raise UnsupportedError(f"{model.name} has no tokenizer", hint="give the text as token ids")
@@ -175,51 +175,54 @@ def rounded(
         targets, damage = budgeted(model, text, bits, named=named, gguf=gguf)
         return replace(model, params=calibrated(model, text, targets), damage=damage)
     if dtype is None and not named:
-        raise UnsupportedError("calibration needs a type to round to", hint="give dtype='int4:g32', or bits=4.5")
+        raise UnsupportedError("calibrate needs a type to round to", hint="give dtype='int4:g32', or bits=4.5")
     return replace(model, params=calibrated(model, text, target_schemes(model.network, dtype, named)))
 
 
-def format_of(target: str | Path, asked: Format | None = None, default: Format = "native") -> Format:
-    """Return the format to write `target` in: `asked`, or that of its ending, or `default`.
+def format_of(target: str | Path, requested_format: Format | None = None, default: Format = "native") -> Format:
+    """Return the format for `target`: `requested_format`, or that of its suffix, or `default`.
 
     Raises
     ------
     UnsupportedError
-        There is no such format, or `target` is named in a way that nothing would open.
+        The format is unknown, or `target` has a name that could not be opened.
     """
     ending = Path(target).suffix.lower()
     foreign = next((name for name, endings in _FOREIGN.items() if ending in endings), None)
     if foreign is not None:
         raise UnsupportedError(
             f"{target}: {foreign} cannot be written",
-            hint="formats are native and hf (directories, named without such an ending), gguf (.gguf) and loom (.json)",
+            hint="use native or hf (directories without this suffix), gguf (.gguf) or loom (.json)",
         )
-    chosen = asked or next((name for name, own in _ENDINGS.items() if own == ending), default)
+    chosen = requested_format or next((name for name, own in _ENDINGS.items() if own == ending), default)
     if chosen not in FORMATS:
-        raise UnsupportedError(f"unknown format {chosen!r}", hint=f"one of {', '.join(FORMATS)}")
-    wanted = _ENDINGS.get(chosen, "")
+        raise UnsupportedError(f"unknown format {chosen!r}", hint=f"use one of {', '.join(FORMATS)}")
+    required_ending = _ENDINGS.get(chosen, "")
     if ending == ".safetensors":
         raise UnsupportedError(
-            f"{target}: a safetensors file holds tensors and no network",
-            hint="name a directory: format hf writes model.safetensors and config.json into it",
+            f"{target}: a safetensors file stores tensors, but no network",
+            hint="give a directory: format hf writes model.safetensors and config.json into it",
         )
-    if wanted and Path(target).suffix != wanted:
-        named = Path(target).with_suffix(wanted) if ending == wanted else f"{target}{wanted}"
-        raise UnsupportedError(f"{target}: a file of the format {chosen} ends in {wanted}", hint=f"name it {named}")
-    if not wanted and ending in _ENDINGS.values():
+    if required_ending and Path(target).suffix != required_ending:
+        named = Path(target).with_suffix(required_ending) if ending == required_ending else f"{target}{required_ending}"
         raise UnsupportedError(
-            f"{target} is named as a file, and the format {chosen} is a directory", hint="drop one of the two"
+            f"{target}: the name of a {chosen} file must end in {required_ending}", hint=f"name it {named}"
+        )
+    if not required_ending and ending in _ENDINGS.values():
+        raise UnsupportedError(
+            f"{target} has the suffix of a file, but the format {chosen} is a directory",
+            hint="change the name or the format",
         )
     return chosen
 
 
 def check_target(target: str | Path, *sources: str | os.PathLike[str]) -> None:
-    """Raise `CheckpointError` if what is read lies where something is to be written."""
+    """Raise `CheckpointError` if the target would overwrite the source."""
     place = Path(target).expanduser()
     for source in filter(os.path.exists, sources):
         holders = (Path(source), Path(source).parent) if Path(source).is_file() else (Path(source),)
         if place.exists() and any(place.samefile(holder) for holder in holders):
-            raise CheckpointError(f"{target} is what is read", hint="name another target")
+            raise CheckpointError(f"{target} is also the source", hint="give another target")
 
 
 def save_model(
@@ -227,19 +230,19 @@ def save_model(
 ) -> None:
     """Write an open model; parameters and errors as for `convert_model`.
 
-    A model that standardises its inputs is written with the standardisation in its weights, but for format native, see
-    `fold_inputs`. A format without a place for the names of classes leaves them out, with a warning.
+    The standardisation of inputs is written into the weights, except for format native, see `fold_inputs`. A format
+    that cannot store names of classes leaves them out, with a warning.
     """
     if model.clocked is not None and to != "native":
         raise UnsupportedError(
-            f"{model.name} runs tick by tick, which the format {to} cannot say", hint="use format native"
+            f"{model.name} runs tick by tick, which the format {to} cannot store", hint="use format native"
         )
     format_of(target, to)
     if to != "native":
         model = fold_inputs(model)
     if model.head is not None and to not in ("hf", "native"):
         raise UnsupportedError(
-            f"{model.name} has a head that judges texts, which the format {to} cannot hold",
+            f"{model.name} has a text classification head, which the format {to} cannot store",
             hint="use format native or hf",
         )
     if to == "gguf":
@@ -248,7 +251,7 @@ def save_model(
         save_hf(target, model)
     elif to == "loom":
         if model.classes:
-            logger.warning("%s: the file has no place for the names of the %d classes", target, len(model.classes))
+            logger.warning("%s: the file cannot store the names of the %d classes", target, len(model.classes))
         save_loom(target, model.network, model.params)
     else:
         facts = NativeFacts(
@@ -264,13 +267,14 @@ def save_model(
 
 
 def _check_dtype(scheme: Scheme, to: Format) -> None:
-    """Refuse to write as float32 what was asked for in another type."""
+    """Refuse to write float32 if another type was requested."""
     if to == "hf" and out_scheme(scheme) != scheme:
         raise UnsupportedError(
-            f"the Hugging Face layout holds plain floats, not {scheme}", hint="use format native or gguf, or dtype bf16"
+            f"the Hugging Face layout stores only plain floats, not {scheme}",
+            hint="use format native or gguf, or dtype bf16",
         )
     if to == "gguf" and gguf_scheme(scheme, (256, 256)) != scheme:
         raise UnsupportedError(
-            f"GGUF has no tensors of {scheme}",
-            hint="it has float32, float16, bfloat16, int8:g32, int4:g32, uint4:g32 and block formats such as q4_k",
+            f"GGUF cannot store tensors of {scheme}",
+            hint="use float32, float16, bfloat16, int8:g32, int4:g32, uint4:g32 or a block format such as q4_k",
         )

@@ -1,4 +1,4 @@
-"""What all decoders with one stack of layers share: embedding, layers, last norm, head."""
+"""Shared parts of all decoders with one stack of layers: embedding, layers, last norm, head."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from volumetric.loaders.names import Blueprint
 from volumetric.network.grid import Coord
 
 PlaceLayer: TypeAlias = Callable[[Chain, int, str, Coord], Coord]
-"""Places layer i of the stack, whose tensors start with a prefix, on a stream; returns where its output is."""
+"""Function that adds layer i of the stack, with a tensor prefix, to a stream; returns its last coordinate."""
 
-# Written by old versions of transformers, which kept the rotary frequencies as a buffer of the model.
+# Written by old versions of transformers, with the rotary frequencies as a buffer of the model.
 _ROTARY_BUFFERS = r"(?:model\.)?layers\.\d+\.self_attn\.rotary_emb\.inv_freq"
 
 
 def head_dim(config: Config) -> int:
-    """Width of an attention head: given, or the hidden size shared out."""
+    """Width of an attention head: from the configuration, or the hidden size divided by the heads."""
     return config.integer("head_dim", config.integer("hidden_size") // config.integer("num_attention_heads") or 1)
 
 
@@ -35,16 +35,16 @@ def stacked_decoder(
     softcap: float | None = None,
     norm_name: str = "model.norm",
 ) -> Blueprint:
-    """Build a decoder around the layers that `place` puts on the stream, one in each plane of the grid.
+    """Build a decoder from layers that `place` adds to the stream, one in each plane of the grid.
 
     Parameters
     ----------
     norm : the last norm
-    tied : whether embedding and head share weights where the configuration does not say
+    tied : default for whether embedding and head share weights
     embedding_scale : factor on embedded tokens
     logit_scale : factor on the logits
-    softcap : bound on the logits
-    norm_name : start of the names of the last norm's tensors
+    softcap : soft cap of the logits
+    norm_name : prefix of the last norm's tensors
     """
     hidden, vocabulary = config.integer("hidden_size"), config.integer("vocab_size")
     tied = config.flag("tie_word_embeddings", tied)

@@ -1,4 +1,4 @@
-"""Replace a whole directory of model files in one step, and never one that holds anything else."""
+"""Replace a whole directory of model files atomically, but never a directory with other files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from volumetric.base.errors import CheckpointError
 
 @contextmanager
 def new_directory(path: str | os.PathLike[str], marker: str) -> Iterator[Path]:
-    """Yield an empty directory to fill; on success it takes the place of `path`, on failure it disappears.
+    """Yield an empty directory to fill; on success it replaces `path`, on failure it is deleted.
 
     Parameters
     ----------
-    marker : file that an existing directory must have to be replaced, unless it is empty
+    marker : file that an existing directory must contain to be replaced, unless it is empty
 
     Raises
     ------
     CheckpointError
-        `path` is something else than such a directory, or cannot be written.
+        `path` is not a directory that may be replaced, or cannot be written.
     """
     target = Path(path).absolute()
     recover(target)
@@ -39,7 +39,7 @@ def new_directory(path: str | os.PathLike[str], marker: str) -> Iterator[Path]:
         _swap(fresh, target, target.with_name(f".{target.name}.{suffix}.old"))
     except OSError as error:
         raise CheckpointError(
-            f"cannot write {target}: {error.strerror or error}", hint="check space and rights"
+            f"cannot write {target}: {error.strerror or error}", hint="check free space and permissions"
         ) from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -50,13 +50,13 @@ def _check_replaceable(target: Path, marker: str) -> None:
         raise CheckpointError(f"{target} is a file", hint="choose a directory")
     if any(target.iterdir()) and not (target / marker).is_file():
         raise CheckpointError(
-            f"{target} holds other files and no {marker}, and is not overwritten",
+            f"{target} contains other files and no {marker}, so it is not overwritten",
             hint="choose an empty or new directory",
         )
 
 
 def _swap(fresh: Path, target: Path, old: Path) -> None:
-    """Move `fresh` to `target`; what was there is deleted last, so that one of the two is always there."""
+    """Move `fresh` to `target`; the old directory is deleted last, so one of the two always exists."""
     if not target.exists():
         fresh.rename(target)
     elif not exchange(fresh, target):
@@ -71,10 +71,10 @@ def _swap(fresh: Path, target: Path, old: Path) -> None:
 
 
 def exchange(a: Path, b: Path) -> bool:
-    """Exchange two paths in one step of the file system; return False, with nothing done, where it has none.
+    """Exchange two paths atomically; return False, with nothing done, if the file system does not support it.
 
-    Linux has renameat2 for this and macOS renamex_np. Elsewhere, or on a file system that does not know them, two
-    renames must do, and `recover` mends what a crash between them leaves.
+    Linux has renameat2 for this and macOS renamex_np. Elsewhere, or on other file systems, two renames are used, and
+    `recover` repairs the state after a crash between them.
     """
     import ctypes
 
@@ -89,7 +89,7 @@ def exchange(a: Path, b: Path) -> bool:
 
 
 def recover(path: Path) -> None:
-    """Bring back what a crash in the middle of a replacement has left beside `path`, if nothing is there."""
+    """If `path` does not exist, restore the directory that a crash during a replacement left next to it."""
     if path.name and not path.exists():
         for old in path.parent.glob(f".{path.name}.*.old"):
             old.rename(path)

@@ -1,4 +1,4 @@
-"""What encoders share: embedded tokens and types, post-norm blocks, and the heads that read their hidden states."""
+"""Shared parts of encoders: token and type embeddings, post-norm blocks, and heads on the hidden states."""
 
 from __future__ import annotations
 
@@ -27,32 +27,36 @@ from volumetric.network.grid import Coord, Port
 MASKED: Final = ("ForMaskedLM", "ForPreTraining")
 JUDGING: Final = "ForSequenceClassification"
 TOKEN_TYPES: Final = "token_type_ids"
-"""Input that says of which text of a pair each token is."""
+"""Input with the token types: to which text of a pair each token belongs."""
 
 Names = Mapping[str, str | Fused]
 
 
 def task(config: Config) -> str:
-    """What a checkpoint was made for, by its first architecture: ``"mask"``, ``"judge"`` or ``"hidden"``."""
-    given = config.values.get("architectures")
-    name = given[0] if isinstance(given, list) and given and isinstance(given[0], str) else ""
+    """Task of a checkpoint by its first architecture: ``"mask"``, ``"judge"`` (classification) or ``"hidden"``."""
+    architectures = config.values.get("architectures")
+    name = (
+        architectures[0]
+        if isinstance(architectures, list) and architectures and isinstance(architectures[0], str)
+        else ""
+    )
     if name.endswith(MASKED):
         return "mask"
     return "judge" if name.endswith(JUDGING) else "hidden"
 
 
 def labels(config: Config) -> int:
-    """How many classes a head tells apart, as transformers counts them."""
+    """Number of classes of a head, as in transformers."""
     named = config.section("id2label")
     return config.integer("num_labels", 2 if named is None else max(len(named.values), 1))
 
 
 def add_typed_tokens(chain: Chain, prefix: str, config: Config, then: LayerSpec, name: str) -> tuple[Coord, Coord]:
-    """Add the tables of tokens and of token types, and behind them `then`, which reads the sum of their rows.
+    """Add the embeddings of tokens and token types, then `then`, which reads their sum.
 
     Returns
     -------
-    Where the table of tokens is, and `then`
+    Coordinates of the token embedding and of `then`
     """
     vocabulary, types = config.integer("vocab_size"), config.integer("type_vocab_size", 2, high=1024)
     width = config.integer("hidden_size")
@@ -66,7 +70,7 @@ def add_typed_tokens(chain: Chain, prefix: str, config: Config, then: LayerSpec,
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BlockNames:
-    """Where the tensors of a post-norm block are, below the block's prefix."""
+    """Names of the tensors of a post-norm block, below the block's prefix."""
 
     attention: str
     projections: Names
@@ -99,7 +103,7 @@ def _join(prefix: str, name: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MaskNames:
-    """Where a head that predicts masked tokens has its tensors."""
+    """Names of the tensors of a masked language model head."""
 
     dense: str
     norm: str
@@ -118,11 +122,11 @@ def add_mask_head(
     dense_bias: bool = True,
     decoder_bias: bool = True,
 ) -> None:
-    """Add ``norm(act(x W)) Eᵀ + b``, which predicts the token at a row; E is the table of tokens unless it is untied.
+    """Add ``norm(act(x W)) Eᵀ + b``, which predicts the token at a row; E is the token embedding unless untied.
 
     Parameters
     ----------
-    tokens : layer of the table
+    tokens : layer of the token embedding
     """
     width, vocabulary = norm.num_features, config.integer("vocab_size")
     chain.plane()
@@ -138,7 +142,7 @@ def add_mask_head(
 
 
 def head_of(layers: Mapping[str, LayerSpec], width: int, prefix: str = "") -> Blueprint:
-    """Network over pooled hidden states: `layers` one after the other, by the prefix of their tensors."""
+    """Network on pooled hidden states: `layers` in order, with the prefixes of their tensors."""
     chain = Chain()
     for name, spec in layers.items():
         chain.add(spec, name)
@@ -146,16 +150,16 @@ def head_of(layers: Mapping[str, LayerSpec], width: int, prefix: str = "") -> Bl
 
 
 def trunk_of(blueprint: Blueprint) -> Blueprint:
-    """Return a blueprint without the head: its output are the hidden states. Tensors of the head may be there."""
+    """Return a blueprint without the head: its output is the hidden states. Tensors of the head are ignored."""
     if blueprint.hidden is None:
         return blueprint
     network = up_to(blueprint.network, blueprint.hidden)
-    kept = network.param_specs().keys()
-    dropped = [rule.source for rule in blueprint.rules if rule.key not in kept]
+    param_keys = network.param_specs().keys()
+    dropped = [rule.source for rule in blueprint.rules if rule.key not in param_keys]
     return dataclasses.replace(
         blueprint,
         network=network,
-        rules=tuple(rule for rule in blueprint.rules if rule.key in kept),
+        rules=tuple(rule for rule in blueprint.rules if rule.key in param_keys),
         ignored=(*blueprint.ignored, *map(re.escape, (*dropped, *blueprint.tied))),
         tied={},
         hidden=None,
@@ -163,7 +167,7 @@ def trunk_of(blueprint: Blueprint) -> Blueprint:
 
 
 def up_to(network: Network, last: Coord) -> Network:
-    """Return the layers of a network up to `last`, whose result is the only output, with the links among them."""
+    """Return the layers of a network up to `last`, the only output, with the links among them."""
     layers = {coord: spec for coord, spec in network.layers.items() if coord <= last}
     links = tuple(link for link in network.links if link.source in layers and link.target in layers)
     inputs = {name: port for name, port in network.inputs.items() if port.coord in layers}
@@ -173,6 +177,6 @@ def up_to(network: Network, last: Coord) -> Network:
 
 
 def learned_positions(config: Config, width: int, offset: int = 0) -> tuple[PositionEmbedding, int]:
-    """Table of learned positions, and how many tokens it serves."""
+    """Learned position embedding, and its maximum number of tokens."""
     size = config.integer("max_position_embeddings", 512)
     return PositionEmbedding(num_embeddings=size, embedding_dim=width, offset=offset), size - offset

@@ -1,4 +1,4 @@
-"""Mixtures of experts: a router, and gated MLPs of which each row takes a few."""
+"""Mixtures of experts: a router, and gated MLPs; each row uses a few of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from volumetric.loaders.names import Part
 from volumetric.loaders.pre_norm import MLP_NAMES, Block
 
 MAX_EXPERTS: Final = 1024
-"""Twice of what any model has."""
+"""Twice the maximum of known models."""
 
 
 def experts(
@@ -26,18 +26,18 @@ def experts(
     names: Mapping[str, Stored] = MLP_NAMES,
     scoring: Scoring = "softmax",
 ) -> Block:
-    """Return a mixture whose experts have tensors of their own.
+    """Return a mixture whose experts have separate tensors.
 
     Parameters
     ----------
-    count : experts
-    hidden : width inside of an expert
-    path : where router and experts stand below their layer
-    names : what the projections of an expert are called
+    count : number of experts
+    hidden : hidden width of an expert
+    path : path of router and experts below their layer
+    names : names of the projections of an expert
     scoring : see `Gate`
     """
     if config.tensors is not None and 3 * count > config.tensors:
-        raise CheckpointError(f"{config.where}: {count} experts, and the weights have {config.tensors} tensors in all")
+        raise CheckpointError(f"{config.where}: {count} experts, but the weights have only {config.tensors} tensors")
     spec = mixture(config, _expert(config, hidden), count, scoring)
     stored: dict[str, Stored] = {"gate/weight": "gate.weight"}
     stored |= {f"{i}/{part}": f"experts.{i}.{name}" for i in range(count) for part, name in names.items()}
@@ -45,11 +45,11 @@ def experts(
 
 
 def with_shared_expert(config: Config, mixture: Block, *, hidden: int) -> Block:
-    """Return a mixture with an expert beside it that every row takes, times the sigmoid of a logit of its own.
+    """Return a mixture plus a shared expert for every row, weighted by the sigmoid of a separate logit.
 
     Parameters
     ----------
-    hidden : width inside of the shared expert
+    hidden : hidden width of the shared expert
     """
     width = config.integer("hidden_size")
     gate = Gate(in_features=width, out_features=1, scoring="sigmoid")
@@ -69,8 +69,8 @@ def stacked_experts(
     ----------
     count, hidden, path : see `experts`
     router : name of the router's matrix
-    inner, outer : names of the stacks: ``[count, 2 · hidden, width]``, of each expert the gate before the other
-        projection, and ``[count, width, hidden]``
+    inner, outer : names of the stacks: ``[count, 2 · hidden, width]``, with the gate before the up projection of each
+        expert, and ``[count, width, hidden]``
     """
     spec, width = mixture(config, _expert(config, hidden), count), config.integer("hidden_size")
     stored: dict[str, Stored] = {"gate/weight": router}
@@ -89,37 +89,39 @@ def _expert(config: Config, hidden: int) -> SwiGLU:
 
 
 def scoring_of(config: Config) -> Scoring:
-    """What a Qwen configuration says of the weights of the chosen experts: whether they are made to sum to 1."""
+    """Scoring in a Qwen configuration: whether the weights of the chosen experts are normalised to sum to 1."""
     return "softmax" if config.flag("norm_topk_prob", False) else "softmax_all"
 
 
 def mixture(
     config: Config, expert: SwiGLU, count: int, scoring: Scoring = "softmax", *, bias: bool = False
 ) -> Parallel:
-    """Return the layer. The softmax of the chosen logits is that of all, cut down and made to sum to 1.
+    """Return the layer. The softmax of the chosen logits is that of all logits, normalised to sum to 1 again.
 
     Parameters
     ----------
-    expert : one of `count`
+    expert : the layer of each of the `count` experts
     scoring, bias : see `Gate`
     """
     width, chosen = config.integer("hidden_size"), config.integer("num_experts_per_tok", 2)
     if not chosen <= count <= MAX_EXPERTS:
-        raise CheckpointError(f"{config.where}: {chosen} of {count} experts cannot be chosen, of at most {MAX_EXPERTS}")
+        raise CheckpointError(
+            f"{config.where}: cannot choose {chosen} of {count} experts (at most {MAX_EXPERTS} experts)"
+        )
     gate = Gate(in_features=width, out_features=count, top_k=chosen, scoring=scoring, bias=bias)
     return Parallel(branches=(expert,) * count, combine="filter", gate=gate)
 
 
 def expert_count(config: Config, default: int) -> int:
-    """Number of experts, which goes by two names."""
+    """Number of experts, which has two names."""
     return config.integer("num_local_experts", config.integer("num_experts", default))
 
 
 def mixture_layers(config: Config, mixture: Block, dense: Block) -> list[Block]:
-    """Second block of each layer: the mixture in every so many of them, but for those that are listed as dense."""
+    """Feed-forward block of each layer: the mixture at a fixed interval, except for layers listed as dense."""
     layers, every = config.layers(), config.integer("decoder_sparse_step", 1)
     listed = config.values.get("mlp_only_layers") or []
     if not isinstance(listed, list) or len(listed) > MAX_LAYERS or any(type(i) is not int for i in listed):
-        raise CheckpointError(f"{config.where}: mlp_only_layers is no list of layers")
+        raise CheckpointError(f"{config.where}: mlp_only_layers is not a list of layers")
     sparse = [i not in listed and (i + 1) % every == 0 for i in range(layers)]
     return [mixture if mixed else dense for mixed in sparse]

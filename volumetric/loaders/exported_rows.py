@@ -1,4 +1,4 @@
-"""What regions of a compiled program hold, as files: a safetensors for each, and a manifest to check them by."""
+"""Rows of regions of a compiled program as files: one safetensors file for each, and a manifest with checksums."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from volumetric.program.layer.spec import Program
 FORMAT: Final = "volumetric.exported"
 VERSION: Final = 1
 MANIFEST: Final = "exported.json"
-"""Name of the manifest beside the files of regions."""
+"""Name of the manifest next to the files of regions."""
 TENSOR: Final = "rows"
 _MOST_MANIFEST = 16 << 20
 _MOST_HEADER = 64 * DATA_ALIGNMENT
-"""Bytes before the numbers of one tensor, at most."""
+"""Maximum size of the header of a file with one tensor."""
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,19 +48,19 @@ class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def save_exported(folder: str | os.PathLike[str], rows: Mapping[str, F32Array]) -> None:
-    """Write what regions hold: ``<region>.safetensors`` with a tensor "rows" each, then ``exported.json``.
+    """Write the rows of regions: ``<region>.safetensors`` with a tensor "rows" each, then ``exported.json``.
 
-    The manifest has the version of its schema, and the shape and SHA-256 of each file; files are whole or not there.
+    The manifest has the version of its schema, and the shape and SHA-256 of each file; files are written atomically.
 
     Parameters
     ----------
-    folder : is made if it is not there
+    folder : target, which is created if it does not exist
     rows : region → float32 ``[rows, d]``, as `volumetric.program.Compiled.exported`
 
     Raises
     ------
-    SpecError : a region cannot be called that, or two files would be one where case does not count
-    CheckpointError : something cannot be written
+    SpecError : the name of a region is invalid, or two names differ only in case
+    CheckpointError : a file cannot be written
     """
     folder = Path(folder)
     names: dict[str, str] = {}
@@ -69,27 +69,30 @@ def save_exported(folder: str | os.PathLike[str], rows: Mapping[str, F32Array]) 
         other = names.setdefault(name.casefold(), name)
         if other != name:
             raise SpecError(
-                f"regions {other!r} and {name!r} would be one file where case does not count", hint="rename one"
+                f"regions {other!r} and {name!r} differ only in case, so some file systems would overwrite one",
+                hint="rename one",
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CheckpointError(f"cannot make {folder}: {error.strerror or error}", hint="name another folder") from None
+        raise CheckpointError(
+            f"cannot create {folder}: {error.strerror or error}", hint="give another folder"
+        ) from None
     entries: dict[str, _Entry] = {}
-    for name, held in rows.items():
+    for name, region_rows in rows.items():
         path = _file(folder, name)
-        write_safetensors(path, {TENSOR: array_out(np.ascontiguousarray(held, np.float32))})
-        entries[name] = _Entry((held.shape[0], held.shape[1]), _sum(path, None))
+        write_safetensors(path, {TENSOR: array_out(np.ascontiguousarray(region_rows, np.float32))})
+        entries[name] = _Entry((region_rows.shape[0], region_rows.shape[1]), _sum(path, None))
     text = msgspec.json.format(msgspec.json.encode(_Manifest(FORMAT, VERSION, entries)), indent=2)
     write_atomic(folder / MANIFEST, text + b"\n")
 
 
 def read_exported(folder: str | os.PathLike[str]) -> dict[str, F32Array]:
-    """Return what `save_exported` has written: region → float32 ``[rows, d]``.
+    """Read the files of `save_exported`: region → float32 ``[rows, d]``.
 
     Raises
     ------
-    CheckpointError : a file is missing, cut off, or not the one that the manifest is of; the message names it
+    CheckpointError : a file is missing, truncated, or differs from the manifest; the message names it
     """
     folder = Path(folder)
     return {name: _rows(_file(folder, name), entry) for name, entry in _manifest(folder / MANIFEST).items()}
@@ -98,17 +101,17 @@ def read_exported(folder: str | os.PathLike[str]) -> dict[str, F32Array]:
 def load_exported(
     folder: str | os.PathLike[str], network: Network, params: Mapping[str, WeightStore], at: Coord | None = None
 ) -> Params:
-    """Return parameters with the rows of a folder in the constants of the same names.
+    """Return parameters in which the rows of a folder replace the constants of the same names.
 
     Parameters
     ----------
-    params : of `network`
-    at : where the program is; None: there is one alone
+    params : parameters of `network`
+    at : coordinate of the program; None: the only program
 
     Raises
     ------
-    CheckpointError : as `read_exported`; or the program has no such constant, or one with other rows
-    SpecError : there is no program there, or there are several
+    CheckpointError : as `read_exported`; or the program has no such constant, or its shape differs
+    SpecError : there is no program at `at`, or there are several
     """
     check_params(network, params)
     programs = {coord: spec for coord, spec in network.layers.items() if isinstance(spec, Program)}
@@ -116,20 +119,21 @@ def load_exported(
         [at] = programs
     if at not in programs:
         where = ", ".join(map(str, programs)) or "no program"
-        raise SpecError("load_exported: no program is meant", hint=f"name the place with at=…; there is {where}")
+        raise SpecError("load_exported: cannot choose a program", hint=f"give at=…; programs: {where}")
     facts = programs[at].facts
     shapes: dict[str, Shape] = {place.name: (place.rows, facts.program.canvas.width) for place in constants_of(facts)}
     stores = dict(params)
-    for name, held in read_exported(folder).items():
+    for name, region_rows in read_exported(folder).items():
         if name not in shapes:
-            known = suggestion(name, shapes, f"constants are {', '.join(shapes) or 'none'}")
+            known = suggestion(name, shapes, f"known constants: {', '.join(shapes) or 'none'}")
             raise CheckpointError(f"{folder}: the program has no constant {name!r}", hint=known)
-        if held.shape != shapes[name]:
+        if region_rows.shape != shapes[name]:
             raise CheckpointError(
-                f"{folder}: region {name!r} has rows {list(held.shape)}, the program's are {list(shapes[name])}",
-                hint="compile the program that they were exported of",
+                f"{folder}: region {name!r} has shape {list(region_rows.shape)}, the program expects "
+                f"{list(shapes[name])}",
+                hint="compile the program from which they were exported",
             )
-        stores[f"{at}/{rows_of(name)}"] = WeightStore.from_array(held)
+        stores[f"{at}/{rows_of(name)}"] = WeightStore.from_array(region_rows)
     return Params(stores)
 
 
@@ -141,47 +145,51 @@ def _manifest(path: Path) -> dict[str, _Entry]:
     with open_regular(path) as handle:
         data = handle.read(_MOST_MANIFEST + 1)
     if len(data) > _MOST_MANIFEST:
-        raise CheckpointError(f"{path}: longer than {_MOST_MANIFEST >> 20} MiB, which no manifest is")
+        raise CheckpointError(f"{path}: the file is larger than {_MOST_MANIFEST >> 20} MiB, the limit of a manifest")
     try:
-        found = msgspec.json.decode(data, type=_Manifest)
+        manifest = msgspec.json.decode(data, type=_Manifest)
     except (msgspec.DecodeError, RecursionError) as error:
         raise CheckpointError(
-            f"{path}: no manifest of exported rows: {error}", hint="save_exported writes one"
+            f"{path}: invalid manifest of exported rows: {error}", hint="write it with save_exported"
         ) from None
-    if found.format != FORMAT or found.version != VERSION:
+    if manifest.format != FORMAT or manifest.version != VERSION:
         raise CheckpointError(
-            f"{path}: format {found.format!r}, version {found.version}", hint=f"{FORMAT!r}, version {VERSION} is read"
+            f"{path}: format {manifest.format!r}, version {manifest.version} is not supported",
+            hint=f"expected {FORMAT!r}, version {VERSION}",
         )
-    for name, entry in found.regions.items():
+    for name, entry in manifest.regions.items():
         try:
             check_name("a region", name)
         except SpecError as error:
             raise CheckpointError(f"{path}: {error}", hint=error.hint) from None
         if min(entry.shape) < 1:
-            raise CheckpointError(f"{path}: region {name!r} has rows {list(entry.shape)}", hint="at least one of each")
-    return found.regions
+            raise CheckpointError(
+                f"{path}: region {name!r} has shape {list(entry.shape)}",
+                hint="expected at least one row and one column",
+            )
+    return manifest.regions
 
 
 def _rows(path: Path, entry: _Entry) -> F32Array:
     if _sum(path, 4 * prod(entry.shape)) != entry.sha256:
         raise CheckpointError(
-            f"{path}: it is not the file that {MANIFEST} was written with: its SHA-256 is another one",
+            f"{path}: the SHA-256 differs from that in {MANIFEST}",
             hint="export it again, or copy the whole folder",
         )
     opened = SafetensorsFile(path)
-    found = {name: (of.type, of.shape) for name, of in opened.entries.items()}
-    if found != {TENSOR: ("F32", entry.shape)}:
-        raise CheckpointError(f"{path}: expected a tensor 'rows', F32 of shape {list(entry.shape)}, found {found}")
+    tensors = {name: (of.type, of.shape) for name, of in opened.entries.items()}
+    if tensors != {TENSOR: ("F32", entry.shape)}:
+        raise CheckpointError(f"{path}: expected a tensor 'rows', F32 of shape {list(entry.shape)}, found {tensors}")
     return np.array(opened.array(TENSOR), np.float32)
 
 
 def _sum(path: Path, numbers: int | None) -> str:
-    """SHA-256 of a file that holds so many bytes of numbers; another size is told before it is read."""
+    """SHA-256 of a file with `numbers` bytes of data; raises before reading if the size is wrong."""
     with open_regular(path) as handle:
         size = os.fstat(handle.fileno()).st_size
         if numbers is not None and not numbers < size <= numbers + _MOST_HEADER:
             raise CheckpointError(
-                f"{path}: {size:,} bytes, of which {numbers:,} would be rows: it is cut off, or another file",
+                f"{path}: {size:,} bytes, but rows take {numbers:,}: the file is truncated, or another file",
                 hint="export it again, or copy the whole folder",
             )
         digest = hashlib.sha256()

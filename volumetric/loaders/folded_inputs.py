@@ -1,6 +1,6 @@
-"""Standardisation of inputs as part of a network's own weights, for files that have no place for it.
+"""Fold the standardisation of inputs into a network's weights, for file formats that cannot store it.
 
-A layer that multiplies the standardised input ``(x − μ) / σ`` by W computes the same of x itself with ``W / σ`` and
+A layer that multiplies the standardised input ``(x − μ) / σ`` by W gives the same result for x with ``W / σ`` and
 ``b − W μ / σ``.
 """
 
@@ -26,26 +26,26 @@ from volumetric.network.weights import WeightStore
 from volumetric.network.wiring import Source, Wire
 
 _FARTHEST: Final = 4096.0
-"""Deviations that a mean may be away from 0: float32 sums lose so many times 2⁻²⁴ of a deviation, which is 2⁻¹²."""
-_HINT: Final = "format native keeps the standardisation beside the network"
+"""Maximum distance of a mean from 0, in deviations: float32 sums then lose 2⁻¹² of a deviation (this times 2⁻²⁴)."""
+_HINT: Final = "use format native, which stores the standardisation with the network"
 
 
 def fold_inputs(model: LoadedModel) -> LoadedModel:
-    """Return a model that reads inputs as they are and computes what `model` does of the standardised ones.
+    """Return a model that reads raw inputs and computes the same as `model` does from standardised ones.
 
-    Dense layers and convolutions that read the input take mean and deviation into their weights, which become float32,
-    and get a bias where they had none; reshapes may stand before them, and they may stand in sequentials. The outputs
-    differ by float32 rounding.
+    Mean and deviation are folded into the Dense layers and convolutions that read the input. Their weights become
+    float32, and they get a bias if they had none; reshapes may come before them, and they may be inside a Sequential.
+    The outputs differ by float32 rounding.
 
     Parameters
     ----------
-    model : one without `inputs` is returned as it is
+    model : a model without `inputs` is returned unchanged
 
     Raises
     ------
     UnsupportedError
-        Another kind of layer reads the input, or it is added to something or handed out; a convolution pads with
-        zeros, which would not be the mean; or means are so far from 0 that float32 would lose the differences.
+        Another kind of layer reads the input, or the input is added to something or is an output; a convolution pads
+        with zeros, which would not be the mean; or means are so far from 0 that float32 would lose the differences.
     """
     if model.inputs is None:
         return model
@@ -55,14 +55,14 @@ def fold_inputs(model: LoadedModel) -> LoadedModel:
 
 @dataclass(frozen=True, slots=True)
 class _Statistics:
-    """Mean and deviation of every number of a row, in its shape."""
+    """Mean and deviation of every element of a row, in its shape."""
 
     mean: Array
     deviation: Array
 
     @classmethod
     def of(cls, inputs: Standardisation, row: Shape) -> _Statistics:
-        """Spread over a row: by its last axis, or over all axes, as `Standardisation.apply` does."""
+        """Broadcast to a row: along its last axis, or over all axes, as in `Standardisation.apply`."""
         parts = (np.array(inputs.mean), np.array(inputs.deviation))
         count = len(inputs.mean)
         if row and row[-1] == count:
@@ -70,95 +70,97 @@ class _Statistics:
         return cls(*(part.reshape(row) for part in parts))
 
     def reshaped(self, row: Shape) -> _Statistics:
+        """Return the statistics reshaped to `row`, with the same number of elements."""
         return _Statistics(self.mean.reshape(row), self.deviation.reshape(row))
 
     def along(self, axis: int, where: str) -> tuple[Array, Array]:
-        """Mean and deviation by the indices of one axis; refuse those that differ along the others."""
+        """Mean and deviation along one axis; refuse statistics that differ along other axes."""
         flat = [np.moveaxis(part, axis, 0).reshape(part.shape[axis], -1) for part in (self.mean, self.deviation)]
         if any((part != part[:, :1]).any() for part in flat):
-            raise _refused(
-                where, "has weights for many places of a row, and these have means or deviations of their own"
-            )
+            raise _refused(where, "shares weights between positions of a row, which have different means or deviations")
         return flat[0][:, 0], flat[1][:, 0]
 
 
 _Part: TypeAlias = tuple[LayerSpec, dict[str, F32Array], _Statistics | None]
-"""A layer that reads the input as it is, its new weights, and what its output is where that is the input still."""
+"""A layer that reads the raw input, its new weights, and the statistics of its output if it is still the input."""
 
 
 class _Folding:
-    """One walk through a network in reading order, which follows the input to the layers that multiply it."""
+    """A pass through a network in reading order that follows the input to the layers that multiply it."""
 
     def __init__(self, network: Network, params: Mapping[str, WeightStore]) -> None:
         self._network, self._params = network, dict(params)
         self._layers = dict(network.layers)
-        self._read: dict[Coord, _Statistics] = {}
-        self._made: dict[Coord, _Statistics] = {}
+        self._input_statistics: dict[Coord, _Statistics] = {}
+        self._output_statistics: dict[Coord, _Statistics] = {}
 
     def fold(self, inputs: Standardisation) -> tuple[Network, Params]:
+        """Return the network and its parameters with the standardisation of `inputs` folded into the first layers."""
         first = _Statistics.of(inputs, self._network.input_shape)
         _check_range(first)
         for wire in self._network.wires:
             self._follow(wire, first)
         for name, coord in self._network.taps.items():
-            if coord in self._made:
-                raise _refused(f"output {name!r}", "is the standardised input itself")
+            if coord in self._output_statistics:
+                raise _refused(f"output {name!r}", "is the standardised input")
         network = dataclasses.replace(self._network, layers=self._layers)
         return network, Params({key: self._params[key] for key in network.param_specs()})
 
     def _follow(self, wire: Wire, first: _Statistics) -> None:
         coord, spec = wire.coord, self._layers[wire.coord]
         sources = wire.inputs if wire.skip is None else (*wire.inputs, wire.skip)
-        found = [self._statistics(source, first) for source in sources]
-        given = [statistics for statistics in found if statistics is not None]
-        if not given:
+        by_source = [self._statistics(source, first) for source in sources]
+        standardised = [statistics for statistics in by_source if statistics is not None]
+        if not standardised:
             return
         where = f"{spec.kind} at {coord}"
         if len(sources) > 1:
             raise _refused(where, "adds the standardised input to something else")
         if next(iter(sources)).delay:
-            raise _refused(where, "reads earlier rows of the standardised input, which are 0 at first")
-        self._read[coord] = given[0]
+            raise _refused(where, "reads earlier rows of the standardised input, which are initially 0")
+        self._input_statistics[coord] = standardised[0]
         if wire.identity:
-            self._made[coord] = given[0]
+            self._output_statistics[coord] = standardised[0]
             return
         shared = (link for link in self._network.links if link.kind == "shared")
         if spec.params() and any(coord in (link.source, link.target) for link in shared):
             raise _refused(where, "shares its weights with another layer")
         stores = {param.name: self._params[f"{coord}/{param.name}"] for param in spec.params()}
-        self._layers[coord], changed, made = _folded(spec, stores, given[0], where)
+        self._layers[coord], changed, output_statistics = _folded(spec, stores, standardised[0], where)
         self._params |= {f"{coord}/{name}": WeightStore.from_array(values) for name, values in changed.items()}
-        if made is not None:
-            self._made[coord] = made
+        if output_statistics is not None:
+            self._output_statistics[coord] = output_statistics
 
     def _statistics(self, source: Source, first: _Statistics) -> _Statistics | None:
-        """Of a value that is the input still; None for all others."""
+        """Statistics of a value that is still the input; None for all others."""
         if source.coord is None:
             return first if source.port == INPUT else None
-        return (self._made if source.side == "output" else self._read).get(source.coord)
+        return (self._output_statistics if source.side == "output" else self._input_statistics).get(source.coord)
 
 
-def _folded(spec: LayerSpec, stores: Mapping[str, Any], given: _Statistics, where: str) -> _Part:
-    """Have a layer read the input as it is."""
+def _folded(spec: LayerSpec, stores: Mapping[str, Any], statistics: _Statistics, where: str) -> _Part:
+    """Make a layer read the raw input."""
     if isinstance(spec, Reshape | Flatten):
-        return spec, {}, given.reshaped(spec.output_shape((1, *given.mean.shape))[1:])
+        return spec, {}, statistics.reshaped(spec.output_shape((1, *statistics.mean.shape))[1:])
     if isinstance(spec, Sequential):
-        return _sequential(spec, stores, given, where)
+        return _sequential(spec, stores, statistics, where)
     if isinstance(spec, Dense):
-        mean, deviation = given.along(-1, where)
+        mean, deviation = statistics.along(-1, where)
         weight = stores["weight"].values().astype(np.float64) / deviation
         constant = weight @ mean
     elif isinstance(spec, Conv):
-        mean, deviation = given.along(0, where)
+        mean, deviation = statistics.along(0, where)
         windows = spec.windows()
         if mean.any() and any((*windows.before, *windows.after)):
-            raise _refused(where, "pads with zeros, which would be the mean only if that were 0")
+            raise _refused(where, "pads with zeros, which are the mean only if the mean is 0")
         old = stores["weight"].values().astype(np.float64)
-        # W is [out, in / groups, *kernel]; the group of an output channel tells which channels it sees.
-        seen = np.repeat(np.arange(spec.in_channels).reshape(spec.groups, -1), spec.out_channels // spec.groups, axis=0)
-        seen = seen.reshape(*seen.shape, *(1,) * spec.spatial)
-        weight = old / deviation[seen]
-        constant = (weight * mean[seen]).reshape(len(weight), -1).sum(1)
+        # W is [out, in / groups, *kernel]; the group of an output channel determines its input channels.
+        input_channels = np.repeat(
+            np.arange(spec.in_channels).reshape(spec.groups, -1), spec.out_channels // spec.groups, axis=0
+        )
+        input_channels = input_channels.reshape(*input_channels.shape, *(1,) * spec.spatial)
+        weight = old / deviation[input_channels]
+        constant = (weight * mean[input_channels]).reshape(len(weight), -1).sum(1)
     else:
         raise _refused(where, "reads the standardised input and is neither a dense layer nor a convolution")
     bias = stores["bias"].values().astype(np.float64) if spec.bias else np.zeros(len(weight))
@@ -166,35 +168,36 @@ def _folded(spec: LayerSpec, stores: Mapping[str, Any], given: _Statistics, wher
     with np.errstate(over="ignore"):
         singles = {name: values.astype(np.float32) for name, values in changed.items()}
     if not all(np.isfinite(values).all() for values in singles.values()):
-        raise _refused(where, "would have weights beyond float32: deviations are too small")
+        raise _refused(where, "would have weights that overflow float32: deviations are too small")
     return dataclasses.replace(spec, bias=True), singles, None
 
 
-def _sequential(spec: Sequential, stores: Mapping[str, Any], given: _Statistics, where: str) -> _Part:
-    values: list[_Statistics | None] = [given]
+def _sequential(spec: Sequential, stores: Mapping[str, Any], statistics: _Statistics, where: str) -> _Part:
+    values: list[_Statistics | None] = [statistics]
     layers, changed = list(spec.layers), dict[str, F32Array]()
     for i, child in enumerate(spec.layers):
         read = [values[j] for j in spec.sources(i)]
-        made: _Statistics | None = None
+        output_statistics: _Statistics | None = None
         if len(read) > 1 and any(read):
             raise _refused(f"layer {i} of {where}", "adds the standardised input to something else")
         if read[0] is not None:
-            layers[i], new, made = _folded(child, below(stores, str(i)), read[0], f"layer {i} of {where}")
+            layers[i], new, output_statistics = _folded(child, below(stores, str(i)), read[0], f"layer {i} of {where}")
             changed |= {f"{i}/{name}": array for name, array in new.items()}
-        values.append(made)
+        values.append(output_statistics)
     return dataclasses.replace(spec, layers=tuple(layers)), changed, values[-1]
 
 
-def _check_range(given: _Statistics) -> None:
-    away = np.abs(given.mean) / given.deviation
+def _check_range(statistics: _Statistics) -> None:
+    away = np.abs(statistics.mean) / statistics.deviation
     worst = np.unravel_index(np.argmax(away), away.shape)
     if away[worst] > _FARTHEST:
         place = show_shape(tuple(map(int, worst)))
         raise _refused(
             f"feature {place}",
-            f"has mean {given.mean[worst]:g} and deviation {given.deviation[worst]:g}, whose difference float32 loses",
+            f"has mean {statistics.mean[worst]:g} and deviation {statistics.deviation[worst]:g}, "
+            "so float32 would lose the differences",
         )
 
 
 def _refused(what: str, why: str) -> UnsupportedError:
-    return UnsupportedError(f"the standardisation of inputs cannot go into the weights: {what} {why}", hint=_HINT)
+    return UnsupportedError(f"cannot fold the standardisation of inputs into the weights: {what} {why}", hint=_HINT)

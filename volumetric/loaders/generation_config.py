@@ -1,4 +1,4 @@
-"""Defaults of generation: ids that end a text, from every file that names one, and the sampling values."""
+"""Generation defaults: end-of-text ids from all files, and sampling values."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ END_OF_TURN: Final = frozenset(
     {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|end_of_turn|>", "<|endoftext|>"}
     | {"<|end_of_text|>", "<|return|>", "<|eot|>", "</s>", "<|END_OF_TURN_TOKEN|>", "<EOT>", "<turn|>"}
 )
-"""Tokens that end a turn or a text; one counts if the chat template writes it and the vocabulary has it."""
+"""Known tokens that end a turn or a text; a token counts if the chat template writes it and the vocabulary has it."""
 _TOKEN_IN_TEMPLATE: Final = re.compile("|".join(sorted(map(re.escape, END_OF_TURN))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationDefaults:
-    """What a model's files say about generating with it; None where they say nothing.
+    """Generation settings in a model's files; None if they have none.
 
     Attributes
     ----------
     eos_ids : ids that end a text: the union of config, generation config, tokenizer and chat template
-    bos_id, pad_id : begin of text, padding; None for ids that no token has, such as the -1 of older configurations
-    do_sample : whether to draw; temperature, top_k, top_p and min_p count only then
-    repetition_penalty, max_new_tokens : count for greedy decoding too
+    bos_id, pad_id : begin-of-text and padding ids; None for invalid ids, such as the -1 of older configurations
+    do_sample : whether to sample; otherwise temperature, top_k, top_p and min_p are ignored
+    repetition_penalty, max_new_tokens : also used in greedy decoding
     """
 
     eos_ids: tuple[int, ...] = ()
@@ -45,25 +45,25 @@ class GenerationDefaults:
 def read_generation(
     configs: Iterable[Mapping[str, Any]], more_eos: Iterable[int | None], vocabulary: int, where: str
 ) -> GenerationDefaults:
-    """Join what several configurations say; for values other than EOS, the last one that has it decides.
+    """Merge several configurations; for values other than EOS, the last configuration that has one wins.
 
     Parameters
     ----------
     configs : config.json first, generation_config.json last
-    more_eos : ids from the tokenizer and the template; those beyond the vocabulary cannot come and are left out
-    vocabulary : rows of the embedding; configured ids beyond it are an error
+    more_eos : ids from the tokenizer and the template; those outside the vocabulary are ignored
+    vocabulary : rows of the embedding; configured ids outside it are an error
 
     Raises
     ------
     CheckpointError
-        A value has another type than its name calls for, or an id is outside of the vocabulary.
+        A value has the wrong type, or an id is outside the vocabulary.
     """
     configs = list(configs)
     joined = {key: value for config in configs for key, value in config.items() if value is not None}
     eos = {id for config in configs for id in _ids(config.get("eos_token_id"), where)}
     outside = sorted(id for id in eos if not 0 <= id < vocabulary)
     if outside:
-        raise CheckpointError(f"{where}: eos_token_id {outside[0]} is outside of the vocabulary of {vocabulary}")
+        raise CheckpointError(f"{where}: eos_token_id {outside[0]} is outside the vocabulary of {vocabulary} tokens")
     eos |= {id for id in more_eos if id is not None and 0 <= id < vocabulary}
     return GenerationDefaults(
         eos_ids=tuple(sorted(eos)),
@@ -80,7 +80,7 @@ def read_generation(
 
 
 def end_tokens(template: str) -> set[str]:
-    """Tokens known to end a turn that a chat template writes."""
+    """Known end-of-turn tokens that a chat template writes."""
     return set(_TOKEN_IN_TEMPLATE.findall(template))
 
 
@@ -93,7 +93,7 @@ def _ids(value: object, where: str) -> list[int]:
 
 
 def _first(value: object, vocabulary: int, where: str) -> int | None:
-    """Return the first of some ids, None if there is none or no token has it."""
+    """Return the first of some ids, None if there is none or it is not a token."""
     id = next(iter(_ids(value, where)), None)
     return id if id is not None and 0 <= id < vocabulary else None
 

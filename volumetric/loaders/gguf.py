@@ -25,7 +25,7 @@ from volumetric.loaders.source import MergedSource, TensorEntry
 MAGIC: Final = b"GGUF"
 MAX_KEYS: Final = 100_000
 MAX_TENSORS: Final = 200_000
-"""Far above any model (a few thousand), and low enough that an invented count cannot fill the memory."""
+"""Far above any model (a few thousand), and low enough that a false count cannot fill the memory."""
 MAX_AXES: Final = 4
 MAX_ALIGNMENT: Final = 1 << 20
 _HOSTS: Final[Mapping[str, np.dtype[Any]]] = {
@@ -51,7 +51,7 @@ class GGUFFile:
     Raises
     ------
     CheckpointError
-        The file is damaged, cut short, big-endian, or of another version.
+        The file is damaged, truncated, big-endian, or of another version.
     """
 
     __slots__ = ("_file", "entries", "metadata")
@@ -71,12 +71,12 @@ class GGUFFile:
         return self._file.view(entry.start, entry.stop)
 
     def scheme(self, name: str) -> Scheme:
-        """Return the scheme that `packed` will have: floats and `BLOCK_TYPES` as they are, `DECODED_TYPES` as float32.
+        """Return the scheme of the result of `packed`: floats and `BLOCK_TYPES` unchanged, `DECODED_TYPES` as float32.
 
         Raises
         ------
         CheckpointError
-            There is no such tensor, or its type cannot be read.
+            There is no such tensor, or its type is not supported.
         """
         kind = self._entry(name).type
         if kind in _HOSTS or kind in BLOCK_TYPES:
@@ -90,7 +90,7 @@ class GGUFFile:
         )
 
     def packed_rows(self, name: str, start: int, stop: int) -> Packed:
-        """Return rows ``start:stop`` of one tensor, ``[stop - start, k]``, without reading the others' blocks."""
+        """Return rows ``start:stop`` of one tensor, ``[stop - start, k]``, without reading other rows."""
         self.scheme(name)
         entry = self.entries[name]
         row_bytes = entry.nbytes // max(prod(entry.shape[:-1]), 1)
@@ -103,14 +103,14 @@ class GGUFFile:
         return _pack(self.raw(name), self.entries[name].type, self.entries[name].shape)
 
     def release(self, name: str) -> None:
-        """Let the system drop the mapped pages of one tensor; reading it again is always possible."""
+        """Allow the system to drop the mapped pages of one tensor; it can be read again."""
         entry = self._entry(name)
         self._file.release(entry.start, entry.stop)
 
     def _entry(self, name: str) -> TensorEntry:
         if name not in self.entries:
             raise CheckpointError(
-                f"{self._file.path} has no tensor {name!r}", hint=f"it has {len(self.entries)} others"
+                f"{self._file.path} has no tensor {name!r}", hint=f"it has {len(self.entries)} other tensors"
             )
         return self.entries[name]
 
@@ -124,7 +124,7 @@ def _pack(raw: Array, kind: str, shape: Shape) -> Packed:
 
 
 def _decode(raw: Array, kind: str, shape: Shape) -> Array:
-    """Decode blocks of a type that has no scheme here, with the reference code of the ``gguf`` package."""
+    """Decode blocks of a type without a scheme here, with the reference code of the ``gguf`` package."""
     from gguf.constants import GGMLQuantizationType
     from gguf.quants import dequantize
 
@@ -135,7 +135,9 @@ def _decode(raw: Array, kind: str, shape: Shape) -> Array:
 def _read_head(file: MappedFile) -> tuple[Cursor, int, int]:
     """Read magic, version and the two counts; returns cursor, tensor count, key count."""
     if file.buffer[:4] != MAGIC:
-        raise CheckpointError(f"starts with {file.buffer[:4]!r} and not with GGUF", hint="the file is not a GGUF model")
+        raise CheckpointError(
+            f"the file starts with {file.buffer[:4]!r} instead of GGUF", hint="the file is not a GGUF model"
+        )
     cursor = Cursor(file, 4)
     version = cursor.read_u32("version")
     if version not in (2, 3):
@@ -155,7 +157,7 @@ def _read_metadata(cursor: Cursor, count: int) -> dict[str, MetadataValue]:
     for _ in range(count):
         key = cursor.read_string("key", MAX_KEY_BYTES)
         if key in metadata:
-            raise CheckpointError(f"key {key!r} stands twice in the metadata")
+            raise CheckpointError(f"the metadata have the duplicate key {key!r}")
         metadata[key] = cursor.read_value(cursor.read_u32(f"type of {key!r}"), f"value of {key!r}")
     return metadata
 
@@ -168,7 +170,7 @@ def _alignment(metadata: Mapping[str, MetadataValue]) -> int:
 
 
 def _read_entries(cursor: Cursor, count: int, alignment: int) -> dict[str, TensorEntry]:
-    """Read the tensor list and check that all tensors lie in the file, aligned and apart."""
+    """Read the tensor list and check that all tensors are inside the file, aligned and without overlap."""
     infos = [_read_info(cursor, alignment) for _ in range(count)]
     data_start = -(-cursor.at // alignment) * alignment
     entries: dict[str, TensorEntry] = {}
@@ -179,14 +181,14 @@ def _read_entries(cursor: Cursor, count: int, alignment: int) -> dict[str, Tenso
                 f"tensor {name!r} ends at byte {start + nbytes} of a file of {cursor.file.size} bytes"
             )
         if name in entries:
-            raise CheckpointError(f"tensor {name!r} is listed twice")
+            raise CheckpointError(f"duplicate tensor {name!r}")
         entries[name] = TensorEntry(name=name, type=kind, shape=shape, start=start, stop=start + nbytes)
     _check_apart(entries)
     return entries
 
 
 def _read_info(cursor: Cursor, alignment: int) -> tuple[str, str, Shape, int, int]:
-    """Read name, type, shape, offset of one tensor, and work out its bytes."""
+    """Read name, type, shape and offset of one tensor, and compute its bytes."""
     name = cursor.read_string("tensor name", MAX_KEY_BYTES)
     axes = cursor.read_u32(f"axes of {name!r}")
     if axes > MAX_AXES:
@@ -219,7 +221,7 @@ def _check_apart(entries: Mapping[str, TensorEntry]) -> None:
 
 
 class SplitGGUF(MergedSource):
-    """A GGUF model cut into several files; the first one holds the metadata.
+    """A GGUF model split into several files; the first file has the metadata.
 
     Raises
     ------
@@ -243,18 +245,19 @@ GGUFSource: TypeAlias = GGUFFile | SplitGGUF
 
 
 def decoded_types(source: GGUFSource) -> dict[str, int]:
-    """Return the types of tensors that become float32 when they are read, and how many tensors have each."""
+    """Return the types of tensors that are read as float32, with the number of tensors of each."""
     return dict(Counter(entry.type for entry in source.entries.values() if entry.type in DECODED_TYPES))
 
 
 def open_gguf(path: Path) -> GGUFSource:
-    """Open a GGUF model by its file, or by any of its files. Raises `CheckpointError`."""
+    """Open a GGUF model by its file, or by any file of a split model. Raises `CheckpointError`."""
     paths = parts_of(path)
     if len(paths) > 1:
         return SplitGGUF(paths)
     file = GGUFFile(path)
     if file.metadata.get("split.count", 1) not in (0, 1):
         raise CheckpointError(
-            f"{path} is one part of a split model", hint="restore its name NAME-00001-of-0000N.gguf, beside the others"
+            f"{path} is one part of a split model",
+            hint=("restore its name NAME-00001-of-0000N.gguf, in the directory of the other parts"),
         )
     return file

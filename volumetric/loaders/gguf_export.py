@@ -37,33 +37,33 @@ _FILE_TYPES: Final = {
     "Q5_K": 17, "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30, "BF16": 32, "TQ1_0": 36, "TQ2_0": 37, "MXFP4": 38,
 }
 # fmt: on
-"""llama.cpp's numbers for "mostly of this type"; where a type has several mixes, that of the medium one."""
+"""llama.cpp's numbers for "mostly of this type"; for types with several mixes, the medium one."""
 
 
 def save_gguf(path: str | Path, model: LoadedModel, *, allow_differences: bool = False) -> None:
-    """Write one GGUF file, with tokenizer and chat template where the model has them.
+    """Write one GGUF file, with tokenizer and chat template if the model has them.
 
-    Tensors in float16, bfloat16, float32, int8:g32, int4:g32, uint4:g32 and block formats keep their numbers exactly;
-    all others, and rows that do not fill whole blocks, are written as float32 or, where wider, rounded to it. Gains and
-    biases are float32, as llama.cpp wants them.
+    Tensors in float16, bfloat16, float32, int8:g32, int4:g32, uint4:g32 and block formats keep their values exactly;
+    all others, and rows that do not fill whole blocks, are written as float32; wider types are rounded to it. Gains and
+    biases are float32, as llama.cpp requires.
 
-    Of an encoder that which gives hidden states is written, and how they are pooled; a head that predicts masked tokens
-    is left out. RoBERTa becomes the BERT that computes the same.
+    For an encoder, the part up to the hidden states and their pooling is written; a masked language model head is left
+    out. RoBERTa becomes an equivalent BERT.
 
-    An embedding with more rows than there are tokens gets tokens without use for the rest, as llama.cpp wants one for
-    each row. A window that is no shorter than the context cuts nothing and is left out. The factors of Falcon-H1, for
-    which the files have no keys, are multiplied into the weights: into the scales of packed ones, which rounds these.
+    If an embedding has more rows than tokens, the rest get unused tokens, as llama.cpp requires a token for each row. A
+    window of at least the context has no effect and is left out. The factors of Falcon-H1, for which the files have no
+    keys, are multiplied into the weights: into the scales of packed ones, which rounds the scales.
 
     Parameters
     ----------
-    allow_differences : write also what llama.cpp is known to compute otherwise, see `gguf_limits`
+    allow_differences : whether to write even if llama.cpp is known to compute different results, see `gguf_limits`
 
     Raises
     ------
     UnsupportedError
-        The family, its rotary scaling, or the tokenizer has no GGUF form here; or the file could not say something that
-        the model computes with, as another activation than SiLU, a sliding window, or biases that llama.cpp does not
-        know in the family; or llama.cpp would compute something else.
+        The family, its rotary scaling, or the tokenizer has no GGUF form here; or GGUF cannot describe a part of the
+        model, such as another activation than SiLU, a sliding window, or biases that llama.cpp does not support in the
+        family; or llama.cpp would compute different results.
     CheckpointError
         The file cannot be written.
     """
@@ -96,9 +96,9 @@ def save_gguf(path: str | Path, model: LoadedModel, *, allow_differences: bool =
 
 
 def gguf_tensors(model: LoadedModel) -> dict[str, tuple[str, ...]]:
-    """Return the tensors that `save_gguf` would write and the parameters that share each; errors as there.
+    """Return the tensors that `save_gguf` would write, and the parameters that share each; raises as `save_gguf`.
 
-    A parameter that two tensors are written of, with different factors, is named for the first.
+    A parameter that is written to two tensors, with different factors, is listed for the first.
     """
     family = archs.gguf_family_of(Config(model.config, model.name))
     _, rules = folded(model, blueprint_of(model), family)
@@ -108,7 +108,7 @@ def gguf_tensors(model: LoadedModel) -> dict[str, tuple[str, ...]]:
 
 
 def _encoder(model: LoadedModel, architecture: str, types: GGUFTensorOut | None) -> Metadata:
-    """Metadata of encoders alone; `types` has a row for each type of tokens, where there are some."""
+    """Metadata that only encoders have; `types` has a row for each token type, if there are any."""
     sentences = model.sentences
     return {
         PREFIX + "token_type_count": np.uint32(1 if types is None else types.shape[0]),
@@ -118,7 +118,7 @@ def _encoder(model: LoadedModel, architecture: str, types: GGUFTensorOut | None)
 
 
 def gguf_scheme(scheme: Scheme, shape: Shape) -> Scheme:
-    """Scheme in which a tensor is written: its own if GGUF has it, else float32."""
+    """Scheme in which a tensor is written: the stored one if GGUF supports it, else float32."""
     kind = scheme.gguf_type
     size = GGUF_TYPES[TYPE_NUMBERS[kind]].block if kind else 1
     fits = len(shape) > 1 and kind is not None and kind != "F64" and shape[-1] % size == 0
@@ -136,7 +136,7 @@ def _by_tensor(all_rules: Iterable[NameRule]) -> dict[str, list[NameRule]]:
 
 
 def _out(rules: list[NameRule], params: Params, *, single: bool) -> GGUFTensorOut:
-    """One tensor: a parameter, or several whose rows stand one behind the other."""
+    """Build one tensor: a parameter, or several concatenated along their rows."""
     stores = [params[rule.key] for rule in rules]
     schemes = {gguf_scheme(store.scheme, store.shape) for store in stores}
     scheme = schemes.pop() if len(schemes) == 1 and not single else Scheme.parse("float32")
@@ -151,7 +151,7 @@ def _out(rules: list[NameRule], params: Params, *, single: bool) -> GGUFTensorOu
             store.release()
 
     rows = sum(store.shape[0] for store in stores)
-    # The kernel of a convolution of each channel on its own is a matrix there.
+    # The kernel of a depthwise convolution is a matrix in GGUF.
     rest = stores[0].shape[1:] if len(stores[0].shape) < 3 else (stores[0].shape[2],)
     shape = stacked(rules[0], (rows, *rest))
     return GGUFTensorOut(type=kind, shape=shape, read=read, done=done)
@@ -174,7 +174,7 @@ def _bytes_of(packed: Packed, kind: str) -> Array:
 
 
 def _rope_factors(network: Network, family: GGUFFamily) -> dict[str, Array]:
-    """Factors of frequencies, which GGUF stores as tensors, by their names: Llama 3.1's, or those of longrope."""
+    """Frequency factors of RoPE, which GGUF stores as tensors: Llama 3.1's, or those of longrope."""
     rope = main_rope(network)
     if rope is None or rope.scaling not in ("llama3", "longrope"):
         return {}
@@ -185,6 +185,6 @@ def _rope_factors(network: Network, family: GGUFFamily) -> dict[str, Array]:
 
 
 def _file_type(tensors: Mapping[str, GGUFTensorOut]) -> Metadata:
-    """Number of the type that most matrices have."""
+    """Number of the type of most matrices."""
     kinds = [t.type for t in tensors.values() if len(t.shape) > 1]
     return {"general.file_type": np.uint32(_FILE_TYPES[max(_FILE_TYPES, key=kinds.count)])}

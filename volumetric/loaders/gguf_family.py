@@ -1,4 +1,4 @@
-"""What a GGUF file of one architecture calls things and how it lays them out: the form of a family's table."""
+"""Names and layouts of a GGUF architecture: the class that each family fills in."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from volumetric.network import Network
 from volumetric.network.grid import Coord
 
 ReadValues: TypeAlias = Callable[[Config, TensorSource], Mapping[str, Any]]
-"""Metadata without the architecture's prefix, and the file → further values in Hugging Face's terms."""
+"""Metadata without the architecture's prefix, and the file → further values with Hugging Face's names."""
 WriteValues: TypeAlias = Callable[[Config, Network], Mapping[str, Any]]
-"""Configuration and network → further metadata without the prefix; NumPy scalars, because the file stores widths."""
+"""Configuration and network → further metadata without the prefix; NumPy scalars, because the file stores types."""
 Runs: TypeAlias = "float | tuple[tuple[int, float], ...]"
-"""A factor of a tensor; or several, each with the number of rows that it is for."""
+"""A factor of a tensor; or several, each with its number of rows."""
 Fold: TypeAlias = Callable[[Config, Network], tuple[Config, Mapping[str, Runs]]]
-"""Configuration and its network → that of a model without factors, and these, by the tensor that they go into."""
+"""Configuration and its network → network without factors, and the factors by tensor."""
 
 ROPE_FACTORS: Final = "rope_freqs.weight"
-"""Tensor by which Llama 3.1's frequency scaling is stored: plain over scaled frequency, for each pair."""
+"""Tensor with Llama 3.1's frequency scaling: plain over scaled frequency, for each pair."""
 KV_HEADS: Final = "attention.head_count_kv"
 LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
-"""Tensors of longrope: by what the frequency of each pair is divided beyond the first context, and within it."""
+"""Tensors of longrope: divisors of the frequency of each pair, beyond and within the original context."""
 
 OUTER: Final[Mapping[str, str]] = {
     "model.embed_tokens": "token_embd",
@@ -58,12 +58,12 @@ EXPERTS: Final[Mapping[str, str]] = {
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
 }
-"""Names of a mixture; experts, which Hugging Face numbers, are stacked: ``[count, out, in]``."""
+"""Names of a mixture; the numbered experts of Hugging Face are stacked: ``[count, out, in]``."""
 PRE_NORM_LAYER: Final = {**PRE_NORMS, **ATTENTION, **GATED_MLP}
-"""Names in a layer of the pre-norm decoder of Llama and its kin."""
+"""Names in a layer of the pre-norm decoder of Llama and related models."""
 
 _NUMBER: Final = re.compile(r"(?<=\.experts\.)(\d+)\.")
-"""Number of an expert in Hugging Face's names."""
+"""Matches the number of an expert in Hugging Face's names."""
 
 
 def _nothing(*_: object) -> Mapping[str, Any]:
@@ -82,39 +82,40 @@ def _none(_: Network) -> list[str]:
 class GGUFFamily:
     """One architecture of GGUF files; the defaults are those of the pre-norm decoder.
 
-    All gains are stored whole, also those of families whose own checkpoints hold them less one, and all matrices as
-    ``[out, in]``; fused tensors have their parts one behind the other. That follows from the network, without an entry.
+    All gains are stored in full, also in families whose checkpoints store them minus one, and all matrices as
+    ``[out, in]``; the parts of fused tensors are concatenated. This follows from the network and needs no entry.
 
     Attributes
     ----------
     architecture : the files' ``general.architecture``
     model_type, auto_class : family of a configuration, and its class in transformers
-    inner : name within a layer → name within ``blk.N``; without ``.weight`` or ``.bias``, and an expert's number
-    outer : the same for tensors of no layer
-    stack : what stands before the layer's number in Hugging Face's names; one for each of several families
-    split : name of a tensor of `inner` that GGUF files have in parts → last part of a parameter's name → name of its
-        own; the parts of each expert stand one behind the other
-    renamed : Hugging Face's usual name of a configuration value → this family's, None where it has none
+    inner : name within a layer → name within ``blk.N``; without ``.weight`` or ``.bias``, and without an expert's
+        number
+    outer : the same for tensors outside layers
+    stack : prefix of the layer's number in Hugging Face's names; one for each of several families
+    split : name of a tensor of `inner` that GGUF files split → last part of a parameter's name → name in the file; the
+        parts of each expert are concatenated
+    renamed : Hugging Face's usual name of a configuration value → this family's name, None if it has none
     epsilon : this family's name of the norms' epsilon
-    rms : whether the norms are RMS norms; None: if the name of `epsilon` says so
+    rms : whether the norms are RMS norms; None: derived from the name of `epsilon`
     interleaved : query and key rows are stored with the rotary halves alternating (ggml's rope of type NORM)
-    biases : products and norms of a layer that may have a bias: llama.cpp refuses a file with any other tensor
-    singles : tensors that llama.cpp takes without converting them, so that they are float32 whatever the others are;
-        by their name, or that in a layer
-    bare : names of `inner` that are the whole name of a tensor, without ``.weight``
-    fold : factors of a configuration that files have no key for, and hold in the weights instead
+    biases : products and norms of a layer that may have a bias: llama.cpp rejects a file with any other tensor
+    singles : tensors that llama.cpp does not convert, so they are always float32; by their name, or their name in a
+        layer
+    bare : names of `inner` that are complete names of tensors, without ``.weight``
+    fold : factors of a configuration for which files have no key, and that are multiplied into the weights
     attends : whether there is a layer with attention
-    mixed : whether layers without attention are among the others
-    partial : whether fewer than all numbers of a head may turn
-    head : whether the head of files is the embedding (``"shared"``, as of those without a head), a tensor of its own
-        (``"own"``), or as the file has it (``"either"``): by llama.cpp's code, which refuses a file without
-        ``output.weight``, or with it, where it expects the other
+    mixed : whether some layers have no attention
+    partial : whether a part of a head may be rotated
+    head : whether the head of files is the embedding (``"shared"``, also without a head), a separate tensor
+        (``"own"``), or either (``"either"``): llama.cpp rejects a file without ``output.weight`` if it expects it, and
+        the reverse
     factors : whether llama.cpp scales frequencies by the tensor `ROPE_FACTORS`
-    longrope : whether it does by `LONG_FACTORS` and `SHORT_FACTORS`
-    named_longrope : whether files name that scaling beside the tensors
-    unreadable : why llama.cpp cannot read a network of this family, empty where it can
-    differences : what llama.cpp computes otherwise from a file of a network, or that it crashes
-    values, metadata : what is peculiar to the family, read and written
+    longrope : whether it scales by `LONG_FACTORS` and `SHORT_FACTORS`
+    named_longrope : whether files also name that scaling in metadata
+    unreadable : why llama.cpp cannot read a network of this family, empty if it can
+    differences : differences or crashes of llama.cpp with a file of a network
+    values, metadata : functions that read and write values specific to the family
     """
 
     architecture: str
@@ -151,7 +152,7 @@ class GGUFFamily:
         return "attention.layer_norm_rms_epsilon" if rms else "attention.layer_norm_epsilon"
 
     def single(self, name: str) -> bool:
-        """Whether a tensor of the file is float32 whatever the others are."""
+        """Whether a tensor of the file is always float32."""
         return name in self.singles or re.sub(r"blk\.\d+\.", "", name) in self.singles
 
     def name(self, source: str, part: str = "") -> str:
@@ -159,12 +160,12 @@ class GGUFFamily:
 
         Parameters
         ----------
-        part : last part of the name of the parameter that is read from it, which counts for those of `split`
+        part : last part of the name of the parameter that is read from it, used for `split`
 
         Raises
         ------
         UnsupportedError
-            GGUF has no name for it, or it is not known here.
+            The tensor has no GGUF name, or the name is unknown here.
         """
         stacks = (self.stack,) if isinstance(self.stack, str) else self.stack
         start = "|".join(map(re.escape, stacks))
@@ -176,12 +177,12 @@ class GGUFFamily:
         if stem not in self.outer:
             raise UnsupportedError(
                 f"tensor {source!r} has no name in GGUF files of the family {self.model_type}",
-                hint="formats native and hf hold the model as it is",
+                hint="use format native or hf",
             )
         return f"{self.outer[stem]}.{kind}"
 
     def rules(self, blueprint: Blueprint) -> Blueprint:
-        """Return a blueprint whose rules speak of GGUF tensors."""
+        """Return a blueprint whose rules refer to GGUF tensors."""
         counts = Counter(_NUMBER.sub("", rule.source) for rule in blueprint.rules)
         specs = blueprint.network.param_specs()
         rules = tuple(
@@ -190,7 +191,7 @@ class GGUFFamily:
             )
             for rule in blueprint.rules
         )
-        # What quantisers leave in the file for other programs: rotary factors, read with the configuration.
+        # Tensors in the file that are not weights: rotary factors, read with the configuration.
         ignored = tuple(map(re.escape, (ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS)))
         return dataclasses.replace(blueprint, rules=rules, ignored=ignored, tied={}, prefix="")
 
@@ -207,7 +208,7 @@ class GGUFFamily:
         )
 
     def _part(self, rule: NameRule, rows: int, counts: Mapping[str, int]) -> Part | None:
-        """Which rows of a tensor a parameter of so many is; `counts` has the experts of each name without number."""
+        """Rows of a tensor that form a parameter; `counts` has the experts of each name without number."""
         expert, part = _NUMBER.search(rule.source), rule.part
         if expert is not None:
             i = int(expert[1])
@@ -226,7 +227,7 @@ def _leaf(rule: NameRule) -> str:
 
 
 def _turning_heads(spec: LayerSpec, name: str) -> int | None:
-    """Heads of a query or key projection, or of gains of theirs, None for what does not turn."""
+    """Number of heads of a query or key projection or their gains, None for parameters that RoPE does not affect."""
     if not isinstance(spec, MultiHeadAttention):
         return None
     heads = {"q": spec.num_heads, "k": spec.kv_heads}
@@ -235,13 +236,13 @@ def _turning_heads(spec: LayerSpec, name: str) -> int | None:
 
 
 def _stored_rows(spec: LayerSpec, name: str) -> int:
-    """Rows of the matrix that is stored for a vector, 0 for what is stored as it is."""
+    """Rows of the matrix that is stored for a vector, 0 for tensors that are stored unchanged."""
     sizes = {"a_log": "num_heads", "d": "num_heads", "norm.weight": "groups"} if spec.kind == "mamba2" else {}
     return getattr(spec, sizes[name]) if name in sizes else 0
 
 
 def _stored_more(spec: LayerSpec, name: str) -> float:
-    """By how much a stored gain is greater than the parameter."""
+    """Offset of a stored gain from the parameter."""
     if isinstance(spec, MultiHeadAttention):
         return 1.0 if spec.qk_norm_unit_offset and name.partition(".")[0] in ("q_norm", "k_norm") else 0.0
     return 1.0 if getattr(spec, "unit_offset", False) and name == "weight" else 0.0
@@ -252,34 +253,34 @@ _PLAIN: Final[Mapping[str, tuple[object, ...]]] = {
     "expert_group_used_count": (0, 1),
     "expert_weights_scale": (0.0, 1.0),
 }
-"""Keys of other ways to choose and weigh experts → values under which they do nothing."""
+"""Keys of other methods to choose and weight experts → values that disable them."""
 
 
-def expert_values(given: Config, file: TensorSource, *, gatings: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
-    """Numbers of experts, of all and of those that a row takes.
+def expert_values(metadata: Config, file: TensorSource, *, gatings: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
+    """Number of experts, and of experts that a row uses.
 
     Parameters
     ----------
-    gatings : numbers of the ways to weigh experts that mean that of the family
+    gatings : llama.cpp's numbers of gating functions that mean the family's
 
     Raises
     ------
     CheckpointError
-        There is not a router with a row for each expert in every layer.
+        A layer has no router with a row for each expert.
     UnsupportedError
-        The file chooses or weighs experts in another way.
+        The file chooses or weights experts in another way.
     """
     for key, values in {**_PLAIN, "expert_gating_func": gatings}.items():
-        given.require(key, *values)
-    count, layers = given.integer("expert_count"), given.layers("block_count")
+        metadata.require(key, *values)
+    count, layers = metadata.integer("expert_count"), metadata.layers("block_count")
     routers = [entry.shape for name, entry in file.entries.items() if name.endswith(".ffn_gate_inp.weight")]
     if len(routers) != layers or any(shape[:1] != (count,) for shape in routers):
-        raise CheckpointError(f"{given.where}: {layers} layers need a router of {count} experts each")
-    return {"num_local_experts": count, "num_experts_per_tok": given.integer("expert_used_count")}
+        raise CheckpointError(f"{metadata.where}: {layers} layers need a router of {count} experts each")
+    return {"num_local_experts": count, "num_experts_per_tok": metadata.integer("expert_used_count")}
 
 
 def expert_metadata(config: Config, network: Network) -> Mapping[str, Any]:
-    """Write what `expert_values` reads, and the width of a dense MLP, which files have though no layer may."""
+    """Inverse of `expert_values`, plus the width of a dense MLP, which files require even without dense layers."""
     gate = _gate(network)
     return {
         "expert_count": np.uint32(gate.out_features),
@@ -289,13 +290,13 @@ def expert_metadata(config: Config, network: Network) -> Mapping[str, Any]:
 
 
 def small_expert_metadata(config: Config, network: Network) -> Mapping[str, Any]:
-    """Write the width of an expert, too, where that of a dense MLP is another one."""
+    """Also write the width of an expert if it differs from that of a dense MLP."""
     width = np.uint32(config.integer("moe_intermediate_size"))
     return {**expert_metadata(config, network), "expert_feed_forward_length": width}
 
 
 def _gate(network: Network) -> Gate:
-    """Gate of the first mixture, which stands by itself or beside a shared expert."""
+    """Gate of the first mixture, with or without a shared expert."""
     layers = [spec for spec in network.layers.values() if isinstance(spec, Parallel)]
     every = [*layers, *(branch for spec in layers for branch in spec.branches if isinstance(branch, Parallel))]
     return next(spec.gate for spec in every if spec.gate is not None)

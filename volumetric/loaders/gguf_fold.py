@@ -1,4 +1,4 @@
-"""A model as GGUF files of its architecture can hold it: factors in the weights, a shared head as a tensor."""
+"""Adapt a model to GGUF files of its architecture: factors in the weights, a shared head as a tensor."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _BLOCK: Final = re.compile(r"blk\.\d+\.")
 def folded(model: LoadedModel, blueprint: Blueprint, family: GGUFFamily) -> tuple[Network, tuple[NameRule, ...]]:
     """Return the network that a reader of the file builds, and the rules that fill the file from the model's weights.
 
-    For most families these are those of the model. Where a factor goes into a tensor, the network has none, and the
-    rule names it. A head that is shared with the embedding becomes a tensor of its own where it has another factor, or
-    where llama.cpp wants one.
+    For most families both equal those of the model. If a factor is multiplied into a tensor, it moves from the network
+    to the rule. A head that is shared with the embedding becomes a separate tensor if its factor differs, or if
+    llama.cpp requires one.
     """
     untied = family.head == "own" and bool(blueprint.tied)
     if family.fold is None and not untied:
@@ -53,9 +53,9 @@ def folded(model: LoadedModel, blueprint: Blueprint, family: GGUFFamily) -> tupl
 
 
 def _runs(name: str, factors: Mapping[str, Runs], rows: int) -> tuple[tuple[int, float], ...]:
-    """Factors of the rows of a tensor, nothing where all are 1; a bias is multiplied as the product before it is."""
-    found = factors.get(_BLOCK.sub("", name).partition(".")[0], 1.0)
-    runs = found if isinstance(found, tuple) else ((rows, found),)
+    """Factors of the rows of a tensor, empty if all are 1; a bias has the factors of its product."""
+    own_factor = factors.get(_BLOCK.sub("", name).partition(".")[0], 1.0)
+    runs = own_factor if isinstance(own_factor, tuple) else ((rows, own_factor),)
     return runs if any(factor != 1.0 for _, factor in runs) else ()
 
 
@@ -66,13 +66,13 @@ LIKE_BERT: Final = ("roberta", "xlm_roberta")
 
 
 def encoder_in_gguf(model: LoadedModel, blueprint: Blueprint) -> tuple[LoadedModel, Blueprint]:
-    """Return an encoder without a head that predicts masked tokens, and RoBERTa as the BERT that computes the same.
+    """Return an encoder without a masked language model head, and RoBERTa as an equivalent BERT.
 
-    RoBERTa counts positions from behind that of the padding token, whose row and those before it nothing reads. Files
-    leave these rows out, as llama.cpp's converter does, and call the rest BERT.
+    RoBERTa counts positions from after the padding token, so earlier rows are unused. Files leave these rows out, as
+    llama.cpp's converter does, and use the BERT architecture.
     """
     if blueprint.hidden is not None:
-        logger.warning("%s: the head that predicts masked tokens has no form in GGUF files: left out", model.name)
+        logger.warning("%s: GGUF has no form for the masked language model head: left out", model.name)
         blueprint = trunk_of(blueprint)
         model = dataclasses.replace(model, network=blueprint.network, hidden=None)
     config = Config(model.config, model.name)

@@ -1,4 +1,4 @@
-"""Metadata by which a GGUF file describes a network: the inverse of `gguf_config.read_config`."""
+"""Metadata of a network in a GGUF file: the inverse of `gguf_config.read_config`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from volumetric.network import Network
 
 
 def gguf_metadata(model: LoadedModel, network: Network, family: GGUFFamily, blocks: int) -> Metadata:
-    """Return general keys and those of the architecture, for the network as it is to be written in so many blocks."""
+    """Return general keys and those of the architecture for a network that is written in so many blocks."""
     architecture, config = family.architecture, Config(model.config, model.name)
     attention = next(iter(attentions(network)), None)
     hidden = [spec.hidden_features for spec in network.layers.values() if isinstance(spec, SwiGLU | MLP)]
@@ -54,19 +54,19 @@ def _attention(spec: MultiHeadAttention) -> dict[str, Any]:
 
 
 def _width(network: Network) -> int:
-    """Numbers of a row of the stream, which every mixer of rows reads and writes."""
+    """Width of the residual stream, which every mixer reads and writes."""
     mixers = (MultiHeadAttention, Mamba, Mamba2)
     return next(spec.embed_dim for spec in network.layers.values() if isinstance(spec, mixers))
 
 
 def main_rope(network: Network) -> Rope | None:
-    """Return the rotary embedding that the file's own keys describe: that of full attention where windows differ."""
+    """Return the rotary embedding for the main keys: that of full attention if windows have another."""
     turning = [spec for spec in attentions(network) if spec.rope is not None]
     return next((spec.rope for spec in turning if spec.window is None), turning[0].rope if turning else None)
 
 
 def _rope(rope: Rope | None, family: GGUFFamily, *, tensors_alone: bool) -> dict[str, Any]:
-    """Metadata of a rotary embedding; longrope has no name in files of some architectures, only its tensors."""
+    """Metadata of a rotary embedding; in some architectures longrope has only tensors, no key."""
     if rope is None:
         return {}
     values: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""Write SentencePiece's byte-pair vocabularies to GGUF files, which call them ``llama``: pieces with a score each.
+"""Write SentencePiece's BPE vocabularies to GGUF files, where they are called ``llama``: pieces with scores.
 
-A tokenizer.json has a list of merges in place of scores. Where that list is the one that follows from scores, pieces
-in the order in which they first appear in it have falling scores, and readers merge alike.
+A tokenizer.json has a list of merges instead of scores. If that list follows from scores, pieces get falling scores in
+the order of their first appearance in it, and readers merge identically.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BYTE: Final = re.compile(r"<0x[0-9A-F]{2}>")
-"""Pieces that write one byte."""
+"""Pieces for single bytes."""
 HINT: Final = "use format native or hf"
 PROBES: Final = (
     *("a", "", "a b", "a ", "a  b", "x\ta\nb\r\n", "a\u00a0b", "a\u3000b", "a\u2581", "a\u2581b", "1234,5 6"),
     *("\ufb01ne \u00bd", "\u0130s", "\u00e9 e\u0301", "\u65e5\u672c \u8a9e", "\uac00\u1100\u1161", "x\u00ad\u200by"),
     *("it's (so)-called", "\U0001f600\U0001f600 \U0001f469\u200d\U0001f4bb", "A\u0301\u0327B", "\u0e2a\u0e27\u0e31"),
 )
-"""Texts on which a rebuilt tokenizer must agree with the one that is written."""
+"""Texts on which the rebuilt and the original tokenizer must agree."""
 LED: Final = (" ", "  ", " a", "  a   b  ", "\u2581a", "\ta")
-"""The same with spaces at the start."""
+"""The same texts with leading spaces."""
 
 
 def same_ids(one: tokenizers.Tokenizer, other: tokenizers.Tokenizer, texts: Iterable[str]) -> bool:
-    """Whether two tokenizers cut texts alike, but for special tokens around them."""
+    """Whether two tokenizers split texts identically, except for special tokens around them."""
 
     def ids(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
         return tokenizer.encode(text, add_special_tokens=False).ids
@@ -46,35 +46,35 @@ def same_ids(one: tokenizers.Tokenizer, other: tokenizers.Tokenizer, texts: Iter
 def sentencepiece_metadata(
     backend: tokenizers.Tokenizer, state: Mapping[str, Any], tokens: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what a file says of a byte-pair tokenizer with scores, by keys without their prefix.
+    """Return the metadata of a BPE tokenizer with scores, by keys without their prefix.
 
     Parameters
     ----------
-    backend, state : the tokenizer, and what its tokenizer.json says
-    tokens : those of the file, by id
+    backend, state : the tokenizer, and the content of its tokenizer.json
+    tokens : tokens of the file, by id
 
     Raises
     ------
     UnsupportedError
-        Readers would not cut texts as this tokenizer does.
+        Readers would split texts differently than this tokenizer.
     """
     model = state["model"]
     vocabulary: Mapping[str, int] = model["vocab"]
-    given = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
-    ranked = list(dict.fromkeys(left + right for left, right in given))
+    merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
+    ranked = list(dict.fromkeys(left + right for left, right in merges))
     expected = merges_of(vocabulary, ranked)
-    if len(given) != len(expected) or set(given) != set(expected) or not _grouped(given):
+    if len(merges) != len(expected) or set(merges) != set(expected) or not _grouped(merges):
         raise UnsupportedError("the merges of the tokenizer do not follow from scores of its pieces", hint=HINT)
-    made = sentencepiece_bpe(vocabulary, ranked, unknown=model.get("unk_token"), prefix=False)
-    prefix = _prefix(with_added(made, state), backend)
+    rebuilt = sentencepiece_bpe(vocabulary, ranked, unknown=model.get("unk_token"), prefix=False)
+    prefix = _prefix(with_added(rebuilt, state), backend)
     places = {piece: rank for rank, piece in enumerate(ranked)}
-    rest = len(ranked)  # pieces of one character, which no merge makes, come last
+    rest = len(ranked)  # pieces of one character, which are not merged, come last
     scores = np.array([-places.get(token, rest) for token in tokens], np.float32)
     return {"model": "llama", "pre": "default", "scores": scores, "add_space_prefix": np.bool_(prefix)}
 
 
 def with_added(built: tokenizers.Tokenizer, state: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """Add the tokens that a tokenizer.json adds to its model, as readers of GGUF files do."""
+    """Add the added tokens of a tokenizer.json, as readers of GGUF files do."""
     from tokenizers import AddedToken
 
     added = [AddedToken(each["content"], special=each["special"], normalized=False) for each in state["added_tokens"]]
@@ -82,24 +82,24 @@ def with_added(built: tokenizers.Tokenizer, state: Mapping[str, Any]) -> tokeniz
     return built
 
 
-def _prefix(made: tokenizers.Tokenizer, backend: tokenizers.Tokenizer) -> bool:
-    """Whether a text starts with a space that was not written; `made` is the tokenizer that adds none."""
+def _prefix(rebuilt: tokenizers.Tokenizer, backend: tokenizers.Tokenizer) -> bool:
+    """Whether the tokenizer adds a leading space; `rebuilt` is the tokenizer that adds none."""
     from tokenizers import normalizers
 
-    plain = made.normalizer
+    plain = rebuilt.normalizer
     with_space = normalizers.Sequence([normalizers.Prepend(SPACE), plain])
     for texts in ((*PROBES, *LED), PROBES):
         for prefix, normalizer in ((True, with_space), (False, plain)):
-            made.normalizer = normalizer
-            if same_ids(made, backend, texts):
+            rebuilt.normalizer = normalizer
+            if same_ids(rebuilt, backend, texts):
                 if texts is PROBES:
-                    logger.warning("readers of GGUF files keep a space at the start of a text: this tokenizer drops it")
+                    logger.warning("readers of GGUF files keep a leading space of a text, but this tokenizer drops it")
                 return prefix
-    raise UnsupportedError("GGUF cannot say how the tokenizer normalises texts and cuts them into words", hint=HINT)
+    raise UnsupportedError("GGUF cannot store how the tokenizer normalises texts and splits them into words", hint=HINT)
 
 
 def _grouped(merges: Sequence[tuple[str, ...]]) -> bool:
-    """Whether all merges that make a piece stand one behind the other."""
-    made = ["".join(merge) for merge in merges]
-    starts = [piece for piece, before in zip(made, [None, *made], strict=False) if piece != before]
+    """Whether all merges to a piece are contiguous."""
+    pieces = ["".join(merge) for merge in merges]
+    starts = [piece for piece, before in zip(pieces, [None, *pieces], strict=False) if piece != before]
     return len(starts) == len(set(starts))

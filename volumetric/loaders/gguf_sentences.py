@@ -1,6 +1,6 @@
-"""How a GGUF file says that texts are embedded: llama.cpp's ``pooling_type``, and keys for what it has no word for.
+"""Text embedding settings in GGUF files: llama.cpp's ``pooling_type``, and custom keys for other settings.
 
-llama.cpp scales embeddings to length 1 whatever a file says, so a file that names a pooling and nothing else does, too.
+llama.cpp always scales embeddings to length 1, so this is the default for a file that has only a pooling.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from volumetric.loaders.sentence import Pooling, Sentences
 
 OWN: Final = "volumetric.embedding."
-"""Start of the keys that no other program reads."""
+"""Prefix of the keys that only this package reads."""
 _PROMPT: Final = OWN + "prompt."
 _POOLINGS: Final[dict[int, Pooling]] = {1: "mean", 2: "cls", 3: "lasttoken"}
 _RANK: Final = 4
@@ -24,12 +24,12 @@ _FLAGS: Final = {"normalise": True, "include_prompt": True, "lower_case": False}
 
 
 def read_gguf_sentences(file: GGUFSource, where: str) -> Sentences | None:
-    """Return how texts become embeddings, None where the file names no pooling.
+    """Return how texts become embeddings, None if the file has no pooling.
 
     Raises
     ------
     CheckpointError : a value is ill-typed or out of range
-    UnsupportedError : the file is of a model that ranks texts
+    UnsupportedError : the model ranks texts
     """
     key = f"{file.metadata.get('general.architecture')}.pooling_type"
     kind = file.metadata.get(key, 0)
@@ -39,10 +39,10 @@ def read_gguf_sentences(file: GGUFSource, where: str) -> Sentences | None:
         return None
     if kind == _RANK:
         raise UnsupportedError(
-            f"{where}: heads of GGUF files that rank texts are not read",
-            hint="open the original Hugging Face model, whose score(pairs) ranks",
+            f"{where}: ranking heads in GGUF files are not supported",
+            hint="open the original Hugging Face model and use score(pairs)",
         )
-    from volumetric.loaders.sentence import Sentences  # few files embed
+    from volumetric.loaders.sentence import Sentences  # few files are embedding models
 
     flags = {name: file.metadata.get(OWN + name, default) for name, default in _FLAGS.items()}
     prompts = {key.removeprefix(_PROMPT): file.metadata[key] for key in file.metadata if key.startswith(_PROMPT)}
@@ -52,29 +52,29 @@ def read_gguf_sentences(file: GGUFSource, where: str) -> Sentences | None:
     if default is not None and (not isinstance(default, str) or default not in prompts):
         wrong.append(OWN + "default_prompt")
     if wrong:
-        raise CheckpointError(f"{where}: {wrong[0]} is neither missing nor of its type")
+        raise CheckpointError(f"{where}: {wrong[0]} has the wrong type")
     return Sentences(pooling=(_POOLINGS[kind],), prompts=prompts, default_prompt=default, **flags)  # pyright: ignore[reportArgumentType]  (checked one by one)
 
 
 def sentence_metadata(architecture: str, sentences: Sentences | None) -> dict[str, Any]:
-    """Return the metadata from which `read_gguf_sentences` makes the same; no length of texts, see the tokenizer's.
+    """Inverse of `read_gguf_sentences`, without the length of texts, which is in the tokenizer's metadata.
 
     Raises
     ------
     UnsupportedError
-        The file cannot say how embeddings are pooled, or there are layers behind the pooling.
+        GGUF cannot store this pooling, or there are layers after the pooling.
     """
     if sentences is None:
         return {}
     if sentences.dense is not None:
         raise UnsupportedError(
-            "GGUF files have no layers behind the pooling, and the model has some", hint="use format hf"
+            "GGUF cannot store layers after the pooling, but the model has some", hint="use format hf"
         )
     kinds: dict[tuple[Pooling, ...], int] = {(pooling,): kind for kind, pooling in _POOLINGS.items()}
     if sentences.pooling not in kinds:
         raise UnsupportedError(
-            f"GGUF files have no word for the pooling {' + '.join(sentences.pooling)}",
-            hint=f"one of {', '.join(_POOLINGS.values())}; format hf has all",
+            f"GGUF cannot store the pooling {' + '.join(sentences.pooling)}",
+            hint=f"use one of {', '.join(_POOLINGS.values())}, or format hf",
         )
     own: dict[str, Any] = {name: np.bool_(getattr(sentences, name)) for name in _FLAGS}
     own |= {f"prompt.{name}": text for name, text in sentences.prompts.items()}

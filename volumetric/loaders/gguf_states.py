@@ -26,7 +26,7 @@ MIXER: Final[Mapping[str, str]] = {
 """Name of a tensor in a state-space layer → name in a block; ``dt`` is the bias of Mamba-2's steps."""
 BARE: Final = frozenset({"ssm_a", "ssm_d"})
 SINGLES: Final = frozenset({"ssm_a", "ssm_d", "ssm_conv1d.weight"})
-"""What llama.cpp's operations read as float32."""
+"""Tensors that llama.cpp's operations read as float32."""
 BIASES: Final = frozenset({"ssm_conv1d", "ssm_dt"})
 
 
@@ -40,22 +40,22 @@ class Sizes(NamedTuple):
     taps: int
 
 
-def read_sizes(given: Config) -> Sizes:
-    """Sizes of Mamba-2 layers in metadata, which call the number of heads a rank. Raises `CheckpointError`."""
+def read_sizes(metadata: Config) -> Sizes:
+    """Sizes of Mamba-2 layers in metadata, where the number of heads is called a rank. Raises `CheckpointError`."""
     sizes = Sizes(
-        channels=given.integer("ssm.inner_size"),
-        heads=given.integer("ssm.time_step_rank"),
-        state=given.integer("ssm.state_size"),
-        groups=given.integer("ssm.group_count"),
-        taps=given.integer("ssm.conv_kernel", low=2),
+        channels=metadata.integer("ssm.inner_size"),
+        heads=metadata.integer("ssm.time_step_rank"),
+        state=metadata.integer("ssm.state_size"),
+        groups=metadata.integer("ssm.group_count"),
+        taps=metadata.integer("ssm.conv_kernel", low=2),
     )
     if sizes.channels % sizes.heads:
-        raise CheckpointError(f"{given.where}: {sizes.channels} channels cannot be shared out to {sizes.heads} heads")
+        raise CheckpointError(f"{metadata.where}: {sizes.channels} channels cannot be divided into {sizes.heads} heads")
     return sizes
 
 
 def size_metadata(spec: Mamba2) -> dict[str, Any]:
-    """Write what `read_sizes` reads."""
+    """Inverse of `read_sizes`."""
     return {
         "ssm.inner_size": np.uint32(spec.inner),
         "ssm.time_step_rank": np.uint32(spec.num_heads),
@@ -66,11 +66,11 @@ def size_metadata(spec: Mamba2) -> dict[str, Any]:
 
 
 def without_attention() -> dict[str, Any]:
-    """Keys that llama.cpp asks of every model, for one that has no use for them."""
+    """Keys that llama.cpp requires for every model, for one without attention."""
     return {"attention.head_count": np.uint32(0), "feed_forward_length": np.uint32(0)}
 
 
 def expansion(channels: int, hidden: int) -> float:
-    """Factor that `hidden` is multiplied by, and cut down to a whole number, for so many channels."""
+    """Factor of `hidden` that gives so many channels, after rounding down."""
     factor = channels / hidden
     return factor if int(factor * hidden) == channels else math.nextafter(factor, math.inf)

@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 
 PREFIX: Final = "tokenizer.ggml."
 MAX_LENGTH: Final = "volumetric.max_length"
-"""Key of the number of tokens that a text may have: our own, because the format has none."""
+"""Custom key of the maximum number of tokens of a text, which the format does not define."""
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
-"""Token types. Control and user-defined tokens are found in a text before merges are applied, and only the former are
-no text; unused ones stand for rows of the embedding that no token has, and those of bytes for what no piece has."""
+"""Token types. Control and user-defined tokens are found in a text before merges are applied; only the latter count as
+text; unused tokens fill rows of the embedding without a token, and byte tokens write characters without a piece."""
 ENDS: Final = ("eos", "eot", "eom")
 """Keys of ids that end a text, a turn or a message."""
 SAMPLING: Final = {
@@ -34,7 +34,7 @@ SAMPLING: Final = {
     "min_p": "general.sampling.min_p",
     "repetition_penalty": "general.sampling.penalty_repeat",
 }
-"""Values of a generation config → their keys, which llama.cpp takes for its defaults."""
+"""Values of a generation config → their keys, which llama.cpp uses as defaults."""
 ROLES: Final = {
     "bos": "bos_token",
     "eos": "eos_token",
@@ -44,7 +44,7 @@ ROLES: Final = {
     "cls": "cls_token",
     "mask": "mask_token",
 }
-"""Key of an id → role of its token. The format spells so."""
+"""Key of an id → role of its token, as spelled in the format."""
 MODELS: Final = ("gpt2", "llama", "t5", "bert")
 """Kinds of tokenizers that can be rebuilt."""
 
@@ -76,20 +76,20 @@ _SAME: Final[Mapping[str, tuple[str, ...]]] = {
     "gpt-4o": ("llama4",),
     "qwen2": ("deepseek-r1-qwen",),
 }
-"""Names by which llama.cpp means the same expressions."""
+"""Other names in llama.cpp for the same expressions."""
 _ALIASES: Final[Mapping[str, str]] = {name: kind for kind, names in _SAME.items() for name in names}
-_ORIGINAL: Final = "open the original Hugging Face model, whose tokenizer.json has all of it"
+_ORIGINAL: Final = "open the original Hugging Face model, which has a tokenizer.json"
 _DEFAULT: Final = (
     r"[\p{P}\$\+<=>\^~\|]+",
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
     r"\p{N}+",
     r"[0-9][0-9][0-9]",
 )
-"""What llama.cpp cuts by, one after the other, in files that name no pre-tokenizer."""
+"""Expressions by which llama.cpp splits, in order, for files without a pre-tokenizer."""
 WHOLE: Final = ("llama-bpe", "tekken")
-"""Kinds that take a word which is a token as that token, even where no merges lead to it, and begin texts."""
+"""Kinds that keep a word that is a token, even if no merges lead to it; by default texts start with a begin token."""
 COMPOSING: Final = ("qwen2", "modern-bert")
-"""Kinds under which characters are composed (NFC) before a text is cut."""
+"""Kinds that normalise to NFC before a text is split."""
 PRE_TOKENIZERS: Final = ("smollm", "gpt-2", "modern-bert", "default", *_SPLITS)
 """Kinds of pre-tokenizers that can be rebuilt."""
 
@@ -97,12 +97,12 @@ PRE_TOKENIZERS: Final = ("smollm", "gpt-2", "modern-bert", "default", *_SPLITS)
 def read_tokenizer(file: GGUFSource, where: str) -> Tokenizer | None:
     """Return the tokenizer of a GGUF file, None if the file has none.
 
-    A kind that cannot be rebuilt is reported when the tokenizer is first used: the weights are good without it.
+    A kind that cannot be rebuilt raises when the tokenizer is first used: the weights work without it.
 
     Raises
     ------
     CheckpointError
-        Metadata are ill-typed, or name tokens outside of the vocabulary.
+        Metadata are ill-typed, or refer to tokens outside the vocabulary.
     """
     tokens = file.metadata.get(PREFIX + "tokens")
     if tokens is None:
@@ -113,7 +113,7 @@ def read_tokenizer(file: GGUFSource, where: str) -> Tokenizer | None:
 
 
 class _GGUFTokenizer:
-    """Metadata of one file, checked as they are needed; the vocabulary is decoded once."""
+    """Metadata of one file, checked when they are needed; the vocabulary is decoded once."""
 
     def __init__(self, file: GGUFSource, tokens: LazyStrings, where: str) -> None:
         self._metadata = file.metadata
@@ -137,11 +137,12 @@ class _GGUFTokenizer:
 
         ids: dict[str, int | None] = {}
         for role, (names, usual) in WORDPIECE_ROLES.items():
-            found = [id for name in names if (id := self._id(f"{name}_token_id")) is not None]
-            ids[role] = found[0] if found else usual if usual < len(self._tokens) else None
+            candidates = [id for name in names if (id := self._id(f"{name}_token_id")) is not None]
+            ids[role] = candidates[0] if candidates else usual if usual < len(self._tokens) else None
         return ids
 
     def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer, which builds its backend at the first use."""
         roles = self._roles()
         special = np.flatnonzero(np.isin(self._types, (CONTROL, USER_DEFINED)))
         return Tokenizer(
@@ -167,14 +168,14 @@ class _GGUFTokenizer:
     def _id(self, name: str) -> int | None:
         value = self._metadata.get(PREFIX + name)
         if value is not None and (type(value) is not int or not 0 <= value < len(self._tokens)):
-            raise CheckpointError(f"{self._where}: {PREFIX}{name} is {value!r}, outside of the vocabulary")
+            raise CheckpointError(f"{self._where}: {PREFIX}{name} is {value!r}, outside the vocabulary")
         return value
 
     def _flag(self, name: str, default: bool) -> bool:
-        return default if (found := self._said(name)) is None else found
+        return default if (value := self._said(name)) is None else value
 
     def _said(self, name: str) -> bool | None:
-        """Truth value, None where the file does not have it."""
+        """Truth value, None if the file does not have it."""
         value = self._metadata.get(PREFIX + name)
         if value is None:
             return None
@@ -189,12 +190,12 @@ class _GGUFTokenizer:
                 f"{self._where}: tokenizer model {model!r} cannot be rebuilt from metadata; {', '.join(MODELS)} can",
                 hint=_ORIGINAL,
             )
-        # So llama.cpp's converter and ours name rows of the embedding that no token has; else "unused" says little.
+        # llama.cpp's converter and ours name embedding rows without a token so; otherwise "unused" is not reliable.
         padding = {int(id) for id in np.flatnonzero(self._types == UNUSED) if self._tokens[id].startswith("[PAD")}
         used = [id for id in range(len(self._tokens)) if id not in padding]
         vocabulary = {self._tokens[id]: id for id in used}
         if len(vocabulary) != len(used):
-            raise CheckpointError(f"{self._where}: the vocabulary holds a token twice")
+            raise CheckpointError(f"{self._where}: the vocabulary has a duplicate token")
         if model == "bert":
             return self._words(vocabulary)
         if model == "t5":
@@ -206,7 +207,7 @@ class _GGUFTokenizer:
         return built
 
     def _add_tokens(self, built: tokenizers.Tokenizer, *, unknown: bool = False) -> None:
-        """Let tokens that are found before a text is cut be found, among them that for what is unknown if asked."""
+        """Register the tokens that are matched before a text is split, optionally also the unknown token."""
         from tokenizers import AddedToken
 
         for kind, special in ((CONTROL, True), (USER_DEFINED, False), *([(UNKNOWN, True)] if unknown else [])):
@@ -215,7 +216,7 @@ class _GGUFTokenizer:
             (built.add_special_tokens if special else built.add_tokens)(added)
 
     def _words(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
-        """WordPiece; a text always stands between two special tokens, as in llama.cpp."""
+        """WordPiece; a text is always enclosed by two special tokens, as in llama.cpp."""
         from volumetric.loaders.gguf_wordpiece import rebuilt
 
         roles = {role: self._tokens[id] for role, id in self._roles().items() if id is not None}
@@ -232,7 +233,7 @@ class _GGUFTokenizer:
         return built
 
     def _byte_level(self, vocabulary: dict[str, int]) -> tuple[tokenizers.Tokenizer, bool]:
-        """Byte-level BPE, and whether a begin token stands before each text unless the file says otherwise."""
+        """Byte-level BPE, and the default for whether texts begin with a begin token."""
         from tokenizers import Tokenizer, decoders, models
 
         named = str(self._metadata.get(PREFIX + "pre", "default"))
@@ -253,7 +254,7 @@ class _GGUFTokenizer:
         return built, kind in WHOLE
 
     def _merges(self, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
-        """Pairs of tokens; these are the texts of the vocabulary themselves, which a large one has no copies of."""
+        """Pairs of tokens, as the same string objects as in the vocabulary, to save memory."""
         merges = self._metadata.get(PREFIX + "merges")
         if not isinstance(merges, LazyStrings):
             raise CheckpointError(f"{self._where}: {PREFIX}merges is missing or not a list of strings")
@@ -271,7 +272,7 @@ class _GGUFTokenizer:
         return pairs
 
     def _sentencepiece(self, vocabulary: dict[str, int]) -> tuple[tokenizers.Tokenizer, bool]:
-        """SentencePiece's BPE, whose merges follow from scores; a begin token stands before each text by default."""
+        """SentencePiece's BPE, whose merges follow from scores; texts begin with a begin token by default."""
         scores = self._scores()
         normal = np.flatnonzero(self._types == NORMAL)
         unknown = self._id("unknown_token_id")
@@ -289,18 +290,18 @@ class _GGUFTokenizer:
         if not isinstance(scores, np.ndarray) or scores.shape != (len(self._tokens),) or scores.dtype.kind != "f":
             raise CheckpointError(f"{self._where}: {PREFIX}scores is missing or does not fit the tokens")
         if not np.isfinite(scores).all():
-            raise CheckpointError(f"{self._where}: {PREFIX}scores holds values that are no numbers")
+            raise CheckpointError(f"{self._where}: {PREFIX}scores contains values that are not numbers")
         return scores
 
     def _unigram(self, padding: list[int]) -> tokenizers.Tokenizer:
-        """SentencePiece's unigrams. A flag that is not there is false, as in llama.cpp."""
+        """SentencePiece's unigrams. Missing flags are false, as in llama.cpp."""
         from volumetric.loaders.gguf_unigram import CHARSMAP, MERGE_SPACES, PREFIX_SPACE, read_charsmap, unigram
 
         unknown = self._id("unknown_token_id")
         if unknown is None:
             unknown = next(iter(np.flatnonzero(self._types == UNKNOWN).tolist()), 2)
         if unknown >= len(self._tokens):
-            raise CheckpointError(f"{self._where}: the vocabulary has no token for what is unknown")
+            raise CheckpointError(f"{self._where}: the vocabulary has no unknown token")
         return unigram(
             self._tokens,
             self._scores(),
@@ -314,7 +315,7 @@ class _GGUFTokenizer:
         )
 
     def _wrap(self, built: tokenizers.Tokenizer, *, begins: bool, ends: bool) -> None:
-        """Let the tokenizer put the begin and end tokens around a text that the file asks for, or that are usual."""
+        """Add the begin and end tokens around a text, as the file or the defaults specify."""
         from tokenizers.processors import TemplateProcessing
 
         bos = self._id("bos_token_id") if self._flag("add_bos_token", begins) else None
@@ -343,9 +344,9 @@ def pre_tokenizer_of(kind: str) -> Any:
 
 
 def generation_ids(file: GGUFSource) -> tuple[list[int | None], dict[str, Any]]:
-    """Ids that the metadata name as ends of a text, a turn or a message; and the rest of a generation config.
+    """Ids that end a text, a turn or a message, and the rest of a generation config.
 
-    A file that names a temperature wants to be sampled from.
+    A file with a temperature enables sampling.
     """
 
     def id_of(name: str) -> int | None:
@@ -354,7 +355,7 @@ def generation_ids(file: GGUFSource) -> tuple[list[int | None], dict[str, Any]]:
 
     ends = [id_of(name) for name in ENDS]
     values = {name: file.metadata.get(key) for name, key in SAMPLING.items()}
-    # They are float32 there: 0.6 comes as 0.6000000238.
+    # They are float32 in files: 0.6 is read as 0.6000000238.
     read = {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
     temperature = read["temperature"]
     sampled = isinstance(temperature, (int, float)) and temperature > 0

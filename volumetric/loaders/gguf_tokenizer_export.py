@@ -45,21 +45,21 @@ FORMATS: Final = "use format native or hf"
 def generation_metadata(generation: GenerationDefaults, tokenizer: Tokenizer | None) -> dict[str, Any]:
     """GGUF metadata of begin, end and padding ids, and of sampling: the inverse of `generation_ids`.
 
-    The format has room for three ends; what is more is left to the chat template, and logged.
+    The format has three keys for end-of-text ids; further ids are logged and left to the chat template.
     """
     first = None if tokenizer is None else tokenizer.eos_id
     ends = sorted(generation.eos_ids, key=lambda id: (id != first, id))
     if len(ends) > len(ENDS):
-        logger.warning("GGUF holds three end-of-text ids; left out: %s", ends[len(ENDS) :])
+        logger.warning("GGUF can store three end-of-text ids; left out: %s", ends[len(ENDS) :])
     named = [*zip(ENDS, ends, strict=False), ("bos", generation.bos_id), ("padding", generation.pad_id)]
     ids = {f"{PREFIX}{name}_token_id": np.uint32(id) for name, id in named if id is not None}
     return ids | (sampling_metadata(generation) if generation.do_sample else {})
 
 
 def sampling_metadata(generation: GenerationDefaults) -> dict[str, Any]:
-    """GGUF metadata of how a model wants to be sampled from."""
+    """GGUF metadata of the sampling defaults of a model."""
     values: dict[str, Any] = {name: getattr(generation, name) for name in SAMPLING}
-    values["temperature"] = 1.0 if generation.temperature is None else generation.temperature  # as transformers has it
+    values["temperature"] = 1.0 if generation.temperature is None else generation.temperature  # transformers' default
     return {
         SAMPLING[name]: np.int32(value) if isinstance(value, int) else np.float32(value)
         for name, value in values.items()
@@ -68,18 +68,18 @@ def sampling_metadata(generation: GenerationDefaults) -> dict[str, Any]:
 
 
 def tokenizer_metadata(tokenizer: Tokenizer | None, rows: int = 0) -> dict[str, Any]:
-    """Return the GGUF metadata from which `read_tokenizer` and llama.cpp rebuild a tokenizer, or that there is none.
+    """Return the GGUF metadata from which `read_tokenizer` and llama.cpp rebuild a tokenizer, or mark its absence.
 
     Parameters
     ----------
-    rows : rows of the embedding. llama.cpp takes the number of tokens for it, so ids without a token get one without
-        use, ``[PAD7]``, as its own converter names them.
+    rows : rows of the embedding. llama.cpp expects as many tokens, so ids without a token get an unused one,
+        ``[PAD7]``, named as in its converter.
 
     Raises
     ------
     UnsupportedError
-        It is none of BERT's WordPiece, byte-level BPE with one of the pre-tokenizers that GGUF files name, and
-        SentencePiece's two kinds; or it has more tokens than `rows`, or does what the files cannot say.
+        It is not BERT's WordPiece, byte-level BPE with a pre-tokenizer that has a name in GGUF, or one of
+        SentencePiece's two kinds; or it has more tokens than `rows`, or behaviour that the files cannot store.
     """
     if tokenizer is None:
         return {PREFIX + "model": "no_vocab"}
@@ -91,7 +91,7 @@ def tokenizer_metadata(tokenizer: Tokenizer | None, rows: int = 0) -> dict[str, 
     if not names or count > (rows or 2 * len(names)):
         raise UnsupportedError(
             f"the tokenizer has {len(names)} tokens with ids up to {count - 1}, the embedding {rows} rows",
-            hint="GGUF wants one token for each row",
+            hint="GGUF needs one token for each row",
         )
     tokens = [names.get(id, f"[PAD{id}]") for id in range(count)]
     unknown = _unknown(tokenizer, state["model"]) if kind in ("llama", "t5") else None
@@ -115,7 +115,7 @@ def tokenizer_metadata(tokenizer: Tokenizer | None, rows: int = 0) -> dict[str, 
 
 
 def _kind(model: Mapping[str, Any]) -> str:
-    """What GGUF files call the model of a tokenizer."""
+    """Name of a tokenizer's model in GGUF files."""
     if model["type"] == "BPE":
         return "llama" if model.get("byte_fallback") else "gpt2"
     kinds = {"Unigram": "t5", "WordPiece": "bert"}
@@ -125,37 +125,37 @@ def _kind(model: Mapping[str, Any]) -> str:
 
 
 def _names(state: Mapping[str, Any]) -> dict[int, str]:
-    """Token of each id; one that was added stands for that of the model."""
-    given = state["model"]["vocab"]
-    vocabulary = dict(given) if isinstance(given, dict) else {piece: id for id, (piece, _) in enumerate(given)}
-    if len(vocabulary) < len(given):
-        raise UnsupportedError("the vocabulary of the tokenizer has a token twice", hint=FORMATS)
+    """Token of each id; added tokens replace those of the model."""
+    vocab = state["model"]["vocab"]
+    vocabulary = dict(vocab) if isinstance(vocab, dict) else {piece: id for id, (piece, _) in enumerate(vocab)}
+    if len(vocabulary) < len(vocab):
+        raise UnsupportedError("the vocabulary of the tokenizer has a duplicate token", hint=FORMATS)
     vocabulary |= {token["content"]: token["id"] for token in state["added_tokens"]}
     names = {id: token for token, id in vocabulary.items()}
     if len(names) < len(vocabulary):
         raise UnsupportedError(
             f"the tokenizer has {len(vocabulary)} tokens with {len(names)} ids",
-            hint="GGUF wants one token for each row",
+            hint="GGUF needs one token for each row",
         )
     return names
 
 
 def _unknown(tokenizer: Tokenizer, model: Mapping[str, Any]) -> int | None:
-    """Id of what no piece has."""
+    """Id of the unknown token."""
     if model["type"] == "Unigram":
         return model["unk_id"]
     return tokenizer.token_id(model.get("unk_token") or tokenizer.special_tokens.get("unk_token"))
 
 
 def _ids(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Ids of special tokens, and which of them stand around a text."""
+    """Ids of special tokens, and flags for those around a text."""
     ids = {name: tokenizer.token_id(tokenizer.special_tokens.get(role)) for name, role in ROLES.items()}
     values: dict[str, Any] = {f"{name}_token_id": np.uint32(id) for name, id in ids.items() if id is not None}
     alone, around = tokenizer.encode("a", add_special_tokens=False), tokenizer.encode("a")
     at = next((i for i in range(len(around)) if around[i : i + len(alone)] == alone), 0)
     before, after = around[:at], around[at + len(alone) :]
     if len(before) > 1 or len(after) > 1:
-        raise UnsupportedError("GGUF cannot say that several tokens stand before or behind a text", hint=FORMATS)
+        raise UnsupportedError("GGUF cannot store several tokens before or after a text", hint=FORMATS)
     values["add_bos_token"] = bool(before)
     if before:
         values["bos_token_id"] = np.uint32(before[0])
@@ -165,7 +165,7 @@ def _ids(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _byte_level(tokenizer: Tokenizer, state: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file says of byte-level BPE beside tokens and types, by keys without their prefix."""
+    """Metadata of byte-level BPE in addition to tokens and types, by keys without their prefix."""
     return {
         "model": "gpt2",
         "pre": _kind_of(tokenizer.backend),
@@ -173,28 +173,28 @@ def _byte_level(tokenizer: Tokenizer, state: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def length_metadata(tokenizer: Tokenizer | None, asked: int | None, context: int) -> dict[str, Any]:
-    """Return how many tokens of a text count, where the model sees more.
+def length_metadata(tokenizer: Tokenizer | None, max_length: int | None, context: int) -> dict[str, Any]:
+    """Return the maximum number of tokens of a text, if the model allows more.
 
     Parameters
     ----------
-    asked : what stands over the tokenizer's own limit
+    max_length : limit that overrides the tokenizer's
     """
-    limit = asked or (None if tokenizer is None else tokenizer.max_length)
+    limit = max_length or (None if tokenizer is None else tokenizer.max_length)
     return {MAX_LENGTH: np.uint32(limit)} if limit is not None and limit < context else {}
 
 
 def _check_form(tokenizer: Tokenizer, state: Mapping[str, Any]) -> None:
-    """Raise `UnsupportedError` for what readers would not do: another normalizer, marks in words."""
+    """Raise `UnsupportedError` for features that readers lack: another normalizer, marks in words."""
     kind = _kind_of(tokenizer.backend)
     normalizer = (state.get("normalizer") or {}).get("type")
     if normalizer not in (("NFC", None) if kind in COMPOSING else (None,)):
-        raise UnsupportedError(f"GGUF cannot say that the tokenizer normalises text by {normalizer}", hint=FORMATS)
+        raise UnsupportedError(f"GGUF cannot store that the tokenizer normalises text by {normalizer}", hint=FORMATS)
     for name in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"):
         if state["model"].get(name):
-            raise UnsupportedError(f"GGUF cannot say that the tokenizer has {name}", hint=FORMATS)
+            raise UnsupportedError(f"GGUF cannot store that the tokenizer has {name}", hint=FORMATS)
     if bool(state["model"].get("ignore_merges")) != (kind in WHOLE):
-        raise UnsupportedError(f"GGUF cannot say what {kind} does with words that no merges lead to", hint=FORMATS)
+        raise UnsupportedError(f"GGUF cannot store how {kind} handles words that no merges lead to", hint=FORMATS)
 
 
 def _type(added: Mapping[str, Any] | None) -> int:
@@ -206,14 +206,14 @@ def _type(added: Mapping[str, Any] | None) -> int:
 def _kind_of(backend: tokenizers.Tokenizer) -> str:
     """Name of a tokenizer's pre-tokenizer, found by comparing it with those that can be rebuilt."""
     composes, whole = backend.normalizer is not None, bool(getattr(backend.model, "ignore_merges", False))
-    given = None if backend.pre_tokenizer is None else backend.pre_tokenizer.__getstate__()
-    settings = _settings(given)
-    found = [kind for kind in PRE_TOKENIZERS if _settings(pre_tokenizer_of(kind).__getstate__()) == settings]
-    if found:
-        alike = [kind for kind in found if (kind in COMPOSING) == composes] or found
+    state = None if backend.pre_tokenizer is None else backend.pre_tokenizer.__getstate__()
+    settings = _settings(state)
+    kinds = [kind for kind in PRE_TOKENIZERS if _settings(pre_tokenizer_of(kind).__getstate__()) == settings]
+    if kinds:
+        alike = [kind for kind in kinds if (kind in COMPOSING) == composes] or kinds
         return next((kind for kind in alike if (kind in WHOLE) == whole), alike[0])
     raise UnsupportedError(
-        "the pre-tokenizer has no name in GGUF files that is known here", hint=f"known: {', '.join(PRE_TOKENIZERS)}"
+        "the pre-tokenizer has no known name in GGUF files", hint=f"known: {', '.join(PRE_TOKENIZERS)}"
     )
 
 
@@ -221,4 +221,4 @@ def _settings(state: bytes | None) -> object:
     """Settings of a pre-tokenizer, without those that only change offsets into the text."""
     if state is None:
         return None
-    return json.loads(state, object_hook=lambda found: {k: v for k, v in found.items() if k != "trim_offsets"})
+    return json.loads(state, object_hook=lambda fields: {k: v for k, v in fields.items() if k != "trim_offsets"})

@@ -1,7 +1,7 @@
 """Numeric types of GGUF: their numbers, names and block sizes.
 
-The table is spelled out, and compared with the ``gguf`` package in the tests, because importing that package costs more
-time than reading the whole header of a model.
+The table is a copy, which tests compare with the ``gguf`` package, because importing that package takes longer than
+reading the whole header of a model.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ GGUF_TYPES: Final[Mapping[int, GGUFType]] = {
 TYPE_NUMBERS: Final[Mapping[str, int]] = {kind.name: number for number, kind in GGUF_TYPES.items()}
 
 BLOCK_TYPES: Final = frozenset({"Q8_0", "Q4_0", "Q4_1"} | {each.gguf_type for each in BLOCK_FORMATS.values()})
-"""Quantised types that stay as they are: int8:g32, int4:g32, uint4:g32 are equal schemes, the others block formats."""
+"""Quantised types that stay packed: int8:g32, int4:g32, uint4:g32 are equal schemes, the others block formats."""
 
 DECODED_TYPES: Final = frozenset({"IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"})
 """Quantised types that are decoded to float32 when a tensor is read."""

@@ -1,4 +1,4 @@
-"""Metadata values of a GGUF file: a cursor that reads them, and never beyond the file or its own limits.
+"""Metadata values of a GGUF file: a cursor that reads them within the file and its limits.
 
 Type numbers and layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
@@ -15,7 +15,7 @@ from volumetric.base.errors import CheckpointError
 from volumetric.loaders.mapped import MappedFile
 
 MAX_KEY_BYTES: Final = 65_535
-"""Limit of the format for keys; used for tensor names too."""
+"""Limit of the format for keys; also used for tensor names."""
 BOOL, STRING, ARRAY = 7, 8, 9
 SCALARS: Final[dict[int, str]] = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
@@ -26,9 +26,9 @@ _LENGTH: Final = struct.Struct("<Q").unpack_from
 
 
 class LazyStrings:
-    """An array of strings left in the file until asked for: a vocabulary costs time only where a tokenizer is built.
+    """A lazy array of strings in the file: a vocabulary takes time only if a tokenizer is built.
 
-    ``len()`` is free; iterating reads one after the other, `decode` all of them.
+    ``len()`` is free; iteration reads one string at a time, `decode` reads all.
     """
 
     __slots__ = ("_count", "_file", "_start", "_stop")
@@ -54,16 +54,16 @@ class LazyStrings:
         self._file.release(self._start, self._stop)
 
     def decode(self) -> list[str]:
-        """Return the strings; errors as for one after the other."""
+        """Return all strings; raises as iteration."""
         return list(self)
 
 
 MetadataValue: TypeAlias = "bool | int | float | str | LazyStrings | np.ndarray[Any, Any]"
-"""What a GGUF metadata key can hold here."""
+"""Types of metadata values that are supported here."""
 
 
 class Cursor:
-    """A position in a mapped file that moves forward, checking every length against what is left.
+    """A position in a mapped file that moves forward and checks every length against the rest of the file.
 
     All `read_*` methods raise `CheckpointError` at the end of the file or for an impossible value.
     """
@@ -90,9 +90,9 @@ class Cursor:
         unpack = _UNPACK[kind]
         start = self._take(unpack.size, what)
         if kind == BOOL and self.file.buffer[start] > 1:
-            raise CheckpointError(f"{what} is a truth value of {self.file.buffer[start]}")
+            raise CheckpointError(f"{what} is the truth value {self.file.buffer[start]}, expected 0 or 1")
         (value,) = unpack.unpack_from(self.file.buffer, start)
-        # A float32 is read as the shortest decimal that means it: 1e-05, and not 9.999999747378752e-06.
+        # A float32 is read as its shortest decimal: 1e-05, not 9.999999747378752e-06.
         return float(str(np.float32(value))) if kind == 6 else value
 
     def read_u32(self, what: str) -> int:
@@ -129,7 +129,7 @@ class Cursor:
         if kind == STRING:
             return self._skip_strings(count, what)
         if kind not in SCALARS:
-            # No model uses arrays of arrays, and refusing them bounds depth and memory.
+            # No model uses arrays of arrays; refusing them bounds depth and memory.
             raise CheckpointError(f"{what} is an array of value type {kind}, which is not supported")
         dtype = np.dtype(SCALARS[kind])
         start = self._take(count * dtype.itemsize, what)
@@ -142,7 +142,7 @@ class Cursor:
         if count > self.left // 8:
             raise CheckpointError(f"{what} announces {count} strings with {self.left} bytes left")
         buffer, end, start, at = self.file.buffer, self.file.size, self.at, self.at
-        # The hot loop of opening a model: 100 000 strings in a typical file. Each length is checked at the next turn.
+        # The hot loop of opening a model: 100 000 strings in a typical file. Each length is checked in the next turn.
         last = end - 8
         for _ in range(count):
             if at > last:

@@ -1,4 +1,4 @@
-"""Which layers of a GGUF model attend within a window: one number for a repeating pattern, or a truth value a layer."""
+"""Layers of a GGUF model with an attention window: a period, or a truth value for each layer."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ def attentions(network: Network) -> list[MultiHeadAttention]:
     return [spec for spec in network.layers.values() if isinstance(spec, MultiHeadAttention)]
 
 
-def read_pattern(given: Config, layers: int, *, default: int) -> list[str]:
-    """Return Hugging Face's ``layer_types``: every `period`-th layer attends in full, or what the file lists.
+def read_pattern(metadata: Config, layers: int, *, default: int) -> list[str]:
+    """Return Hugging Face's ``layer_types``: every `period`-th layer has full attention, or as the file lists.
 
     Parameters
     ----------
-    default : period of files that do not say it
+    default : period of files without the key
 
     Raises
     ------
     CheckpointError
-        The pattern is neither a number nor a list that fits the layers.
+        The pattern is neither a number nor a list with a value for each layer.
     """
-    found = given.values.get(KEY)
-    if not isinstance(found, np.ndarray):
-        period = given.integer(KEY, default, low=0)
+    pattern = metadata.values.get(KEY)
+    if not isinstance(pattern, np.ndarray):
+        period = metadata.integer(KEY, default, low=0)
         return [_KINDS[period != 0 and (i + 1) % period != 0] for i in range(layers)]
-    if found.ndim != 1 or found.size < layers or found.dtype.kind not in "biu":
-        raise CheckpointError(f"{given.where}: {KEY} lists {found.size} values, the model has {layers} layers")
-    return [_KINDS[bool(slides)] for slides in found[:layers]]
+    if pattern.ndim != 1 or pattern.size < layers or pattern.dtype.kind not in "biu":
+        raise CheckpointError(f"{metadata.where}: {KEY} lists {pattern.size} values, but the model has {layers} layers")
+    return [_KINDS[bool(slides)] for slides in pattern[:layers]]
 
 
 def without_idle_windows(network: Network, context: int) -> Network:
-    """Return a network without windows and chunks that are no shorter than the context, 0 where it is unknown."""
+    """Return a network without windows and chunks of at least the context length (0 if unknown)."""
 
     def plain(spec: LayerSpec) -> LayerSpec:
         if not isinstance(spec, MultiHeadAttention) or not context:
@@ -56,15 +56,15 @@ def without_idle_windows(network: Network, context: int) -> Network:
 
 
 def idle_window(config: Config) -> Mapping[str, Any]:
-    """Return a window that cuts nothing as metadata, for architectures in which llama.cpp wants one in some layer."""
+    """Return metadata of a window without effect, for architectures in which llama.cpp requires one."""
     longest = config.integer("max_position_embeddings", 2048)
     return {"attention.sliding_window": np.uint32(max(longest, config.integer("sliding_window", 1)))}
 
 
 def pattern_of(network: Network) -> Mapping[str, Any]:
-    """Return window and pattern of a network as metadata; nothing for one without windows.
+    """Return window and pattern of a network as metadata; empty without windows.
 
-    A pattern that repeats is written as its period, which all readers know, any other one as a list.
+    A repeating pattern is written as its period, which all readers support, any other pattern as a list.
     """
     slides = [spec.window is not None for spec in attentions(network)]
     windows = {spec.window for spec in attentions(network) if spec.window is not None}

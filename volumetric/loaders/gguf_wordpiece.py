@@ -1,7 +1,7 @@
-"""WordPiece in GGUF files, which mark the start of a word by U+2581 where vocab.txt marks its continuation by ``##``.
+"""WordPiece in GGUF files, which mark the start of a word by U+2581; vocab.txt marks its continuation by ``##``.
 
-llama.cpp puts the mark before each word and takes the longest token that fits, again and again: the same tokens as
-those of BERT's vocabulary. A word that is not made of tokens is unknown.
+llama.cpp puts the mark before each word and repeatedly takes the longest token that fits: the same tokens as with
+BERT's vocabulary. A word that tokens cannot cover is unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 START: Final = "\u2581"
 CONTINUED: Final = "##"
 LONGEST_WORD: Final = 100
-"""Characters of a word that BERT's tokenizer cuts; longer ones are unknown."""
+"""Maximum characters of a word in BERT's tokenizer; longer words are unknown."""
 ROLES: Final[Mapping[str, tuple[tuple[str, ...], int]]] = {
     "cls_token": (("bos", "cls"), 101),
     "sep_token": (("seperator", "eos"), 102),
@@ -31,15 +31,15 @@ ROLES: Final[Mapping[str, tuple[tuple[str, ...], int]]] = {
     "pad_token": (("padding",), 0),
     "mask_token": (("mask",), 103),
 }
-"""Role → keys that may have its id, in their order, and the id of files that have none. The format spells so."""
+"""Role → keys of its id, in order of priority, and the default id; names as spelled in the format."""
 
 
 def plain_words(tokens: Sequence[str], raw: set[int]) -> list[str]:
-    """Return the tokens of a file as vocab.txt has them.
+    """Return the tokens of a file in the form of vocab.txt.
 
     Parameters
     ----------
-    raw : ids of tokens without a mark. Those in brackets, which older files do not mark either, need not be named.
+    raw : ids of tokens without a mark; not needed for tokens in brackets, which have no mark in older files either
     """
 
     def plain(id: int, token: str) -> str:
@@ -68,9 +68,9 @@ def rebuilt(
 
     Parameters
     ----------
-    lowercase : None where the file does not say, as most do not. llama.cpp makes letters small then; here this is done
-        unless there are words with capital letters, which no text would have any more.
-    strip_accents : None: as letters are made small or not
+    lowercase : None if the file does not contain it, as most files. llama.cpp then lowercases; this package does so
+        unless the vocabulary has words with capital letters, which could never match.
+    strip_accents : None: the same as `lowercase`
     """
     if lowercase is None:
         special = set(roles.values())
@@ -80,17 +80,17 @@ def rebuilt(
 
 
 def wordpiece_metadata(tokenizer: Tokenizer, tokens: Sequence[str], raw: set[int]) -> dict[str, Any]:
-    """Return what a file says of a WordPiece tokenizer beside types and lengths, by keys without their prefix.
+    """Return the metadata of a WordPiece tokenizer in addition to types and lengths, by keys without their prefix.
 
     Parameters
     ----------
     tokens : text of each id
-    raw : ids of tokens that are found before a text is cut into words
+    raw : ids of tokens that are matched before a text is split into words
 
     Raises
     ------
     UnsupportedError
-        Readers would not cut texts as this tokenizer does.
+        Readers would split texts differently than this tokenizer.
     """
     state = json.loads(tokenizer.to_json())
     normalizer, roles = state.get("normalizer") or {}, tokenizer.special_tokens
@@ -102,21 +102,21 @@ def wordpiece_metadata(tokenizer: Tokenizer, tokens: Sequence[str], raw: set[int
         "continuing_subword_prefix": (state["model"].get("continuing_subword_prefix"), CONTINUED),
         "max_input_chars_per_word": (state["model"].get("max_input_chars_per_word"), LONGEST_WORD),
     }
-    for name, (found, wanted) in fixed.items():
-        if found != wanted:
+    for name, (actual, expected) in fixed.items():
+        if actual != expected:
             raise UnsupportedError(
-                f"GGUF cannot say that {name} of the tokenizer is {found!r}: readers take {wanted!r}",
+                f"GGUF cannot store that {name} of the tokenizer is {actual!r}: readers use {expected!r}",
                 hint="use format native or hf",
             )
     ids = {role: id for role in ROLES if (id := tokenizer.token_id(roles.get(role))) is not None}
     if tokenizer.encode("") != [ids.get("cls_token"), ids.get("sep_token")]:
         raise UnsupportedError(
-            "GGUF cannot say that a text does not stand between cls_token and sep_token", hint="use format native or hf"
+            "GGUF cannot store that texts are not enclosed by cls_token and sep_token", hint="use format native or hf"
         )
     words = marked_words(tokens, raw)
     if plain_words(words, raw) != list(tokens):
         raise UnsupportedError(
-            f"GGUF marks words by {START}, which tokens of the vocabulary have themselves",
+            f"GGUF marks words by {START}, but tokens of the vocabulary contain it",
             hint="use format native or hf",
         )
     accents = normalizer.get("strip_accents")
@@ -131,5 +131,5 @@ def wordpiece_metadata(tokenizer: Tokenizer, tokens: Sequence[str], raw: set[int
         "add_sep_token": np.bool_(True),
     }
     values |= {f"{keys[0]}_token_id": np.uint32(ids[role]) for role, (keys, _) in ROLES.items() if role in ids}
-    values["cls_token_id"] = values["bos_token_id"]  # llama.cpp took the one before the other
+    values["cls_token_id"] = values["bos_token_id"]  # llama.cpp has read either key
     return values

@@ -26,7 +26,7 @@ _NUMBER_OF: Final = {np.dtype(code): number for number, code in SCALARS.items()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GGUFTensorOut:
-    """One tensor to write: `read` returns its bytes, contiguous, when its turn comes; `done` lets go of them."""
+    """One tensor to write: `read` returns its contiguous bytes when it is written; `done` frees them."""
 
     type: str
     shape: Shape
@@ -64,11 +64,11 @@ def write_gguf(path: str | os.PathLike[str], metadata: Metadata, tensors: Mappin
         for name, tensor in tensors.items():
             data = np.ascontiguousarray(tensor.read()).reshape(-1).view(np.uint8)
             if data.size != tensor.nbytes:
-                raise CheckpointError(f"tensor {name!r} has {data.size} bytes, announced were {tensor.nbytes}")
+                raise CheckpointError(f"tensor {name!r} has {data.size} bytes, expected {tensor.nbytes}")
             handle.write(data.data)
             handle.write(bytes(_padding(data.size)))
             meter.step(data.size)
-            del data  # before the next one is made
+            del data  # free it before the next one is created
             if tensor.done is not None:
                 tensor.done()
 
@@ -89,7 +89,9 @@ def _string(text: str) -> bytes:
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        raise CheckpointError(f"the text {text[:60]!a} holds half of a surrogate pair: it cannot be written") from error
+        raise CheckpointError(
+            f"the text {text[:60]!a} contains half of a surrogate pair and cannot be written"
+        ) from error
     return _u64(len(data)) + data
 
 

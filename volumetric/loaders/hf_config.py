@@ -13,7 +13,7 @@ from volumetric.graph.numeric.activations import Activation
 
 MAX_SIZE: Final = 2**31 - 1
 MAX_LAYERS: Final = 4096
-"""No model has a tenth of it."""
+"""Maximum of sizes; no model has a tenth of it."""
 
 ACTIVATIONS: Final[Mapping[str, Activation]] = {
     "silu": "silu",
@@ -32,52 +32,54 @@ ACTIVATIONS: Final[Mapping[str, Activation]] = {
     "sigmoid": "sigmoid",
     "linear": "linear",
 }
-"""Names in configurations → activations here. The tanh approximations differ in the last bits only."""
+"""Names in configurations → activations here. The tanh approximations differ only in the last bits."""
 
 
 class Config:
-    """A parsed config.json whose values are asked for by name, type and range.
+    """A parsed config.json whose values are read by name, type and range.
 
     Parameters
     ----------
     values : the JSON object
     where : file name for messages
-    tensors : how many tensors the checkpoint has, where that is known: a layer has one at least
-    asked : receives the names that are asked for
+    tensors : number of tensors of the checkpoint, if known: a layer has at least one
+    keys_read : set to which the name of each read value is added
 
-    All methods raise `CheckpointError` naming file and key where a value is missing, of another type or out of range.
+    All methods raise `CheckpointError` with file and key if a value is missing, of another type or out of range.
     """
 
-    __slots__ = ("asked", "tensors", "values", "where")
+    __slots__ = ("keys_read", "tensors", "values", "where")
 
     def __init__(
-        self, values: Mapping[str, Any], where: str, tensors: int | None = None, *, asked: set[str] | None = None
+        self, values: Mapping[str, Any], where: str, tensors: int | None = None, *, keys_read: set[str] | None = None
     ) -> None:
-        self.values, self.where, self.tensors, self.asked = values, where, tensors, asked
+        self.values, self.where, self.tensors, self.keys_read = values, where, tensors, keys_read
 
     @property
     def model_type(self) -> str:
         """The family's name."""
         value = self.values.get("model_type")
         if not isinstance(value, str):
-            raise CheckpointError(f"{self.where}: model_type is missing", hint="it names the family, such as llama")
+            raise CheckpointError(
+                f"{self.where}: model_type is missing", hint=("add the name of the family, such as llama")
+            )
         return value
 
     @property
     def family(self) -> str:
-        """The family's name as modules here spell it, see `family_name`."""
+        """The name of the family's module, see `family_name`."""
         return family_name(self.model_type)
 
     def with_values(self, **values: Any) -> Config:
-        """Return a copy with these values."""
-        return Config({**self.values, **values}, self.where, self.tensors, asked=self.asked)
+        """Return a copy with these additional values."""
+        return Config({**self.values, **values}, self.where, self.tensors, keys_read=self.keys_read)
 
     def has(self, name: str) -> bool:
-        """Whether `name` is there and not null."""
+        """Whether `name` is present and not null."""
         return self._given(name) is not None
 
     def integer(self, name: str, default: int | None = None, *, low: int = 1, high: int = MAX_SIZE) -> int:
-        """Whole number in ``low … high``; null and absent count as `default`, which None makes an error."""
+        """Whole number in ``low … high``; null and absent give `default`, or an error if it is None."""
         value = self._get(name, default)
         if type(value) is not int or not low <= value <= high:
             raise self._wrong(name, value, f"a whole number from {low} to {high}")
@@ -105,7 +107,7 @@ class Config:
         return ACTIVATIONS[value]
 
     def section(self, name: str) -> Config | None:
-        """Nested object, or None where there is none."""
+        """Nested object, or None if absent."""
         value = self._given(name)
         if value is None:
             return None
@@ -114,7 +116,7 @@ class Config:
         return Config(value, f"{self.where}: {name}")
 
     def items(self, name: str, length: int) -> Sequence[Any] | None:
-        """List of `length` values, or None where there is none."""
+        """List of `length` values, or None if absent."""
         value = self._given(name)
         if value is None:
             return None
@@ -130,26 +132,24 @@ class Config:
         return tuple(Config({name: one}, self.where).number(name, low=low) for one in value)
 
     def layers(self, name: str = "num_hidden_layers") -> int:
-        """Number of layers. More than there are tensors are refused here, before any of them is built."""
+        """Number of layers. A number above that of the tensors is refused here, before any layer is built."""
         layers = self.integer(name, high=MAX_LAYERS)
         if self.tensors is not None and layers > self.tensors:
-            raise CheckpointError(
-                f"{self.where}: {name} is {layers}, and the weights have {self.tensors} tensors in all"
-            )
+            raise CheckpointError(f"{self.where}: {name} is {layers}, but the weights have only {self.tensors} tensors")
         return layers
 
     def require(self, name: str, *allowed: object) -> None:
-        """Raise `UnsupportedError` unless `name` is absent or one of `allowed`: a variant that is not built here."""
+        """Raise `UnsupportedError` unless `name` is absent or one of `allowed`; other variants are not supported."""
         value = self._given(name)
-        # An array, which metadata of GGUF files may hold, is compared element by element.
+        # Arrays, which GGUF metadata may contain, compare element by element.
         if value is not None and (isinstance(value, np.ndarray) or value not in allowed):
             raise UnsupportedError(
                 f"{self.where}: {name}={repr(value)[:60]} is not supported", hint=f"supported: {allowed[0]!r}"
             )
 
     def _given(self, name: str) -> Any:
-        if self.asked is not None:
-            self.asked.add(name)
+        if self.keys_read is not None:
+            self.keys_read.add(name)
         return self.values.get(name)
 
     def _get(self, name: str, default: object) -> Any:
@@ -165,17 +165,17 @@ class Config:
 
 
 def family_name(model_type: str) -> str:
-    """Return the name of a family's module: ``xlm_roberta`` of ``xlm-roberta``, ``gemma3`` of ``gemma3_text``.
+    """Return the name of a family's module: ``xlm_roberta`` for ``xlm-roberta``, ``gemma3`` for ``gemma3_text``.
 
-    Multimodal models give their text part a type of its own, and some types have hyphens.
+    The text part of multimodal models has a separate type, and some types contain hyphens.
     """
     return model_type.removesuffix("_text").replace("-", "_")
 
 
 def kinds_of_layers(where: str, kinds: Sequence[Any], known: Mapping[str, int | None]) -> list[int | None]:
-    """Return what each kind of ``layer_types`` stands for. Raises `CheckpointError` for one that is not known."""
-    if any(kind not in tuple(known) for kind in kinds):  # a file may hold what cannot be looked up
-        raise CheckpointError(f"{where}: layer_types holds other kinds than {', '.join(known)}")
+    """Return the value of each kind in ``layer_types``. Raises `CheckpointError` for unknown kinds."""
+    if any(kind not in tuple(known) for kind in kinds):  # a file may contain unhashable values
+        raise CheckpointError(f"{where}: layer_types contains other kinds than {', '.join(known)}")
     return [known[kind] for kind in kinds]
 
 
@@ -184,8 +184,8 @@ def read_windows(config: Config, layers: int, *, switch: bool, full_every: int |
 
     Parameters
     ----------
-    full_every : without ``layer_types``, each layer of this number attends in full (Gemma)
-    switch : windows apply only where ``use_sliding_window`` is true (Qwen, SmolLM3), not by being given (Mistral)
+    full_every : without ``layer_types``, every layer of this number has full attention (Gemma)
+    switch : windows apply only if ``use_sliding_window`` is true (Qwen, SmolLM3), not whenever given (Mistral)
     """
     if not config.has("sliding_window") or (switch and not config.flag("use_sliding_window", False)):
         return [None] * layers

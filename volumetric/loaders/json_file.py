@@ -1,4 +1,4 @@
-"""Read JSON files that come from outside: small, plain, and with errors that name the file."""
+"""Read untrusted JSON files with a size limit and errors that name the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from volumetric.base.hints import path_hint
 from volumetric.loaders.regular_file import open_regular
 
 MAX_CONFIG_BYTES: Final = 32_000_000
-"""Configurations have some kilobytes; that of a tokenizer with a large vocabulary of added tokens some megabytes."""
+"""Configurations have some kilobytes; a tokenizer with a large vocabulary of added tokens has some megabytes."""
 
 
 def read_bytes(path: Path, limit: int = MAX_CONFIG_BYTES) -> bytes:
@@ -22,7 +22,9 @@ def read_bytes(path: Path, limit: int = MAX_CONFIG_BYTES) -> bytes:
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from error
     if len(data) > limit:
-        raise CheckpointError(f"{path} is larger than {limit} bytes", hint="this is not a file of the expected kind")
+        raise CheckpointError(
+            f"{path} is larger than {limit} bytes", hint=("check that this is a file of the expected kind")
+        )
     return data
 
 

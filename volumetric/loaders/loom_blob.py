@@ -1,8 +1,8 @@
-"""Weights of the Go engine Loom inside its JSON: base64 of one vector for a layer, in the layer's numeric type.
+"""Weights of the Go engine Loom inside its JSON: base64 of one vector for each layer, in the layer's numeric type.
 
 Types narrower than a byte are packed with the first element in the high bits. All integers, 8-bit floats and narrower
-types share one float32 scale: ``value = code · scale``. FP4 has a table of its own, in which code 1 is 0.75 (0.5 in the
-OCP standard); reading uses it, so that the numbers are those that the engine computes with.
+types share one float32 scale: ``value = code · scale``. FP4 has a custom table, in which code 1 is 0.75 (0.5 in the OCP
+standard); reading uses it, so values equal those in the engine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ALIASES: Final = {
     "bf16": "bfloat16", "fp8": "fp8e4m3", "f4": "fp4",
     **{f"i{n}": f"int{n}" for n in (64, 32, 16, 8)}, **{f"u{n}": f"uint{n}" for n in (64, 32, 16, 8)},
 }  # fmt: skip
-"""Other spellings that the engine takes."""
+"""Other spellings that the engine accepts."""
 NAMES: Final = {ours: theirs for theirs, ours in DTYPES.items()}
 _PLAIN: Final = ("float64", "float32", "float16", "bfloat16")
 _FP4: Final = np.array([0, 0.75, 1, 1.5, 2, 3, 4, 6, -0.0, -0.75, -1, -1.5, -2, -3, -4, -6], np.float32)
@@ -47,7 +47,7 @@ class Blob:
     Attributes
     ----------
     dtype : the engine's name of the numeric type
-    codes : numbers that are multiplied by `scale`, ``[count]``
+    codes : values that are multiplied by `scale`, ``[count]``
     scale : 1 for types without a scale
     """
 
@@ -56,7 +56,7 @@ class Blob:
     scale: np.float32
 
     def store(self, codes: Array, *, packable: bool) -> Packed:
-        """Return a part of the codes as a tensor: in this blob's numeric type if it may be packed, else in float32."""
+        """Return a part of the codes as a tensor: in this blob's numeric type if `packable`, else in float32."""
         if not packable or self.dtype == "fp4":
             return Packed.from_array(codes.astype(np.float32) * self.scale)
         if self.dtype in _PLAIN:
@@ -77,7 +77,7 @@ class Blob:
 
 
 def _raw(codes: Array, kind: DType) -> Array:
-    """Return codes as `pack_codes` takes them."""
+    """Return codes as input for `pack_codes`."""
     if kind.kind == "ternary":
         return (codes + 1).astype(np.uint8)
     if kind.kind == "binary":
@@ -86,11 +86,11 @@ def _raw(codes: Array, kind: DType) -> Array:
 
 
 def decode_blob(text: str, dtype: str, scale: float, count: int, where: str) -> Blob:
-    """Read `count` weights. Raises `CheckpointError` for text that is no base64, or too short or long."""
+    """Read `count` weights. Raises `CheckpointError` for text that is not base64, or too short or long."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise CheckpointError(f"{where}: the weights are no base64: {error}") from None
+        raise CheckpointError(f"{where}: the weights are not base64: {error}") from None
     kind = parse_dtype(DTYPES[dtype])
     expected = -(-count * kind.bits // 8)
     if len(data) != expected:
@@ -116,16 +116,16 @@ def _unpack(data: Array, bits: int) -> Array:
 
 
 def encode_blob(values: Array, dtype: str, scale: np.float32) -> str | None:
-    """Return the base64 text of float32 or float64 values in a numeric type, or None where that changes a value."""
+    """Return the base64 text of float32 or float64 values in a numeric type, or None if a value would change."""
     if dtype == "float64":
         return base64.b64encode(values.astype("<f8").tobytes()).decode()
     kind = parse_dtype(DTYPES[dtype])
     with np.errstate(all="ignore"):
-        wanted = values if dtype in _PLAIN else np.divide(values, scale, dtype=np.float64)
+        scaled = values if dtype in _PLAIN else np.divide(values, scale, dtype=np.float64)
         if dtype in _PLAIN or kind.is_float:
-            codes = wanted.astype(np.float32).astype(ml_dtypes.float4_e2m1fn if dtype == "fp4" else kind.host)
+            codes = scaled.astype(np.float32).astype(ml_dtypes.float4_e2m1fn if dtype == "fp4" else kind.host)
         else:
-            codes = _clipped(np.rint(wanted), kind)
+            codes = _clipped(np.rint(scaled), kind)
     if dtype == "fp4":
         codes = np.abs(_FP4[None] * scale - values[:, None]).argmin(1).astype(np.uint8)
         back = _FP4[codes] * scale
@@ -145,7 +145,7 @@ def _clipped(codes: Array, kind: DType) -> Array:
     low = 0 if kind.kind == "uint" else -(2 ** (kind.bits - 1))
     high = float(2**kind.bits - 1 if kind.kind == "uint" else 2 ** (kind.bits - 1) - 1)
     if kind.bits == 64:
-        high = np.nextafter(high, 0)  # the greatest float64 that the type can hold
+        high = np.nextafter(high, 0)  # the greatest float64 in the range of the type
     return np.clip(codes, low, high).astype(kind.host if kind.bits >= 8 else np.int8)
 
 

@@ -1,4 +1,4 @@
-"""Layers of the Go engine Loom and ours: the fields of each kind in its JSON, read and written."""
+"""Layers of the Go engine Loom: read and write the JSON fields of each kind."""
 
 from __future__ import annotations
 
@@ -61,29 +61,29 @@ _NAMES: Final = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
 
 
 class Sized(NamedTuple):
-    """A layer of which a file has sizes alone.
+    """A layer for which files have only sizes.
 
     Attributes
     ----------
-    sizes : field of ours → the engine's, all of which are written, and the first that is not 0 is read
-    computed : what the engine computes with, the only values that our fields may have
-    made : further fields of a layer that is read
+    sizes : our field → the engine's fields; all are written, the first that is not 0 is read
+    computed : fixed values in the engine, the only ones that our fields may have
+    read_fields : values of further fields of a layer that is read
     """
 
     cls: type[Any]
     sizes: Mapping[str, tuple[str, ...]]
     computed: Mapping[str, Any] = MappingProxyType({})
-    made: Mapping[str, Any] = MappingProxyType({})
+    read_fields: Mapping[str, Any] = MappingProxyType({})
 
 
 _IN, _OUT = ("input_height",), ("output_height",)
 _SIZED: Final[Mapping[str, Sized]] = {
-    "Dense": Sized(Dense, {"in_features": _IN, "out_features": _OUT}, made={"bias": False}),
+    "Dense": Sized(Dense, {"in_features": _IN, "out_features": _OUT}, read_fields={"bias": False}),
     "SwiGLU": Sized(
         SwiGLU,
         {"in_features": _IN, "hidden_features": _OUT},
         {"activation": "silu", "gate_factor": 1.0, "limit": None},
-        made={"bias": True},
+        read_fields={"bias": True},
     ),
     "RMSNorm": Sized(RMSNorm, {"num_features": (*_OUT, *_IN)}, {"eps": 1e-6, "unit_offset": False}),
     "LayerNorm": Sized(LayerNorm, {"num_features": (*_OUT, *_IN)}, {"eps": 1e-5}),
@@ -93,19 +93,19 @@ _SIZED: Final[Mapping[str, Sized]] = {
         Embedding, {"num_embeddings": ("vocab_size",), "embedding_dim": ("embedding_dim",)}, {"scale": 1.0}
     ),
 }
-"""The engine's name of a layer → how its fields are read and written."""
+"""The engine's name of a layer → conversion of its fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A layer as the engine's file tells it: our spec, and the shape of one row that it reads (None: any)."""
+    """A layer from the engine's file: our spec, and the shape of one input row (None: any)."""
 
     spec: LayerSpec
     reads: Shape | None
 
 
 def read_layer(kind: str, f: Fields, activation: Activation) -> Told:
-    """Return our layer of one of the engine's. Raises `SpecError` or `UnsupportedError` if there is none."""
+    """Convert a layer of the engine to ours. Raises `SpecError` or `UnsupportedError` if there is no equivalent."""
     if kind in _CONVOLUTIONS:
         return _read_spatial(_CONVOLUTIONS[kind], f, activation)
     if kind in _TRANSPOSED:
@@ -113,7 +113,7 @@ def read_layer(kind: str, f: Fields, activation: Activation) -> Told:
     if kind == "Softmax":
         return _read_softmax(f)
     if kind in ("Embedding", "KMeans") and activation != "linear":
-        raise UnsupportedError(f"a {kind} layer with an activation is not built here")
+        raise UnsupportedError(f"a {kind} layer with an activation is not supported")
     if kind == "MultiHeadAttention":
         return _read_attention(f)
     return _read_kmeans(f) if kind == "KMeans" else _read_sized(kind, f, activation)
@@ -150,7 +150,7 @@ def _read_softmax(f: Fields) -> Told:
     width = f.get("input_height") or 0
     reads = (width,) if width else None
     match kind:
-        case "Standard" | "Temperature" | "Adaptive" | "Mixture":  # the engine computes the last two as the first
+        case "Standard" | "Temperature" | "Adaptive" | "Mixture":  # the engine computes the last two like the first
             return Told(spec=Softmax(temperature=temperature), reads=reads)
         case "Sparse":
             return Told(spec=Sparsemax(temperature=temperature), reads=reads)
@@ -184,7 +184,7 @@ def _read_sized(kind: str, f: Fields, activation: Activation) -> Told:
     form = _SIZED[kind]
     sizes = {ours: _size(f, next((n for n in theirs if f.get(n)), theirs[-1])) for ours, theirs in form.sizes.items()}
     own = {"activation": activation} if kind == "Dense" else {}
-    spec = form.cls(**sizes, **form.computed, **form.made, **own)
+    spec = form.cls(**sizes, **form.computed, **form.read_fields, **own)
     return Told(spec=spec, reads=() if kind == "Embedding" else (next(iter(sizes.values())),))
 
 
@@ -196,12 +196,12 @@ def _size(f: Fields, name: str) -> int:
 
 
 def write_layer(spec: LayerSpec, row_in: Shape, row_out: Shape) -> tuple[str, str, dict[str, Any]]:
-    """Return type, activation and further fields of a layer that reads and makes rows of these shapes.
+    """Return type, activation and further fields of a layer with these shapes of input and output rows.
 
     Raises
     ------
     UnsupportedError
-        The engine has no such layer, or not with these fields.
+        The engine lacks the layer, or these values of its fields.
     """
     if isinstance(spec, Spatial):
         return _write_spatial(spec, row_in, row_out)
@@ -222,11 +222,13 @@ def write_layer(spec: LayerSpec, row_in: Shape, row_out: Shape) -> tuple[str, st
 
 
 def _expect(spec: LayerSpec, **values: Any) -> None:
-    """Raise `UnsupportedError` unless the fields have these values, the only ones that the engine computes."""
+    """Raise `UnsupportedError` unless the fields have these values, the only ones that the engine supports."""
     for name, value in values.items():
-        found = getattr(spec, name)
-        if found != value:
-            raise UnsupportedError(f"{spec.kind}: the Go engine has {name} {value!r} alone, this layer {found!r}")
+        actual = getattr(spec, name)
+        if actual != value:
+            raise UnsupportedError(
+                f"{spec.kind}: the Go engine supports only {name} {value!r}, this layer has {actual!r}"
+            )
 
 
 def _write_attention(spec: MultiHeadAttention) -> dict[str, Any]:
@@ -234,9 +236,9 @@ def _write_attention(spec: MultiHeadAttention) -> dict[str, Any]:
     _expect(spec, sinks=False, temperature_scale=0.0)
     rope = spec.rope
     if rope is not None and (rope.scaling != "none" or rope.dim != spec.width):
-        raise UnsupportedError(f"{spec.kind}: the Go engine turns whole heads, without scaling of positions")
+        raise UnsupportedError(f"{spec.kind}: the Go engine rotates only whole heads, without RoPE scaling")
     if spec.num_heads * spec.width != spec.embed_dim:
-        raise UnsupportedError(f"{spec.kind}: the Go engine's heads are as wide as the layer together")
+        raise UnsupportedError(f"{spec.kind}: the Go engine's heads must have the width of the layer in total")
     return {
         "input_height": spec.embed_dim,
         "output_height": spec.embed_dim,
@@ -249,10 +251,10 @@ def _write_attention(spec: MultiHeadAttention) -> dict[str, Any]:
 
 
 def _write_kmeans(spec: KMeans) -> dict[str, Any]:
-    made = spec.num_clusters if spec.output == "probabilities" else spec.in_features
+    outputs = spec.num_clusters if spec.output == "probabilities" else spec.in_features
     return {
         "input_height": spec.in_features,
-        "output_height": made,
+        "output_height": outputs,
         "num_clusters": spec.num_clusters,
         "kmeans_temperature": spec.temperature,
         "output_mode": spec.output,
@@ -283,16 +285,16 @@ def _write_spatial(spec: Spatial, row_in: Shape, row_out: Shape) -> tuple[str, s
     windows = spec.windows()
     square = {name: set(getattr(windows, name)) for name in ("kernel", "stride", "before", "after")}
     if any(len(values) > 1 for values in square.values()) or set(windows.dilation) != {1}:
-        raise UnsupportedError(f"{spec.kind}: the Go engine's kernels are the same along all axes, without dilation")
+        raise UnsupportedError(f"{spec.kind}: the Go engine's kernels must be equal along all axes, without dilation")
     if windows.before != windows.after:
-        raise UnsupportedError(f"{spec.kind}: the Go engine puts as many zeros before as behind")
+        raise UnsupportedError(f"{spec.kind}: the Go engine's padding must be equal before and after")
     activation = _NAMES.get(spec.activation)
     if activation is None:
         raise UnsupportedError(f"the Go engine has no activation {spec.activation!r}")
     sides = SIDES[spec.spatial]
     named = [*zip(sides, row_in[1:], row_out[1:], strict=True)]
     if isinstance(spec, ConvTranspose1d):
-        named.append(("width", row_in[1], row_out[1]))  # where its forward looks
+        named.append(("width", row_in[1], row_out[1]))  # where its forward pass reads it
     fields: dict[str, Any] = {f"input_{side}": size for side, size, _ in named}
     fields |= {f"output_{side}": size for side, _, size in named}
     fields |= {"input_channels": spec.in_channels, "filters": spec.out_channels, "kernel_size": windows.kernel[0]}
@@ -301,5 +303,5 @@ def _write_spatial(spec: Spatial, row_in: Shape, row_out: Shape) -> tuple[str, s
         return f"CNN{spec.spatial}", activation, fields
     more = set(cast("ConvTranspose", spec).along("output_padding", 0))
     if len(more) > 1:
-        raise UnsupportedError(f"{spec.kind}: the Go engine's output padding is the same along all axes")
+        raise UnsupportedError(f"{spec.kind}: the Go engine's output padding must be equal along all axes")
     return f"ConvTransposed{spec.spatial}D", activation, {**fields, "output_padding": more.pop()}

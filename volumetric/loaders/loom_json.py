@@ -1,9 +1,9 @@
-"""Networks of the Go engine Loom as JSON, in both of its forms: structure alone, and structure with packed weights.
+"""Networks of the Go engine Loom as JSON, in both forms: structure only, and structure with packed weights.
 
 Names, order and omission of fields are the engine's (`poly`, checked with version 0.80 of its Python binding), so each
-side reads what the other writes. Where data are flat in the engine and shaped here, reading puts a Reshape in front of
-a layer, inside a Sequential; writing takes it away. Layers that the engine skips are disabled here, and slots without
-a layer here are disabled there.
+side reads the files of the other. If data are flat in the engine and shaped here, reading inserts a Reshape before a
+layer, inside a Sequential; writing removes it. Layers that the engine skips are disabled here, and slots without a
+layer here are disabled there.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FLAGS: Final = ("native", "gumbel_noise", "use_tiling", "is_disabled")
 _COMBINES: Final[dict[str, Combine]] = {
     "": "concat",
     "concat": "concat",
-    "grid_scatter": "concat",  # the same to the engine
+    "grid_scatter": "concat",  # equal in the engine
     "add": "add",
     "avg": "avg",
 }
@@ -71,35 +71,37 @@ def is_loom(head: object) -> bool:
 
 @dataclass(slots=True)
 class _Built:
-    """A network while it is read."""
+    """A network under construction."""
 
     layers: dict[Coord, LayerSpec] = field(default_factory=dict)
     disabled: set[Coord] = field(default_factory=set)
     stores: dict[str, Packed] = field(default_factory=dict)
     begin: Shape | None = None
-    """Shape of a row of the network's input, once a layer told it."""
+    """Shape of an input row of the network, once a layer determines it."""
     now: Shape | None = None
     """Shape of a row at this point, once it is known."""
 
 
 def read_loom(text: str | bytes, where: str = "network") -> tuple[Network, Params | None]:
-    """Read a network, and its weights if all layers that have some bring them.
+    """Read a network, and its weights if the file has them for all layers with parameters.
 
     Raises
     ------
     CheckpointError
-        The text is not such a network, or its weights do not fit.
+        The text is not a network of the engine, or its weights do not fit.
     SpecError, ShapeError
-        A field is unknown or makes no sense.
+        A field is unknown or invalid.
     UnsupportedError
-        A layer needs what the file does not hold, as the mask of a masked softmax.
+        A layer needs data that the file lacks, such as the mask of a masked softmax.
     """
     try:
         head = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{where} is not JSON: {str(error)[:200]}") from None
     if not is_loom(head):
-        raise CheckpointError(f"{where} is no network of the Go engine", hint="it has depth, rows, cols and layers")
+        raise CheckpointError(
+            f"{where} is not a network of the Go engine", hint=("expected the keys depth, rows, cols and layers")
+        )
     sides = [head.get(name, 1) for name in ("depth", "rows", "cols", "layers_per_cell")]
     grid = Grid(*sides)
     built = _Built()
@@ -111,7 +113,7 @@ def read_loom(text: str | bytes, where: str = "network") -> tuple[Network, Param
             raise type(error)(f"{where}: {fields.get('type', 'layer')} at {coord}: {error}", hint=error.hint) from None
     first = built.begin
     if first is None:
-        raise SpecError(f"{where}: no layer tells what the network reads")
+        raise SpecError(f"{where}: no layer determines the input shape")
     network = Network(
         grid=grid,
         layers=built.layers,
@@ -130,19 +132,19 @@ def read_loom(text: str | bytes, where: str = "network") -> tuple[Network, Param
 
 
 def _of(built: _Built, key: str, shape: Shape) -> Packed:
-    """Return a tensor; a bias that the engine does not have is zero."""
+    """Return a tensor; a bias that the engine lacks is zero."""
     return built.stores.get(key) or Packed.from_array(np.zeros(shape, np.float32))
 
 
 def _places(layers: list[Any], grid: Grid, where: str) -> dict[Coord, Mapping[str, Any]]:
-    """Put the layers at their coordinates; a list in which none is told fills the grid in reading order."""
+    """Place the layers at their coordinates; a list without coordinates fills the grid in reading order."""
     checked = [_checked(fields, f"{where}: layers[{i}]") for i, fields in enumerate(layers)]
-    told = any(name in fields for fields in checked for name in "zyxl")
-    if not told and len(checked) > len(grid):
+    has_coordinates = any(name in fields for fields in checked for name in "zyxl")
+    if not has_coordinates and len(checked) > len(grid):
         raise SpecError(f"{where}: {len(checked)} layers do not fit a grid of {len(grid)} slots")
     placed: dict[Coord, Mapping[str, Any]] = {}
     for i, fields in enumerate(checked):
-        coord = Coord(*(fields.get(name, 0) for name in "zyxl")) if told else grid.coord(i)
+        coord = Coord(*(fields.get(name, 0) for name in "zyxl")) if has_coordinates else grid.coord(i)
         grid.index(coord)
         if coord in placed:
             raise SpecError(f"{where}: two layers are at {coord}")
@@ -183,17 +185,17 @@ def _add(built: _Built, coord: Coord, fields: Mapping[str, Any]) -> None:
     """Add one layer of the grid."""
     off = fields.get("is_disabled", False)
     if off and not any(name in fields for name in _SIZES):
-        return  # a slot that is not used
-    told, weights = _layer(fields, 0)
-    if told is None:
+        return  # an unused slot
+    layer, weights = _layer(fields, 0)
+    if layer is None:
         return
-    identity = off or isinstance(told.spec, Residual)  # the engine gives a residual of the grid nothing to add
-    spec, inner = (told.spec, "") if identity else _fitted(told, built.now, fields.get("seq_length", 1))
+    identity = off or isinstance(layer.spec, Residual)  # in the engine a residual of the grid adds nothing
+    spec, inner = (layer.spec, "") if identity else _fitted(layer, built.now, fields.get("seq_length", 1))
     if not identity:
         if built.now is None:
-            built.now = told.reads
+            built.now = layer.reads
         if built.begin is None:
-            built.begin = told.reads
+            built.begin = layer.reads
         if built.now is not None:
             built.now = spec.output_shape((1, *built.now))[1:]
     else:
@@ -202,21 +204,21 @@ def _add(built: _Built, coord: Coord, fields: Mapping[str, Any]) -> None:
     built.stores |= {f"{coord}/{inner}{name}": packed for name, packed in weights.items()}
 
 
-def _fitted(told: Told, now: Shape | None, length: int) -> tuple[LayerSpec, str]:
-    """Return the layer, behind a Reshape where it reads other rows than `now`; and the path of its parameters."""
-    if now is None or told.reads is None or now == told.reads or told.reads == ():
-        return told.spec, ""
-    size = math.prod(told.reads)
-    wanted = told.reads
+def _fitted(layer: Told, now: Shape | None, length: int) -> tuple[LayerSpec, str]:
+    """Return the layer, after a Reshape if `now` is not the shape of its rows; and the path of its parameters."""
+    if now is None or layer.reads is None or now == layer.reads or layer.reads == ():
+        return layer.spec, ""
+    size = math.prod(layer.reads)
+    shape = layer.reads
     if math.prod(now) == size * length and length > 1:
-        wanted = (length, *told.reads)
-    if math.prod(now) != math.prod(wanted) or (len(now) == 1 and len(wanted) == 1):
-        return told.spec, ""  # the network will say what does not fit
-    return Sequential(layers=(Reshape(shape=wanted), told.spec)), "1/"
+        shape = (length, *layer.reads)
+    if math.prod(now) != math.prod(shape) or (len(now) == 1 and len(shape) == 1):
+        return layer.spec, ""  # the network reports the mismatch
+    return Sequential(layers=(Reshape(shape=shape), layer.spec)), "1/"
 
 
 def _layer(fields: Mapping[str, Any], depth: int) -> tuple[Told | None, dict[str, Packed]]:
-    """Return a layer and its tensors by name; None for a container without layers, which does nothing."""
+    """Return a layer and its tensors by name; None for an empty container, which does nothing."""
     if depth > MAX_DEPTH:
         raise SpecError(f"layers are nested deeper than {MAX_DEPTH}")
     kind = _named(_SPELLINGS, fields.get("type", "Dense"), "type")
@@ -225,8 +227,8 @@ def _layer(fields: Mapping[str, Any], depth: int) -> tuple[Told | None, dict[str
     if kind == "Residual":
         return Told(spec=Residual(), reads=None), {}
     activation = ACTIVATIONS[_named(_ACTIVATIONS, fields.get("activation", "Linear"), "activation")]
-    told = read_layer(kind, fields, activation)
-    return told, _tensors(told.spec, fields)
+    layer = read_layer(kind, fields, activation)
+    return layer, _tensors(layer.spec, fields)
 
 
 def _tensors(spec: LayerSpec, fields: Mapping[str, Any]) -> dict[str, Packed]:
@@ -249,13 +251,13 @@ def _container(kind: str, fields: Mapping[str, Any], depth: int) -> tuple[Told |
     reads: Shape | None = None
     now: Shape | None = None
     for i, child in enumerate(children):
-        told, inside = _layer(child, depth + 1)
-        if told is None:
-            raise UnsupportedError(f"an empty container inside of a {kind} is not built here")
-        reads = told.reads if reads is None else reads
-        spec, path = _fitted(told, now, 1) if kind == "Sequential" else (told.spec, "")
+        layer, inside = _layer(child, depth + 1)
+        if layer is None:
+            raise UnsupportedError(f"an empty container inside a {kind} is not supported")
+        reads = layer.reads if reads is None else reads
+        spec, path = _fitted(layer, now, 1) if kind == "Sequential" else (layer.spec, "")
         if kind == "Sequential" and not isinstance(spec, Residual):
-            start = told.reads if now is None else now
+            start = layer.reads if now is None else now
             now = None if start is None else spec.output_shape((1, *start))[1:]
         specs.append(spec)
         tensors |= {f"{i}/{path}{name}": packed for name, packed in inside.items()}
@@ -265,5 +267,5 @@ def _container(kind: str, fields: Mapping[str, Any], depth: int) -> tuple[Told |
         return Told(spec=Sequential(layers=tuple(specs)), reads=reads), tensors
     mode = fields.get("combine_mode", "")
     if mode not in _COMBINES:
-        raise UnsupportedError(f"combine_mode {mode!r}: the file holds no gate, and {', '.join(_COMBINES)} need none")
+        raise UnsupportedError(f"combine_mode {mode!r}: the file has no gate; {', '.join(_COMBINES)} need none")
     return Told(spec=Parallel(branches=tuple(specs), combine=_COMBINES[mode]), reads=reads), tensors

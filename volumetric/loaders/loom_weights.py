@@ -1,4 +1,4 @@
-"""Order of the weights of a layer in the one vector that the Go engine Loom has for it."""
+"""Order of the weights of a layer in its single vector in the Go engine Loom."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GATES: Final = 4  # input, forget, cell, output: the order of both
 
 
 def split_weights(spec: LayerSpec, flat: Array) -> dict[str, Array]:
-    """Cut the engine's vector into the parameters of `spec`; what the vector lacks is missing."""
+    """Split the engine's vector into the parameters of `spec`; parameters that the engine lacks are omitted."""
     if isinstance(spec, ConvTranspose):  # [filters, channels, …] there
         shape = spec.params()[0].shape
         return {"weight": flat.reshape(shape[1], shape[0], *shape[2:]).swapaxes(0, 1)}

@@ -33,23 +33,23 @@ Stores = Mapping[str, Any]
 def loom_text(network: Network, params: Mapping[str, WeightStore] | None = None, *, seq_length: int = 1) -> str:
     """Return the JSON text of a network.
 
-    Every weight keeps its value: a layer is written in its own numeric type where the engine's one vector with one
-    scale can hold the values, else in float32.
+    Every weight keeps its value: a layer is written in its numeric type if the engine's single vector with one scale
+    can store the values, else in float32.
 
     Parameters
     ----------
-    params : weights; None writes the structure alone
-    seq_length : what attention and recurrent layers are told of the length of a sequence
+    params : weights; None writes only the structure
+    seq_length : sequence length in the fields of attention and recurrent layers
 
     Raises
     ------
     UnsupportedError
-        The engine has no such layer or link; the message names the place.
+        The engine lacks a layer or link; the message has its coordinate.
     """
     if network.inputs or network.outputs:
-        raise UnsupportedError("the Go engine's file has one input and one output", hint="save_native keeps them all")
+        raise UnsupportedError("the Go engine's file can store only one input and one output", hint="use save_native")
     if network.links:
-        raise UnsupportedError("the Go engine's file has no links between layers", hint="copy shared weights")
+        raise UnsupportedError("the Go engine's file cannot store links between layers", hint="copy shared weights")
     slots: list[dict[str, Any]] = []
     now: Shape = network.input_shape
     writer = _Writer(seq_length, with_weights=params is not None)
@@ -62,7 +62,7 @@ def loom_text(network: Network, params: Mapping[str, WeightStore] | None = None,
             continue
         w, spec = wires[coord], network.layers[coord]
         if w.inputs != (previous,):
-            raise UnsupportedError(f"{spec.kind} at {coord} reads other layers than the one before")
+            raise UnsupportedError(f"{spec.kind} at {coord} reads layers other than the one before it")
         previous = Source(coord)
         stores = {} if params is None else {p.name: params[f"{coord}/{p.name}"] for p in spec.params()}
         try:
@@ -79,9 +79,9 @@ def loom_text(network: Network, params: Mapping[str, WeightStore] | None = None,
 def save_loom(
     path: str | Path, network: Network, params: Mapping[str, WeightStore] | None = None, *, seq_length: int = 1
 ) -> None:
-    """Write `loom_text` to a file, in one step. Raises also `CheckpointError` if that fails."""
+    """Write `loom_text` to a file atomically. Also raises `CheckpointError` if that fails."""
     if Path(path).is_dir():
-        raise CheckpointError(f"{path} is a directory", hint="name a .json file")
+        raise CheckpointError(f"{path} is a directory, expected a file", hint="give a .json file")
     write_atomic(path, loom_text(network, params, seq_length=seq_length).encode())
 
 
@@ -93,7 +93,7 @@ _NOTHING: Final = {
     "softmax_type": "Standard",
     "is_disabled": True,
 }
-"""What a slot without a layer is there: a layer that is skipped."""
+"""A slot without a layer in the engine: a layer that is skipped."""
 
 
 class _Writer:
@@ -105,12 +105,10 @@ class _Writer:
         """Return the fields of a layer of the grid."""
         if isinstance(spec, Residual):
             if not identity:
-                raise UnsupportedError(
-                    "the Go engine adds nothing in a residual of the grid", hint="put it into a sequential"
-                )
+                raise UnsupportedError("the Go engine ignores a residual of the grid", hint="put it into a sequential")
             return self.layer(spec, stores, row)
         if isinstance(spec, Reshape):
-            return dict(_NOTHING)  # data are flat there
+            return dict(_NOTHING)  # data are flat in the engine
         fields = self.layer(spec, stores, row)
         return {**fields, "is_disabled": True} if identity else fields
 
@@ -126,11 +124,11 @@ class _Writer:
             return self._sequential(spec, stores, row, base)
         if isinstance(spec, Parallel):
             if spec.combine not in _COMBINES:
-                raise UnsupportedError(f"parallel: the Go engine's file cannot hold combine {spec.combine!r}")
+                raise UnsupportedError(f"parallel: the Go engine's file cannot store combine {spec.combine!r}")
             parts = [self.layer(b, below(stores, str(i)), row) for i, b in enumerate(spec.branches)]
             return {**base, "type": "Parallel", "parallel_branches": _nested(parts), "combine_mode": spec.combine}
-        made = spec.output_shape((1, *row))[1:]
-        kind, activation, fields = write_layer(spec, row, made)
+        output_row = spec.output_shape((1, *row))[1:]
+        kind, activation, fields = write_layer(spec, row, output_row)
         if kind in ("MultiHeadAttention", "RNN", "LSTM"):
             base["seq_length"] = self._length  # pyright: ignore[reportArgumentType]  (a number among texts)
         weights = self._weights(spec, stores) if self._with_weights and weight_count(spec) else {}
@@ -144,7 +142,7 @@ class _Writer:
         parts: list[dict[str, Any]] = []
         for i, child in enumerate(layers):
             if isinstance(child, Residual) and inner_source(child.source, i) != i - 1:
-                raise UnsupportedError("a residual of the Go engine adds the input of the layer before it alone")
+                raise UnsupportedError("a residual of the Go engine can only add the input of the layer before it")
             if not isinstance(child, Reshape):
                 parts.append(self.layer(child, below(stores, str(i)), row))
             row = row if isinstance(child, Residual) else child.output_shape((1, *row))[1:]
@@ -175,7 +173,7 @@ def _lacks_bias(spec: LayerSpec) -> bool:
 
 
 def _common(stores: list[WeightStore]) -> tuple[str | None, np.float32 | None]:
-    """Return the engine's name of the numeric type that all tensors share, and their one scale."""
+    """Return the engine's name of the numeric type of all tensors, and their common scale."""
     kinds = {store.scheme.dtype.name for store in stores}
     if len(kinds) != 1:
         return "float32", np.float32(1)
@@ -195,11 +193,11 @@ def _nested(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _ordered(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields in the engine's order; those that are zero are left out, but for coordinates."""
-    kept = {name: fields[name] for name in ORDER if name in fields}
+    """Return fields in the engine's order; zeros are left out, except for coordinates."""
+    ordered = {name: fields[name] for name in ORDER if name in fields}
     return {
         name: _number(value) if isinstance(value, float) else value
-        for name, value in kept.items()
+        for name, value in ordered.items()
         if value not in (0, "", False) or name in "zyxl"
     }
 
@@ -213,7 +211,7 @@ def _number(value: float) -> int | float:
 def bias_apart(
     spec: LayerSpec, stores: Mapping[str, WeightStore], row: Shape
 ) -> tuple[LayerSpec, Mapping[str, WeightStore]]:
-    """Return a layer that computes the same without a bias that the engine lacks, and its parameters.
+    """Return an equivalent layer without a bias that the engine lacks, and its parameters.
 
     Parameters
     ----------
@@ -221,7 +219,7 @@ def bias_apart(
 
     Returns
     -------
-    Layer and parameters; those that were given for all but dense layers that read one vector and have a bias
+    Layer and parameters; unchanged except for dense layers that read one vector and have a bias
     """
     if not isinstance(spec, Dense) or len(row) != 1 or not spec.bias or not np.any(stores["bias"].values()):
         return spec, stores

@@ -1,4 +1,4 @@
-"""Read-only memory map of a model file, whose pages can be handed back to the system after use."""
+"""Read-only memory map of a model file, whose pages can be released after use."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from volumetric.base.hints import path_hint
 from volumetric.loaders.regular_file import open_regular
 
 _MAPPED_AROUND: Final = 1 << 16
-"""Bytes that Linux maps around one that is read, aligned to as many (``fault_around_bytes``)."""
+"""Bytes that Linux maps around a fault, aligned to this size (``fault_around_bytes``)."""
 
 
 class MappedFile:
     """A whole file mapped into memory, read-only.
 
-    The mapping stays alive as long as any array made by `view`, so views need not be copied before this object goes.
+    The mapping stays alive as long as any array from `view`, so views need no copy before this object is deleted.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class MappedFile:
     Raises
     ------
     CheckpointError
-        The file cannot be opened, is no regular file or is empty.
+        The file cannot be opened, is not a regular file or is empty.
     """
 
     __slots__ = ("_bytes", "buffer", "path", "size")
@@ -64,10 +64,10 @@ class MappedFile:
         return self._bytes[start:stop]
 
     def release(self, start: int, stop: int) -> None:
-        """Let the system drop the pages of bytes ``start … stop-1`` from this process; reading them maps them anew.
+        """Drop the pages of bytes ``start … stop-1`` from this process; reading maps them again.
 
-        Neighbours at the edges are dropped, too, as far as a read of these bytes has mapped them: safe, since the map
-        is a read-only image of the file.
+        Neighbouring pages that a read of these bytes has mapped are dropped, too: this is safe, since the map is a
+        read-only image of the file.
         """
         if stop <= start or not hasattr(mmap, "MADV_DONTNEED"):
             return

@@ -1,7 +1,7 @@
-"""open_model: from a source to a network with lazy weights, tokenizer, chat template and generation defaults.
+"""open_model: open a source as a network with lazy weights, tokenizer, chat template and generation defaults.
 
-Readers of the kinds of files are modules of their own, imported when a source is of their kind: a fifth of the time to
-a first token went into reading code for files that were not there.
+The reader of each kind of file is a separate module that is imported only when needed: this saves a fifth of the time
+to the first token.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model as its files describe it; no device is involved yet.
+    """A model as described by its files, without a device.
 
     Attributes
     ----------
-    name : short name for people
-    network : structure
-    params : weights, read from the files when asked for
-    tokenizer, chat_template : None where the files have none
+    name : short display name
+    network : the structure
+    params : weights, read from the files on demand
+    tokenizer, chat_template : None if the files have none
     generation : end-of-text ids and sampling defaults
-    context_length : tokens that the model was trained for, 0 if unknown
+    context_length : context length in tokens, 0 if unknown
     path : file or directory of the weights
-    config : the configuration in Hugging Face's terms, empty for networks of other origin
-    inputs : how inputs are standardised before the network reads them, or None
-    classes : names of the classes that outputs stand for, where the files have them
-    features : names of the columns that it learned from, where it learned from a table
-    sentences : how texts become embeddings, where the files say so
-    head : network that judges pooled hidden states, where the checkpoint has one; its outputs are the classes
-    hidden : layer whose rows are the hidden states, where layers of a head come after it
-    damage : parameter → estimated KL divergence, in nats a token, that its scheme costs; where types were chosen by it
-    clocked : how the network runs tick by tick, where the files say so
+    config : the configuration with Hugging Face's names, empty for other networks
+    inputs : standardisation of inputs before the network, or None
+    classes : names of the output classes, if the files have them
+    features : names of the input columns, if it was trained on a table
+    sentences : how texts become embeddings, if the files contain this
+    head : network that classifies pooled hidden states, if the checkpoint has one
+    hidden : layer whose rows are the hidden states, if a head follows it
+    damage : parameter → estimated KL divergence, in nats per token, that its scheme costs, if it was measured
+    clocked : how the network runs tick by tick, if the files contain this
     """
 
     name: str
@@ -76,12 +76,12 @@ class LoadedModel:
 
     @property
     def directory(self) -> Path:
-        """Where the files beside the weights are."""
+        """Directory of the files next to the weights."""
         return self.path if self.path.is_dir() else self.path.parent
 
 
 class OpenUnconfigured(Protocol):
-    """Opens weights that have no configuration; `guess` as in `open_model`."""
+    """Function that opens weights without a configuration; `guess` as in `open_model`."""
 
     def __call__(self, location: Location, dtype: Scheme | None, guess: bool | Mapping[str, Any] | None) -> LoadedModel:
         """Return the model."""
@@ -89,7 +89,7 @@ class OpenUnconfigured(Protocol):
 
 
 UNCONFIGURED: Final[Registry[OpenUnconfigured]] = Registry(group="volumetric.unconfigured")
-"""Kind of files → what opens those that come without a configuration; rooms above this one register it."""
+"""Kind of files → opener for those without a configuration; higher packages register it."""
 
 
 def open_model(
@@ -105,23 +105,23 @@ def open_model(
     Parameters
     ----------
     source : path, hub id or ``pkg:module``; see `hub.resolve`
-    dtype : scheme that weights are converted to when they are read; None keeps them as stored
-    offline : use local files only
-    strict : refuse missing and unexpected tensors
-    guess : safetensors without a configuration are taken for what names and shapes say; what these do not tell is
-        given by name, as in ``{"num_attention_heads": 8}``, see docs/universal_loader.md
+    dtype : scheme to which weights are converted when read; None keeps the stored scheme
+    offline : whether to use only local files
+    strict : whether to refuse missing and unexpected tensors
+    guess : recognise safetensors without a configuration by names and shapes; a mapping gives values that these do not
+        determine, such as ``{"num_attention_heads": 8}``, see docs/universal_loader.md
 
     Raises
     ------
     CheckpointError
-        Not found, damaged, or the tensors do not fit the configuration; or there is none, and `guess` does not tell
-        what is missing.
+        Not found, damaged, or the tensors do not fit the configuration; or there is no configuration, and values are
+        missing in `guess`.
     SpecError
-        `guess` names a value that nothing asks for.
+        `guess` has a value that is never used.
     UnsupportedError
-        The family or a variant of it is not built here.
+        The family or a variant of it is not supported.
     DTypeError
-        `dtype` names no scheme.
+        `dtype` is not a scheme.
     """
     scheme = None if dtype is None else Scheme.parse(dtype)
     location = resolve(os.fspath(source), offline=offline)
@@ -138,12 +138,12 @@ def open_model(
         opener = UNCONFIGURED.get("safetensors")
         if opener is None:
             raise UnsupportedError(
-                "nothing is installed that opens weights without a configuration",
-                hint="install the package again: its entry points, which name what does, are older than its files",
+                "no package that opens weights without a configuration is installed",
+                hint="reinstall the package: its entry points are older than its files",
             )
         return opener(location, scheme, guess)
     from volumetric.loaders import model_hf
 
     if guess:
-        logger.warning("%s has a config.json, which is used: nothing is guessed", location.directory)
+        logger.warning("%s has a config.json, which is used: guess is ignored", location.directory)
     return model_hf.open_hf(location, scheme, strict=strict)

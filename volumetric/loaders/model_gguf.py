@@ -26,14 +26,14 @@ def open_gguf_model(location: Location, dtype: Scheme | None, *, strict: bool) -
     file = open_gguf(location.weights)
     config = read_config(file, where)
     for kind, count in decoded_types(file).items() if dtype is None else ():
-        logger.warning("%s: %d tensors in %s become float32; give a dtype to have them small", where, count, kind)
+        logger.warning("%s: %d tensors in %s become float32; give a dtype for smaller weights", where, count, kind)
     family = archs.gguf_family(file.metadata.get("general.architecture"), where)
     blueprint = family.rules(archs.build(config))
     params = mount(blueprint, file, dtype, strict=strict)
     tokenizer = read_tokenizer(file, where)
     special = {} if tokenizer is None else tokenizer.special_tokens
-    given = file.metadata.get("tokenizer.chat_template")
-    template = chat_template({"default": given}, special, where) if isinstance(given, str) else None
+    template_source = file.metadata.get("tokenizer.chat_template")
+    template = chat_template({"default": template_source}, special, where) if isinstance(template_source, str) else None
     ends, ids = generation_ids(file)
     ends += known_ids(tokenizer, template_ends(template))
     generation = read_generation([ids], ends, config.integer("vocab_size"), where)

@@ -1,4 +1,4 @@
-"""A model from safetensors, as a configuration describes it."""
+"""A model from safetensors with a configuration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_hf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loaded
 def open_described(
     location: Location, config: Config, source: TensorSource, dtype: Scheme | None, *, strict: bool
 ) -> LoadedModel:
-    """Open tensors that a configuration describes, the one of the files or one that was found out."""
+    """Open tensors with a configuration, either from the files or a recognised one."""
     directory = location.directory
     config, source = text_part(config, rows_joined(source))
     config, blueprint = build_for(config, source)

@@ -1,4 +1,4 @@
-"""A model from a directory that this package wrote, or from one JSON file that describes a network."""
+"""A model from a directory that this package wrote, or from a JSON file that describes a network."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
 
 
 def open_json(location: Location, dtype: Scheme | None) -> LoadedModel:
-    """Open one JSON file; its weights are drawn where it has none. See `model.open_model`."""
-    from volumetric.loaders.network_file import read_network_file  # brings the reader of a format that few files have
+    """Open one JSON file; random weights are drawn if it has none. See `model.open_model`."""
+    from volumetric.loaders.network_file import read_network_file  # imports the reader of a rare format
 
     network, params = read_network_file(location.weights)
     if params is None:
-        logger.warning("%s has no weights: they are drawn with seed 0", location.weights)
+        logger.warning("%s has no weights: random weights are drawn with seed 0", location.weights)
         params = initialise(network)
     targets = target_schemes(network, dtype)
     if targets:

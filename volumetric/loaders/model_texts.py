@@ -1,4 +1,4 @@
-"""What the files beside the weights say about text."""
+"""Text settings of a model: the files next to the weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texts:
-    """What the files beside the weights say about text."""
+    """Tokenizer, chat template and generation defaults from the files next to the weights."""
 
     tokenizer: Tokenizer | None
     template: ChatTemplate | None
@@ -30,8 +30,8 @@ class Texts:
 
 
 def read_texts(directory: Path, config: Mapping[str, Any], vocabulary: int) -> Texts:
-    """Read tokenizer, template and generation defaults of a directory, whose model knows `vocabulary` ids."""
-    from volumetric.loaders.tokenizer_files import read_tokenizer_files  # GGUF files bring their own
+    """Read tokenizer, template and generation defaults of a directory for a model with `vocabulary` ids."""
+    from volumetric.loaders.tokenizer_files import read_tokenizer_files  # GGUF files contain their own
 
     tokenizer, tokenizer_config = read_tokenizer_files(directory)
     special = {} if tokenizer is None else tokenizer.special_tokens
@@ -44,18 +44,18 @@ def read_texts(directory: Path, config: Mapping[str, Any], vocabulary: int) -> T
 
 
 def largest_table(network: Network) -> int:
-    """Return how many ids a network knows, where no configuration says; any number of them where it reads none."""
+    """Return the vocabulary size of a network without a configuration; no limit if it reads no ids."""
     sizes = [spec.num_embeddings for spec in network.layers.values() if isinstance(spec, Embedding)]
     return max(sizes, default=MAX_SIZE)
 
 
 def template_ends(template: ChatTemplate | None) -> list[str]:
-    """Return the tokens by which the chat template ends a turn."""
+    """Return the tokens with which the chat template ends a turn."""
     return [] if template is None else sorted(end_tokens(template.source))
 
 
 def known_ids(tokenizer: Tokenizer | None, tokens: Iterable[str | None]) -> list[int | None]:
-    """Return the ids of tokens that there are; none if the tokenizer cannot be built, which matters when it is used."""
+    """Return the ids of tokens that exist; empty if the tokenizer cannot be built, which raises when it is used."""
     if tokenizer is None:
         return []
     try:

@@ -1,4 +1,4 @@
-"""Weight stores over a checkpoint: tensors are read one at a time, when a device or a conversion asks for them."""
+"""Weight stores on a checkpoint: tensors are read one at a time, when a device or a conversion needs them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 def mount(
     blueprint: Blueprint, source: TensorSource, dtype: str | DType | Scheme | None = None, *, strict: bool = True
 ) -> Params:
-    """Return the parameters of a network as lazy stores over a checkpoint.
+    """Return the parameters of a network as lazy stores on a checkpoint.
 
     Parameters
     ----------
-    dtype : scheme to convert to while reading; None keeps tensors as stored
-    strict : see `names.fit`; without it, parameters that are missing are filled as in a fresh network
+    dtype : scheme to which tensors are converted when read; None keeps the stored scheme
+    strict : see `names.fit`; if false, missing parameters are initialised as in a new network
 
     Raises
     ------

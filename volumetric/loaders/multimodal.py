@@ -1,4 +1,4 @@
-"""Checkpoints of models that read images or sound too: their text model, seen as a checkpoint of its own."""
+"""Multimodal checkpoints: a view of their text model as a separate checkpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TEXT_FAMILIES: Final[Mapping[str, str]] = MappingProxyType(
         "cohere2": "cohere2",
     }
 )
-"""Type of a text configuration → family. Qwen's rotate rows of images by three positions, rows of text by one."""
+"""Type of a text configuration → family. Qwen's models rotate image rows by three positions, text rows by one."""
 
 MODELS: Final = frozenset(
     {
@@ -54,7 +54,8 @@ MODELS: Final = frozenset(
         "voxtral",
     }
 )
-"""Models whose text part computes text alone as the family does. PaliGemma's, for one, lets prompts see ahead."""
+"""Models whose text part equals the family for text. PaliGemma's, for example, differs: prompts have bidirectional
+attention."""
 
 DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -99,9 +100,9 @@ DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         },
     }
 )
-"""Sizes in transformers where a text configuration has none: published ones list what differs."""
+"""Default sizes in transformers: published text configurations list only differences."""
 
-# Where text models stand in checkpoints, newest spelling first, and what that is in one of text alone.
+# Prefixes of text models in checkpoints, newest first, and their prefix in a text-only checkpoint.
 _SPELLINGS: Final = (
     {"model.language_model.": "model.", "lm_head.": "lm_head."},
     {"model.text_model.": "model.", "lm_head.": "lm_head."},
@@ -111,12 +112,12 @@ _SPELLINGS: Final = (
 
 
 class TextTensors:
-    """The tensors of a text model under the names that it has alone.
+    """The tensors of a text model under the names of a text-only checkpoint.
 
     Parameters
     ----------
     source : the whole checkpoint
-    names : name alone → name in `source`
+    names : text-only name → name in `source`
     """
 
     __slots__ = ("_names", "_source", "entries")
@@ -145,14 +146,14 @@ class TextTensors:
 
 
 def text_part(config: Config, source: TensorSource) -> tuple[Config, TensorSource]:
-    """Return configuration and tensors of the text model of a multimodal checkpoint; of others what was given.
+    """Return configuration and tensors of the text model of a multimodal checkpoint; other checkpoints are unchanged.
 
-    A warning says which parts are left out.
+    A warning lists the parts that are left out.
 
     Raises
     ------
     UnsupportedError
-        The text model is of no family here, or computes otherwise inside of this model.
+        The family of the text model is not supported, or it computes differently inside this model.
     """
     inner = config.section("text_config")
     if inner is None and not (config.model_type in MODELS and config.section("vision_config") is not None):
@@ -164,11 +165,11 @@ def text_part(config: Config, source: TensorSource) -> tuple[Config, TensorSourc
         lacking = [LACKING[name] for name in dict.fromkeys(kinds) if name in LACKING]
         raise UnsupportedError(
             f"{config.where}: a multimodal {config.model_type}, whose text model is {kind!r}, is not supported",
-            hint="; ".join((*lacking, "the text models of these are read: " + ", ".join(sorted(MODELS)))),
+            hint="; ".join((*lacking, "supported text models: those of " + ", ".join(sorted(MODELS)))),
         )
     names, rest = _text_names(source)
     logger.warning(
-        "%s: of the multimodal %s its text model is loaded, a %s; left out: %s",
+        "%s: only the text model of the multimodal %s is loaded, a %s; left out: %s",
         config.where,
         config.model_type,
         family,
@@ -177,8 +178,8 @@ def text_part(config: Config, source: TensorSource) -> tuple[Config, TensorSourc
     text = TextTensors(source, names)
     outer = ("bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype")
     values = {name: config.values[name] for name in outer if config.has(name)}
-    given = config.values if inner is None else inner.values
-    values = {**DEFAULTS.get(family, {}), **given, **values, "model_type": family}
+    text_values = config.values if inner is None else inner.values
+    values = {**DEFAULTS.get(family, {}), **text_values, **values, "model_type": family}
     if not isinstance(values.get("tie_word_embeddings"), bool):
         values["tie_word_embeddings"] = "lm_head.weight" not in text.entries
     values = {name: value for name, value in values.items() if name not in ("architectures", "vision_config")}
@@ -186,7 +187,7 @@ def text_part(config: Config, source: TensorSource) -> tuple[Config, TensorSourc
 
 
 def _text_names(source: TensorSource) -> tuple[dict[str, str], list[str]]:
-    """Tensors of the text model, name alone → name here, and all others."""
+    """Tensors of the text model, text-only name → name in the file, and all other tensors."""
     spelling = next((one for one in _SPELLINGS if any(n.startswith(next(iter(one))) for n in source.entries)), {})
     names: dict[str, str] = {}
     rest: list[str] = []

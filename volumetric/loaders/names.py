@@ -21,16 +21,16 @@ from volumetric.network.grid import Coord
 logger = logging.getLogger(__name__)
 
 SHOWN = 5
-"""Names listed in a report; the rest is counted."""
+"""Maximum names listed in a report; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows ``start … stop-1`` of each of `heads` equal blocks that a fused tensor consists of.
+    """Rows ``start … stop-1`` of each of the `heads` equal blocks of a fused tensor.
 
-    Most fused tensors are one block, all queries before all keys; those of GPT-NeoX have a block for each head. Where
-    `stack` is not 0, the tensor is a stack of so many matrices, such as experts: rows are counted through all of them.
-    Of those, every `step`-th is meant.
+    Most fused tensors are one block, all queries before all keys; those of GPT-NeoX have a block for each head. If
+    `stack` is not 0, the tensor is a stack of so many matrices, such as experts, and rows are counted through all of
+    them. Only every `step`-th row is selected.
     """
 
     start: int
@@ -46,20 +46,20 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRule:
-    """Where one parameter of a network stands in a checkpoint, and how it is laid out there.
+    """Source of one parameter of a network in a checkpoint, and its layout.
 
     Attributes
     ----------
     key : parameter of the network, ``"1.0.0.1/q.weight"``
     source : tensor of the checkpoint
-    part : the parameter is these rows of a fused tensor (these columns, where `transposed`)
-    transposed : the matrix is stored as ``[in, out]`` (GPT-2's Conv1D), or each of a stack is
-    interleaved_heads : rows are stored in llama.cpp's order, the rotary halves of each of so many heads alternating
-    offset : stored numbers are greater than the parameter by so much (gains that a family holds less one)
-    rows : where not 0, the parameter is a vector and the tensor a matrix of so many rows, as of gains of each head. A
-        star in `source` stands for the number of a row that a checkpoint has as a tensor of its own; see `rows_apart`
-    decay : stored is ``-exp(parameter)``, what a state-space layer computes of its parameter at once
-    factors : stored rows are those of the parameter times these: how many rows, and their factor, in order
+    part : the parameter is these rows of a fused tensor (these columns if `transposed`)
+    transposed : the matrix, or each matrix of a stack, is stored as ``[in, out]`` (GPT-2's Conv1D)
+    interleaved_heads : rows are stored in llama.cpp's order: the rotary halves of each of so many heads alternate
+    offset : stored value minus parameter (for families that store gains minus one)
+    rows : if not 0, the parameter is a vector and the tensor a matrix of so many rows, such as gains of each head. A
+        star in `source` is the number of a row, if each row is a separate tensor; see `rows_apart`
+    decay : the tensor stores ``-exp(parameter)``, which a state-space layer computes from its parameter
+    factors : stored rows are the parameter's rows times these factors: number of rows and factor, in order
     """
 
     key: str
@@ -74,24 +74,24 @@ class NameRule:
 
     @property
     def verbatim(self) -> bool:
-        """Whether rows of the parameter are the same rows of the tensor."""
+        """Whether rows of the parameter are identical to rows of the tensor."""
         rearranged = self.part or self.transposed or self.interleaved_heads is not None or self.rows
         return not rearranged and not self.decay and self.offset == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blueprint:
-    """What a family makes of a configuration: the network, and the rules that fill it.
+    """Result of a family for a configuration: the network, and the rules that fill it.
 
     Attributes
     ----------
-    ignored : regular expressions of tensors that may be there and carry no weights of ours
-    tied : tensor that a parameter would fill if it were not another one's → the tensor that it shares
-    prefix : start of tensor names that some checkpoints leave out throughout
-    context_length : tokens that the model was trained for
-    hidden : the layer whose rows are the hidden states; those after it are the head. None: there is no head
-    pooled : of an encoder that judges texts: the network that reads a text's pooled hidden states, ``[n, d]``
-    pooling : how they are pooled for it, ``"cls"`` or ``"mean"``
+    ignored : regular expressions of tensors that may exist and are not weights here
+    tied : tensor of a tied parameter → tensor of the parameter that it shares
+    prefix : prefix of tensor names that some checkpoints omit for all tensors
+    context_length : context length in tokens
+    hidden : the layer whose rows are the hidden states; later layers are the head. None: there is no head
+    pooled : for a text classification encoder: the network that reads pooled hidden states, ``[n, d]``
+    pooling : the pooling for it, ``"cls"`` or ``"mean"``
     """
 
     network: Network
@@ -110,21 +110,21 @@ def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> d
 
     Parameters
     ----------
-    strict : raise for missing and unexpected tensors; otherwise log them. Tensors of a wrong shape always raise.
+    strict : whether to raise for missing and unexpected tensors; otherwise they are logged. Wrong shapes always raise.
 
     Returns
     -------
-    Parameter key → rule, for all parameters whose tensor is there, with `prefix` dropped where the checkpoint drops it
+    Parameter key → rule, for all parameters whose tensor exists, without `prefix` if the checkpoint omits it
 
     Raises
     ------
     CheckpointError
-        Names the first five of each kind of problem and counts the rest.
+        The message lists the first five problems of each kind and counts the rest.
     """
     rules = spelled_as(source, blueprint)
     present = {rule.key: rule for rule in rules if rule.source in source.entries}
     used = {rule.source for rule in rules}
-    # A tied tensor is sometimes written out once more; `tied.untied` has looked whether it is a copy.
+    # Some checkpoints store a tied tensor twice; `tied.build_for` has compared the two.
     patterns = [*blueprint.ignored, *map(re.escape, blueprint.tied)]
     ignored = re.compile("|".join(f"(?:{pattern})" for pattern in patterns) or "(?!)")
     missing = sorted({rule.source for rule in rules} - source.entries.keys())
@@ -156,7 +156,7 @@ def spelled_as(source: TensorSource, blueprint: Blueprint) -> list[NameRule]:
 
 
 def _turned(rule: NameRule, source: TensorSource) -> NameRule:
-    """The rule for a checkpoint whose weights are quantised, which have outputs as rows and are called weight."""
+    """The rule for a quantised checkpoint, whose matrices have outputs as rows and the name weight."""
     name = f"{rule.source}.weight"
     if rule.transposed and rule.source not in source.entries and name in source.entries:
         return dataclasses.replace(rule, source=name, transposed=False)
@@ -164,7 +164,7 @@ def _turned(rule: NameRule, source: TensorSource) -> NameRule:
 
 
 def _older(name: str, source: TensorSource) -> str:
-    """Name of a tensor in checkpoints that call gains and shifts of norms gamma and beta, as TensorFlow did."""
+    """Name of a tensor in checkpoints with TensorFlow's names gamma and beta for norms."""
     stem, _, kind = name.rpartition(".")
     old = f"{stem}.{ {'weight': 'gamma', 'bias': 'beta'}.get(kind, kind) }"
     return old if name not in source.entries and old in source.entries else name
@@ -181,7 +181,7 @@ def _first(names: list[str]) -> str:
 
 
 def stored_rows(rules: list[NameRule]) -> dict[str, int]:
-    """Rows of each fused tensor: all heads, each as far as the last part reaches."""
+    """Rows of each fused tensor: for all heads, up to the end of the last part."""
     rows: dict[str, int] = {}
     for rule in rules:
         if rule.part:
@@ -190,7 +190,7 @@ def stored_rows(rules: list[NameRule]) -> dict[str, int]:
 
 
 def stacked(rule: NameRule, shape: Shape) -> Shape:
-    """Shape of a rule's tensor, of which `shape` is that of all matrices below each other, or of a vector of rows."""
+    """Shape of a rule's tensor; `shape` is that of all matrices concatenated along rows, or of a vector of rows."""
     if rule.rows:
         return rule.rows, shape[0] // rule.rows
     stack = rule.part.stack if rule.part else 0
@@ -198,7 +198,7 @@ def stacked(rule: NameRule, shape: Shape) -> Shape:
 
 
 def _spellings(shape: Shape) -> tuple[Shape, ...]:
-    """Shapes that mean the same tensor: llama.cpp drops axes of 1, of a row or of a kernel for each channel."""
+    """Equivalent shapes of a tensor: llama.cpp drops axes of 1, of a row or of a depthwise kernel."""
     row = (shape[1:],) if len(shape) > 1 and shape[0] == 1 else ()
     kernel = ((shape[0], shape[2]),) if len(shape) == 3 and shape[1] == 1 else ()
     return (shape, *row, *kernel)
@@ -216,10 +216,10 @@ def _stored_shapes(network: Network, rules: list[NameRule]) -> dict[str, Shape]:
 
 
 def read(rule: NameRule, source: TensorSource, shape: Shape) -> Packed:
-    """Read one parameter of logical `shape` in its stored numeric form, rearranged as the network wants it.
+    """Read one parameter of logical `shape` in its stored scheme, rearranged for the network.
 
-    Rows of quantised tensors are cut and permuted without decoding them; transposing a quantised tensor decodes it.
-    A vector stands for a matrix of one row, a matrix for a kernel ``[channels, 1, taps]``: llama.cpp drops axes of 1.
+    Rows of quantised tensors are sliced and permuted without decoding; transposition of a quantised tensor decodes it.
+    A vector is read as a matrix of one row, a matrix as a kernel ``[channels, 1, taps]``: llama.cpp drops axes of 1.
     """
     if rule.part and rule.part.stack:
         return _of_stack(rule, rule.part, source, shape)
@@ -242,7 +242,7 @@ def read(rule: NameRule, source: TensorSource, shape: Shape) -> Packed:
 
 
 def read_scheme(rule: NameRule, source: TensorSource) -> Scheme:
-    """Return the scheme that `read` will give, without reading."""
+    """Return the scheme of the result of `read`, without reading."""
     scheme = source.scheme(rule.source)
     turned = rule.transposed and len(source.entries[rule.source].shape) > 1
     decodes = scheme.has_scale and (turned or rule.rows > 0)
@@ -252,8 +252,8 @@ def read_scheme(rule: NameRule, source: TensorSource) -> Scheme:
 def halves_from_pairs(rows: int, heads: int) -> np.ndarray:
     """Row numbers that undo llama.cpp's order: within a head r0, r_half, r1, … becomes r0, r1, …, r_half, ….
 
-    Its converter makes the two rows that rotate together neighbours; here, as in Hugging Face checkpoints, the first
-    halves of all pairs come first.
+    Its converter makes the two rows of a rotated pair neighbours; here, as in Hugging Face checkpoints, the first
+    elements of all pairs come first.
     """
     return np.arange(rows).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
 
@@ -264,7 +264,7 @@ def pairs_from_halves(rows: int, heads: int) -> np.ndarray:
 
 
 def _values(packed: Packed) -> np.ndarray:
-    """Array of the logical shape: codes where they are the values, else float32."""
+    """Array of the logical shape: codes if they are the values, else float32."""
     if packed.scheme.has_scale:
         return decode(packed)
     return packed.codes().reshape(packed.shape)
@@ -278,7 +278,7 @@ def _transposed(packed: Packed, columns: Part | None) -> Packed:
 
 
 def _of_stack(rule: NameRule, part: Part, source: TensorSource, shape: Shape) -> Packed:
-    """Read a part of a stack of matrices, or of vectors, and no more of the stack than its matrix."""
+    """Read a part of a stack of matrices or vectors, without reading other matrices of the stack."""
     if len(shape) == 1:
         return Packed.from_array(_values(source.packed(rule.source)).reshape(-1)[part.start : part.stop : part.step])
     if not rule.transposed:
@@ -305,12 +305,12 @@ def _permuted(packed: Packed, order: np.ndarray) -> Packed:
 
 def shifted(packed: Packed, offset: float) -> Packed:
     """Return a tensor with `offset` added to each number, in float32."""
-    with np.errstate(invalid="ignore"):  # a damaged file's signalling NaN is found where it is computed with
+    with np.errstate(invalid="ignore"):  # a signalling NaN of a damaged file is detected in later computation
         return Packed.from_array(decode(packed) + np.float32(offset))
 
 
 def decays(packed: Packed) -> Packed:
-    """Return ``-exp`` of each number, in float32: how fast a state fades, out of the parameter for it."""
+    """Return ``-exp`` of each number, in float32: the decay rate of a state from its parameter."""
     return Packed.from_array(-np.exp(decode(packed, np.float64)).astype(np.float32))
 
 
@@ -318,10 +318,10 @@ def _logarithm(packed: Packed, name: str) -> Packed:
     """Undo `decays`."""
     rates = -decode(packed, np.float64)
     if not (rates > 0).all():
-        raise CheckpointError(f"tensor {name!r} holds numbers that are not below 0, as decays are")
+        raise CheckpointError(f"tensor {name!r} contains numbers that are not below 0, but decays must be")
     return Packed.from_array(np.log(rates).astype(np.float32))
 
 
 def permute_rows(packed: Packed, heads: int) -> Packed:
-    """Order the rows of a query or key projection as llama.cpp stores them, without decoding."""
+    """Reorder the rows of a query or key projection to llama.cpp's order, without decoding."""
     return _permuted(packed, pairs_from_halves(packed.shape[0], heads))

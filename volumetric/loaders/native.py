@@ -1,11 +1,11 @@
-"""The checkpoint of this package: network.json for the structure, weights.safetensors for the numbers, exactly as held.
+"""The checkpoint format of this package: network.json has the structure, weights.safetensors the exact weights.
 
 Tensors of plain numeric types are stored under their keys, readable by any program. A tensor in another scheme is
 stored as its packed parts: ``key`` holds the 32-bit words, ``key:scales`` and ``key:offsets`` the rest, and the file's
 metadata name scheme and logical shape. The bytes depend on network and weights alone. The metadata also hold the CRC-32
-of the structure and of every tensor; a tensor's is checked when it is first read. A head that judges pooled hidden
-states is a network of its own: head.json and head.safetensors, written in the same way. How the network runs tick by
-tick is in clocked.json, where it does.
+of the structure and of every tensor; a tensor is checked when it is first read. A head that classifies pooled hidden
+states is a separate network in head.json and head.safetensors, in the same format. If the network runs tick by tick,
+clocked.json describes how.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def save_native(
     head: Head | None = None,
     clocked: Clocked | None = None,
 ) -> None:
-    """Write a checkpoint. The directory appears complete or not at all.
+    """Write a checkpoint. The directory is replaced atomically.
 
     Parameters
     ----------
-    directory : new, empty, or an earlier checkpoint, which is replaced
+    directory : new, empty, or an existing checkpoint, which is replaced
     files : further files, name → content: tokenizer, chat template, …
-    head : network that judges pooled hidden states
+    head : network that classifies pooled hidden states
     clocked : how the network runs tick by tick
 
     Raises
@@ -69,10 +69,10 @@ def save_native(
     CheckpointError
         The parameters do not fit the network, or the directory cannot be written.
     SpecError
-        `clocked` is a machine of another network.
+        `clocked` is for another network.
     """
     if clocked is not None and clocked.network != network:
-        raise SpecError("clocked is a machine of another network", hint="give Clocked(network=…) of the one to save")
+        raise SpecError("clocked is for another network", hint="give Clocked(network=…) with the network to save")
     check_params(network, params)
     with new_directory(directory, NATIVE_NAME) as home:
         for name, content in sorted((files or {}).items()):
@@ -91,7 +91,7 @@ def save_native(
 def _write(
     structure_path: Path, weights_path: Path, network: Network, params: Mapping[str, WeightStore], facts: NativeFacts
 ) -> None:
-    """Write a network and its weights, each with what tells whether the other belongs to it."""
+    """Write a network and its weights, each with a checksum that identifies the other."""
     tensors, schemes = _tensors(params)
     structure = network.to_json().encode()
     about = {
@@ -133,17 +133,18 @@ def _tensors(params: Mapping[str, WeightStore]) -> tuple[dict[str, TensorOut], d
 
 
 class _Plain:
-    """Reads a tensor of plain numbers when it is its turn."""
+    """Reads a tensor of plain numbers when it is written."""
 
     def __init__(self, store: WeightStore) -> None:
         self._store = store
 
     def read(self) -> Array:
+        """Return the stored elements in the tensor's shape."""
         return self._store.stored().codes().reshape(self._store.shape)
 
 
 class _Parts:
-    """Reads a tensor in parts. The words come first; scales are kept until their turn, just after, not made anew."""
+    """Reads a tensor in parts. Words are written first; scales are kept for the next write, not computed again."""
 
     def __init__(self, key: str, store: WeightStore) -> None:
         self._key, self._store = key, store
@@ -151,6 +152,7 @@ class _Parts:
         self._offsets: Array | None = None
 
     def outs(self) -> Iterator[tuple[str, TensorOut]]:
+        """Yield name and description of each stored part: words, then scales and offsets if present."""
         scheme, shape = self._store.scheme, self._store.shape
         k = shape[-1] if shape else 1
         rows = 1
@@ -182,12 +184,12 @@ class _Parts:
 
     def _required(self, part: Array | None) -> Array:
         if part is None:
-            raise CheckpointError(f"{self._key}: scales are asked for before the words they belong to")
+            raise CheckpointError(f"{self._key}: scales are requested before their words")
         return part
 
 
 def read_native(directory: Path, dtype: Scheme | None = None) -> tuple[Network, Params, NativeFacts]:
-    """Open a checkpoint; weights are read when asked for, and converted to `dtype` where one is given.
+    """Open a checkpoint; weights are read on demand, and converted to `dtype` if it is given.
 
     Raises
     ------
@@ -196,17 +198,17 @@ def read_native(directory: Path, dtype: Scheme | None = None) -> tuple[Network, 
     """
     network, params, facts = _read(directory / NATIVE_NAME, directory / WEIGHTS_NAME, dtype)
     if facts.hidden is not None and facts.hidden not in network.layers:
-        raise CheckpointError(f"{directory}: hidden states come from {facts.hidden}, where there is no layer")
+        raise CheckpointError(f"{directory}: hidden states come from {facts.hidden}, but there is no layer")
     return network, params, facts
 
 
 def read_clocked(directory: Path, network: Network) -> Clocked | None:
-    """Return how a network runs tick by tick, where its checkpoint says so.
+    """Return how a network runs tick by tick, None if its checkpoint does not describe this.
 
     Raises
     ------
     CheckpointError
-        clocked.json is damaged, or of another network.
+        clocked.json is damaged, or is for another network.
     """
     path = directory / CLOCKED_NAME
     if not path.exists():
@@ -219,7 +221,7 @@ def read_clocked(directory: Path, network: Network) -> Clocked | None:
 
 
 def read_native_head(directory: Path, facts: NativeFacts) -> Head | None:
-    """Open the head that judges pooled hidden states, as it is stored; None if there is none.
+    """Open the head that classifies pooled hidden states, as stored; None if there is none.
 
     Raises
     ------
@@ -233,7 +235,7 @@ def read_native_head(directory: Path, facts: NativeFacts) -> Head | None:
 
 
 def _read(structure_path: Path, weights_path: Path, dtype: Scheme | None) -> tuple[Network, Params, NativeFacts]:
-    """Read what `_write` has written; errors as for `read_native`."""
+    """Read the files of `_write`; raises as `read_native`."""
     structure, where = read_bytes(structure_path, MAX_NETWORK_BYTES), str(weights_path)
     try:
         network = Network.from_json(structure)
@@ -245,8 +247,8 @@ def _read(structure_path: Path, weights_path: Path, dtype: Scheme | None) -> tup
     about = _read_about(file, where)
     if about["network"] != _shown(zlib.crc32(structure)):
         raise CheckpointError(
-            f"{structure_path} is not the one that {weights_path.name} was written with",
-            hint="one of the two was changed or copied alone",
+            f"{structure_path} does not belong to {weights_path.name}",
+            hint="one of the two files was changed or copied without the other",
         )
     source = _Checked(file, about["crc32"], where)
     targets = target_schemes(network, dtype)
@@ -267,7 +269,7 @@ def _read_about(file: SafetensorsFile, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{where}: metadata {METADATA_KEY!r} are not JSON") from error
     if not isinstance(about, dict) or about.get("version") != VERSION:
-        raise CheckpointError(f"{where} was not written by this version", hint=f"expected version {VERSION}")
+        raise CheckpointError(f"{where} was written by another version", hint=f"expected version {VERSION}")
     tensors, sums = about.get("tensors"), about.get("crc32")
     if (
         not isinstance(sums, dict)
@@ -279,12 +281,12 @@ def _read_about(file: SafetensorsFile, where: str) -> dict[str, Any]:
         raise CheckpointError(f"{where}: metadata {METADATA_KEY!r} lack tensors")
     for key in tensors:
         if key not in file.entries:
-            raise CheckpointError(f"{where}: tensor {key!r} is named in the metadata and not there")
+            raise CheckpointError(f"{where}: tensor {key!r} is in the metadata, but missing in the file")
     return about
 
 
 class _Checked:
-    """A weights file whose tensors are compared with their checksums when they are first read."""
+    """A weights file whose tensors are checked against checksums when they are first read."""
 
     def __init__(self, file: SafetensorsFile, sums: Mapping[str, str], where: str) -> None:
         self.file = file
@@ -292,22 +294,22 @@ class _Checked:
         self._sums = dict(sums)
 
     def names(self, key: str) -> list[str]:
-        """Return the tensors of the file that the parameter `key` is made of."""
+        """Return the tensors of the file that form the parameter `key`."""
         return [name for name in (key, key + SCALES, key + OFFSETS) if name in self.file.entries]
 
     def check(self, key: str) -> None:
-        """Raise `CheckpointError` if a part of `key` is not what was written."""
+        """Raise `CheckpointError` if a part of `key` has a wrong checksum."""
         for name in self.names(key):
             expected = self._sums.pop(name, None)
             if expected is None:
-                continue  # it was right before
-            found = _shown(zlib.crc32(np.ascontiguousarray(self.file.array(name)).reshape(-1).view(np.uint8).data))
-            if found != expected:
+                continue  # it was checked before
+            actual = _shown(zlib.crc32(np.ascontiguousarray(self.file.array(name)).reshape(-1).view(np.uint8).data))
+            if actual != expected:
                 self._sums[name] = expected
-                raise CheckpointError(f"{self._where}: tensor {name!r} has checksum {found}, expected {expected}")
+                raise CheckpointError(f"{self._where}: tensor {name!r} has checksum {actual}, expected {expected}")
 
     def release(self, key: str) -> None:
-        """Let go of the pages of all parts of `key`."""
+        """Release the pages of all parts of `key`."""
         for name in self.names(key):
             self.file.release(name)
 
@@ -323,7 +325,7 @@ def _store(key: str, source: _Checked, about: object, target: Scheme | None) -> 
 
         return WeightStore(shape, target or stored, plain, release=lambda: source.release(key))
     scheme, shape = _read_scheme(key, about)
-    _assemble(key, file, scheme, shape)  # views only: finds parts that do not fit before anything runs
+    _assemble(key, file, scheme, shape)  # views only: detects parts that do not fit before anything runs
 
     def packed() -> Packed:
         source.check(key)
@@ -345,7 +347,7 @@ def _read_scheme(key: str, about: object) -> tuple[Scheme, Shape]:
 
 
 def _assemble(key: str, file: SafetensorsFile, scheme: Scheme, shape: Shape) -> Packed:
-    """Put a packed tensor together from views of its parts."""
+    """Assemble a packed tensor from views of its parts."""
     parts = {name: file.array(key + name) for name in (SCALES, OFFSETS) if key + name in file.entries}
     try:
         return Packed(

@@ -1,4 +1,4 @@
-"""What a native checkpoint says beside structure and weights."""
+"""Facts in a native checkpoint in addition to structure and weights."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from volumetric.network.grid import Coord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeFacts:
-    """What a checkpoint says beside structure and weights.
+    """Facts in a checkpoint in addition to structure and weights.
 
     Attributes
     ----------
-    context_length : tokens that the model was trained for, 0 if unknown
-    inputs : how inputs were standardised before the network read them, or None
-    classes : names of the classes that outputs stand for, empty where there are none
-    features : names of the columns of the table that the inputs came from, empty where they came from none
-    hidden : layer whose rows are the hidden states, where layers of a head come after it
-    pooling : how hidden states are pooled for the head that judges them; None: there is no such head
-    damage : parameter → estimated KL divergence, in nats a token, that its scheme costs; where it was measured
+    context_length : context length in tokens, 0 if unknown
+    inputs : standardisation of inputs before the network, or None
+    classes : names of the output classes, empty if there are none
+    features : names of the input columns, empty if the model was not trained on a table
+    hidden : layer whose rows are the hidden states, if a head follows it
+    pooling : pooling of hidden states for the classification head; None: there is no head
+    damage : parameter → estimated KL divergence, in nats per token, that its scheme costs, if it was measured
     """
 
     context_length: int = 0
@@ -36,7 +36,7 @@ class NativeFacts:
     damage: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON data; what is not known is left out."""
+        """Return JSON data without unknown values."""
         data: dict[str, Any] = {"context_length": self.context_length}
         if self.inputs is not None:
             data["inputs"] = {"mean": list(self.inputs.mean), "deviation": list(self.inputs.deviation)}
@@ -54,13 +54,13 @@ class NativeFacts:
 
 
 def read_facts(about: Mapping[str, Any], where: str) -> NativeFacts:
-    """Read facts among the metadata of a file; raise `CheckpointError` where one is ill-typed."""
+    """Read facts from the metadata of a file; raise `CheckpointError` if one is ill-typed."""
     context, inputs = about.get("context_length"), about.get("inputs")
     if type(context) is not int or context < 0:
         raise CheckpointError(f"{where}: the metadata lack context_length")
     pooling = about.get("pooling")
     if pooling is not None and pooling not in POOLINGS:
-        raise CheckpointError(f"{where}: pooling in the metadata is none of {', '.join(POOLINGS)}")
+        raise CheckpointError(f"{where}: pooling in the metadata is not one of {', '.join(POOLINGS)}")
     return NativeFacts(
         context_length=context,
         classes=_names(about, "classes", where),
@@ -75,13 +75,13 @@ def read_facts(about: Mapping[str, Any], where: str) -> NativeFacts:
 def _names(about: Mapping[str, Any], what: str, where: str) -> tuple[str, ...]:
     names = about.get(what, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise CheckpointError(f"{where}: {what} in the metadata are no list of names")
+        raise CheckpointError(f"{where}: {what} in the metadata are not a list of names")
     return tuple(names)
 
 
 def _damage(data: object, where: str) -> dict[str, float]:
     if not isinstance(data, dict) or not all(type(nats) in (int, float) for nats in data.values()):
-        raise CheckpointError(f"{where}: damage in the metadata is no table of numbers")
+        raise CheckpointError(f"{where}: damage in the metadata is not a table of numbers")
     return data
 
 

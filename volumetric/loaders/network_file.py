@@ -1,4 +1,4 @@
-"""A single JSON file that describes a network: this package's ``network.json``, or one of the Go engine."""
+"""A JSON file that describes a network: this package's ``network.json``, or a file of the Go engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRAM = "volumetric.program"
 
 
 def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
-    """Read a network, or a program as one, and its weights where the file has some.
+    """Read a network, or a program as a network, and its weights if the file has them.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
     try:
         head = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON: {error}", hint="name a network.json or x.program.json") from error
+        raise CheckpointError(f"{path} is not JSON: {error}", hint="give a network.json or x.program.json") from error
     of = head.get("format") if isinstance(head, dict) else None
     if of in (FORMAT, PROGRAM):
         from volumetric.program.layer.declared import Program
@@ -38,4 +38,4 @@ def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
             raise SpecError(f"{path}: {error}", hint=error.hint) from None
     if is_loom(head):
         return read_loom(data, str(path))
-    raise CheckpointError(f"{path} describes no network", hint=f"its format should be {FORMAT!r}")
+    raise CheckpointError(f"{path} describes no network", hint=f"expected the format {FORMAT!r}")

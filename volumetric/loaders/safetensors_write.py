@@ -19,19 +19,19 @@ from volumetric.base.progress import Meter
 from volumetric.loaders.safetensors import MAX_HEADER_BYTES, TAGS, tensor_bytes
 
 DATA_ALIGNMENT: Final = 64
-"""The first tensor starts on a cache line, so that mapped views can be used by SIMD code as they are."""
+"""The first tensor starts on a cache line, so SIMD code can use mapped views directly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorOut:
-    """One tensor to write: its type and shape are known at once, its values are asked for when their turn comes.
+    """One tensor to write: type and shape are known in advance, values are read when it is written.
 
     Attributes
     ----------
     tag : a dtype tag of safetensors, ``"BF16"``
     shape : logical shape
     read : returns the values, an array of the tag's host type (4-bit types unpacked, one byte each)
-    done : called when they are written, to let go of what `read` returned a view of
+    done : called after writing, to release the memory behind the result of `read`
     """
 
     tag: str
@@ -41,7 +41,7 @@ class TensorOut:
 
 
 def tag_of(dtype: np.dtype) -> str:
-    """Return the tag of a host type. Raises `CheckpointError` where safetensors has none."""
+    """Return the tag of a host type. Raises `CheckpointError` if safetensors has none."""
     for tag, info in TAGS.items():
         if info.host is not None and info.host == dtype:  # None would compare as float64
             return tag
@@ -49,23 +49,23 @@ def tag_of(dtype: np.dtype) -> str:
 
 
 def array_out(array: Array) -> TensorOut:
-    """Describe an array that is already in memory."""
+    """Describe an array in memory."""
     return TensorOut(tag=tag_of(array.dtype), shape=array.shape, read=lambda: array)
 
 
 Metadata: TypeAlias = Mapping[str, str]
 Sealed: TypeAlias = Callable[[Mapping[str, int]], Metadata]
-"""Makes metadata of the CRC-32 of every tensor, of the same length whatever the numbers."""
+"""Function from the CRC-32 of every tensor to metadata, whose length must not depend on the values."""
 
 
 def write_safetensors(
     path: str | os.PathLike[str], tensors: Mapping[str, TensorOut], metadata: Metadata | Sealed | None = None
 ) -> None:
-    """Write a file whose bytes depend only on the given names, types, values and metadata.
+    """Write a file whose bytes depend only on names, types, values and metadata.
 
-    Tensors are ordered by falling width, then by name, so that each one is aligned to its element size. Each is asked
-    for once, in the order of `tensors`, so that parts that are made together need not be kept, and goes to its place;
-    metadata that hold checksums, which stand before the tensors, are written at the end.
+    Tensors are ordered by falling width, then by name, so each one is aligned to its element size. Each is read once,
+    in the order of `tensors`, so parts that are computed together need not be kept, and is written at its offset;
+    metadata with checksums come before the tensors, but are written last.
 
     Raises
     ------
@@ -86,19 +86,19 @@ def write_safetensors(
                 handle.write(content)
                 sums[name] = zlib.crc32(content)
                 meter.step(content.nbytes)
-                del content  # before the next one is made
+                del content  # free it before the next one is created
                 if tensor.done is not None:
                     tensor.done()
         if callable(metadata):
             sealed = _header(order, tensors, metadata(sums))
             if len(sealed) != len(header):
-                raise CheckpointError(f"metadata of {path} changed their length with the checksums")
+                raise CheckpointError(f"the length of the metadata of {path} changed with the checksums")
             handle.seek(8)
             handle.write(sealed)
 
 
 def _starts(order: list[str], tensors: Mapping[str, TensorOut]) -> tuple[dict[str, int], int]:
-    """First byte of every tensor, counted from the first tensor, and the end of the last."""
+    """Offset of every tensor from the first tensor, and the end of the last."""
     starts, at = {}, 0
     for name in order:
         starts[name] = at
@@ -125,7 +125,7 @@ def _bytes_of(name: str, tensor: TensorOut) -> memoryview:
     array = np.ascontiguousarray(tensor.read()).reshape(tensor.shape)
     info = TAGS[tensor.tag]
     if array.dtype != info.host:
-        raise CheckpointError(f"tensor {name!r} is {array.dtype}, announced as {tensor.tag}")
+        raise CheckpointError(f"tensor {name!r} is {array.dtype}, expected {tensor.tag}")
     raw = array.reshape(-1).view(np.uint8)
     if info.bits == 4:
         codes = raw.reshape(-1, 2) & 15

@@ -1,4 +1,4 @@
-"""How texts become embeddings: modules.json and its kin, as sentence-transformers writes them."""
+"""How texts become embeddings: modules.json and related files of sentence-transformers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FLAGS: Final[Mapping[str, Pooling]] = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-"""Older spelling, in the order in which several poolings stand side by side."""
+"""Older spelling, in the order in which several poolings are concatenated."""
 _LENGTHS: Final = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 _ACTIVATIONS: Final[Mapping[str, Activation]] = {
     "Identity": "linear",
@@ -48,7 +48,7 @@ _ACTIVATIONS: Final[Mapping[str, Activation]] = {
 class Head:
     """A network that reads pooled hidden states, ``[n, d]``, with its weights.
 
-    `pooling` is how they are pooled for it, where nothing else says so.
+    `pooling` is the default pooling for it.
     """
 
     network: Network
@@ -58,18 +58,18 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentences:
-    """What the files of an embedding model say.
+    """Settings in the files of an embedding model.
 
     Attributes
     ----------
-    pooling : one or more, whose results stand side by side
-    normalise : scale embeddings to length 1
-    max_length : tokens of a text that count, special ones included; None: as many as the model sees
-    lower_case : letters become small before they are tokenised
+    pooling : one or more poolings, whose results are concatenated
+    normalise : whether to scale embeddings to length 1
+    max_length : maximum tokens of a text, including special ones; None: the model's context
+    lower_case : whether texts are lowercased before tokenisation
     include_prompt : whether tokens of a prompt are pooled
-    prompts : name → text that is put before a text
-    default_prompt : name of the prompt that is used unless another is asked for
-    dense : layers behind the pooling, or None
+    prompts : name → text that is prepended to a text
+    default_prompt : name of the prompt that is used by default
+    dense : layers after the pooling, or None
     """
 
     pooling: tuple[Pooling, ...] = ("mean",)
@@ -83,12 +83,12 @@ class Sentences:
 
 
 def read_sentences(directory: Path) -> Sentences | None:
-    """Read modules.json and what it names; None where there is none.
+    """Read modules.json and the files to which it refers; None if it does not exist.
 
     Raises
     ------
-    CheckpointError : a file is damaged, missing, or named outside of the directory
-    UnsupportedError : a module of another kind, or in another order, than is built here
+    CheckpointError : a file is damaged, missing, or outside the directory
+    UnsupportedError : a module of an unsupported kind, or in an unsupported order
     """
     path = directory / MODULES
     if not path.is_file():
@@ -101,7 +101,7 @@ def read_sentences(directory: Path) -> Sentences | None:
     ):
         raise UnsupportedError(
             f"{path}: modules {', '.join(kinds)} are not supported",
-            hint="supported: Transformer, Pooling, then Dense layers and Normalize where there are any",
+            hint="supported: Transformer, Pooling, then optional Dense layers and Normalize",
         )
     limits = next(
         (
@@ -113,12 +113,14 @@ def read_sentences(directory: Path) -> Sentences | None:
     )
     limit = _config(limits) if limits else Config({}, str(path))
     pooling = _config(modules[1][1] / "config.json")
-    said = _config(directory / PROMPTS) if (directory / PROMPTS).is_file() else Config({}, str(path))
-    prompts = said.section("prompts")
+    prompt_config = _config(directory / PROMPTS) if (directory / PROMPTS).is_file() else Config({}, str(path))
+    prompts = prompt_config.section("prompts")
     names = {} if prompts is None else {name: text for name, text in prompts.values.items() if isinstance(text, str)}
-    default = said.values.get("default_prompt_name")
+    default = prompt_config.values.get("default_prompt_name")
     if default is not None and (not isinstance(default, str) or default not in names):
-        raise CheckpointError(f"{said.where}: default_prompt_name {str(default)[:60]!r} is none of the prompts")
+        raise CheckpointError(
+            f"{prompt_config.where}: default_prompt_name {str(default)[:60]!r} is not one of the prompts"
+        )
     return Sentences(
         pooling=_pooling(pooling),
         normalise="Normalize" in kinds,
@@ -132,22 +134,22 @@ def read_sentences(directory: Path) -> Sentences | None:
 
 
 def sentence_files(directory: Path) -> list[Path]:
-    """Files that `read_sentences` reads, those that are there."""
+    """Files that `read_sentences` reads and that exist."""
     path = directory / MODULES
     if not path.is_file():
         return []
-    found = [path, directory / PROMPTS, *(directory / f"sentence_{kind}_config.json" for kind in _LENGTHS)]
+    paths = [path, directory / PROMPTS, *(directory / f"sentence_{kind}_config.json" for kind in _LENGTHS)]
     for _, home in _modules(path)[1:]:
-        found += [home / "config.json", home / "model.safetensors"]
-    return [one for one in found if one.is_file()]
+        paths += [home / "config.json", home / "model.safetensors"]
+    return [one for one in paths if one.is_file()]
 
 
 def _modules(path: Path) -> list[tuple[str, Path]]:
     """Kind and directory of each module, in order."""
     listed = read_json(path)
     if not isinstance(listed, list) or not listed or len(listed) > 16:
-        raise CheckpointError(f"{path} is no list of 1 to 16 modules")
-    found = []
+        raise CheckpointError(f"{path} is not a list of 1 to 16 modules")
+    modules = []
     for number, module in enumerate(listed):
         kind = module.get("type") if isinstance(module, dict) else None
         where = module.get("path") if isinstance(module, dict) else None
@@ -155,13 +157,14 @@ def _modules(path: Path) -> list[tuple[str, Path]]:
             raise CheckpointError(f"{path}: module {number} lacks a type or a path")
         parts = PurePosixPath(where).parts
         if where.startswith("/") or ".." in parts or "\\" in where or "\0" in where or ":" in where:
-            raise CheckpointError(f"{path}: module {number} lies outside of the directory: {where[:80]!r}")
-        found.append((kind.rpartition(".")[2], path.parent.joinpath(*parts)))
-    if found[0][1] != path.parent:
+            raise CheckpointError(f"{path}: module {number} is outside the directory: {where[:80]!r}")
+        modules.append((kind.rpartition(".")[2], path.parent.joinpath(*parts)))
+    if modules[0][1] != path.parent:
         raise UnsupportedError(
-            f"{path}: the transformer lies in {found[0][1].name}", hint="save it with a current sentence-transformers"
+            f"{path}: the transformer is in the directory {modules[0][1].name}, which is not supported",
+            hint="save it with a current sentence-transformers",
         )
-    return found
+    return modules
 
 
 def _config(path: Path) -> Config:
@@ -171,19 +174,20 @@ def _config(path: Path) -> Config:
 
 
 def _pooling(config: Config) -> tuple[Pooling, ...]:
-    given = config.values.get("pooling_mode")
-    if given is None:
+    pooling_mode = config.values.get("pooling_mode")
+    if pooling_mode is None:
         return tuple(mode for flag, mode in _FLAGS.items() if config.flag(flag, False)) or ("mean",)
-    modes = [given] if isinstance(given, str) else given
+    modes = [pooling_mode] if isinstance(pooling_mode, str) else pooling_mode
     if not isinstance(modes, list) or not modes or any(mode not in POOLINGS for mode in modes):
         raise UnsupportedError(
-            f"{config.where}: pooling_mode {str(given)[:60]!r}", hint="one of " + ", ".join(POOLINGS)
+            f"{config.where}: pooling_mode {str(pooling_mode)[:60]!r} is not supported",
+            hint="use one of " + ", ".join(POOLINGS),
         )
     return tuple(cast("list[Pooling]", modes))
 
 
 def _dense(homes: list[Path]) -> Head | None:
-    """Dense modules as one network over pooled states."""
+    """Dense modules as one network on pooled states."""
     if not homes:
         return None
     chain, weights, width = Chain(), {}, 0
@@ -192,7 +196,8 @@ def _dense(homes: list[Path]) -> Head | None:
         name = str(config.values.get("activation_function") or "torch.nn.modules.activation.Tanh").rpartition(".")[2]
         if name not in _ACTIVATIONS:
             raise UnsupportedError(
-                f"{config.where}: activation_function {name[:60]!r}", hint="one of " + ", ".join(_ACTIVATIONS)
+                f"{config.where}: activation_function {name[:60]!r} is not supported",
+                hint="use one of " + ", ".join(_ACTIVATIONS),
             )
         width = width or config.integer("in_features")
         spec = Dense(
@@ -220,7 +225,7 @@ def _weights(home: Path) -> Path:
 
 
 def read_head(blueprint: Blueprint, source: TensorSource) -> Head | None:
-    """Return the network that judges texts, with its weights as they are stored."""
+    """Return the text classification network, with its stored weights."""
     if blueprint.pooled is None:
         return None
     params = mount(blueprint.pooled, source)
@@ -228,11 +233,11 @@ def read_head(blueprint: Blueprint, source: TensorSource) -> Head | None:
 
 
 def lacks_head(blueprint: Blueprint, config: Config, source: TensorSource) -> bool:
-    """Whether a checkpoint has hidden states and no head, though its family has one: it was saved without."""
+    """Whether a checkpoint was saved without the head of its family."""
     if blueprint.hidden is None:
         return False
-    kept = trunk_of(blueprint).network.param_specs().keys()
-    own = [rule.source for rule in blueprint.rules if rule.key not in kept]
+    trunk_keys = trunk_of(blueprint).network.param_specs().keys()
+    own = [rule.source for rule in blueprint.rules if rule.key not in trunk_keys]
     architectures = config.values.get("architectures")
     plain = isinstance(architectures, list) and all(str(name).endswith("Model") for name in architectures)
     encodes = any(spec.two_way for spec in blueprint.network.layers.values())
@@ -251,12 +256,12 @@ _KIND: Final = "sentence_transformers.models."
 
 
 def new_sentence_files(sentences: Sentences, width: int, max_length: int) -> dict[str, Any]:
-    """Return name → JSON value of files from which `read_sentences` and sentence-transformers make the same.
+    """Return name → JSON value of the files for `read_sentences` and sentence-transformers.
 
     Parameters
     ----------
-    width : numbers of a hidden state
-    max_length : tokens of a text that count, unless `sentences` says so
+    width : width of a hidden state
+    max_length : maximum tokens of a text, unless `sentences` has it
     """
     modules = {"": "Transformer", "1_Pooling": "Pooling"}
     if sentences.normalise:

@@ -9,25 +9,25 @@ if TYPE_CHECKING:
     import tokenizers
 
 SPACE: Final = "\u2581"
-"""Stands for a space inside of a piece."""
+"""Represents a space in a piece."""
 MAX_PIECE: Final = 256
-"""Characters of a piece that is reached by merging; SentencePiece's own limit is far lower."""
+"""Maximum characters of a merged piece; SentencePiece's own limit is far lower."""
 
 
 def sentencepiece_bpe(
     vocabulary: Mapping[str, int], ranked: Sequence[str], *, unknown: str | None, prefix: bool
 ) -> tokenizers.Tokenizer:
-    """Return a tokenizer that merges as SentencePiece does: of all neighbours that form a piece, the best piece first.
+    """Return a tokenizer that merges like SentencePiece: of all neighbours that form a piece, the best piece first.
 
-    SentencePiece keeps no list of merges. Any two neighbours may merge if they form a piece, so each split of a piece
-    into two pieces is a merge, ranked as the piece is.
+    SentencePiece has no list of merges. Any two neighbours may merge if they form a piece, so each split of a piece
+    into two pieces is a merge, with the rank of the piece.
 
     Parameters
     ----------
-    vocabulary : piece → id, with the byte pieces ``<0x00>`` … for characters that no piece has
-    ranked : pieces that are made by merging, best first
-    unknown : piece for what cannot be written, if there is one
-    prefix : a text starts with a space that was not written
+    vocabulary : piece → id, with the byte pieces ``<0x00>`` … for characters without a piece
+    ranked : pieces that are formed by merges, best first
+    unknown : unknown piece, if there is one
+    prefix : whether a leading space is added to a text
     """
     from tokenizers import Tokenizer, decoders, models, normalizers
 
@@ -42,7 +42,7 @@ def sentencepiece_bpe(
 
 
 def merges_of(vocabulary: Container[str], ranked: Sequence[str]) -> list[tuple[str, str]]:
-    """Return all merges that make pieces, those of the best piece first."""
+    """Return all merges that form pieces, those of the best piece first."""
     return [
         (piece[:cut], piece[cut:])
         for piece in ranked

@@ -1,4 +1,4 @@
-"""Checkpoints of several safetensors files seen as one: with an index, or as a bare directory of shards."""
+"""Checkpoints of several safetensors files as one source: with an index, or a directory of shards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from volumetric.loaders.source import MergedSource
 INDEX_NAME: Final = "model.safetensors.index.json"
 MAX_INDEX_BYTES: Final = 100_000_000
 MAX_NAME: Final = 255
-"""Characters of a file name, on all common file systems."""
+"""Maximum characters of a file name on all common file systems."""
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<total>\d{5})\.(?P<suffix>safetensors|gguf)")
 
 
@@ -28,14 +28,14 @@ def merge_safetensors(paths: list[Path]) -> MergedSource:
 
 
 def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile | MergedSource | NpzFile:
-    """Open a file, an index, or a directory that holds either or only shards; or a NumPy archive (``.npz``).
+    """Open a file, an index, a directory with either of them or only shards, or a NumPy archive (``.npz``).
 
-    In a directory ``model.safetensors.index.json`` wins over ``model.safetensors``, which wins over all other shards.
+    In a directory ``model.safetensors.index.json`` has priority over ``model.safetensors``, and this over other shards.
 
     Raises
     ------
     CheckpointError
-        Nothing to open (the message lists what is there), a shard is missing, or a file is damaged.
+        There is nothing to open (the message lists the files), a shard is missing, or a file is damaged.
     """
     path = Path(path)
     if path.is_dir():
@@ -53,7 +53,7 @@ def _open_directory(path: Path) -> SafetensorsFile | MergedSource:
     if (path / "model.safetensors").is_file():
         return SafetensorsFile(path / "model.safetensors")
     files = sorted(path.glob("*.safetensors"))
-    # Repositories of Mistral hold the same weights once more under the names of their own code.
+    # Mistral's repositories contain the same weights again, under the names of Mistral's code.
     files = [file for file in files if not file.name.startswith("consolidated")] or files
     if not files:
         raise CheckpointError(
@@ -64,7 +64,7 @@ def _open_directory(path: Path) -> SafetensorsFile | MergedSource:
 
 
 def list_found(path: Path) -> str:
-    """Say what a directory holds, for error messages; names weight formats that are not read for safety."""
+    """Describe a directory for error messages, including weight formats that are not read for safety."""
     try:
         names = sorted(item.name + ("/" if item.is_dir() else "") for item in path.iterdir())
     except OSError as error:
@@ -78,7 +78,7 @@ def list_found(path: Path) -> str:
 
 
 def check_complete(files: list[Path]) -> None:
-    """Raise if the names say ``-of-N`` and fewer than N parts are there."""
+    """Raise if the names contain ``-of-N`` and there are fewer than N parts."""
     parts: dict[tuple[str, int, str], set[int]] = {}
     for file in files:
         match = _SHARD.fullmatch(file.name)
@@ -95,7 +95,7 @@ def check_complete(files: list[Path]) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; a name that no file system can have is none, where `Path.is_file` raises."""
+    """Whether a file exists; False for invalid names, for which `Path.is_file` raises."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -103,7 +103,7 @@ def is_file(path: Path) -> bool:
 
 
 def parts_of(path: Path) -> list[Path]:
-    """All files of the set that a file belongs to by its name ``…-00001-of-00003.…``; itself alone if it names none.
+    """All files of the set of a file with a name ``…-00001-of-00003.…``; only the file itself if it is not a part.
 
     Raises
     ------
@@ -126,21 +126,21 @@ def _open_index(path: Path) -> MergedSource:
     weight_map = read_weight_map(path)
     shards = sorted(set(weight_map.values()))
     for shard in shards:
-        # The index comes from outside: it must not make us open files elsewhere.
+        # The index is untrusted: it must not lead to files elsewhere.
         if Path(shard).name != shard or shard in {"", ".", ".."} or len(shard) > MAX_NAME:
-            raise CheckpointError(f"{path} names the shard {shard[:MAX_NAME]!r}, which is not a plain file name")
+            raise CheckpointError(f"{path} lists the shard {shard[:MAX_NAME]!r}, which is not a plain file name")
         if not is_file(path.parent / shard):
-            raise CheckpointError(f"{path} names {shard!r}, which is not there", hint="finish the download")
+            raise CheckpointError(f"{path} lists {shard!r}, which does not exist", hint="finish the download")
     source = merge_safetensors([path.parent / shard for shard in shards])
     absent = [name for name in weight_map if name not in source.entries]
     if absent:
         shown = ", ".join(absent[:5])
-        raise CheckpointError(f"{path} lists {len(absent)} tensors that the shards do not have: {shown}")
+        raise CheckpointError(f"{path} lists {len(absent)} tensors that are missing in the shards: {shown}")
     return source
 
 
 def read_weight_map(path: Path) -> Mapping[str, str]:
-    """Tensor name → shard of an index file. Raises `CheckpointError` if it is no index."""
+    """Tensor name → shard of an index file. Raises `CheckpointError` if it is not an index."""
     try:
         index = json.loads(read_bytes(path, MAX_INDEX_BYTES))
     except CheckpointError:
@@ -156,31 +156,32 @@ def read_weight_map(path: Path) -> Mapping[str, str]:
 
 
 PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
-"""Endings of files that Python's pickle has written, torch's among them."""
+"""Suffixes of pickle files, including torch's."""
 _OTHERS: Final = {
     ".onnx": "an ONNX graph: onnx.numpy_helper reads its weights, and safetensors.numpy.save_file writes them",
     ".h5": "Keras' weights in HDF5: model.get_weights() reads them, and safetensors.numpy.save_file writes them",
     ".keras": "a Keras model: model.get_weights() reads its weights, and safetensors.numpy.save_file writes them",
     ".msgpack": "Flax' weights: flax.serialization reads them, and safetensors.flax.save_file writes them",
-    ".npy": 'one array without a name: np.savez("weights.npz", **{"fc.weight": array, …}) writes arrays with theirs',
-    ".tflite": "a TensorFlow Lite model, whose weights its own tools read",
-    ".mlmodel": "a Core ML model, whose weights its own tools read",
-    ".toml": "settings: volumetric train, or evolve, reads them",
-    ".py": "Python code, which is not run here: save the model's weights with safetensors.torch.save_file",
+    ".npy": 'a single array without a name: np.savez("weights.npz", **{"fc.weight": array, …}) writes named arrays',
+    ".tflite": "a TensorFlow Lite model, whose weights only its tools can read",
+    ".mlmodel": "a Core ML model, whose weights only its tools can read",
+    ".toml": "settings: use them with volumetric train or evolve",
+    ".py": "Python code, which is not run: save the model's weights with safetensors.torch.save_file",
 }
 
 
 def no_model(path: Path) -> CheckpointError:
-    """Return the error for a file that is opened as a model and is none."""
+    """Return the error for a file that is not a model."""
     if path.suffix.lower() in PICKLES:
         return CheckpointError(
-            f"{path} is a pickle, which can run code when it is opened, and is never read",
-            hint="where you trust it: state = torch.load(path, weights_only=True), then "
-            "safetensors.torch.save_file(state, 'model.safetensors'); or look for a .safetensors or .gguf of the model",
+            f"{path} is a pickle, which can run code when opened, so it is never read",
+            hint="if you trust it: state = torch.load(path, weights_only=True), then "
+            "safetensors.torch.save_file(state, 'model.safetensors'); or find a .safetensors or .gguf file of "
+            "the model",
         )
     known = _OTHERS.get(path.suffix.lower())
     if known is not None:
-        return CheckpointError(f"{path} is no model file", hint=f"it is {known}")
+        return CheckpointError(f"{path} is not a model file", hint=f"it is {known}")
     return CheckpointError(
-        f"{path} is no model file", hint="give a .gguf, .safetensors, .npz or .json file, or a directory"
+        f"{path} is not a model file", hint="give a .gguf, .safetensors, .npz or .json file, or a directory"
     )

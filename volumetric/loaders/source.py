@@ -1,4 +1,4 @@
-"""What every weight file looks like to the rest of the package: named tensors that are read one at a time."""
+"""Common interface of all weight files: named tensors that are read one at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from volumetric.dtypes import Packed, Scheme
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorEntry:
-    """Where one tensor lies in its file.
+    """Location of one tensor in its file.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class TensorEntry:
 
 
 class TensorSource(Protocol):
-    """Named tensors of one checkpoint, however many files it has."""
+    """Named tensors of one checkpoint, in one or several files."""
 
     @property
     def entries(self) -> Mapping[str, TensorEntry]:
@@ -44,33 +44,33 @@ class TensorSource(Protocol):
         ...
 
     def scheme(self, name: str) -> Scheme:
-        """Return the scheme that `packed` will have, or raise `CheckpointError` if it cannot be read."""
+        """Return the scheme of the result of `packed`, or raise `CheckpointError` if it cannot be read."""
         ...
 
     def packed(self, name: str) -> Packed:
-        """Read one tensor in its stored numeric form, a view of the mapped file where the format allows it."""
+        """Read one tensor in its stored scheme, a view of the mapped file if the format allows it."""
         ...
 
     def packed_rows(self, name: str, start: int, stop: int) -> Packed:
-        """Read rows ``start:stop`` of one tensor as `packed` would, with memory for these rows alone if possible."""
+        """Read rows ``start:stop`` of one tensor like `packed`, with memory only for these rows if possible."""
         ...
 
     def release(self, name: str) -> None:
-        """Let the system drop the mapped pages of one tensor."""
+        """Allow the system to drop the mapped pages of one tensor."""
         ...
 
 
 class MergedSource:
-    """Several files whose tensors have distinct names, seen as one.
+    """Several files whose tensors have distinct names, as one source.
 
     Parameters
     ----------
-    parts : name of each file and its tensors, in the order in which they are listed
+    parts : name of each file and its tensors, in order of `entries`
 
     Raises
     ------
     CheckpointError
-        Two files hold a tensor of the same name.
+        Two files have a tensor of the same name.
     """
 
     __slots__ = ("_home", "entries")
@@ -82,8 +82,8 @@ class MergedSource:
             for name, entry in part.entries.items():
                 if name in self.entries:
                     raise CheckpointError(
-                        f"tensor {name!r} is in {where} and in another file beside it",
-                        hint="the directory mixes two checkpoints: give the file you mean, or an index",
+                        f"tensor {name!r} is in {where} and in another file of the same directory",
+                        hint="the directory mixes two checkpoints: give one file, or an index",
                     )
                 self.entries[name] = entry
                 self._home[name] = part

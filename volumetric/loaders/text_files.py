@@ -1,4 +1,4 @@
-"""Files beside the weights that a written model carries along: configuration, tokenizer, chat template, defaults."""
+"""Text files of a written model next to the weights: configuration, tokenizer, chat template, defaults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COPIED: Final = (
 
 
 def text_files(model: LoadedModel) -> dict[str, bytes]:
-    """Return name → content of the files that make a model speak: copies where it has them, else written anew.
+    """Return name → content of the text files of a model: copies if it has them, else created.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def text_files(model: LoadedModel) -> dict[str, bytes]:
         files["tokenizer_config.json"] = to_json(_tokenizer_config(model.tokenizer, model))
     limit = (model.tokenizer and model.tokenizer.max_length) or model.context_length
     if model.sentences is not None:
-        width = model.network.shapes[min(model.network.shapes)][-1]  # of the embedding
+        width = model.network.shapes[min(model.network.shapes)][-1]  # rows of the embedding
         written = new_sentence_files(model.sentences, width, limit)
         files |= {name: to_json(values) for name, values in written.items()}
     defaults = {key: value for key, value in _generation(model).items() if value is not None}
@@ -65,7 +65,7 @@ def to_json(values: Mapping[str, Any] | Sequence[Any]) -> bytes:
 
 
 def _tokenizer_config(tokenizer: Tokenizer, model: LoadedModel) -> dict[str, Any]:
-    """What transformers needs beside tokenizer.json; its generic class takes that file as it is."""
+    """Content of tokenizer_config.json for transformers; its generic class reads tokenizer.json unchanged."""
     values: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **tokenizer.special_tokens}
     values |= {"clean_up_tokenization_spaces": False, "model_max_length": tokenizer.max_length or model.context_length}
     if model.chat_template is not None:

@@ -1,4 +1,4 @@
-"""Heads that a configuration ties to the embedding though the checkpoint has other weights for them."""
+"""Heads that a configuration ties to the embedding, although the checkpoint has other weights for them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from volumetric.loaders.source import TensorSource
 logger = logging.getLogger(__name__)
 
 _PIECE: Final = 1 << 24
-"""Bytes that are compared at a time."""
+"""Number of bytes that are compared at a time."""
 
 
 def build_for(config: Config, source: TensorSource) -> tuple[Config, Blueprint]:
-    """Return what a family makes of a configuration, and the configuration that counts for this checkpoint.
+    """Return the blueprint of a configuration, and the effective configuration of this checkpoint.
 
-    Where the configuration ties the head to the embedding, and the checkpoint holds a head with other numbers, the head
-    counts and a warning says so, as in transformers: who trained it so meant it, or forgot to say it.
+    If the configuration ties the head to the embedding, but the checkpoint has a head with other values, the head is
+    used and a warning is logged, as in transformers.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def build_for(config: Config, source: TensorSource) -> tuple[Config, Blueprint]:
         names = (head, shared if shared in source.entries else shared.removeprefix(blueprint.prefix))
         if all(name in source.entries for name in names) and not _equal(source, *names):
             logger.warning(
-                "%s ties %s to %s, and the weights hold both with different values: they are not tied",
+                "%s ties %s to %s, but the weights have different values for both: they are not tied",
                 config.where,
                 *names,
             )
@@ -47,7 +47,7 @@ def build_for(config: Config, source: TensorSource) -> tuple[Config, Blueprint]:
 
 
 def _equal(source: TensorSource, one: str, other: str) -> bool:
-    """Whether two tensors are the same numbers in the same form; read in pieces, and no further than need be."""
+    """Whether two tensors have the same values and scheme; read in chunks until the first difference."""
     a, b = source.entries[one], source.entries[other]
     if (a.type, a.shape) != (b.type, b.shape):
         return False

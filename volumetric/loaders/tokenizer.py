@@ -1,4 +1,4 @@
-"""Tokenizer: text ↔ token ids, built when first needed, and a decoder for ids that arrive one by one."""
+"""Tokenizer: text ↔ token ids, built at the first use, and a streaming decoder for ids."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     import tokenizers
 
 HELD_BACK: Final = 16
-"""Ids whose text may be held back. A character has at most four bytes, so more only pile up where text is no text."""
+"""Maximum ids whose text is held back. A character has at most four bytes, so more only occur for invalid text."""
 SHORT: Final = 2**16
-"""Characters that are encoded in a twentieth of a second."""
+"""Number of characters that are encoded in a twentieth of a second."""
 PROBED: Final = 16
-"""Characters for each token of room that a text begins with, of which tokens are counted first."""
+"""Characters per allowed token at the beginning of a text, whose tokens are counted first."""
 MANY: Final = 4096
-"""Ids of which the text takes long."""
+"""Number of ids whose decoding takes long."""
 MAX_HOLES: Final = 1_000_000
-"""Ids below the largest that may have no token."""
+"""Maximum number of unused ids below the largest one."""
 HALF: Final = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair."""
 
 
 class Encoded(NamedTuple):
-    """A text as an encoder reads it."""
+    """A text as input of an encoder."""
 
     ids: list[int]
     types: list[int]
 
 
 class Tokenizer:
-    """A tokenizer of the ``tokenizers`` library, not built before the first text or id comes.
+    """A tokenizer of the ``tokenizers`` library, built at the first use.
 
     Parameters
     ----------
-    build : makes the library's object; what it raises becomes a `CheckpointError`, see `Guard`
+    build : function that builds the library's object; its exceptions become a `CheckpointError`, see `Guard`
     special_tokens : role → text, ``{"bos_token": "<s>"}``; chat templates use these
-    special_ids : text → id of special tokens where that is known without building
+    special_ids : text → id of special tokens, if known without building
     add_bos : whether an encoded text starts with the begin-of-text token; None leaves it to the post-processor
-    max_length : tokens that the tokenizer's files allow a text, None where they name no limit
+    max_length : maximum tokens of a text in the tokenizer's files, None if they have no limit
     where : name for messages
     """
 
@@ -81,16 +81,16 @@ class Tokenizer:
             The files are damaged, or of a kind that cannot be built.
         """
         with Guard(self._where, "the tokenizer cannot be built", CheckpointError):
-            assert self._make is not None  # until it has built one
+            assert self._make is not None  # until it is built
             built = self._make()
-            # Some files carry the truncation of the training run.
+            # Some files contain the truncation of the training run.
             built.no_truncation()
             built.no_padding()
-            self._make = None  # with what it holds to build from, such as all tokens as text
+            self._make = None  # frees its data, such as all tokens as text
             return built
 
     def prepare(self) -> None:
-        """Build the library's tokenizer now; what it raises is raised at the first use, as models run without text."""
+        """Build the library's tokenizer now; errors are raised at the first use, since models run without text."""
         with suppress(CheckpointError):
             _ = self.backend
 
@@ -119,12 +119,12 @@ class Tokenizer:
 
     @property
     def added_tokens(self) -> dict[str, bool]:
-        """Text of each token that is found in a text before it is cut → whether it is a special one."""
+        """Text of each added token, matched before a text is split → whether it is special."""
         with self._lookups:
             return {token.content: token.special for token in self.backend.get_added_tokens_decoder().values()}
 
     def renamed(self, names: Mapping[str, str]) -> Tokenizer:
-        """Return this tokenizer with other texts for some tokens, of the same ids.
+        """Return this tokenizer with other texts for some tokens, with the same ids.
 
         Parameters
         ----------
@@ -146,30 +146,30 @@ class Tokenizer:
         )
 
     def token(self, id: int) -> str | None:
-        """Return a token as it stands in the vocabulary, None if there is no such id."""
+        """Return a token as in the vocabulary, None if there is no such id."""
         with self._lookups:
             return self.backend.id_to_token(_checked(id))
 
     def encode(self, text: str, *, add_special_tokens: bool = True, limit: int | None = None) -> list[int]:
-        """Return the token ids of `text`. Special tokens that are written in it count as such.
+        """Return the token ids of `text`. Special tokens in the text are matched.
 
         Parameters
         ----------
-        add_special_tokens : add what the model wants around a text, mostly a begin-of-text token or nothing. Not wanted
-            for a rendered chat template, which holds its own.
-        limit : tokens that there is room for: a text that is too long by far is refused before it is encoded, so that
-            this takes time and memory by `limit` and not by the text; one that is too long by less is returned
+        add_special_tokens : whether to add the model's special tokens around a text, usually a begin-of-text token or
+            none. False for a rendered chat template, which contains them.
+        limit : maximum number of tokens: a text that is much too long is refused before it is encoded, so that time and
+            memory depend on `limit` and not on the text; a text that is slightly too long is still returned
 
         Raises
         ------
         DoesNotFitError
-            The text has more characters than `limit` of the longest tokens, or its beginning alone has more than
-            twice as many tokens.
+            The text has more characters than `limit` of the longest tokens, or its beginning has more than twice as
+            many tokens.
         GenerationError
-            The text holds half of a surrogate pair, which no encoding has, or something that the vocabulary cannot
-            write.
+            The text contains half of a surrogate pair, which cannot be encoded, or characters that the vocabulary
+            lacks.
         """
-        try:  # the guard is entered where there is an error alone, as in `decode`
+        try:  # the guard is entered only after an error, as in `decode`
             if limit is not None:
                 self.check_length(text, limit)
             ids = self._ids(text, add_special_tokens=add_special_tokens)
@@ -185,35 +185,35 @@ class Tokenizer:
         return ids
 
     def _ids(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        # A batch lets other threads run Python meanwhile, which `encode` of a single text does not.
-        (made,) = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
-        return made.ids
+        # A batch call releases the GIL, `encode` of a single text does not.
+        (encoding,) = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return encoding.ids
 
     def check_length(self, text: str, limit: int) -> None:
-        """Raise `DoesNotFitError` for a text that has more tokens than `limit` in any case, see `encode`.
+        """Raise `DoesNotFitError` for a text that certainly has more tokens than `limit`, see `encode`.
 
-        What is soon encoded is not looked at, so that whoever writes a little too much is told the number of tokens.
+        Short texts are not checked, so the caller can report their exact number of tokens.
         """
         few = max(SHORT, PROBED * limit)
         if len(text) <= few:
             return
         if len(text) > limit * self.longest:
-            told = f"the prompt has {len(text)} characters, the context holds {limit} tokens"
-            raise DoesNotFitError(f"{told} of at most {self.longest} characters each")
-        # Twice: where its beginning is cut off a text has some tokens that the whole one has not.
+            excess = f"the prompt has {len(text)} characters, the context holds {limit} tokens"
+            raise DoesNotFitError(f"{excess} of at most {self.longest} characters each")
+        # Twice: at the end of a cut-off beginning there may be tokens that the whole text does not have.
         count = len(self._ids(text[:few], add_special_tokens=False))
         if count > 2 * limit:
-            told = f"the first {few} of {len(text)} characters of the prompt have {count} tokens"
-            raise DoesNotFitError(f"{told}, the context holds {limit}")
+            excess = f"the first {few} of {len(text)} characters of the prompt have {count} tokens"
+            raise DoesNotFitError(f"{excess}, the context holds {limit}")
 
     @cached_property
     def longest(self) -> int:
-        """Characters of the longest token, as the vocabulary writes it: no token is of more characters of a text."""
+        """Characters of the longest token in the vocabulary, an upper bound for the characters of a token in a text."""
         with self._lookups:
             return max(map(len, self.backend.get_vocab(with_added_tokens=True)), default=1)
 
     def _with_bos(self, text: str, ids: list[int], bos: int) -> list[int]:
-        """Make the ids start with `bos`, or not, as the configuration says against the post-processor."""
+        """Add or remove `bos` at the start of the ids, if the configuration overrides the post-processor."""
         if self._add_bos:
             return ids if ids[:1] == [bos] else [bos, *ids]
         with self._encoding:
@@ -221,9 +221,9 @@ class Tokenizer:
         return ids[1:] if ids[:1] == [bos] and ids[1 : 1 + len(plain)] == plain else ids
 
     def encode_texts(self, texts: Sequence[str | tuple[str, str]], limit: int) -> list[Encoded]:
-        """Return texts, or pairs of them, as an encoder reads them: with its special tokens, cut to `limit` tokens.
+        """Return texts, or pairs of texts, as input of an encoder: with special tokens, truncated to `limit` tokens.
 
-        The longer one of a pair is cut first; special tokens stay, as in the library's own truncation.
+        The longer text of a pair is truncated first; special tokens stay, as in the library's truncation.
 
         Raises
         ------
@@ -231,18 +231,18 @@ class Tokenizer:
             As `encode`; or `limit` leaves no room for a text.
         """
         with self._encoding:
-            made = self.backend.encode_batch_fast([*texts], add_special_tokens=True)
+            encodings = self.backend.encode_batch_fast([*texts], add_special_tokens=True)
             for i, text in enumerate(texts):
-                if len(made[i].ids) > limit:
-                    made[i] = self._cut(text, limit)
-            return [Encoded(one.ids, one.type_ids) for one in made]
+                if len(encodings[i].ids) > limit:
+                    encodings[i] = self._cut(text, limit)
+            return [Encoded(one.ids, one.type_ids) for one in encodings]
 
     def _cut(self, text: str | tuple[str, str], limit: int) -> tokenizers.Encoding:
-        """Encode a text, or a pair, that is too long."""
+        """Encode and truncate a text, or a pair, that is too long."""
         pair = not isinstance(text, str)
         room = limit - self.backend.num_special_tokens_to_add(pair)
         if room < 1:
-            raise GenerationError(f"{limit} tokens have no room for a text beside the special ones")
+            raise GenerationError(f"{limit} tokens leave no room for a text in addition to special tokens")
         parts = [self.backend.encode(part, add_special_tokens=False) for part in ([text] if not pair else text)]
         sizes = [room] if not pair else _shares(len(parts[0].ids), len(parts[-1].ids), room)
         for part, size in zip(parts, sizes, strict=True):
@@ -250,18 +250,18 @@ class Tokenizer:
         return self.backend.post_process(parts[0], parts[1] if pair else None, add_special_tokens=True)
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
-        """Return the text of `ids`; bytes that are not UTF-8 become U+FFFD, ids beyond the vocabulary nothing.
+        """Return the text of `ids`; bytes that are not UTF-8 become U+FFFD, ids outside the vocabulary are skipped.
 
         Raises
         ------
         GenerationError
             An id is negative or has more than 32 bits.
         """
-        try:  # entering the guard would cost each token of a text
+        try:  # entering the guard would cost time for each token
             checked = [*map(_checked, ids)]
             if len(checked) < MANY:
                 return self.backend.decode(checked, skip_special_tokens=skip_special_tokens)
-            # A batch lets other threads run Python meanwhile, and costs more than a few ids do.
+            # A batch call releases the GIL, but costs more than decoding a few ids.
             (text,) = self.backend.decode_batch([checked], skip_special_tokens=skip_special_tokens)
             return text
         except BaseException:
@@ -282,7 +282,7 @@ class Tokenizer:
         Raises
         ------
         CheckpointError
-            Ids are far beyond the number of tokens: the library walks through all from 0 to the largest.
+            Ids are far above the number of tokens: the library iterates over all ids up to the largest.
         """
         with self._lookups:
             ids = self.backend.get_vocab(with_added_tokens=True).values()
@@ -295,7 +295,7 @@ class Tokenizer:
 
 
 def renamed_json(content: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the content of a ``tokenizer.json`` with other texts for some tokens; merges that lead to them go."""
+    """Return the content of a ``tokenizer.json`` with other texts for some tokens; merges to them are removed."""
     model = content["model"]
     for token in content["added_tokens"]:
         token["content"] = names.get(token["content"], token["content"])
@@ -313,21 +313,21 @@ def renamed_json(content: dict[str, Any], names: Mapping[str, str]) -> dict[str,
 
 
 def check_halves(text: str) -> None:
-    """Raise `GenerationError` for a text that no encoding has."""
-    if found := HALF.search(text):
+    """Raise `GenerationError` for a text that cannot be encoded."""
+    if half := HALF.search(text):
         raise GenerationError(
-            f"the text holds {found[0]!a}, half of a surrogate pair", hint="decode the text from bytes as UTF-8"
+            f"the text contains {half[0]!a}, half of a surrogate pair", hint="decode the text from bytes as UTF-8"
         )
 
 
 def _checked(id: int) -> int:
     if not 0 <= id < 2**32:
-        raise GenerationError(f"{id} is no token id", hint="ids are whole numbers from 0")
+        raise GenerationError(f"{id} is not a token id", hint="give whole numbers from 0")
     return int(id)
 
 
 def _shares(first: int, second: int, room: int) -> tuple[int, int]:
-    """Tokens that two texts keep: the longer one gives first, then both are halved."""
+    """Number of tokens that two texts keep: the longer one is truncated first, then both equally."""
     short = min(first, second)
     long = max(short, room - short)
     if short + long > room:
@@ -336,13 +336,13 @@ def _shares(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 class StreamDecoder:
-    """Text of ids that come one by one. Incomplete characters are held back; nothing that was given out changes.
+    """Streaming decoder of ids. Incomplete characters are held back; returned text never changes.
 
-    Some decoders strip the space before the first word, so each piece is what the text of recent ids grows by, and not
-    the text of one id.
+    Some decoders strip the space before the first word, so each result is the growth of the text of recent ids, not the
+    text of a single id.
     """
 
-    __slots__ = ("_given", "_ids", "_shown", "_skip", "_tokenizer")
+    __slots__ = ("_emitted", "_ids", "_shown", "_skip", "_tokenizer")
 
     def __init__(
         self, tokenizer: Tokenizer, *, skip_special_tokens: bool = True, shown: Set[int] = frozenset()
@@ -350,31 +350,31 @@ class StreamDecoder:
         self._shown = shown
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
-        self._ids: list[int] = []  # the latest ids given out, as context, and those held back
-        self._given = 0  # how many of them were given out
+        self._ids: list[int] = []  # the latest returned ids, as context, and those held back
+        self._emitted = 0  # number of these that were returned
 
     def push(self, token_id: int) -> str:
-        """Add one id; return the text that is now sure."""
+        """Add one id; return the new final text."""
         if token_id in self._shown:
             return self.flush() + self._tokenizer.decode([token_id], skip_special_tokens=False)
         self._ids.append(token_id)
         before, after = self._texts()
-        if after.endswith("\ufffd") and len(self._ids) - self._given <= HELD_BACK:
+        if after.endswith("\ufffd") and len(self._ids) - self._emitted <= HELD_BACK:
             return ""
         if len(after) <= len(before):
             return ""
-        self._ids = self._ids[self._given :]
-        self._given = len(self._ids)
+        self._ids = self._ids[self._emitted :]
+        self._emitted = len(self._ids)
         return after[len(before) :]
 
     def flush(self) -> str:
-        """Return what is held back, with U+FFFD for bytes that no character came of, and start over."""
+        """Return the text held back, with U+FFFD for incomplete characters, and reset."""
         before, after = self._texts()
-        self._ids, self._given = [], 0
+        self._ids, self._emitted = [], 0
         return after[len(before) :]
 
     def _texts(self) -> tuple[str, str]:
-        """Text of the ids given out, and of all."""
+        """Text of the returned ids, and of all ids."""
         decode = self._tokenizer.decode
-        before = decode(self._ids[: self._given], skip_special_tokens=self._skip)
+        before = decode(self._ids[: self._emitted], skip_special_tokens=self._skip)
         return before, decode(self._ids, skip_special_tokens=self._skip)

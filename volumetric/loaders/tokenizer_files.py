@@ -22,8 +22,8 @@ SPECIAL_ROLES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad
 def read_tokenizer_files(directory: Path) -> tuple[Tokenizer | None, Mapping[str, Any]]:
     """Return the tokenizer of a directory, None if it has none, and the content of its tokenizer_config.json.
 
-    BERT's vocab.txt makes one, too. A directory with only the files of other older tokenizers (vocab.json,
-    tokenizer.model) has a tokenizer that says so when it is used.
+    BERT's vocab.txt is supported, too. For a directory with only the files of other older tokenizers (vocab.json,
+    tokenizer.model), the tokenizer raises an error when it is used.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def read_tokenizer_files(directory: Path) -> tuple[Tokenizer | None, Mapping[str
             return wordpiece(directory, config, _special_tokens(directory, config))
         if not path.is_file():
             raise CheckpointError(
-                f"{directory} has {' and '.join(others)} and no tokenizer.json",
+                f"{directory} has {' and '.join(others)}, but no tokenizer.json",
                 hint="save the tokenizer once with transformers, which writes tokenizer.json",
             )
         from tokenizers import Tokenizer as Backend
@@ -61,20 +61,20 @@ def read_tokenizer_files(directory: Path) -> tuple[Tokenizer | None, Mapping[str
 
 
 def _special_tokens(directory: Path, config: Mapping[str, Any]) -> dict[str, str]:
-    """Role → text; a role stands as text or as an object with the text in ``content``."""
+    """Role → text; the value is a string or an object with the text in ``content``."""
     older = directory / "special_tokens_map.json"
     values = {**(read_object(older) if older.is_file() else {}), **config}
-    found: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     for role in SPECIAL_ROLES:
         value = values.get(role)
         text = value.get("content") if isinstance(value, dict) else value
         if isinstance(text, str):
-            found[role] = text
-    return found
+            tokens[role] = text
+    return tokens
 
 
 def _special_ids(config: Mapping[str, Any]) -> dict[str, int]:
-    """Text → id from ``added_tokens_decoder``, which saves reading the large tokenizer.json for an end token."""
+    """Text → id from ``added_tokens_decoder``, which avoids reading the large tokenizer.json for an end token."""
     added = config.get("added_tokens_decoder")
     if not isinstance(added, dict):
         return {}

@@ -1,9 +1,9 @@
-"""The one way into the ``tokenizers`` library: whatever goes wrong inside becomes an error of this package.
+"""The only gateway to the ``tokenizers`` library: all its failures become errors of this package.
 
-The library is written in Rust. Most faults of a file come as bare `Exception`, but some make it panic, and PyO3 hands a
-panic on as ``pyo3_runtime.PanicException``, which derives from `BaseException` so that nobody catches it by accident
-(https://pyo3.rs/main/function/error-handling). The process is sound after it. Rust has written its own line about it to
-the file descriptor of stderr by then; redirecting that would swallow what other threads write meanwhile.
+The library is written in Rust. Most errors in a file raise a plain `Exception`, but some cause a panic, which PyO3
+raises as ``pyo3_runtime.PanicException``, derived from `BaseException` so that it is not caught by accident
+(https://pyo3.rs/main/function/error-handling). The process stays usable after it. Rust also writes a line to the file
+descriptor of stderr; a redirection would swallow the output of other threads.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final
 from volumetric.base.errors import CheckpointError, GenerationError, VolumetricError
 
 _PANIC: Final = "pyo3_runtime"
-"""Module by which a panic is known: the class itself cannot be imported."""
+"""Module that identifies a panic: the class itself cannot be imported."""
 
 
 class Guard:
-    """Context in which the library may be called; reusable, and safe in several threads.
+    """Context manager for calls of the library; reusable and thread-safe.
 
     Parameters
     ----------
-    where : file, for messages; those of texts have its name alone
-    what : what failed if something did, "the text cannot be encoded"
-    error : what an ordinary exception of the library becomes; a panic is always a `CheckpointError`, because only a
-        damaged file leads to one
+    where : file, for messages; messages about texts contain only its name
+    what : description of the failure, such as "the text cannot be encoded"
+    error : class for ordinary exceptions of the library; a panic is always a `CheckpointError`, because only a damaged
+        file causes one
     """
 
     __slots__ = ("_error", "_what", "_where")
@@ -35,7 +35,7 @@ class Guard:
         self._where, self._what, self._error = where, what, error
 
     def __enter__(self) -> None:
-        """Nothing to do before."""
+        """Do nothing."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -47,6 +47,6 @@ class Guard:
         if type(error).__module__ == _PANIC:
             raise CheckpointError(f"{self._where}: damaged tokenizer: {self._what}: {reason}") from error
         if isinstance(error, Exception):
-            # What a text was no good for, whoever sent it is told: not where the file is.
+            # A client sees messages about texts: they must not contain the path of the file.
             where = PurePath(self._where).name if self._error is GenerationError else self._where
             raise self._error(f"{where}: {self._what}: {reason}") from error

@@ -1,4 +1,4 @@
-"""The tokenizer of BERT directories that have vocab.txt alone, as transformers builds it."""
+"""The tokenizer of BERT directories that have only vocab.txt, as in transformers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wordpiece(directory: Path, config: Mapping[str, Any], special: Mapping[str, 
     Raises
     ------
     CheckpointError
-        The vocabulary is no text, empty, or lacks a special token.
+        The vocabulary is not text, is empty, or lacks a special token.
     """
     path = directory / "vocab.txt"
     try:
@@ -39,7 +39,7 @@ def wordpiece(directory: Path, config: Mapping[str, Any], special: Mapping[str, 
     tokens = {role: special.get(f"{role}_token", token) for role, token in roles.items()}
     missing = [token for token in (tokens["unk"], tokens["cls"], tokens["sep"]) if token not in vocabulary]
     if missing:
-        raise CheckpointError(f"{path} has {len(words)} lines, and none is {' or '.join(missing)}")
+        raise CheckpointError(f"{path} has {len(words)} lines, but none is {' or '.join(missing)}")
     accents = config.get("strip_accents")
     return build_wordpiece(
         vocabulary,
@@ -62,11 +62,11 @@ def build_wordpiece(
 
     Parameters
     ----------
-    vocabulary : token → id, with ``##`` before what continues a word
+    vocabulary : token → id, with ``##`` before continuations of a word
     roles : role → special token; the vocabulary has those of ``unk_token``, ``cls_token`` and ``sep_token``
-    lowercase : make letters small
-    strip_accents : drop marks of letters; None: as `lowercase`
-    chinese : each Chinese character is a word
+    lowercase : whether to lowercase
+    strip_accents : whether to drop accents; None: as `lowercase`
+    chinese : whether each Chinese character is a word
     """
     from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
     from tokenizers.models import WordPiece

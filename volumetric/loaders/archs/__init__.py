@@ -1,12 +1,12 @@
-"""Model families: one module for each, named as its ``model_type``, which says all that there is to say of it.
+"""Model families: one module for each, named after its ``model_type``, with everything about that family.
 
-A family is found by its name, so adding one is adding a file to this directory, which holds nothing else. It has
+A family is found by its name, so a new family needs only a new file in this directory. The module has
 
-- ``build(config) -> Blueprint``, the network and the names of its tensors, by which weights without a configuration are
-  recognised, too;
-- ``GGUF``, a `GGUFFamily`, where GGUF files have it; several families may share one;
-- ``UNSEEN``, values that differ between models of the family, change all numbers, and are in no tensor; and
-- ``evidence(entries, known)``, values that tensors of this family tell in a way of their own, see `detect.values`.
+- ``build(config) -> Blueprint``, the network and the names of its tensors, which also serve to recognise weights
+  without a configuration;
+- ``GGUF``, a `GGUFFamily`, if GGUF files support the family; several families may share one;
+- ``UNSEEN``, values that differ between models of the family, change all results, and that no tensor shows; and
+- ``evidence(entries, known)``, values that only tensors of this family show, see `detect.values`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def families() -> tuple[str, ...]:
 
 
 def family_module(family: str) -> ModuleType:
-    """Return the module of one of `families`, in any spelling."""
+    """Return the module of one of `families`; `name` may have any spelling."""
     return importlib.import_module(f"{__name__}.{family_name(family)}")
 
 
@@ -39,14 +39,14 @@ def build(config: Config) -> Blueprint:
     Raises
     ------
     UnsupportedError
-        The family is unknown, or uses a variant that is not built here.
+        The family is unknown, or the configuration uses an unsupported variant.
     CheckpointError
         The configuration lacks values or contradicts itself.
     """
     if config.section("text_config") is not None:
         raise UnsupportedError(
-            f"{config.where}: a multimodal {config.model_type} is not built from its configuration alone",
-            hint="open its directory, which gives the text model, or a text-only checkpoint of the family",
+            f"{config.where}: a multimodal {config.model_type} cannot be built from its configuration alone",
+            hint="open its directory to get the text model, or use a text-only checkpoint of the family",
         )
     family = config.family
     if family not in families():
@@ -59,7 +59,7 @@ def build(config: Config) -> Blueprint:
     except (UnsupportedError, CheckpointError):
         raise
     except VolumetricError as error:
-        # A layer or the network refused the sizes: for the user that is a fault of the file.
+        # A layer or the network rejected the sizes: for the user this is an error in the file.
         raise CheckpointError(f"{config.where}: {error}", hint=error.hint) from error
 
 
@@ -70,14 +70,14 @@ def gguf_families() -> dict[str, GGUFFamily]:
 
 
 def gguf_family(architecture: object, where: str) -> GGUFFamily:
-    """Return the form of GGUF files with a ``general.architecture``.
+    """Return the GGUF form for a ``general.architecture``.
 
     Raises
     ------
     UnsupportedError
         There is none.
     """
-    # Most are named as their family, which saves importing the others.
+    # Most have the name of their family, which saves importing the others.
     alike = [name for name in families() if _letters(name) == _letters(str(architecture))]
     form = next((getattr(family_module(name), "GGUF", None) for name in alike), None)
     if form is not None and form.architecture == architecture:

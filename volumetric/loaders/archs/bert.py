@@ -44,13 +44,13 @@ _BUFFERS = r"(?:\w+\.)?embeddings\.(?:position_ids|token_type_ids)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BertNames:
-    """What a family calls its tensors.
+    """Names of the tensors of a family.
 
     Attributes
     ----------
-    prefix : of the encoder's tensors, left out where there is no head
-    mask : of the head that predicts tokens
-    judge : layers of the head that judges texts, and their activations
+    prefix : prefix of the encoder's tensors; omitted if there is no head
+    mask : names of the head that predicts masked tokens
+    judge : layers of the text classification head, and their activations
     ignored : see `Blueprint`
     """
 
@@ -61,7 +61,7 @@ class BertNames:
 
 
 def bert_encoder(config: Config, names: BertNames, first_position: int = 0) -> Blueprint:
-    """Build the encoder that `config` describes, with the head that its architecture names."""
+    """Build the encoder that `config` describes, with the head of its architecture."""
     config.require("position_embedding_type", "absolute")
     config.require("is_decoder", False)
     config.require("add_cross_attention", False)
@@ -92,10 +92,10 @@ def bert_encoder(config: Config, names: BertNames, first_position: int = 0) -> B
         }
         head = head_of(layers, width, names.prefix)
         ignored = (*ignored, r"classifier\..*")
-    made = chain.blueprint(
+    blueprint = chain.blueprint(
         context_length=context, ignored=ignored, prefix=names.prefix, hidden=stream if todo == "mask" else None
     )
-    return dataclasses.replace(made, pooled=head)
+    return dataclasses.replace(blueprint, pooled=head)
 
 
 NAMES = BertNames(
@@ -107,7 +107,7 @@ NAMES = BertNames(
         bias="cls.predictions.bias",
     ),
     judge={"bert.pooler.dense": "tanh", "classifier": "linear"},
-    # The pooler of checkpoints that no head reads, the second half of the first training, and a copied bias.
+    # A pooler that no head reads, the next-sentence head of pre-training, and a copied bias.
     ignored=(r"(?:bert\.)?pooler\..*", r"cls\.seq_relationship\..*", r"cls\.predictions\.decoder\.bias"),
 )
 
@@ -117,43 +117,45 @@ def build(config: Config) -> Blueprint:
     return bert_encoder(config, NAMES)
 
 
-def read_encoder(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    """Return how many token types there are, which only the tensor tells everywhere. Refuses causal attention."""
-    if given.flag("attention.causal", False):
-        raise UnsupportedError(f"{given.where}: causal attention is not supported", hint="supported: an encoder's")
+def read_encoder(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    """Return the number of token types, which only the tensor shows in all files. Refuses causal attention."""
+    if metadata.flag("attention.causal", False):
+        raise UnsupportedError(
+            f"{metadata.where}: causal attention is not supported", hint="supported: bidirectional attention"
+        )
     types = file.entries.get("token_types.weight")
     return {} if types is None or not types.shape else {"type_vocab_size": types.shape[0]}
 
 
 def write_encoder(config: Config, network: Network) -> Mapping[str, Any]:
-    """Return that tokens attend to those behind them, too."""
+    """Return the metadata of bidirectional attention."""
     del config, network
     return {"attention.causal": np.bool_(False)}
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    values = read_encoder(given, file)
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    values = read_encoder(metadata, file)
     if "token_types.weight" not in file.entries:
-        return _distilled(given)
-    # The files do not name the activation. The published models have the exact GELU; llama.cpp computes the tanh
+        return _distilled(metadata)
+    # The files do not name the activation. The published models use the exact GELU; llama.cpp computes the tanh
     # approximation from a table in float16.
     return {**values, "hidden_act": "gelu"}
 
 
-def _distilled(given: Config) -> Mapping[str, Any]:
-    epsilon = given.number("attention.layer_norm_epsilon")
+def _distilled(metadata: Config) -> Mapping[str, Any]:
+    epsilon = metadata.number("attention.layer_norm_epsilon")
     if not math.isclose(epsilon, _DISTILLED_EPSILON, rel_tol=1e-6):
         raise UnsupportedError(
-            f"{given.where}: DistilBERT with an epsilon of {epsilon} is not supported",
+            f"{metadata.where}: DistilBERT with an epsilon of {epsilon} is not supported",
             hint=f"without token_types.weight it must be {_DISTILLED_EPSILON}",
         )
     return {
         "model_type": "distilbert",
         "architectures": ["DistilBertModel"],
-        "dim": given.integer("embedding_length"),
-        "hidden_dim": given.integer("feed_forward_length"),
-        "n_layers": given.layers("block_count"),
-        "n_heads": given.integer("attention.head_count"),
+        "dim": metadata.integer("embedding_length"),
+        "hidden_dim": metadata.integer("feed_forward_length"),
+        "n_layers": metadata.layers("block_count"),
+        "n_heads": metadata.integer("attention.head_count"),
         "activation": "gelu",
     }
 
@@ -203,6 +205,6 @@ GGUF = GGUFFamily(
     values=_read_gguf,
     metadata=write_encoder,
 )
-"""BERT and its kin: post-norm blocks that see both ways, learned positions; no head is in these files.
+"""BERT and related models: bidirectional post-norm blocks, learned positions; these files contain no head.
 
-Those without token types are DistilBERT's. RoBERTa's are those of a BERT, see `gguf_fold`."""
+Files without token types are DistilBERT. RoBERTa is written as BERT, see `gguf_fold`."""

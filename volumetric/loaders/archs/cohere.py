@@ -1,4 +1,4 @@
-"""Command R (https://huggingface.co/CohereForAI): attention and MLP read one LayerNorm side by side; scaled logits."""
+"""Command R (https://huggingface.co/CohereForAI): parallel attention and MLP after one LayerNorm; scaled logits."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def cohere_decoder(
 ) -> Blueprint:
     """Build a Cohere decoder; see `pre_norm.pre_norm_decoder` for the arguments.
 
-    Elements 2i and 2i + 1 of a head turn together where the checkpoint was trained. Reordering the rows of queries and
-    keys, and gains of theirs, makes that the rotation of halves that all families here have; scores are the same.
+    The checkpoint rotates elements 2i and 2i + 1 of a head together. The rows of queries and keys, and their gains, are
+    reordered, so that the halves rotate as in all families here; scores are the same.
     """
     norm = LayerNorm(num_features=config.integer("hidden_size"), eps=config.number("layer_norm_eps", 1e-5), bias=False)
     heads, bias = config.integer("num_attention_heads"), config.flag("attention_bias", False)
@@ -56,14 +56,14 @@ def build(config: Config) -> Blueprint:
 INNER: Final = {"input_layernorm": "attn_norm", **ATTENTION, **GATED_MLP}
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    return {**read_logit_scale(given, file), "use_qk_norm": "blk.0.attn_q_norm.weight" in file.entries}
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    return {**read_logit_scale(metadata, file), "use_qk_norm": "blk.0.attn_q_norm.weight" in file.entries}
 
 
-def read_logit_scale(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def read_logit_scale(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     """Return the factor on the logits."""
     del file
-    return {"logit_scale": given.number("logit_scale")}
+    return {"logit_scale": metadata.number("logit_scale")}
 
 
 def write_logit_scale(config: Config, network: Network) -> Mapping[str, Any]:
@@ -73,7 +73,7 @@ def write_logit_scale(config: Config, network: Network) -> Mapping[str, Any]:
 
 
 COMMAND_R_PLUS = 64
-"""Layers from which on llama.cpp expects the norms of Command R+."""
+"""Number of layers from which llama.cpp expects the norms of Command R+."""
 
 
 def _unreadable(network: Network) -> str:
@@ -81,7 +81,8 @@ def _unreadable(network: Network) -> str:
     if layers[0].qk_norm == (len(layers) >= COMMAND_R_PLUS):
         return ""
     return (
-        f"GGUF's 'command-r' has norms of heads from {COMMAND_R_PLUS} layers on, as Command R+, and only then: "
+        f"GGUF's 'command-r' expects norms of heads if and only if there are at least {COMMAND_R_PLUS} layers, "
+        "as in Command R+: "
         f"{len(layers)} layers {'with' if layers[0].qk_norm else 'without'} them are not readable"
     )
 
@@ -99,4 +100,4 @@ GGUF = GGUFFamily(
     metadata=write_logit_scale,
     unreadable=_unreadable,
 )
-"""Command R (Cohere): one LayerNorm without bias before attention and MLP side by side, a factor on the logits."""
+"""Command R (Cohere): one LayerNorm without bias before parallel attention and MLP, scaled logits."""

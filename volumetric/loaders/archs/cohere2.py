@@ -1,4 +1,4 @@
-"""Command R7B and Command A (arXiv 2504.00698): Command R in which layers with a window alone have rotations."""
+"""Command R7B and Command A (arXiv 2504.00698): Command R in which only layers with a window have RoPE."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def build(config: Config) -> Blueprint:
     return cohere_decoder(config, ropes=[None if window is None else rope for window in windows], windows=windows)
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    layers = given.layers("block_count")
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    layers = metadata.layers("block_count")
     return {
-        **read_logit_scale(given, file),
-        "sliding_window": given.integer("attention.sliding_window", 4096),
-        "layer_types": read_pattern(given, layers, default=4),
+        **read_logit_scale(metadata, file),
+        "sliding_window": metadata.integer("attention.sliding_window", 4096),
+        "layer_types": read_pattern(metadata, layers, default=4),
     }
 
 
 def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
-    # Layers that turn are those with a window, also where it cuts nothing.
+    # Layers with RoPE are those with a window, even if the window covers the whole context.
     idle = {**idle_window(config), KEY: np.array([spec.rope is not None for spec in attentions(network)])}
     return {**write_logit_scale(config, network), **(pattern_of(network) or idle)}
 

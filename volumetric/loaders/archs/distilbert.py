@@ -61,10 +61,10 @@ def build(config: Config) -> Blueprint:
         first = Dense(in_features=width, out_features=width, activation="relu")
         last = Dense(in_features=width, out_features=labels(config))
         head = head_of({"pre_classifier": first, "classifier": last}, width)
-    made = chain.blueprint(
+    blueprint = chain.blueprint(
         context_length=context,
         ignored=(r"(?:distilbert\.)?embeddings\.position_ids", r"(?:pre_)?classifier\..*"),
         prefix=_PREFIX,
         hidden=stream if todo == "mask" else None,
     )
-    return dataclasses.replace(made, pooled=head)
+    return dataclasses.replace(blueprint, pooled=head)

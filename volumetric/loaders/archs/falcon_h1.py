@@ -1,4 +1,4 @@
-"""Falcon-H1 (https://arxiv.org/abs/2507.22448): attention and Mamba-2 side by side, and factors of all kinds."""
+"""Falcon-H1 (https://arxiv.org/abs/2507.22448): parallel attention and Mamba-2, and many multipliers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from volumetric.network.grid import Coord
 
 
 class Factors(NamedTuple):
-    """Factors of a configuration; 1 where it has none.
+    """Factors of a configuration; 1 if absent.
 
     Attributes
     ----------
-    mixed : on z, v, b, c and r of the state-space layer
+    mixed : factors on z, v, b, c and r of the state-space layer
     """
 
     attention_in: float
@@ -41,7 +41,7 @@ class Factors(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> Factors:
-        """Read the factors of a configuration, which may be of either sign."""
+        """Read the factors of a configuration, which may be negative."""
         gate, down = _several(config, "mlp_multipliers", 2)
         names = ("attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "ssm_in_multiplier")
         single = [config.number(name, 1.0, low=-1e9) for name in (*names, "ssm_out_multiplier")]
@@ -96,7 +96,7 @@ def _scale(chain: Chain, factor: float) -> None:
 
 
 def _attention(config: Config, factors: Factors) -> MultiHeadAttention:
-    """Attention with the factors on its input and its keys in the scale of the scores, where no bias stands between."""
+    """Attention; without biases the factors on its input and keys are in the scale of the scores."""
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     width = config.integer("head_dim", hidden // heads or 1)
     bias = config.flag("attention_bias", False)
@@ -114,9 +114,10 @@ def _attention(config: Config, factors: Factors) -> MultiHeadAttention:
 
 
 def _mixer(config: Config, factors: Factors) -> Mamba2:
+    """Build the Mamba-2 layer of a block; without biases its multipliers include that of the input."""
     hidden, heads = config.integer("hidden_size"), config.integer("mamba_n_heads", 128)
-    given = config.values.get("mamba_d_ssm", 1024)
-    inner = config.integer("mamba_expand", 2) * hidden if given is None else config.integer("mamba_d_ssm", 1024)
+    d_ssm = config.values.get("mamba_d_ssm", 1024)
+    inner = config.integer("mamba_expand", 2) * hidden if d_ssm is None else config.integer("mamba_d_ssm", 1024)
     width = inner // heads if config.values.get("mamba_d_head", "auto") == "auto" else config.integer("mamba_d_head")
     if heads * width != inner:
         raise CheckpointError(f"{config.where}: {heads} heads of {width} are not the {inner} channels of mamba_d_ssm")
@@ -156,8 +157,8 @@ def _mlp(config: Config, factors: Factors) -> SwiGLU:
 _MLP: Final = {"gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    sizes = read_sizes(given)
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    sizes = read_sizes(metadata)
     return {
         "mamba_d_ssm": sizes.channels,
         "mamba_n_heads": sizes.heads,
@@ -178,7 +179,7 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
 
 
 def _fold(config: Config, network: Network) -> tuple[Config, Mapping[str, Runs]]:
-    """Move the factors of a configuration into tensors; the head is one of its own where its factor is another."""
+    """Move the factors of a configuration into tensors; the head becomes a separate tensor if its factor differs."""
     factors, mixer = Factors.of(config), next(spec for spec in network.layers.values() if isinstance(spec, Mamba2))
     embedding = config.number("embedding_multiplier", 1.0, low=-math.inf)
     head = config.number("lm_head_multiplier", 1.0, low=-math.inf)
@@ -228,4 +229,4 @@ GGUF = GGUFFamily(
     values=_read_gguf,
     metadata=_write_gguf,
 )
-"""Falcon-H1: attention and Mamba-2 side by side; its factors are in the weights."""
+"""Falcon-H1: parallel attention and Mamba-2; its factors are in the weights."""

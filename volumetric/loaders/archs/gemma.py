@@ -1,4 +1,4 @@
-"""Gemma 1 (arXiv 2403.08295): Llama with GeGLU, scaled embeddings and gains stored less one."""
+"""Gemma 1 (arXiv 2403.08295): Llama with GeGLU, scaled embeddings and gains that are stored minus one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def build(config: Config) -> Blueprint:
     width = config.integer("head_dim", HEAD_DIM)
     activation = config.values.get("hidden_act")
     if activation in (None, "gelu"):
-        activation = "gelu_pytorch_tanh"  # what the first configurations mean by "gelu", as in transformers
+        activation = "gelu_pytorch_tanh"  # the meaning of "gelu" in the first configurations, as in transformers
     config = config.with_values(head_dim=width, hidden_act=activation)
     norm = RMSNorm(num_features=hidden, eps=config.number("rms_norm_eps", 1e-6), unit_offset=True)
     bias = config.flag("attention_bias", False)
@@ -35,5 +35,5 @@ GGUF = GGUFFamily(
     model_type="gemma",
     auto_class="GemmaForCausalLM",
     head="shared",
-    values=lambda given, file: {"hidden_act": "gelu_pytorch_tanh"},
+    values=lambda metadata, file: {"hidden_act": "gelu_pytorch_tanh"},
 )

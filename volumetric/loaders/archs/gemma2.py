@@ -1,4 +1,4 @@
-"""Gemma 2 (arXiv 2408.00118): every other layer sees a window, scores and logits are capped."""
+"""Gemma 2 (arXiv 2408.00118): every other layer has an attention window, scores and logits are soft-capped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from volumetric.network import Network
 from volumetric.network.grid import Coord
 
 HEAD_DIM = 256
-"""Width of a head where the configuration does not say, in all Gemma models."""
+"""Default width of a head in all Gemma models."""
 
 
 def gemma_decoder(
@@ -98,28 +98,30 @@ SANDWICH_NORMS: Final[Mapping[str, str]] = {
 RENAMED: Final[Mapping[str, str | None]] = {"hidden_act": "hidden_activation"}
 _LAYERS_OF_27B: Final = 46
 _CAPS: Final[Mapping[str, float]] = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
-"""Key → cap of files that do not have it, in llama.cpp."""
+"""Key → default soft cap in llama.cpp."""
 
 
-def score_scalar(given: Config, layers_of_27b: int) -> int:
-    """Number whose inverse root scales the scores: a head's width, but in the 27B model the width shared out.
+def score_scalar(metadata: Config, layers_of_27b: int) -> int:
+    """Number whose inverse root scales the scores: the head's width, but in the 27B model the hidden size per head.
 
-    The files do not have it; llama.cpp too tells the model by its number of layers.
+    Files do not contain it; llama.cpp also recognises the model by its number of layers.
     """
-    heads, hidden = given.integer("attention.head_count"), given.integer("embedding_length")
+    heads, hidden = metadata.integer("attention.head_count"), metadata.integer("embedding_length")
     share = hidden // heads or 1
-    return share if given.integer("block_count") == layers_of_27b else given.integer("attention.key_length", share)
+    return (
+        share if metadata.integer("block_count") == layers_of_27b else metadata.integer("attention.key_length", share)
+    )
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
-    layers = given.layers("block_count")
+    layers = metadata.layers("block_count")
     return {
         "hidden_activation": "gelu_pytorch_tanh",
-        "query_pre_attn_scalar": score_scalar(given, _LAYERS_OF_27B),
-        **{name: given.number(name, usual) for name, usual in _CAPS.items()},
-        "sliding_window": given.integer("attention.sliding_window", 4096),
-        "layer_types": read_pattern(given, layers, default=2),
+        "query_pre_attn_scalar": score_scalar(metadata, _LAYERS_OF_27B),
+        **{name: metadata.number(name, usual) for name, usual in _CAPS.items()},
+        "sliding_window": metadata.integer("attention.sliding_window", 4096),
+        "layer_types": read_pattern(metadata, layers, default=2),
     }
 
 

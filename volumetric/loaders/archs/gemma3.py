@@ -1,6 +1,6 @@
-"""Gemma 3 (arXiv 2503.19786), its text model: five of six layers see a window, with a rotary base of their own.
+"""Gemma 3 (arXiv 2503.19786), its text model: five of six layers have a window and a separate rotary base.
 
-EmbeddingGemma (arXiv 2509.20354) is the same with rows that see both ways.
+EmbeddingGemma (arXiv 2509.20354) is the same model with bidirectional attention.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ def build(config: Config) -> Blueprint:
     layers = config.layers()
     pattern = config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6))
     windows = read_windows(config, layers, switch=False, full_every=pattern)
-    if both_ways:  # half of it on each side, the row itself beside
+    if both_ways:  # half of it on each side, plus the row itself
         windows = [None if window is None else window // 2 + 1 for window in windows]
     full, sliding = read_ropes_by_kind(
         config, config.integer("head_dim", HEAD_DIM), 1_000_000.0, config.number("rope_local_base_freq", 10_000.0)
     )
     ropes = [full if window is None else sliding for window in windows]
-    made = gemma_decoder(config, ropes=ropes, windows=windows, qk_norm=True, causal=not both_ways)
+    blueprint = gemma_decoder(config, ropes=ropes, windows=windows, qk_norm=True, causal=not both_ways)
     classes = config.values.get("architectures")
     plain = isinstance(classes, list) and all(str(name).endswith("Model") for name in classes)
-    return trunk_of(made) if both_ways and plain else made
+    return trunk_of(blueprint) if both_ways and plain else blueprint
 
 
 _LAYERS_OF_27B: Final = 62
 _LOCAL_BASE: Final = 10_000.0
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
-    layers, window = given.layers("block_count"), given.integer("attention.sliding_window", 0, low=0)
-    kinds = read_pattern(given, layers, default=6) if window else ["full_attention"] * layers
+    layers, window = metadata.layers("block_count"), metadata.integer("attention.sliding_window", 0, low=0)
+    kinds = read_pattern(metadata, layers, default=6) if window else ["full_attention"] * layers
     values: dict[str, Any] = {
         "hidden_activation": "gelu_pytorch_tanh",
-        "query_pre_attn_scalar": score_scalar(given, _LAYERS_OF_27B),
+        "query_pre_attn_scalar": score_scalar(metadata, _LAYERS_OF_27B),
         "sliding_window": window or None,
         "layer_types": kinds,
-        "rope_local_base_freq": given.number("rope.freq_base_swa", _LOCAL_BASE),
+        "rope_local_base_freq": metadata.number("rope.freq_base_swa", _LOCAL_BASE),
     }
-    if given.has("final_logit_softcapping"):
-        values["final_logit_softcapping"] = given.number("final_logit_softcapping")
+    if metadata.has("final_logit_softcapping"):
+        values["final_logit_softcapping"] = metadata.number("final_logit_softcapping")
     return values
 
 
@@ -64,7 +64,7 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
     values: dict[str, Any] = {"rope.freq_base_swa": np.float32(local[0] if local else _LOCAL_BASE)}
     if config.has("final_logit_softcapping"):
         values["final_logit_softcapping"] = np.float32(config.number("final_logit_softcapping"))
-    # A window of 0 is none; without the key, and with windows that cut nothing, readers take it so, too.
+    # A window of 0 means none; readers assume the same without the key, and for windows as long as the context.
     return {**values, **(pattern_of(network) or {"attention.sliding_window": np.uint32(0)})}
 
 
@@ -78,4 +78,4 @@ GGUF = GGUFFamily(
     values=_read_gguf,
     metadata=_write_gguf,
 )
-"""Gemma 3, its text model: windows in five of six layers, which have a rotary base of their own."""
+"""Gemma 3, its text model: windows in five of six layers, which have a separate rotary base."""

@@ -43,7 +43,7 @@ def build(config: Config) -> Blueprint:
     head = chain.add(Dense(in_features=width, out_features=vocabulary, bias=False), "lm_head")
     if config.flag("tie_word_embeddings", True):
         chain.tie(embedding, head)
-    # The causal mask was once kept as a buffer of each layer.
+    # Old checkpoints have the causal mask as a buffer of each layer.
     masks = r"(?:transformer\.)?h\.\d+\.attn\.(?:bias|masked_bias)"
     return chain.blueprint(context_length=positions, ignored=(masks,), prefix="transformer.")
 
@@ -80,6 +80,6 @@ GGUF = GGUFFamily(
     },
     epsilon="layer_norm_epsilon",
     biases=frozenset({"attn_norm", "attn_qkv", "attn_output", "ffn_norm", "ffn_up", "ffn_down"}),
-    values=lambda given, file: {"activation_function": "gelu_new"},
+    values=lambda metadata, file: {"activation_function": "gelu_new"},
 )
 """GPT-2: learned positions, fused projections, biases throughout; matrices are not transposed in these files."""

@@ -1,4 +1,4 @@
-"""GPT-NeoX (arXiv 2204.06745) and Pythia: attention and MLP side by side on one stream, partly rotated heads."""
+"""GPT-NeoX (arXiv 2204.06745) and Pythia: parallel attention and MLP, partly rotated heads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
 from volumetric.network.grid import Coord
 
-# Masks and frequencies were once kept as buffers of each layer.
+# Old checkpoints have masks and frequencies as buffers of each layer.
 _BUFFERS = r"(?:gpt_neox\.)?layers\.\d+\.attention\.(?:bias|masked_bias|rotary_emb\.inv_freq)"
 
 
@@ -44,6 +44,7 @@ def _norm(config: Config) -> LayerNorm:
 
 
 def _layer(config: Config, chain: Chain, prefix: str, stream: Coord) -> Coord:
+    """Add one block after `stream` to the chain, sequential or parallel, and return its last layer."""
     hidden, heads, width = config.integer("hidden_size"), config.integer("num_attention_heads"), head_dim(config)
     bias = config.flag("attention_bias", True)
     attention = MultiHeadAttention(
@@ -73,19 +74,23 @@ def _layer(config: Config, chain: Chain, prefix: str, stream: Coord) -> Coord:
 
 
 def _renamed(config: Config) -> Config:
-    """Give the rotary values of the old spelling the names that all other families use."""
+    """Rename the rotary values of the old spelling to the names of all other families."""
     values = {"partial_rotary_factor": config.number("rotary_pct", 0.25)}
     if config.has("rotary_emb_base"):
         values["rope_theta"] = config.number("rotary_emb_base")
     return config.with_values(**values)
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
-    # The files do not name the activation. The published models have the exact GELU, the default of transformers;
+    # The files do not name the activation. The published models use the exact GELU, the default of transformers;
     # llama.cpp computes the tanh approximation, which differs by less than 5e-4.
-    # All of a head turns unless rope_parameters say otherwise; in configurations absent means a quarter.
-    return {"hidden_act": "gelu", "rotary_pct": 1.0, "use_parallel_residual": given.flag("use_parallel_residual", True)}
+    # The whole head rotates unless rope_parameters say otherwise; in configurations absent means a quarter.
+    return {
+        "hidden_act": "gelu",
+        "rotary_pct": 1.0,
+        "use_parallel_residual": metadata.flag("use_parallel_residual", True),
+    }
 
 
 def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
@@ -116,4 +121,4 @@ GGUF = GGUFFamily(
     values=_read_gguf,
     metadata=_write_gguf,
 )
-"""GPT-NeoX and Pythia: queries, keys and values one behind the other, where the original has them head by head."""
+"""GPT-NeoX and Pythia: queries, then keys, then values; the original stores them head by head."""

@@ -1,4 +1,4 @@
-"""gpt-oss (arXiv 2508.10925): heads with sinks, windows in every second layer, bounded gates in mixtures of experts."""
+"""gpt-oss (arXiv 2508.10925): heads with sinks, windows in every second layer, clamped gates in mixtures of experts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROPE: Final[dict[str, Any]] = {
     "original_max_position_embeddings": 4096,
     "truncate": False,
 }
-"""Where the configuration does not say."""
+"""Default if the configuration does not have it."""
 
 
 def build(config: Config) -> Blueprint:
@@ -36,8 +36,8 @@ def build(config: Config) -> Blueprint:
     config.require("swiglu_alpha", 1.702)  # that of quick_gelu
     layers, bias = config.layers(), config.flag("attention_bias", True)
     window = config.integer("sliding_window", 128)
-    given = config.has("rope_parameters") or config.has("rope_scaling")
-    turning = config if given else config.with_values(rope_scaling=ROPE)
+    has_rope = config.has("rope_parameters") or config.has("rope_scaling")
+    turning = config if has_rope else config.with_values(rope_scaling=ROPE)
     attentions = attention_blocks(
         config,
         [read_rope(turning, head_dim(config), default_base=150_000.0)] * layers,
@@ -50,7 +50,7 @@ def build(config: Config) -> Blueprint:
 
 
 def _experts(config: Config) -> Block:
-    """The mixture; of an expert, rows of the gate and of the other projection alternate."""
+    """The mixture of experts; rows of gate and up projection alternate in an expert."""
     config = config.with_values(num_experts_per_tok=config.integer("num_experts_per_tok", 4))
     count, width, hidden = expert_count(config, 128), config.integer("hidden_size"), config.integer("intermediate_size")
     expert = SwiGLU(
@@ -71,23 +71,23 @@ def _experts(config: Config) -> Block:
 
 
 _TRUNCATE: Final = "rope.scaling.yarn_truncate"
-"""Key of our own, which llama.cpp leaves alone."""
+"""A custom key, which llama.cpp ignores."""
 _AFTER_TOP_K: Final = 3
-"""llama.cpp's number of the gating by a softmax of the chosen logits."""
+"""llama.cpp's number for gating by a softmax of the chosen logits."""
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    layers = given.layers("block_count")
-    rope = read_gguf_rope(given, file, given.integer("attention.key_length"))
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    layers = metadata.layers("block_count")
+    rope = read_gguf_rope(metadata, file, metadata.integer("attention.key_length"))
     if rope["rope_type"] == "yarn":
-        # llama.cpp rounds the two ends of the ramp; the model was trained without that, unless a file of ours says so.
-        rope["truncate"] = given.flag(_TRUNCATE, False)
-    values = expert_values(given, file, gatings=(0, _AFTER_TOP_K))
+        # llama.cpp rounds both ends of the ramp; the model was trained without rounding, unless our key says otherwise.
+        rope["truncate"] = metadata.flag(_TRUNCATE, False)
+    values = expert_values(metadata, file, gatings=(0, _AFTER_TOP_K))
     return {
         **values,
-        "intermediate_size": given.integer("expert_feed_forward_length", given.integer("feed_forward_length")),
-        "layer_types": read_pattern(given, layers, default=2),
-        "sliding_window": given.integer("attention.sliding_window", 128),
+        "intermediate_size": metadata.integer("expert_feed_forward_length", metadata.integer("feed_forward_length")),
+        "layer_types": read_pattern(metadata, layers, default=2),
+        "sliding_window": metadata.integer("attention.sliding_window", 128),
         "rope_parameters": rope,
     }
 
@@ -119,4 +119,4 @@ GGUF = GGUFFamily(
     values=_read_gguf,
     metadata=_write_gguf,
 )
-"""gpt-oss: sinks of heads, windows in every second layer, experts with biases."""
+"""gpt-oss: attention sinks, windows in every second layer, experts with biases."""

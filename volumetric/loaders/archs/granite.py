@@ -20,11 +20,11 @@ from volumetric.network import Network
 
 
 def granite_decoder(config: Config, feed: Block) -> Blueprint:
-    """Build a Granite decoder; `feed` is the second block of each layer."""
+    """Build a Granite decoder; `feed` is the feed-forward block of each layer."""
     layers, bias = config.layers(), config.flag("attention_bias", False)
     divisor = config.number("logits_scaling", 1.0)
     if divisor == 0:
-        raise CheckpointError(f"{config.where}: logits_scaling is 0, and logits are divided by it")
+        raise CheckpointError(f"{config.where}: logits_scaling is 0, but logits are divided by it")
     attentions = attention_blocks(
         config,
         [read_rope(config, head_dim(config))] * layers,
@@ -57,17 +57,17 @@ _FACTORS: Final[Mapping[str, str]] = {
 }
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    given.require("expert_count", 0)
-    return {**LLAMA.values(given, file), **read_factors(given)}
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    metadata.require("expert_count", 0)
+    return {**LLAMA.values(metadata, file), **read_factors(metadata)}
 
 
-def read_factors(given: Config) -> Mapping[str, Any]:
+def read_factors(metadata: Config) -> Mapping[str, Any]:
     """Return the factors on embeddings, scores, blocks and logits."""
-    factors = {name: given.number(key) for key, name in _FACTORS.items() if given.has(key)}
+    factors = {name: metadata.number(key) for key, name in _FACTORS.items() if metadata.has(key)}
     if "attention_multiplier" not in factors:  # then llama.cpp divides by the root of a head's width
-        share = given.integer("embedding_length") // given.integer("attention.head_count") or 1
-        factors["attention_multiplier"] = given.integer("attention.key_length", share) ** -0.5
+        share = metadata.integer("embedding_length") // metadata.integer("attention.head_count") or 1
+        factors["attention_multiplier"] = metadata.integer("attention.key_length", share) ** -0.5
     return factors
 
 

@@ -1,4 +1,4 @@
-"""Granite 3 MoE (https://hf.co/ibm-granite): Granite with mixtures of experts, stacked in two tensors a layer."""
+"""Granite 3 MoE (https://hf.co/ibm-granite): Granite with mixtures of experts, stacked in two tensors of a layer."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> di
     if stacked is None:
         return {}
     return {
-        "num_local_experts": (stacked[0], "experts that are stacked"),
+        "num_local_experts": (stacked[0], "number of stacked experts"),
         "intermediate_size": (stacked[2], "width of an expert"),
     }
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    given.require("expert_shared_feed_forward_length", 0)
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    metadata.require("expert_shared_feed_forward_length", 0)
     biased = "blk.0.attn_q.bias" in file.entries
-    return {"attention_bias": biased, **read_factors(given), **expert_values(given, file)}
+    return {"attention_bias": biased, **read_factors(metadata), **expert_values(metadata, file)}
 
 
 def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
@@ -72,4 +72,4 @@ GGUF = GGUFFamily(
     values=_read_gguf,
     metadata=_write_gguf,
 )
-"""Granite 3 MoE: Granite with a mixture in every layer, whose gates and projections files have apart."""
+"""Granite 3 MoE: Granite with a mixture in every layer; files store gate and up projections separately."""

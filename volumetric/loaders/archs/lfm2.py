@@ -1,4 +1,4 @@
-"""LFM2 (https://arxiv.org/abs/2511.23404): a few layers of attention among short gated convolutions of fixed state."""
+"""LFM2 (https://arxiv.org/abs/2511.23404): a few attention layers among short gated convolutions with a fixed state."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def build(config: Config) -> Blueprint:
         return chain.residual(stream)
 
     tied = config.flag("tie_embedding", config.flag("tie_word_embeddings", True))
-    given = config.with_values(tie_word_embeddings=tied)
-    return stacked_decoder(given, place, norm, tied=True, norm_name="model.embedding_norm")
+    tied_config = config.with_values(tie_word_embeddings=tied)
+    return stacked_decoder(tied_config, place, norm, tied=True, norm_name="model.embedding_norm")
 
 
 def _between(config: Config) -> int:
-    """Width between the products of the MLP, which the configuration may give before it is adjusted."""
+    """Width of the MLP's hidden layer, which the configuration may give before adjustment."""
     width = config.integer("block_ff_dim", config.integer("intermediate_size"))
     if not config.flag("block_auto_adjust_ff_dim", True):
         return width
@@ -78,7 +78,7 @@ def _between(config: Config) -> int:
 
 
 def _attending(config: Config) -> list[bool]:
-    """Whether each layer has attention, in the new spelling or by the list of those that do."""
+    """Whether each layer has attention, by ``layer_types`` or by the older list of indices."""
     layers = config.layers()
     kinds = config.items("layer_types", layers)
     if kinds is not None:
@@ -94,7 +94,7 @@ def _attending(config: Config) -> list[bool]:
 
 
 def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """Which blocks have a short convolution in the place of attention, and over how many rows."""
+    """Blocks with a short convolution instead of attention, and its kernel size."""
     blocks = known.get("num_hidden_layers", 0)
     places = {int(match[1]): entry.shape for name, entry in entries.items() if (match := _SHORT_CONV.match(name))}
     if not places or max(places) >= blocks or any(len(shape) != 3 for shape in places.values()):
@@ -104,7 +104,7 @@ def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> di
     return {
         "layer_types": (kinds, "blocks with a convolution have no attention"),
         "conv_L_cache": (next(iter(places.values()))[2], "taps of the convolutions"),
-        "conv_bias": (biases, "the convolutions have biases" if biases else "the convolutions have none"),
+        "conv_bias": (biases, "the convolutions have biases" if biases else "the convolutions have no biases"),
         "block_auto_adjust_ff_dim": (False, "the MLP's width is that of its tensors"),
     }
 
@@ -112,16 +112,16 @@ def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> di
 _SHORT_CONV = re.compile(r"(?:model\.)?layers\.(\d{1,5})\.conv\.conv\.weight")
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
-    given.require("attention.causal", True)
-    given.require("attention.sliding_window", 0)
-    heads, layers = given.values.get(KV_HEADS), given.layers("block_count")
+    metadata.require("attention.causal", True)
+    metadata.require("attention.sliding_window", 0)
+    heads, layers = metadata.values.get(KV_HEADS), metadata.layers("block_count")
     if not isinstance(heads, np.ndarray) or heads.shape != (layers,):
-        raise CheckpointError(f"{given.where}: {KV_HEADS} is no list of {layers} numbers")
+        raise CheckpointError(f"{metadata.where}: {KV_HEADS} is not a list of {layers} numbers")
     return {
         "layer_types": ["full_attention" if count else "conv" for count in heads],
-        "conv_L_cache": given.integer("shortconv.l_cache", low=2),
+        "conv_L_cache": metadata.integer("shortconv.l_cache", low=2),
         "conv_bias": False,
         "block_auto_adjust_ff_dim": False,
     }
@@ -132,13 +132,13 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
     mixers = [spec for spec in network.layers.values() if isinstance(spec, (MultiHeadAttention, ShortConv))]
     taps = [spec.kernel_size for spec in mixers if isinstance(spec, ShortConv)]
     heads = [spec.kv_heads if isinstance(spec, MultiHeadAttention) else 0 for spec in mixers]
-    # A model without convolutions has no size of them; llama.cpp wants one.
+    # A model without convolutions has no kernel size; llama.cpp requires one.
     return {KV_HEADS: np.array(heads, np.int32), "shortconv.l_cache": np.uint32(taps[0] if taps else 3)}
 
 
 def _differences(network: Network) -> list[str]:
     convolves = any(isinstance(spec, ShortConv) for spec in network.layers.values())
-    return [] if convolves else ["it ends with an assertion where no layer of LFM2 is a convolution"]
+    return [] if convolves else ["it aborts with an assertion if no layer of LFM2 is a convolution"]
 
 
 GGUF = GGUFFamily(
@@ -171,4 +171,4 @@ GGUF = GGUFFamily(
     metadata=_write_gguf,
     differences=_differences,
 )
-"""LFM2: short convolutions, and attention in the layers that have heads of keys."""
+"""LFM2: short convolutions, and attention in the layers that have key heads."""

@@ -1,4 +1,4 @@
-"""Llama 1 to 3 (arXiv 2302.13971, 2407.21783), and all that calls itself so, such as SmolLM2."""
+"""Llama 1 to 3 (arXiv 2302.13971, 2407.21783), and all models with this type, such as SmolLM2."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _MIXTURE: Final[Mapping[str, str]] = {
 }
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    """Flags that the metadata do not have: seen in the tensors of the first layer."""
-    if given.integer("expert_count", 0, low=0):
-        return {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], **expert_values(given, file)}
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    """Flags that are missing in the metadata: the tensors of the first layer show them."""
+    if metadata.integer("expert_count", 0, low=0):
+        return {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], **expert_values(metadata, file)}
     return {
         "attention_bias": "blk.0.attn_q.bias" in file.entries,
         "mlp_bias": "blk.0.ffn_up.bias" in file.entries,
@@ -63,4 +63,4 @@ GGUF = GGUFFamily(
     values=_read_gguf,
     metadata=_write_gguf,
 )
-"""Llama, and what else has its data flow: Mistral and Mixtral where no window is shorter than the context."""
+"""Llama, and models with the same data flow: Mistral and Mixtral if no window is shorter than the context."""

@@ -42,7 +42,7 @@ def build(config: Config) -> Blueprint:
 
 
 def _attentions(config: Config, layers: int) -> list[Block]:
-    """Attention of each layer: turning heads have norms without gains; of others the queries grow with their place."""
+    """Attention of each layer: layers with RoPE normalise heads without gains; others scale queries by position."""
     heads, bias = config.integer("num_attention_heads"), config.flag("attention_bias", False)
     names: dict[str, Stored] = {
         **ATTENTION_NAMES,
@@ -66,13 +66,13 @@ def _attentions(config: Config, layers: int) -> list[Block]:
         }
     normed: dict[str, Any] = {}
     if config.flag("use_qk_norm", True):
-        # Turning keeps the length of a vector, so that this norm is the same before it.
+        # Rotation keeps the length of a vector, so the norm can come before it.
         normed = {"qk_norm": True, "qk_norm_gain": False, "qk_norm_eps": config.number("rms_norm_eps", 1e-5)}
-    found: list[Block] = []
+    layer_blocks: list[Block] = []
     for block, turns, chunk in zip(blocks, turning, _chunks(config, turning), strict=True):
         assert isinstance(block.spec, MultiHeadAttention)
-        found.append(replace(block, spec=replace(block.spec, chunk=chunk, **(normed if turns else flat))))
-    return found
+        layer_blocks.append(replace(block, spec=replace(block.spec, chunk=chunk, **(normed if turns else flat))))
+    return layer_blocks
 
 
 def _turning(config: Config, layers: int) -> list[bool]:
@@ -89,7 +89,7 @@ def _turning(config: Config, layers: int) -> list[bool]:
 
 
 def _chunks(config: Config, turning: list[bool]) -> list[int | None]:
-    """Rows of a chunk of each layer, None where it sees everything."""
+    """Chunk size of each layer in rows, None for full attention."""
     known = {"chunked_attention": config.integer("attention_chunk_size", 8192), "full_attention": None}
     kinds = config.items("layer_types", len(turning))
     if kinds is None:
@@ -104,12 +104,12 @@ def _sparse(config: Config, layers: int) -> set[int]:
         return set(range(every - 1, layers, every))
     listed = config.values["moe_layers"]
     if not isinstance(listed, list) or len(listed) > MAX_LAYERS or any(type(i) is not int for i in listed):
-        raise CheckpointError(f"{config.where}: moe_layers is no list of layers")
+        raise CheckpointError(f"{config.where}: moe_layers is not a list of layers")
     return set(listed)
 
 
 def _experts(config: Config) -> Block:
-    """The mixture, whose weights multiply what an expert reads, beside an expert that all rows take."""
+    """The mixture, whose weights multiply the input of an expert, plus an expert for all rows."""
     config = config.with_values(num_experts_per_tok=config.integer("num_experts_per_tok", 1))
     count, width, hidden = expert_count(config, 16), config.integer("hidden_size"), config.integer("intermediate_size")
     activation = config.activation("hidden_act", "silu")
@@ -133,13 +133,13 @@ _CONSTANTS: Final[Mapping[str, Any]] = {
     "floor_scale": 8192,
     "attn_scale": 0.1,
 }
-"""What files do not say."""
+"""Values that the files do not contain."""
 _WITHOUT_NORMS: Final = 128
-"""Experts of the one model, Maverick, whose heads have no norms."""
+"""Number of experts of Maverick, the only model without head norms."""
 
 
 def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """Widths: the configuration calls that of experts as others that of an MLP, and that of an MLP by another name."""
+    """Widths: the name of the MLP's width in other families is that of the experts here; the MLP's has another name."""
     shapes = (entry.shape for name, entry in entries.items() if name.endswith(".feed_forward.down_proj.weight"))
     dense = next((shape for shape in shapes if len(shape) == 2), None)
     shared = any(".feed_forward.shared_expert." in name for name in entries)
@@ -151,25 +151,30 @@ def evidence(entries: Mapping[str, TensorEntry], known: Mapping[str, Any]) -> di
     return values
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    window = given.integer("attention.sliding_window", 1, low=0)
-    given.require("expert_weights_scale", 0.0, 1.0)
-    count, layers, step = given.integer("expert_count"), given.layers("block_count"), given.integer(_STEP, low=0)
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    """Return the values that only Llama 4 has: widths, numbers of experts, and layers with experts."""
+    window = metadata.integer("attention.sliding_window", 1, low=0)
+    metadata.require("expert_weights_scale", 0.0, 1.0)
+    count, layers, step = (
+        metadata.integer("expert_count"),
+        metadata.layers("block_count"),
+        metadata.integer(_STEP, low=0),
+    )
     if window == 0:
         raise UnsupportedError(
-            f"{given.where}: attention.sliding_window=0, Llama 4 without chunks, is not supported",
-            hint="the Hugging Face checkpoint says what its layers do",
+            f"{metadata.where}: attention.sliding_window=0, Llama 4 without chunks, is not supported",
+            hint="open the Hugging Face checkpoint instead",
         )
     mixed = range(step - 1, layers, step) if step else range(0)
     routers = {i: file.entries.get(f"blk.{i}.ffn_gate_inp.weight") for i in mixed}
     if any(router is None or router.shape[:1] != (count,) for router in routers.values()):
-        raise CheckpointError(f"{given.where}: each layer of {list(mixed)[:4]}… needs a router of {count} experts")
+        raise CheckpointError(f"{metadata.where}: each layer of {list(mixed)[:4]}… needs a router of {count} experts")
     return {
         **_CONSTANTS,
-        "intermediate_size": given.integer("expert_feed_forward_length"),
-        "intermediate_size_mlp": given.integer("feed_forward_length"),
+        "intermediate_size": metadata.integer("expert_feed_forward_length"),
+        "intermediate_size_mlp": metadata.integer("feed_forward_length"),
         "num_local_experts": count,
-        "num_experts_per_tok": given.integer("expert_used_count"),
+        "num_experts_per_tok": metadata.integer("expert_used_count"),
         "moe_layers": list(mixed),
         _STEP: max(step, 1),
         "use_qk_norm": count != _WITHOUT_NORMS,
@@ -181,8 +186,9 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
     step = mixed.index(True) + 1 if any(mixed) else 0
     if step == 0 or mixed != [(i + 1) % step == 0 for i in range(len(mixed))]:
         raise UnsupportedError(
-            f"Llama 4 in GGUF files has experts in every so many layers, and not in {np.flatnonzero(mixed).tolist()}",
-            hint="formats native and hf hold the model as it is",
+            f"Llama 4 in GGUF files must have experts at a fixed interval of layers, not in layers "
+            f"{np.flatnonzero(mixed).tolist()}",
+            hint="use format native or hf",
         )
     return {
         **expert_metadata(config, network),
@@ -194,11 +200,11 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
 
 def _differences(network: Network) -> list[str]:
     few = len(attentions(network)) < _SCALED_EVERY
-    return [f"it ends with an assertion where Llama 4 has less than {_SCALED_EVERY} layers"] if few else []
+    return [f"it aborts with an assertion if Llama 4 has less than {_SCALED_EVERY} layers"] if few else []
 
 
 _SCALED_EVERY: Final = 4
-"""Every so many layers read the scale of scores by position."""
+"""Interval of layers whose scores are scaled by position."""
 
 
 UNSEEN = ("use_qk_norm", "attention_chunk_size", "attn_scale", "floor_scale", "no_rope_layers")
@@ -219,4 +225,4 @@ GGUF = GGUFFamily(
     metadata=_write_gguf,
     differences=_differences,
 )
-"""Llama 4: chunks, layers that do not turn, experts in every so many layers; llama.cpp has most of it in its code."""
+"""Llama 4: chunks, NoPE layers, experts at a fixed interval; most of it is constant in llama.cpp's code."""

@@ -1,4 +1,4 @@
-"""Mamba (https://arxiv.org/abs/2312.00752): selective state-space layers and nothing else."""
+"""Mamba (https://arxiv.org/abs/2312.00752): only selective state-space layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
 
 CONTEXT = 1 << 20
-"""Tokens of a sequence: states do not grow with it, and configurations name no limit."""
+"""Context length: states do not grow with the sequence, and configurations have no limit."""
 MIXER_NAMES = {
     "in": "in_proj",
     "out": "out_proj",
@@ -35,7 +35,7 @@ def state_space_decoder(config: Config, mixer: LayerSpec, *, tied: bool) -> Blue
 
     Parameters
     ----------
-    tied : whether embedding and head share weights where the configuration does not say
+    tied : default for whether embedding and head share weights
     """
     hidden, vocabulary = config.integer("hidden_size"), config.integer("vocab_size")
     config.require("hidden_act", "silu", "swish")
@@ -58,15 +58,15 @@ def state_space_decoder(config: Config, mixer: LayerSpec, *, tied: bool) -> Blue
 
 
 def step_bounds(config: Config) -> tuple[float, float | None]:
-    """Bounds of the steps of a Mamba-2 layer, of which the upper one may be infinite, spelled as JSON spells it."""
-    given = config.items("time_step_limit", 2)
-    if given is None:
+    """Bounds of the steps of a Mamba-2 layer; the upper one may be infinite, as spelled in JSON."""
+    limits = config.items("time_step_limit", 2)
+    if limits is None:
         return 0.0, None
-    high = given[1]
+    high = limits[1]
     endless = high is None or high == float("inf") or high in ("inf", "Infinity")
-    # transformers writes what JSON has no number for as an object with its name
+    # transformers writes infinity as an object with its name
     endless = endless or (isinstance(high, dict) and high.get("__float__") == "Infinity")
-    low = Config({"time_step_limit": given[0]}, config.where).number("time_step_limit")
+    low = Config({"time_step_limit": limits[0]}, config.where).number("time_step_limit")
     return low, None if endless else Config({"time_step_limit": high}, config.where).number("time_step_limit")
 
 
@@ -86,14 +86,14 @@ def build(config: Config) -> Blueprint:
     return state_space_decoder(config, mixer, tied=True)
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
-    given.require("ssm.dt_b_c_rms", False)  # true of FalconMamba, which norms steps, inputs and outputs of the scan
+    metadata.require("ssm.dt_b_c_rms", False)  # true for FalconMamba, with norms in the scan
     return {
-        "intermediate_size": given.integer("ssm.inner_size"),
-        "state_size": given.integer("ssm.state_size"),
-        "time_step_rank": given.integer("ssm.time_step_rank"),
-        "conv_kernel": given.integer("ssm.conv_kernel", low=2),
+        "intermediate_size": metadata.integer("ssm.inner_size"),
+        "state_size": metadata.integer("ssm.state_size"),
+        "time_step_rank": metadata.integer("ssm.time_step_rank"),
+        "conv_kernel": metadata.integer("ssm.conv_kernel", low=2),
         "use_bias": False,
         "use_conv_bias": True,
     }
@@ -104,8 +104,8 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
     mixer = next(spec for spec in network.layers.values() if isinstance(spec, Mamba))
     if mixer.inner_features != 2 * mixer.embed_dim:
         raise UnsupportedError(
-            f"Mamba in GGUF files scans 2 x {mixer.embed_dim} channels, and the model {mixer.inner_features}",
-            hint="formats native and hf hold the model as it is",
+            f"Mamba in GGUF files scans 2 x {mixer.embed_dim} channels, but the model has {mixer.inner_features}",
+            hint="use format native or hf",
         )
     return {
         **without_attention(),

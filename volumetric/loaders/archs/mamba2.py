@@ -1,4 +1,4 @@
-"""Mamba-2 (https://arxiv.org/abs/2405.21060): state-space layers with one decay a head."""
+"""Mamba-2 (https://arxiv.org/abs/2405.21060): state-space layers with one decay for each head."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def build(config: Config) -> Blueprint:
     return state_space_decoder(config, mixer, tied=False)
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
-    sizes = read_sizes(given)
+    sizes = read_sizes(metadata)
     return {
-        "expand": expansion(sizes.channels, given.integer("embedding_length")),
+        "expand": expansion(sizes.channels, metadata.integer("embedding_length")),
         "num_heads": sizes.heads,
         "head_dim": sizes.channels // sizes.heads,
         "state_size": sizes.state,

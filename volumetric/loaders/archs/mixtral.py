@@ -1,4 +1,4 @@
-"""Mixtral (arXiv 2401.04088): Mistral with a mixture of experts in each layer, of which every token takes two."""
+"""Mixtral (arXiv 2401.04088): Mistral with a mixture of experts in each layer; every token uses two."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def build(config: Config) -> Blueprint:
             out_bias=bias,
             causal=False,
             rope=_rope(config, kind, width // heads),
-            # Half of the local span on each side, the row itself beside: `window` counts that too.
+            # Half of the local span on each side, plus the row itself, which `window` counts too.
             window=config.integer("local_attention", 128) // 2 + 1 if kind == "sliding_attention" else None,
         )
         for kind in _BASES
@@ -90,20 +90,20 @@ def build(config: Config) -> Blueprint:
         classes = Dense(in_features=width, out_features=labels(config))
         parts = {"head.dense": first, "head.norm": norm, "classifier": classes}
         head = head_of(parts, width)
-    made = chain.blueprint(
+    blueprint = chain.blueprint(
         context_length=config.integer("max_position_embeddings", 8192),
         ignored=(r"(?:head|classifier)\..*",) if todo == "judge" else (),
         prefix=_PREFIX,
         hidden=last if todo == "mask" else None,
     )
     mean = config.values.get("classifier_pooling") == "mean"
-    return dataclasses.replace(made, pooled=head, pooling="mean" if mean else "cls")
+    return dataclasses.replace(blueprint, pooled=head, pooling="mean" if mean else "cls")
 
 
 def _rope(config: Config, kind: str, width: int) -> Rope:
-    """Rotary embedding of global or local layers: a base for each, in the old spelling or the new."""
-    given = config.section("rope_parameters")
-    inner = None if given is None else given.section(kind)
+    """Rotary embedding of global or local layers: one base for each, in the old or the new spelling."""
+    section = config.section("rope_parameters")
+    inner = None if section is None else section.section(kind)
     name, base = _BASES[kind]
     if inner is not None:
         return read_rope(config.with_values(rope_parameters=inner.values), width, default_base=base)
@@ -125,19 +125,19 @@ _LOCAL_BASE: Final = "rope.freq_base_swa"
 _BASE: Final = 10_000.0
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    given.require("rope.scaling.type", "none")
-    layers = given.layers("block_count")
-    if isinstance(given.values.get(KEY), np.ndarray):
-        kinds = read_pattern(given, layers, default=3)
-    else:  # the first of so many layers sees everything, where in other architectures it is the last one
-        period = given.integer(KEY, 3)
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    metadata.require("rope.scaling.type", "none")
+    layers = metadata.layers("block_count")
+    if isinstance(metadata.values.get(KEY), np.ndarray):
+        kinds = read_pattern(metadata, layers, default=3)
+    else:  # the first layer of a period has full attention, in other architectures the last one
+        period = metadata.integer(KEY, 3)
         kinds = ["sliding_attention" if i % period else "full_attention" for i in range(layers)]
-    full, local = given.number("rope.freq_base", _BASE), given.number(_LOCAL_BASE, _BASE)
+    full, local = metadata.number("rope.freq_base", _BASE), metadata.number(_LOCAL_BASE, _BASE)
     return {
-        **read_encoder(given, file),
-        "hidden_activation": given.values.get("hidden_activation", "gelu"),
-        "local_attention": given.integer("attention.sliding_window"),
+        **read_encoder(metadata, file),
+        "hidden_activation": metadata.values.get("hidden_activation", "gelu"),
+        "local_attention": metadata.integer("attention.sliding_window"),
         "layer_types": kinds,
         "global_rope_theta": full,
         "local_rope_theta": local,
@@ -195,4 +195,4 @@ GGUF = GGUFFamily(
     metadata=_write_gguf,
     differences=_differences,
 )
-"""ModernBERT: pre-norm blocks that see both ways; two of three see a window, and turn by a base of their own."""
+"""ModernBERT: bidirectional pre-norm blocks; two of three have a window and a separate rotary base."""

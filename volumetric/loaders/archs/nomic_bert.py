@@ -86,7 +86,7 @@ def build(config: Config) -> Blueprint:
 
 
 def _one_spelling(config: Config) -> Config:
-    """Return a configuration with the names of transformers; what Nomic's own code could do besides is refused."""
+    """Return a configuration with the names of transformers; other options of Nomic's code are refused."""
     for name, allowed in _ALWAYS.items():
         config.require(name, allowed)
     return config.with_values(**{new: config.values[old] for old, new in _SPELLING.items() if config.has(old)})
@@ -125,4 +125,4 @@ GGUF = GGUFFamily(
     values=read_encoder,
     metadata=write_encoder,
 )
-"""Nomic's BERT: post-norm blocks that see both ways, with RoPE, SwiGLU and fused projections without biases."""
+"""Nomic's BERT: bidirectional post-norm blocks with RoPE, SwiGLU and fused projections without biases."""

@@ -1,4 +1,4 @@
-"""OLMo 2 (arXiv 2501.00656): norms after each block instead of before, and over all queries and all keys of a row."""
+"""OLMo 2 (arXiv 2501.00656): norms after each block instead of before, and over all query and key heads of a row."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ def build(config: Config) -> Blueprint:
 _LOCAL_BASE: Final = "rope.freq_base_swa"
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    window = given.integer("attention.sliding_window", 0, low=0)
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    window = metadata.integer("attention.sliding_window", 0, low=0)
     if window == 0:
         return {}
-    heads, hidden = given.integer("attention.head_count"), given.integer("embedding_length")
-    full = read_gguf_rope(given, file, given.integer("attention.key_length", hidden // heads or 1))
-    # Layers with a window turn without the scaling of the others.
-    local = {"rope_type": "default", "rope_theta": given.number(_LOCAL_BASE, full["rope_theta"])}
+    heads, hidden = metadata.integer("attention.head_count"), metadata.integer("embedding_length")
+    full = read_gguf_rope(metadata, file, metadata.integer("attention.key_length", hidden // heads or 1))
+    # Layers with a window have RoPE without the scaling of the others.
+    local = {"rope_type": "default", "rope_theta": metadata.number(_LOCAL_BASE, full["rope_theta"])}
     return {
         "model_type": "olmo3",
         "architectures": ["Olmo3ForCausalLM"],
         "sliding_window": window,
-        "layer_types": read_pattern(given, given.layers("block_count"), default=4),
+        "layer_types": read_pattern(metadata, metadata.layers("block_count"), default=4),
         "rope_parameters": {"full_attention": full, "sliding_attention": local},
     }
 
@@ -95,4 +95,4 @@ GGUF = GGUFFamily(
     values=_read_gguf,
     metadata=_write_gguf,
 )
-"""OLMo 2 and 3: norms after each block and over all heads of queries and keys; those with windows are OLMo 3."""
+"""OLMo 2 and 3: norms after each block and over all query and key heads; files with windows are OLMo 3."""

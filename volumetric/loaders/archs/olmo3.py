@@ -1,4 +1,4 @@
-"""OLMo 3 (arXiv 2512.13961): OLMo 2 in which three of four layers see a window, with a rotation of their own."""
+"""OLMo 3 (arXiv 2512.13961): OLMo 2 in which three of four layers have a window and a separate RoPE."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from volumetric.loaders.hf_rope import read_ropes_by_kind
 from volumetric.loaders.names import Blueprint
 
 BASE = 500_000.0
-"""Rotary base where the configuration does not say."""
+"""Default rotary base."""
 
 __all__ = ["GGUF", "build"]
 
@@ -19,6 +19,6 @@ def build(config: Config) -> Blueprint:
     layers = config.layers()
     config = config.with_values(sliding_window=config.integer("sliding_window", 4096))
     windows = read_windows(config, layers, switch=False, full_every=4)
-    # In the old spelling, rope_scaling is that of the layers that see everything.
+    # In the old spelling, rope_scaling is for the layers with full attention.
     full, sliding = read_ropes_by_kind(config, head_dim(config), BASE, config.number("rope_theta", BASE))
     return olmo_decoder(config, ropes=[full if window is None else sliding for window in windows], windows=windows)

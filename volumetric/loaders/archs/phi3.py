@@ -42,10 +42,10 @@ def build(config: Config) -> Blueprint:
     )
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     del file
-    # The window is kept, as in transformers; llama.cpp's own code for this architecture lets every layer see all.
-    window = given.integer("attention.sliding_window", 0, low=0)
+    # The window stays, as in transformers; llama.cpp's code for this architecture uses full attention in every layer.
+    window = metadata.integer("attention.sliding_window", 0, low=0)
     return {"sliding_window": window or None}
 
 
@@ -60,8 +60,8 @@ def _differences(network: Network) -> list[str]:
     windows = sorted({spec.window for spec in attentions(network) if spec.window is not None})
     if not windows:
         return []
-    text = f"it leaves out the windows of 'phi3', and the model has one of {windows[0]} tokens"
-    return [f"{text} (--context {windows[0]} writes a file for contexts in which that cuts nothing)"]
+    text = f"it ignores windows of 'phi3', but the model has one of {windows[0]} tokens"
+    return [f"{text} (--context {windows[0]} writes a file for contexts that the window covers)"]
 
 
 UNSEEN = ("partial_rotary_factor",)

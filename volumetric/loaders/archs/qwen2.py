@@ -28,8 +28,8 @@ def _unreadable(network: Network) -> str:
     if attention.num_heads * attention.width == attention.embed_dim:
         return ""
     return (
-        f"qwen2 in GGUF files has square projections: {attention.num_heads} heads of {attention.width} "
-        f"are not {attention.embed_dim} numbers"
+        f"qwen2 in GGUF files must have square query projections: {attention.num_heads} heads of {attention.width} "
+        f"do not give {attention.embed_dim} features"
     )
 
 

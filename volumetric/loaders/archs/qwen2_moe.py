@@ -1,4 +1,4 @@
-"""Qwen1.5 and Qwen2 MoE (arXiv 2407.10671): Qwen2 with a mixture of experts, beside one expert that all rows take."""
+"""Qwen1.5 and Qwen2 MoE (arXiv 2407.10671): Qwen2 with a mixture of experts and one shared expert."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build(config: Config) -> Blueprint:
 
 
 def _windows(config: Config, layers: int) -> list[int | None]:
-    """Windows; without a list they are in every second layer, up to one that other Qwens start them at."""
+    """Windows; without a list, every second layer below ``max_window_layers`` has one; other Qwens begin there."""
     windows = read_windows(config, layers, switch=True, full_every=2)
     if config.has("layer_types"):
         return windows
@@ -48,9 +48,9 @@ _SHARED = {
 }
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    width = given.integer("expert_shared_feed_forward_length", given.integer("feed_forward_length"))
-    return {**QWEN3.values(given, file), "shared_expert_intermediate_size": width, "norm_topk_prob": False}
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    width = metadata.integer("expert_shared_feed_forward_length", metadata.integer("feed_forward_length"))
+    return {**QWEN3.values(metadata, file), "shared_expert_intermediate_size": width, "norm_topk_prob": False}
 
 
 def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:

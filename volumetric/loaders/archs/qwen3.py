@@ -1,4 +1,4 @@
-"""Qwen3 (arXiv 2505.09388): Llama with normalised queries and keys, and a head width of its own."""
+"""Qwen3 (arXiv 2505.09388): Llama with normalised queries and keys, and a separate head width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def build(config: Config) -> Blueprint:
     """Network and rules of a Qwen3 configuration."""
     layers = config.layers()
     bias = config.flag("attention_bias", False)
-    # transformers takes 128 where head_dim is absent; hidden_size / heads would be wrong for most Qwen3 models.
+    # transformers uses 128 if head_dim is absent; hidden_size / heads would be wrong for most Qwen3 models.
     width = config.integer("head_dim", 128)
     return pre_norm_decoder(
         config.with_values(head_dim=width),

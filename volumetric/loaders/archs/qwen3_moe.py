@@ -43,10 +43,10 @@ def build(config: Config) -> Blueprint:
     return pre_norm_stack(config, norm, attentions, feeds)
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    values = expert_values(given, file)
-    share = given.integer("feed_forward_length") // values["num_experts_per_tok"]
-    hidden = given.integer("expert_feed_forward_length", share)
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    values = expert_values(metadata, file)
+    share = metadata.integer("feed_forward_length") // values["num_experts_per_tok"]
+    hidden = metadata.integer("expert_feed_forward_length", share)
     return {**values, "moe_intermediate_size": hidden, "norm_topk_prob": True}
 
 

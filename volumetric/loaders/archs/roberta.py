@@ -1,4 +1,4 @@
-"""RoBERTa (Liu et al. 2019, arXiv 1907.11692): BERT whose positions begin behind that of the padding token."""
+"""RoBERTa (Liu et al. 2019, arXiv 1907.11692): BERT whose positions begin after that of the padding token."""
 
 from __future__ import annotations
 

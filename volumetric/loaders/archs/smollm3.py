@@ -47,10 +47,10 @@ _INTERVAL: Final = 4
 """Constant in llama.cpp's code."""
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    layers = given.layers("block_count")
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    layers = metadata.layers("block_count")
     return {
-        **LLAMA.values(given, file),
+        **LLAMA.values(metadata, file),
         "no_rope_layer_interval": _INTERVAL,
         "no_rope_layers": [int((i + 1) % _INTERVAL != 0) for i in range(layers)],
     }
@@ -65,4 +65,4 @@ GGUF = GGUFFamily(
     biases=frozenset({"attn_q", "attn_k", "attn_v"}),
     values=_read_gguf,
 )
-"""SmolLM3. Every fourth layer leaves out the rotation; the files do not say so."""
+"""SmolLM3. Every fourth layer has no RoPE; the files do not contain this."""

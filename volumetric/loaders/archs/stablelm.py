@@ -40,8 +40,8 @@ def build(config: Config) -> Blueprint:
     return pre_norm_stack(config, norm, attentions, feeds, parallel=config.flag("use_parallel_residual", False))
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    del given
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    del metadata
     return {
         "qk_layernorm": "blk.0.attn_q_norm.weight" in file.entries,
         "use_qkv_bias": "blk.0.attn_q.bias" in file.entries,
@@ -72,4 +72,4 @@ GGUF = GGUFFamily(
     values=_read_gguf,
     metadata=_write_gguf,
 )
-"""StableLM: LayerNorm, partly rotated heads; some models have attention and MLP side by side, and then one norm."""
+"""StableLM: LayerNorm, partly rotated heads; some models have parallel attention and MLP, and then one norm."""

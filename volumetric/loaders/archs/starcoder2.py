@@ -32,8 +32,8 @@ def build(config: Config) -> Blueprint:
     return pre_norm_stack(config, norm, attentions, feeds, tied=True)
 
 
-def _read_gguf(given: Config, file: TensorSource) -> Mapping[str, Any]:
-    del given, file
+def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
+    del metadata, file
     # llama.cpp refuses files without biases.
     return {"use_bias": True, "hidden_act": "gelu_pytorch_tanh"}
 

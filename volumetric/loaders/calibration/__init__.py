@@ -1,4 +1,4 @@
-"""Quantising with a text: weights are rounded so that what layers put out for it changes least, not each for itself."""
+"""Quantisation with a calibration text: round weights to minimise the change of layer outputs, not of each weight."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Which scheme each tensor takes so that a model has so many bits a weight and loses least.
+"""Choose the scheme of each tensor for a budget of bits per weight, with the least loss.
 
-Of each tensor, or of several that share a scheme, only schemes on the lower convex hull of (bytes, damage) matter:
-going from one to the next finer saves damage at a price in bytes, the best bargain first. Bargains are taken over all
-tensors, the best first, while the budget lasts (Shoham & Gersho 1988, "Efficient bit allocation for an arbitrary set of
-quantizers"). Damages add up as far as they are small.
+For each tensor, or group of tensors with one scheme, only schemes on the lower convex hull of (bytes, damage) matter:
+each step to the next finer scheme reduces damage for some bytes, with falling ratio. Steps of all tensors are taken in
+order of this ratio until the budget is used (Shoham & Gersho 1988, "Efficient bit allocation for an arbitrary set of
+quantizers"). Small damages are additive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from volumetric.loaders.calibration.damage import Damage
 
 _ANY_ROW = ("int4:g32", "uint4:g32", "int8:g32")
 _OURS = ("uint2:g64", *OWN_FORMATS)
-"""What else rows of a multiple of 32 may take where no GGUF file is written."""
+"""Further schemes for rows of a multiple of 32, if no GGUF file is written."""
 
 
 def candidates_for(columns: int, *, whole: bool) -> tuple[Scheme, ...]:
@@ -27,8 +27,8 @@ def candidates_for(columns: int, *, whole: bool) -> tuple[Scheme, ...]:
 
     Parameters
     ----------
-    columns : numbers of a row
-    whole : rows must fill blocks, as in GGUF files
+    columns : number of columns
+    whole : whether rows must fill whole blocks, as in GGUF files
     """
     if columns % 32:
         names = () if whole else _ANY_ROW
@@ -41,16 +41,16 @@ def candidates_for(columns: int, *, whole: bool) -> tuple[Scheme, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What became of a tensor, or of several under one name.
+    """The scheme that was chosen for a tensor, or a group of tensors.
 
     Attributes
     ----------
-    name : the parameter, or the tensor of the file that holds several
-    keys : parameters
-    scheme : what they take
-    elements : numbers in them
-    nbytes : what they take in this scheme
-    nats : estimated KL divergence that this costs, a token
+    name : the parameter, or the tensor of the file that contains several
+    keys : the parameters
+    scheme : their scheme
+    elements : number of their elements
+    nbytes : their size in this scheme
+    nats : estimated KL divergence per token that this costs
     """
 
     name: str
@@ -68,15 +68,15 @@ def choose(
 
     Parameters
     ----------
-    damages : what each tensor loses in each of its schemes
-    bits : stored bits for each weight of the model, scales included, at most
-    groups : name → parameters that take one scheme; those that are in none stand alone
-    others : numbers and bytes of what is not to be chosen
+    damages : damage of each tensor in each of its schemes
+    bits : maximum stored bits per weight of the model, including scales
+    groups : name → parameters that share a scheme; all others are separate
+    others : elements and bytes of the tensors with fixed schemes
 
     Raises
     ------
     UnsupportedError
-        The coarsest schemes take more.
+        Even the coarsest schemes exceed the budget.
     """
     items = _items({damage.key: damage for damage in damages}, groups)
     elements, fixed = others
@@ -106,16 +106,16 @@ def choose(
 
 
 def check_budget(bits: float, elements: int, nbytes: int) -> None:
-    """Raise `UnsupportedError` if so many numbers, in so many bytes at least, take more than `bits` each."""
+    """Raise `UnsupportedError` if `elements` in at least `nbytes` bytes need more than `bits` bits each."""
     if 8 * nbytes > bits * elements:
         raise UnsupportedError(
-            f"{bits:g} bits a weight are too few: the coarsest types take {8 * nbytes / max(elements, 1):.2f}",
-            hint="rows of a multiple of 256 numbers can take fewer than others",
+            f"{bits:g} bits per weight are too few: the coarsest types take {8 * nbytes / max(elements, 1):.2f}",
+            hint="rows of a multiple of 256 elements allow fewer bits than others",
         )
 
 
 def _items(damages: Mapping[str, Damage], groups: Mapping[str, Sequence[str]]) -> list[list[Choice]]:
-    """What each group may take: the lower convex hull, coarsest first."""
+    """Schemes of each group on the lower convex hull, coarsest first."""
     known = {name: tuple(key for key in keys if key in damages) for name, keys in groups.items()}
     grouped = {key for keys in known.values() for key in keys}
     known |= {key: (key,) for key in damages if key not in grouped}
@@ -125,7 +125,7 @@ def _items(damages: Mapping[str, Damage], groups: Mapping[str, Sequence[str]]) -
 def _hull(name: str, keys: tuple[str, ...], damages: list[Damage]) -> list[Choice]:
     schemes = [scheme for scheme in damages[0].nats if all(scheme in damage.nats for damage in damages)]
     elements = sum(prod(damage.shape) for damage in damages)
-    made = [
+    choices = [
         Choice(
             name,
             keys,
@@ -137,9 +137,9 @@ def _hull(name: str, keys: tuple[str, ...], damages: list[Damage]) -> list[Choic
         for scheme in schemes
     ]
     hull: list[Choice] = []
-    for choice in sorted(made, key=lambda choice: (choice.nbytes, choice.nats)):
+    for choice in sorted(choices, key=lambda choice: (choice.nbytes, choice.nats)):
         if hull and choice.nats >= hull[-1].nats:
-            continue  # no smaller and no better
+            continue  # neither smaller nor better
         while len(hull) > 1 and _slope(hull[-2], choice) <= _slope(hull[-2], hull[-1]):
             hull.pop()
         hull.append(choice)

@@ -1,4 +1,4 @@
-"""Types by budget: what each type would cost each tensor is measured, and so many bits a weight shall lose least."""
+"""Types by budget: measure the damage of each type to each tensor, and minimise the total for some bits per weight."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def budgeted(
     named: Mapping[str, str] | None = None,
     gguf: bool = False,
 ) -> tuple[dict[str, Scheme | None], dict[str, float]]:
-    """Return the scheme of each parameter for a budget, and what each that was chosen costs.
+    """Return the scheme of each parameter for a budget, and the cost of each choice.
 
-    Matrices that products read and tables that are looked up are chosen. Gains, biases, routers of mixtures and what
-    nothing measures stay as they are, and count in the budget. Experts of a layer take one scheme for each of their
-    matrices, and so does what is one tensor in a GGUF file.
+    Weight matrices and embedding tables are chosen. Gains, biases, routers of mixtures and parameters that cannot be
+    measured stay as they are, and count in the budget. Experts of a layer share one scheme for each of their matrices,
+    as do the parameters of one tensor in a GGUF file.
 
     Parameters
     ----------
-    ids : text to measure on, as token ids
-    bits : stored bits for each weight, scales included, at most
-    named : pattern of parameters → scheme that is taken whatever it costs
-    gguf : choose among what a GGUF file can hold
+    ids : calibration text as token ids
+    bits : maximum stored bits per weight, including scales
+    named : pattern of parameters → fixed scheme, at any cost
+    gguf : whether to choose only schemes that a GGUF file can store
 
     Returns
     -------
-    Scheme of each parameter, None for as it is stored; and parameter → estimated KL divergence in nats a token
+    Scheme of each parameter, None to keep the stored one; and parameter → estimated KL divergence in nats per token
 
     Raises
     ------
@@ -47,7 +47,7 @@ def budgeted(
         The budget is not above 0 or too small, the text is too short, or the network cannot be measured.
     """
     if not bits > 0:
-        raise UnsupportedError(f"{bits:g} bits a weight are none", hint="a number such as 4.5")
+        raise UnsupportedError(f"{bits:g} bits per weight are not a positive number", hint="give a number such as 4.5")
     network = model.network
     targets = target_schemes(network, None, named)
     groups = gguf_tensors(model) if gguf else _experts(network)
@@ -76,7 +76,7 @@ def budgeted(
 
 
 def _with_stored(stored: Scheme, candidates: tuple[Scheme, ...], *, gguf: bool) -> tuple[Scheme, ...]:
-    """Candidates, and what the tensor is stored in: that costs nothing."""
+    """Candidates, and the scheme in which the tensor is stored, which costs nothing."""
     if stored in candidates or (gguf and stored.gguf_type is None):
         return candidates
     return (*candidates, stored)
@@ -85,7 +85,7 @@ def _with_stored(stored: Scheme, candidates: tuple[Scheme, ...], *, gguf: bool) 
 def _least(
     model: LoadedModel, candidates: Mapping[str, tuple[Scheme, ...]], groups: Mapping[str, Sequence[str]]
 ) -> int:
-    """Bytes that the tensors with candidates take at least; those of a group take one scheme."""
+    """Minimum bytes of the tensors with candidates; tensors of a group share a scheme."""
     grouped = [[key for key in keys if key in candidates] for keys in groups.values()]
     alone = candidates.keys() - {key for keys in grouped for key in keys}
     least = 0
@@ -93,13 +93,13 @@ def _least(
         stores = [model.params[key] for key in keys]
         common = set(candidates[keys[0]]).intersection(*(candidates[key] for key in keys))
         sizes = [sum(scheme.nbytes(store.shape) for store in stores) for scheme in common]
-        # What nothing measures stays as it is stored.
+        # Parameters that cannot be measured keep their stored scheme.
         least += min([*sizes, sum(store.scheme.nbytes(store.shape) for store in stores)])
     return least
 
 
 def _experts(network: Network) -> dict[str, list[str]]:
-    """Matrices of one name in all branches of a mixture: name with ``*`` for the branch → parameters."""
+    """Matrices with one name in all branches of a mixture: name with ``*`` for the branch → parameters."""
     specs = network.param_specs()
     mixtures = {key.removesuffix("gate/weight") for key, spec in specs.items() if spec.delicate}
     groups: dict[str, list[str]] = {}

@@ -1,14 +1,14 @@
-"""What rounding each tensor to each of several schemes does to a model's predictions, measured on a text.
+"""Damage to a model's predictions if a tensor is rounded to a scheme, measured on a text.
 
-Small changes δ of what a product puts out change the predictions by a KL divergence of ``½ Σ (g · δ)²`` in the mean,
-where g is the gradient of −log p for tokens drawn from the predictions themselves: the second-order term, with Fisher's
-information for the Hessian. Rows of the product and places of the text are taken as independent, and so are g and the
-inputs x; for a matrix W that becomes ``ΔW``, in nats a token:
+Small changes δ of the output of a product change the predictions by a mean KL divergence of ``½ Σ (g · δ)²``, where g
+is the gradient of −log p for tokens drawn from the predictions themselves: the second-order term, with Fisher's
+information for the Hessian. Rows of the product and positions of the text are assumed independent, and so are g and the
+inputs x; for a change ΔW of a matrix this is, in nats per token:
 
     ½ Σ_r mean(g_r²) · (ΔW H ΔWᵀ)_rr,   H = mean(x xᵀ).
 
-So one pass forward and one backward measure all tensors, on some of their rows. What feeding errors back saves is
-measured in the coarsest scheme of each and taken to be the same share in the others.
+So one forward and one backward pass measure all tensors, on some of their rows. The saving by error feedback is
+measured in the coarsest scheme of each tensor; the same ratio is assumed for the others.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from volumetric.run.plan import Plan
 from volumetric.run.state import by_name
 
 MEASURED_TOKENS = 1024
-"""Tokens that damage is measured on, at most."""
+"""Maximum number of tokens on which damage is measured."""
 _DRAWN = 64
-"""Tokens that are drawn at a time."""
+"""Number of tokens that are drawn at a time."""
 _ROWS = 128
-"""Rows of a matrix that are rounded to measure what it would do to all of them."""
+"""Number of rows of a matrix that are rounded to estimate the damage of all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What a tensor loses.
+    """Damage of a tensor.
 
     Attributes
     ----------
     key : parameter
     shape : its logical shape
-    nats : scheme → estimated KL divergence of the predictions, a token, if this tensor alone had the scheme
+    nats : scheme → estimated KL divergence of the predictions per token, if only this tensor had the scheme
     """
 
     key: str
@@ -66,33 +66,34 @@ class Damage:
 def measure_damage(
     model: LoadedModel, ids: Sequence[int], candidates: Mapping[str, Sequence[Scheme]], *, seed: int = 0
 ) -> list[Damage]:
-    """Return what each scheme that a tensor might take would do to the predictions for a text.
+    """Return the damage of each candidate scheme of each tensor to the predictions for a text.
 
     Parameters
     ----------
-    ids : the text as token ids, of which `MEASURED_TOKENS` are read at most
-    candidates : parameter → schemes; only parameters that multiply rows or are looked up can be measured
-    seed : of the tokens that are drawn
+    ids : the text as token ids; at most `MEASURED_TOKENS` are read
+    candidates : parameter → schemes; only weight matrices and embedding tables can be measured
+    seed : seed of the tokens that are drawn
 
     Raises
     ------
     UnsupportedError
-        The text is too short, or the network does not read tokens or has no gradient, or computes what is not finite.
+        The text is too short, or the network does not read tokens, has no gradient or computes non-finite values.
     """
     tokens = windows(model, ids, MEASURED_TOKENS)
     plan = lower(model.network)
-    given = [*by_name(plan, tokens).values()]
-    return _Measuring(_gradient_graph(plan, tokens.shape), model.params, candidates, seed).run(given)
+    inputs = [*by_name(plan, tokens).values()]
+    return _Measuring(_gradient_graph(plan, tokens.shape), model.params, candidates, seed).run(inputs)
 
 
 def _gradient_graph(plan: Plan, shape: Shape) -> Graph:
-    """Forward and backward pass. Inputs: the network's, and the slope of the loss for the output.
+    """Graph of forward and backward pass. Inputs: the network's, and the gradient of the loss for the output.
 
-    Outputs: the network's, what each product with a parameter and each look-up makes, and the gradients of all these.
+    Outputs: the network's, the result of each product with a parameter and of each lookup, and the gradients of all
+    these.
     """
     work, values = GraphBuilder(), {name: plan.values[i] for name, i in plan.inputs.items()}
-    given = {name: work.input(name, (*shape, *value.shape[1:]), value.dtype) for name, value in values.items()}
-    y = emit_plan(work, plan, given, EmitOptions(sequences=shape[0])).outputs[OUTPUT]
+    inputs = {name: work.input(name, (*shape, *value.shape[1:]), value.dtype) for name, value in values.items()}
+    y = emit_plan(work, plan, inputs, EmitOptions(sequences=shape[0])).outputs[OUTPUT]
     viewed = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
 
     def stored(i: int) -> bool:
@@ -100,19 +101,19 @@ def _gradient_graph(plan: Plan, shape: Shape) -> Graph:
             i = viewed[i]
         return work.tensors[i].key is not None
 
-    made = [
+    measured = [
         node.outputs[0]
         for node in work.nodes
         if (node.op == "gemm" and node.attrs["trans_b"] and stored(node.inputs[1]))
         or (node.op == "gather_rows" and stored(node.inputs[0]))
     ]
     slope = work.input("slope", work.shape(y))
-    found = differentiate(work, {y: slope}, made)
-    return work.finish([y, *found, *found.values()])
+    gradients = differentiate(work, {y: slope}, measured)
+    return work.finish([y, *gradients, *gradients.values()])
 
 
 class _Errors(NamedTuple):
-    """Squared errors of what a node makes, by column, on some of its columns."""
+    """Squared errors of the output of a node, for some of its columns."""
 
     key: str
     columns: NDArray[np.intp]
@@ -120,7 +121,7 @@ class _Errors(NamedTuple):
 
 
 class _Measuring(Walk):
-    """The pass in which errors are taken on the way forward and weighed on the way back."""
+    """The pass that measures errors in the forward part and weights them in the backward part."""
 
     def __init__(self, graph: Graph, params: Params, candidates: Mapping[str, Sequence[Scheme]], seed: int) -> None:
         super().__init__(graph, params)
@@ -130,12 +131,12 @@ class _Measuring(Walk):
         self._made_by = dict(zip(ends[half:], ends[:half], strict=True))
         self._errors: dict[int, _Errors] = {}
         self._nats: dict[str, dict[Scheme, float]] = {}
-        self._seen: tuple[int, Inputs, F32Array] | None = None
+        self._last_inputs: tuple[int, Inputs, F32Array] | None = None
 
-    def run(self, given: Sequence[Array]) -> list[Damage]:
-        """Return the damage of all tensors that have candidates and were met."""
+    def run(self, inputs: Sequence[Array]) -> list[Damage]:
+        """Return the damage of all tensors that have candidates and are used by the graph."""
         with Meter("measuring", len(self.graph.nodes), unit="step") as self._meter:
-            self.walk(dict(zip(self.graph.inputs, given, strict=False)))  # the slope comes when the output is there
+            self.walk(dict(zip(self.graph.inputs, inputs, strict=False)))  # `after` sets the gradient input
         if not all(np.isfinite(list(nats.values())).all() for nats in self._nats.values()):
             raise UnsupportedError(
                 "predictions for this text, or their gradients, are not finite",
@@ -159,45 +160,45 @@ class _Measuring(Walk):
                 self._weigh(self._errors[self._made_by[i]], values[i])
 
     def _of_product(self, key: str, source: int, x: Array) -> _Errors:
-        seen = self._seen
-        if seen is None or seen[0] != source:
+        last_inputs = self._last_inputs
+        if last_inputs is None or last_inputs[0] != source:
             rows = x.reshape(-1, x.shape[-1]).astype(np.float32, copy=False)
             squares = np.divide(rows.T @ rows, len(rows), dtype=np.float32)
-            seen = self._seen = source, Inputs(squares), squares
-        _, inputs, squares = seen
+            last_inputs = self._last_inputs = source, Inputs(squares), squares
+        _, inputs, squares = last_inputs
         weight = self.parameter(key)
         weight = weight.reshape(-1, weight.shape[-1])
         columns = _spread(len(weight), _ROWS)
-        some, found = np.ascontiguousarray(weight[columns]), {}
+        some, errors = np.ascontiguousarray(weight[columns]), {}
         schemes, share = self._candidates[key], 1.0
         for scheme in sorted(schemes, key=lambda scheme: scheme.nbytes(some.shape)):
             if scheme == self._params[key].scheme:
-                found[scheme] = np.zeros(len(some), np.float32)
+                errors[scheme] = np.zeros(len(some), np.float32)
                 continue
             fed_back = is_calibrated(scheme)
-            found[scheme] = _errors(_plain(some, inputs, scheme) - some, squares)
+            errors[scheme] = _errors(_plain(some, inputs, scheme) - some, squares)
             if fed_back and share == 1.0:
                 share = float(_errors(decode(quantise(some, inputs, scheme)) - some, squares).sum())
-                share /= float(found[scheme].sum()) or 1.0
+                share /= float(errors[scheme].sum()) or 1.0
             if fed_back:
-                found[scheme] *= np.float32(share)
-        return _Errors(key, columns, found)
+                errors[scheme] *= np.float32(share)
+        return _Errors(key, columns, errors)
 
     def _of_table(self, key: str, ids: Array) -> _Errors:
         rows, counts = np.unique(ids, return_counts=True)
         chosen = _spread(len(rows), _ROWS)
         some = np.ascontiguousarray(self.parameter(key)[rows[chosen]])
         weight = (counts[chosen] / counts[chosen].sum()).astype(np.float32)
-        found = {
+        errors = {
             s: weight @ np.square(decode(encode(some, s)) - some)
             if s != self._params[key].scheme
             else np.zeros(some.shape[1], np.float32)
             for s in self._candidates[key]
         }
-        return _Errors(key, np.arange(some.shape[1]), found)
+        return _Errors(key, np.arange(some.shape[1]), errors)
 
     def _slope(self, logits: Array) -> F32Array:
-        """Gradient of −log p of tokens drawn from what the logits predict, a token for each row."""
+        """Gradient of −log p of tokens drawn from the predictions, one token for each row."""
         rows = logits.reshape(-1, logits.shape[-1])
         slope, level = np.empty(rows.shape, np.float32), self._random.random((len(rows), 1))
         for at in range(0, len(rows), _DRAWN):  # vocabularies are large
@@ -212,7 +213,7 @@ class _Measuring(Walk):
     def _weigh(self, errors: _Errors, gradient: Array) -> None:
         by_column = np.square(gradient.reshape(-1, gradient.shape[-1])).mean(axis=0, dtype=np.float64)
         share = by_column[errors.columns]
-        # Few columns may carry most of the weight, as the head's do: the mean error of those seen stands for all.
+        # Few columns may have most of the weight, as in the head: the mean error of measured columns is used for all.
         weight = by_column.sum() / (share.sum() or 1.0)
         nats = self._nats.setdefault(errors.key, dict.fromkeys(errors.squares, 0.0))
         for scheme, squares in errors.squares.items():
@@ -220,17 +221,17 @@ class _Measuring(Walk):
 
 
 def _plain(weight: F32Array, inputs: Inputs, scheme: Scheme) -> F32Array:
-    """Values of a matrix whose scales suit its inputs, each number rounded for itself."""
+    """Values of a matrix with scales fitted to its inputs, each number rounded to nearest."""
     if can_feed_back(scheme):
         return fit(weight, inputs.importance, scheme).rounded(weight)
     return decode(encode(weight, scheme))
 
 
 def _errors(off: F32Array, squares: F32Array) -> F32Array:
-    """Mean squared errors of what each row of a matrix puts out."""
+    """Mean squared errors of the output of each row of a matrix."""
     return ((off @ squares) * off).sum(axis=1)
 
 
 def _spread(count: int, most: int) -> NDArray[np.intp]:
-    """At most `most` of `count` places, evenly spread."""
+    """At most `most` of `count` indices, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))

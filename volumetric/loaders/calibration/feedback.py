@@ -1,9 +1,9 @@
-"""Rounding a matrix column by column, the error of each made good by those that are still to come.
+"""Round a matrix column by column; later columns compensate the error of each.
 
 Frantar et al. 2022 (GPTQ, arXiv 2210.17323), after the optimal brain surgeon: for inputs X with H = Xᵀ X, rounding
-column j by an error e is made good best by changing the later columns by ``−e / U_jj · U_j,later``; ``H⁻¹ = Uᵀ U``
-with U upper triangular. Columns that meet the largest inputs come first ("act-order"), while all others can still make
-their errors good. Scales are fixed before (`levels`), so groups stay runs of neighbours whatever the order.
+column j by an error e is compensated best by changing the later columns by ``−e / U_jj · U_j,later``; ``H⁻¹ = Uᵀ U``
+with U upper triangular. Columns with the largest inputs come first ("act-order"), while all others can still compensate
+their errors. Scales are fixed before (`levels`), so groups stay contiguous in any order.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from volumetric.dtypes import Packed, Scheme
 from volumetric.loaders.calibration.levels import fit
 
 DAMPING = 0.01
-"""Part of the mean of H's diagonal that is added to it: inputs that the text did not move must not be free."""
+"""Fraction of the mean of H's diagonal that is added to it: inputs that are 0 in the text must not be free."""
 SHRINKAGE = 0.5
-"""Part of H beside its diagonal that is taken off: correlations in a short text are in part those of that text alone,
-and making errors good by them costs on others (shrinkage towards a diagonal target, as of Schäfer & Strimmer 2005)."""
+"""Fraction by which H's off-diagonal elements shrink: correlations in a short text are partly specific to it, and using
+them costs on other texts (shrinkage towards a diagonal target, Schäfer & Strimmer 2005)."""
 _BLOCK = 128
 _CHUNK = 1 << 22
-"""Numbers of a matrix that are rounded at a time: its rows do not depend on each other."""
+"""Number of elements that are rounded at a time: the rows of a matrix are independent."""
 
 
 def can_feed_back(scheme: Scheme) -> bool:
@@ -37,12 +37,12 @@ def can_feed_back(scheme: Scheme) -> bool:
 
 
 def is_calibrated(scheme: Scheme) -> bool:
-    """Whether calibration does anything to a scheme: it has fewer than 8 bits a weight and `can_feed_back`."""
+    """Whether calibration has an effect on a scheme: it has fewer than 8 bits per weight and `can_feed_back`."""
     return scheme.bits_per_weight((1, 4096)) < 8 and can_feed_back(scheme)
 
 
 class Inputs:
-    """What is known about the inputs of a matrix.
+    """Statistics of the inputs of a matrix.
 
     Parameters
     ----------
@@ -54,21 +54,21 @@ class Inputs:
 
     @cached_property
     def importance(self) -> F32Array:
-        """Mean squares of the inputs, ``[k]``: none 0, 1 in the mean."""
+        """Mean squares of the inputs, ``[k]``: above 0, with mean 1."""
         squares = self._damped.diagonal()
         return (squares / squares.mean()).astype(np.float32)
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """Columns, those with the largest inputs first."""
+        """Column indices, largest inputs first."""
         return np.argsort(-self.importance, kind="stable")
 
     @cached_property
     def upper(self) -> F32Array:
-        """U of the inverse, columns in `order`."""
+        """U of the inverse, with columns in `order`."""
         last_first = self.order[::-1]
         lower = np.linalg.cholesky(self._damped[np.ix_(last_first, last_first)])
-        # With both axes turned round it is upper, H = R Rᵀ, and so H⁻¹ = Uᵀ U for U = R⁻¹.
+        # With both axes reversed it is upper, H = R Rᵀ, and so H⁻¹ = Uᵀ U for U = R⁻¹.
         return np.triu(np.linalg.inv(lower[::-1, ::-1])).astype(np.float32)
 
     @cached_property
@@ -76,7 +76,8 @@ class Inputs:
         h = self._hessian.astype(np.float64)
         if not np.isfinite(h).all():
             raise UnsupportedError(
-                "what the model computes for this text is not finite", hint="check its weights for NaN and overflow"
+                "the values that the model computes for this text are not finite",
+                hint="check the weights for NaN and overflow",
             )
         diagonal = h.diagonal().copy()
         h *= 1 - SHRINKAGE
@@ -90,17 +91,17 @@ def quantise(weight: F32Array, inputs: Inputs, scheme: Scheme) -> Packed:
     Raises
     ------
     DTypeError
-        The scheme is of another kind, or a number is not finite.
+        The scheme cannot be calibrated, or a weight is not finite.
     UnsupportedError
         The inputs are not finite.
     """
     if not can_feed_back(scheme):
         raise DTypeError(
             f"{scheme} cannot be calibrated",
-            hint="block formats and integers of up to 8 bits with scales can: int4:g32",
+            hint="use a block format, or integers of up to 8 bits with scales: int4:g32",
         )
     if not np.isfinite(weight).all():
-        raise DTypeError("a weight is NaN or infinite", hint="a damaged checkpoint or a diverged training run")
+        raise DTypeError("a weight is NaN or infinite", hint="the checkpoint is damaged, or its training diverged")
     step = max(1, _CHUNK // max(weight.shape[1], 1))
     parts = [_rounded(weight[at : at + step], inputs, scheme) for at in range(0, len(weight), step)]
     return parts[0] if len(parts) == 1 else _joined(parts)
@@ -124,7 +125,7 @@ def _rounded(weight: F32Array, inputs: Inputs, scheme: Scheme) -> Packed:
 
 
 def _joined(parts: list[Packed]) -> Packed:
-    """Tensors whose rows stand one behind the other."""
+    """Concatenate tensors along their rows."""
 
     def whole(name: str) -> NDArray[Any] | None:
         arrays = [getattr(part, name) for part in parts]

@@ -1,7 +1,7 @@
-"""What the numbers of a matrix may become: scales of all its groups, fixed, so that codes can come column by column.
+"""Levels of a quantised matrix: scales of all its groups are fixed first, then codes are chosen column by column.
 
-For integers the scales are those of least weighted squared error (`scales.search`), for block formats those that their
-own encoders find for the same weights. Both are ``value = scale · number + floor`` with a number for each code.
+For integers the scales minimise the weighted squared error (`scales.search`), for block formats their encoders choose
+them with the same weights. Both are ``value = scale · number + floor`` with a number for each code.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Levels:
 
     Attributes
     ----------
-    scheme : what the matrix becomes
+    scheme : scheme of the result
     group : columns that share a scale
     scale, floor : ``[groups, n]``
-    numbers : ascending; what codes stand for before they are scaled
+    numbers : values of codes before scaling, ascending
     codes : the code of each number
-    parts : scales as they are stored: scales and offsets of integers, fields of a block format
+    parts : stored form of the scales: scales and offsets of integers, fields of a block format
     """
 
     scheme: Scheme
@@ -41,21 +41,21 @@ class Levels:
     parts: tuple[Array, Array] | Fields
 
     def rounded(self, weight: F32Array) -> F32Array:
-        """Return the nearest values for ``[n, k]``, each number for itself."""
+        """Return the nearest values for ``[n, k]``, element by element."""
         group = np.arange(weight.shape[1]) // self.group
         return self._nearest(self.scale[group], self.floor[group], weight.T)[1].T
 
     def nearest(self, column: int, x: F32Array) -> tuple[NDArray[np.uint8], F32Array]:
-        """Return codes for the numbers of a column, ``[n]``, and the values that they stand for."""
+        """Return codes for the elements of a column, ``[n]``, and the values of the codes."""
         return self._nearest(self.scale[column // self.group], self.floor[column // self.group], x)
 
     def _nearest(self, scale: F32Array, floor: F32Array, x: F32Array) -> tuple[NDArray[np.uint8], F32Array]:
-        wanted = np.divide(x - floor, scale, out=np.zeros_like(x), where=scale != 0)
+        scaled = np.divide(x - floor, scale, out=np.zeros_like(x), where=scale != 0)
         low = self.numbers[0]
         if self.numbers[-1] - low == len(self.numbers) - 1:
-            at = np.clip(np.rint(wanted), low, self.numbers[-1]) - low
+            at = np.clip(np.rint(scaled), low, self.numbers[-1]) - low
         else:
-            at = np.searchsorted((self.numbers[1:] + self.numbers[:-1]) / 2, wanted)
+            at = np.searchsorted((self.numbers[1:] + self.numbers[:-1]) / 2, scaled)
         index = at.astype(np.intp)
         return self.codes[index], self.numbers[index] * scale + floor
 
@@ -84,7 +84,7 @@ class Levels:
 
 
 def fit(weight: F32Array, importance: F32Array, scheme: Scheme) -> Levels:
-    """Return the scales for a matrix whose columns meet inputs of these mean squares.
+    """Return the scales for a matrix whose inputs have these mean squares.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""One pass of a text through a network, in which every matrix is quantised as soon as its inputs are known.
+"""One forward pass of a text that quantises every matrix as soon as its inputs are known.
 
-The inputs of a matrix are then those that the quantised layers before it make, so that it can also make good a part of
-their errors. Nothing but the activations of the text and one matrix with its ``Xᵀ X`` is in memory at a time.
+The inputs of a matrix then come from the quantised layers before it, so it can also compensate a part of their errors.
+Only the activations of the text and one matrix with its ``Xᵀ X`` are in memory at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from volumetric.run.lower import lower
 from volumetric.run.state import by_name
 
 CALIBRATED_TOKENS = 8192
-"""Tokens of the text that are used, at most."""
+"""Maximum number of tokens of the text that are used."""
 _WINDOW = 512
 
 
@@ -36,13 +36,13 @@ def calibrated(
     ids: Sequence[int],
     targets: Mapping[str, Scheme | None],
 ) -> Params:
-    """Return the parameters of a model in other schemes, its matrices rounded for a text.
+    """Return the parameters of a model in other schemes, with matrices calibrated on a text.
 
     Parameters
     ----------
-    ids : the text as token ids; windows of 512 are read, each from an empty sequence
-    targets : scheme of each parameter, None for as it is; matrices that products read are calibrated in schemes that
-        `is_calibrated` names, all others rounded to nearest
+    ids : the text as token ids; it is split into windows of 512 tokens, each a new sequence
+    targets : scheme of each parameter, None to keep it; weight matrices are calibrated if `is_calibrated` is true for
+        the scheme, all others are rounded to nearest
 
     Raises
     ------
@@ -51,54 +51,52 @@ def calibrated(
     """
     tokens = windows(model, ids)
     count, length = tokens.shape
-    given = by_name(lower(model.network), tokens)
-    wanted = {
+    inputs = by_name(lower(model.network), tokens)
+    schemes = {
         key: scheme
         for key, scheme in targets.items()
         if scheme and scheme != model.params[key].scheme and is_calibrated(scheme)
     }
-    done = _Pass(graph_of(model.network, length, sequences=count), model.params, wanted).run([*given.values()])
+    done = _Pass(graph_of(model.network, length, sequences=count), model.params, schemes).run([*inputs.values()])
     rest = converted(model.params, {key: None if key in done else target for key, target in targets.items()})
     return Params({key: WeightStore.from_packed(done[key]) if key in done else rest[key] for key in rest})
 
 
 def windows(model: LoadedModel, ids: Sequence[int], most: int = CALIBRATED_TOKENS) -> NDArray[np.int32]:
-    """Return a text in windows, ``[count, length]``, at most `most` tokens; raises as `calibrated`."""
+    """Return a text in windows, ``[count, length]``, of at most `most` tokens; raises as `calibrated`."""
     more = [name for name, port in model.network.inputs.items() if port.default is None]
     if model.network.input_dtype != "int32" or more:
-        raise UnsupportedError(f"{model.name} does not read tokens alone", hint="calibration takes a language model")
+        raise UnsupportedError(f"{model.name} has inputs other than tokens", hint="calibration needs a language model")
     length = min(_WINDOW, len(ids), model.context_length or _WINDOW)
     if length < 16:
-        raise UnsupportedError(
-            f"the text has {len(ids)} tokens", hint="give some thousand: what the model will be used for"
-        )
+        raise UnsupportedError(f"the text has {len(ids)} tokens", hint="give some thousand tokens of typical text")
     count = max(min(len(ids), most) // length, 1)
     return np.array(ids[: count * length], np.int32).reshape(count, length)
 
 
 class _Pass(Walk):
-    """A forward pass that puts a quantised matrix in the place of its parameter as soon as a product wants it."""
+    """A forward pass that replaces a parameter by the quantised matrix when a product reads it."""
 
-    def __init__(self, graph: Graph, params: Params, wanted: Mapping[str, Scheme]) -> None:
+    def __init__(self, graph: Graph, params: Params, schemes: Mapping[str, Scheme]) -> None:
         super().__init__(graph, params)
-        self._wanted = wanted
-        self._seen: tuple[int, Inputs] | None = None
+        self._schemes = schemes
+        self._last_inputs: tuple[int, Inputs] | None = None
         self.done: dict[str, Packed] = {}
 
-    def run(self, given: Sequence[Array]) -> dict[str, Packed]:
-        """Return the quantised matrices; `given` are the network's inputs."""
+    def run(self, inputs: Sequence[Array]) -> dict[str, Packed]:
+        """Return the quantised matrices; `inputs` are the network's."""
         nodes = self.graph.nodes
-        keys = {at: key for at, node in enumerate(nodes) if (key := self.product_key(node)) in self._wanted}
+        keys = {at: key for at, node in enumerate(nodes) if (key := self.product_key(node)) in self._schemes}
         with Meter("calibrating", len(set(keys.values())), unit="matrix") as self._meter:
-            self.walk(dict(zip(self.graph.inputs, given, strict=True)), stop=max(keys, default=-1) + 1)
+            self.walk(dict(zip(self.graph.inputs, inputs, strict=True)), stop=max(keys, default=-1) + 1)
         return self.done
 
     def before(self, node: Node, values: dict[int, Array]) -> None:
         key = self.product_key(node)
-        if key is None or key not in self._wanted or key in self.done:
+        if key is None or key not in self._schemes or key in self.done:
             return
         self.done[key] = self._quantised(key, self.root[node.inputs[0]], values[node.inputs[0]])
-        factor = node.inputs[1]  # a view of the parameter, made before
+        factor = node.inputs[1]  # a view of the parameter, created before
         values[factor] = decode(self.done[key]).reshape(values[factor].shape)
         self._meter.step()
 
@@ -106,8 +104,8 @@ class _Pass(Walk):
         return decode(self.done[key]) if key in self.done else super().parameter(key)
 
     def _quantised(self, key: str, source: int, x: Array) -> Packed:
-        if self._seen is None or self._seen[0] != source:
+        if self._last_inputs is None or self._last_inputs[0] != source:
             rows = x.reshape(-1, x.shape[-1])
-            self._seen = source, Inputs(rows.T @ rows)
+            self._last_inputs = source, Inputs(rows.T @ rows)
         weight = super().parameter(key)
-        return quantise(weight.reshape(-1, weight.shape[-1]), self._seen[1], self._wanted[key])
+        return quantise(weight.reshape(-1, weight.shape[-1]), self._last_inputs[1], self._schemes[key])

@@ -1,8 +1,8 @@
-"""Scales of groups, searched so that the weighted squared error of the rounded numbers is least.
+"""Search of group scales that minimise the weighted squared error of the rounded values.
 
-Weights of the squares are the mean squares of the inputs that meet the numbers: what is multiplied by much must be
-right. Starting from the scale that plain rounding takes, a range of others is tried; for the codes that each gives, the
-scale (and offset) of least squares are computed, as ggml's quantisers do with an importance matrix.
+The weights are the mean squares of the inputs: elements with large inputs matter most. A range of scales around that of
+plain rounding is tried; for the resulting codes, the least squares scale (and offset) is computed, as ggml's quantisers
+do with an importance matrix.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEPS = np.linspace(0.7, 1.1, 13, dtype=np.float32)
 
 
 class Rule(NamedTuple):
-    """How numbers of a row become codes: ``clip(rint((x − offset) / scale), low, high)``, in float32."""
+    """Conversion of values of a row to codes: ``clip(rint((x − offset) / scale), low, high)``, in float32."""
 
     scale: F32Array
     offset: F32Array
@@ -28,14 +28,14 @@ class Rule(NamedTuple):
     high: int
 
     def codes(self, x: F32Array) -> F32Array:
-        """Codes of ``[rows, …]``, each row by its own scale; 0 where the scale is 0."""
+        """Codes of ``[rows, …]``, with one scale for each row; 0 if the scale is 0."""
         shape = (-1, *(1,) * (x.ndim - 1))
         scale, offset = self.scale.reshape(shape), self.offset.reshape(shape)
         inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale != 0)
         return np.clip(np.rint((x - offset) * inverse), self.low, self.high)
 
     def values(self, codes: F32Array) -> F32Array:
-        """Numbers that codes ``[rows, …]`` stand for."""
+        """Values of the codes ``[rows, …]``."""
         shape = (-1, *(1,) * (codes.ndim - 1))
         return codes * self.scale.reshape(shape) + self.offset.reshape(shape)
 
@@ -97,6 +97,6 @@ def _error(x: F32Array, weight: F32Array, rule: Rule) -> F32Array:
 
 
 def _stored(rule: Rule, host: np.dtype[Any]) -> Rule:
-    """The rule with its numbers as they will be stored."""
+    """The rule with scale and offset rounded to their stored types."""
     scale, offset = (cast(part, host).astype(np.float32) for part in (rule.scale, rule.offset))
     return Rule(scale, offset, rule.low, rule.high)

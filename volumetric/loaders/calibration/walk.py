@@ -1,4 +1,4 @@
-"""A graph run node by node in NumPy, with a look before and after each: what calibration measures and changes."""
+"""A graph executor in NumPy with hooks before and after each node, for measurement and change of parameters."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from volumetric.network import Params
 
 
 class Walk:
-    """Parameters are read when a node wants them, and values dropped after their last use, outputs too."""
+    """Executor that loads parameters when a node needs them, and frees values, also outputs, after their last use."""
 
     def __init__(self, graph: Graph, params: Params) -> None:
         self.graph, self._params = graph, params
         self.root = roots(graph)
         self._keys = {i: t.key for i, t in enumerate(graph.tensors) if t.key is not None}
-        self._last = last_use(replace(graph, outputs=()))  # who walks looks at outputs as they are made
+        self._last = last_use(replace(graph, outputs=()))  # subclasses read outputs when they are computed
 
     def walk(self, inputs: Mapping[int, Array], *, stop: int | None = None) -> None:
-        """Run the nodes before number `stop`, all unless given."""
+        """Run the nodes before number `stop`, by default all."""
         constants = {
             i: v.astype(np.float32) if np.issubdtype(v.dtype, np.floating) else v
             for i, v in self.graph.constants.items()
@@ -36,30 +36,30 @@ class Walk:
                 for i in node.inputs:
                     if i not in values:
                         values[i] = self.parameter(self._keys[i])
-                made = OPS[node.op].run([values[i] for i in node.inputs], node.attrs)
-                values |= zip(node.outputs, made, strict=True)
+                outputs = OPS[node.op].run([values[i] for i in node.inputs], node.attrs)
+                values |= zip(node.outputs, outputs, strict=True)
                 self.after(node, values)
                 for i in [i for i in values if self._last[i] <= at and i not in constants]:
                     del values[i]
 
     def before(self, node: Node, values: dict[int, Array]) -> None:
-        """Look at the values that a node is about to read; parameters among them are not there yet."""
+        """Hook before a node runs; `values` has its inputs, but not yet its parameters."""
 
     def after(self, node: Node, values: dict[int, Array]) -> None:
-        """Look at what a node has made."""
+        """Hook after a node has run."""
 
     def parameter(self, key: str) -> Array:
-        """Values of a parameter; what the file has in memory for it is let go."""
+        """Values of a parameter; mapped pages of the file are released."""
         values = self._params[key].values()
         self._params[key].release()
         return values
 
     def product_key(self, node: Node) -> str | None:
-        """Parameter that a node multiplies rows by, if it is such a product."""
+        """Key of the parameter that a node multiplies rows by, None if it is not a product."""
         if node.op != "gemm" or not node.attrs["trans_b"]:
             return None
         return self._keys.get(self.root[node.inputs[1]])
 
     def table_key(self, node: Node) -> str | None:
-        """Parameter whose rows a node looks up, if it does."""
+        """Key of the parameter whose rows a node looks up, None if it does not."""
         return self._keys.get(self.root[node.inputs[0]]) if node.op == "gather_rows" else None

@@ -1,9 +1,9 @@
 """Integer codes with a scale and an integer zero point for each group of inputs: value = scale · (code − zero).
 
-The zero point is taken off the code, which is then a signed number with the scale as it is: nothing is rounded, and
-kernels have such schemes. Four bits with zero points in the middle of the range stay four; with any others they span
-up to −15 … 15 and take eight; two and three bits take four. What does not fit eight bits keeps its codes and has the
-offset −scale · zero, as float32, in which that product is exact.
+The zero point is subtracted from the code, which gives a signed number with the same scale: nothing is rounded, and
+kernels support these schemes. Four bits with zero points in the middle of the range stay four bits; with other zero
+points they span up to −15 … 15 and take eight bits; two and three bits take four. If eight bits are too few, the codes
+stay and get the offset −scale · zero, as float32, in which that product is exact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from volumetric.dtypes import Packed, Scheme
 from volumetric.loaders.quantised.base import Matrix, held_scales, holder, pack, scheme_of
 
 Codes: TypeAlias = Callable[[int, int], NDArray[np.uint8]]
-"""Reads the codes of rows ``start:stop``, one to a byte, ``[stop - start, k]``."""
+"""Reads the codes of rows ``start:stop``, one byte for each, ``[stop - start, k]``."""
 
 
 def affine_matrix(
@@ -31,28 +31,28 @@ def affine_matrix(
     scales: NDArray[Any],
     zeros: NDArray[Any] | None,
 ) -> Matrix:
-    """Return a matrix that is held packed.
+    """Return a matrix that stays packed.
 
     Parameters
     ----------
-    group : inputs that share a scale, 0 for whole rows
-    codes : unsigned, of `bits` bits
+    group : number of inputs that share a scale, 0 for whole rows
+    codes : unsigned codes of `bits` bits
     scales : ``[rows, groups]``, in any float type
-    zeros : ``[rows, groups]``, or None where all are the middle of the range
+    zeros : ``[rows, groups]``, or None if all are the middle of the range
     """
     k, middle = shape[-1], 1 << (bits - 1)
     least, most = (
         (middle, middle) if zeros is None else (int(zeros.min(initial=middle)), int(zeros.max(initial=middle)))
     )
-    reach = max(most, (1 << bits) - least)  # what a signed code must hold: -reach … reach - 1
+    reach = max(most, (1 << bits) - least)  # range of a signed code: -reach … reach - 1
     width = next((width for width in (4, 8) if reach <= 1 << (width - 1)), 0)
     scales = held_scales(scales)
     if width:
         signed = scheme_of(f"int{width}", group, scales.dtype)
 
         def centred(start: int, stop: int) -> Packed:
-            taken = middle if zeros is None else zeros[start:stop].astype(np.int16)[:, index]
-            numbers = codes(start, stop).astype(np.int16) - taken
+            offset = middle if zeros is None else zeros[start:stop].astype(np.int16)[:, index]
+            numbers = codes(start, stop).astype(np.int16) - offset
             return pack(signed, k, numbers.astype(np.int8), scales[start:stop])
 
         index = np.arange(k) // (group or k or 1)
@@ -75,10 +75,10 @@ def ordered_matrix(
     zeros: NDArray[Any],
     index: NDArray[Any],
 ) -> Matrix:
-    """Return a matrix whose inputs choose their group by `index`: decoded, since groups are no neighbours there.
+    """Return a matrix whose inputs have their group in `index`: decoded, since groups are not contiguous.
 
-    It takes the type of its scales, as the libraries that write such checkpoints decode it: one rounding of
-    scale · (code − zero).
+    Its type is that of the scales, as in the libraries that write these checkpoints: one rounding of scale · (code −
+    zero).
     """
     scheme = Scheme.parse(scales.dtype.name)
 

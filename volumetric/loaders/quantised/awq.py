@@ -18,7 +18,7 @@ from volumetric.loaders.quantised.base import FLOATS, Matrix, Reading, array_of,
 from volumetric.loaders.source import TensorSource
 
 _PLACE = np.array([0, 4, 1, 5, 2, 6, 3, 7])
-"""Where in a word the code of output 0 … 7 stands."""
+"""Position in a word of the code of output 0 … 7."""
 _WORDS = ("I32", "U32")
 
 

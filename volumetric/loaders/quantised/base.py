@@ -1,4 +1,4 @@
-"""What all methods share: matrices that several tensors make up, and the checkpoint as it looks with those in place."""
+"""Shared parts of all methods: matrices that consist of several tensors, and a view of the checkpoint with them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Matrix:
     Attributes
     ----------
     shape : logical shape ``(out, in)``, or ``(count, out, in)`` of a stack
-    scheme : what `rows` returns
-    parts : tensors of the checkpoint that it is made of, which nobody else sees any more
-    rows : reads rows ``start:stop``, counted through a stack
+    scheme : scheme of the result of `rows`
+    parts : tensors of the checkpoint that form it, and that are hidden otherwise
+    rows : function that reads rows ``start:stop``, counted over all matrices of a stack
     """
 
     shape: Shape
@@ -41,12 +41,12 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a method makes of a checkpoint.
+    """Result of a method for a checkpoint.
 
     Attributes
     ----------
-    matrices : name that the family knows, ``"….q_proj.weight"`` → the matrix
-    ignored : tensors that say nothing about weights, such as scales of activations
+    matrices : name in the family, ``"….q_proj.weight"`` → the matrix
+    ignored : tensors that do not affect weights, such as scales of activations
     """
 
     matrices: Mapping[str, Matrix]
@@ -54,12 +54,12 @@ class Reading:
 
 
 class QuantisedSource:
-    """A checkpoint with its matrices put together: a `TensorSource` in which other tensors are as they are in `inner`.
+    """A checkpoint with assembled matrices: a `TensorSource` whose other tensors are those of `inner`.
 
     Parameters
     ----------
     inner : the files
-    reading : what a method has made of them
+    reading : result of the method
     """
 
     __slots__ = ("_inner", "_matrices", "entries")
@@ -96,24 +96,24 @@ class QuantisedSource:
         return self._matrices[name].rows(start, stop)
 
     def release(self, name: str) -> None:
-        """Drop the mapped pages of one tensor, or of all that a matrix is made of."""
+        """Drop the mapped pages of one tensor, or of all tensors of a matrix."""
         parts = self._matrices[name].parts if name in self._matrices else (name,)
         for part in parts:
             self._inner.release(part)
 
 
 def array_of(source: TensorSource, name: str, *, types: Sequence[str], axes: int | None = None) -> NDArray[Any]:
-    """Return a tensor as an array of its own type, a view of the file where that is possible.
+    """Return a tensor as an array of its stored type, a view of the file if possible.
 
     Parameters
     ----------
-    types : type tags that it may have, such as ``("I32", "U32")``
-    axes : how many axes it must have
+    types : allowed type tags, such as ``("I32", "U32")``
+    axes : required number of axes
 
     Raises
     ------
     CheckpointError
-        It is not there, or of another type or rank.
+        It is missing, or has another type or rank.
     """
     entry = entry_of(source, name)
     if entry.type not in types or (axes is not None and len(entry.shape) != axes):
@@ -126,27 +126,27 @@ def array_of(source: TensorSource, name: str, *, types: Sequence[str], axes: int
 
 
 def entry_of(source: TensorSource, name: str) -> TensorEntry:
-    """Where a tensor lies; raises `CheckpointError` if there is none, naming it."""
+    """Return the entry of a tensor; raises `CheckpointError` with its name if it is missing."""
     if name not in source.entries:
         raise CheckpointError(f"the quantised weights lack tensor {name!r}", hint="finish the download")
     return source.entries[name]
 
 
-def expect_shape(what: str, found: Shape, *expected: Shape) -> None:
-    """Raise `CheckpointError` unless a tensor has one of the shapes that go with the rest of its matrix."""
-    if tuple(found) not in expected:
+def expect_shape(what: str, shape: Shape, *expected: Shape) -> None:
+    """Raise `CheckpointError` unless a tensor has one of the expected shapes."""
+    if tuple(shape) not in expected:
         raise CheckpointError(
-            f"tensor {what!r} has shape {list(found)}, expected {' or '.join(str(list(s)) for s in expected)}"
+            f"tensor {what!r} has shape {list(shape)}, expected {' or '.join(str(list(s)) for s in expected)}"
         )
 
 
 def stems(source: TensorSource, ending: str) -> list[str]:
-    """Modules that have a tensor with this ending: the names without it."""
+    """Names of the modules that have a tensor with this suffix."""
     return [name.removesuffix(ending) for name in source.entries if name.endswith(ending)]
 
 
 def groups_of(k: int, size: int) -> int:
-    """Groups of `size` neighbours in a row of `k`; size 0 means the whole row."""
+    """Number of groups of `size` neighbours in a row of `k`; size 0 means the whole row."""
     return -(-k // (size or k)) if k else 0
 
 
@@ -155,7 +155,7 @@ FLOATS = ("F16", "BF16", "F32")
 
 
 def scheme_of(codes: str, group: int, scales: np.dtype[Any]) -> Scheme:
-    """Return the scheme of codes of a type, with a scale of dtype `scales` for each `group` (0: for each row)."""
+    """Return the scheme of codes of a type, with a scale of dtype `scales` for each `group` (0: each row)."""
     text = f"{codes}:{f'g{group}' if group else 'row'}:{parse_dtype(scales).name}"
     return Scheme.parse(text)
 
@@ -169,7 +169,7 @@ def pack(
 ) -> Packed:
     """Return rows of codes ``[rows, k]`` with scales ``[rows, groups]`` as a packed tensor.
 
-    Codes narrower than a byte come one to a byte; of negative ones the low bits are taken.
+    Codes narrower than a byte have one byte each; the low bits of negative codes are used.
     """
     bits, rows = scheme.dtype.bits, codes.shape[0]
     raw = np.ascontiguousarray(codes)
@@ -185,7 +185,7 @@ def pack(
 
 
 def dense_codes(words: NDArray[Any], bits: int, k: int) -> NDArray[np.uint8]:
-    """Unpack ``[rows, words]`` of 32 bits, each row one string of codes of any width up to 8 bits, low bits first."""
+    """Unpack ``[rows, words]`` of 32 bits; a row is one bit string of codes of up to 8 bits, low bits first."""
     rows = np.ascontiguousarray(words).view(np.uint32)
     if bits in (1, 2, 4, 8):
         return unpack_codes(rows, bits, k)
@@ -195,28 +195,28 @@ def dense_codes(words: NDArray[Any], bits: int, k: int) -> NDArray[np.uint8]:
 
 
 def holder(bits: int) -> str:
-    """Narrowest unsigned type that kernels read, of those that hold codes of so many bits."""
+    """Narrowest unsigned type that kernels support for codes of `bits` bits."""
     if bits > 8:
-        raise UnsupportedError(f"codes of {bits} bits are not supported", hint="up to 8 bits are")
+        raise UnsupportedError(f"codes of {bits} bits are not supported", hint="supported: up to 8 bits")
     return "uint4" if bits <= 4 else "uint8"
 
 
 def held_scales(scales: NDArray[Any], *more: NDArray[Any]) -> NDArray[Any]:
-    """Return bfloat16 scales as float16, which kernels read, if these (and `more`) are all the same numbers there."""
+    """Return bfloat16 scales as float16, which kernels support, if all of them (and `more`) are exact in it."""
     if scales.dtype.name != "bfloat16":
         return scales
-    with np.errstate(all="ignore"):  # overflow shows in the comparison
+    with np.errstate(all="ignore"):  # the comparison detects overflow
         same = all(np.array_equal(part.astype(np.float16).astype(part.dtype), part) for part in (scales, *more))
     return scales.astype(np.float16) if same else scales
 
 
 def decoded_note(method: str, names: Iterable[str], dtype: str, why: str) -> None:
-    """Say that some matrices do not stay packed, what they cost, and what keeps them small."""
+    """Log that some matrices do not stay packed, their size, and how to keep them small."""
     some = list(names)
     if some:
         logger.warning(
-            "%d matrices quantised by %s become %s, as that library decodes them: %s. "
-            'dtype="int8" or "int4:g32" makes them small again, by rounding once more',
+            "%d matrices quantised by %s are decoded to %s, as that library does: %s. "
+            'dtype="int8" or "int4:g32" makes them smaller, but rounds again',
             len(some),
             method,
             dtype,
@@ -225,5 +225,5 @@ def decoded_note(method: str, names: Iterable[str], dtype: str, why: str) -> Non
 
 
 def elements(shape: Shape) -> int:
-    """Numbers in a tensor of this shape."""
+    """Number of elements of a tensor of this shape."""
     return prod(shape)

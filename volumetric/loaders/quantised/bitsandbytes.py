@@ -3,8 +3,8 @@
 4 bits: ``weight`` uint8, two codes to a byte, high half first, over the flattened matrix; ``weight.quant_map`` has the
 16 values; ``weight.absmax`` the factor of each block of 64, or, doubly quantised, codes into
 ``weight.nested_quant_map`` with factors ``weight.nested_absmax`` and an offset;
-``weight.quant_state.bitsandbytes__nf4`` is a JSON text with shape, block size and type. No scheme of ours has such a
-table: these matrices are decoded to the type that bitsandbytes itself decodes them to, and a warning says so.
+``weight.quant_state.bitsandbytes__nf4`` is a JSON text with shape, block size and type. None of our schemes has a
+table: these matrices are decoded to the type to which bitsandbytes decodes them, and a warning is logged.
 
 8 bits: ``weight`` int8 ``[out, in]`` and ``SCB`` ``[out]``, value = code · SCB / 127: kept packed.
 """
@@ -40,12 +40,12 @@ _DTYPES = ("float16", "bfloat16", "float32")
 
 def matrices(config: Config, source: TensorSource) -> Reading:
     """Find the matrices of a bitsandbytes checkpoint; errors as for `quantised.opened`."""
-    found = {f"{stem}.weight": _table(source, stem, ending) for ending in _STATES for stem in stems(source, ending)}
-    types = ", ".join(sorted({str(matrix.scheme) for matrix in found.values()}))
-    decoded_note("bitsandbytes", found, types, "their 4 bits are places in a table")
+    weights = {f"{stem}.weight": _table(source, stem, ending) for ending in _STATES for stem in stems(source, ending)}
+    types = ", ".join(sorted({str(matrix.scheme) for matrix in weights.values()}))
+    decoded_note("bitsandbytes", weights, types, "their 4 bits are indices into a table")
     rows = {f"{stem}.weight": _rows(source, stem) for stem in stems(source, ".SCB")}
     ignored = tuple(name for name in source.entries if name.endswith(".weight_format"))
-    return Reading(matrices=found | rows, ignored=ignored)
+    return Reading(matrices=weights | rows, ignored=ignored)
 
 
 def _rows(source: TensorSource, stem: str) -> Matrix:
@@ -89,7 +89,7 @@ def _table(source: TensorSource, stem: str, ending: str) -> Matrix:
 
 
 def _factors(source: TensorSource, weight: str, state: dict[str, Any], blocks: int) -> tuple[NDArray[Any], list[str]]:
-    """Factor of each block, float32, and the tensors beside ``absmax`` that it took."""
+    """Factor of each block, float32, and the tensors that were read in addition to ``absmax``."""
     name = f"{weight}.absmax"
     if "nested_blocksize" not in state:
         factors = array_of(source, name, types=("F32",)).reshape(-1)
@@ -108,19 +108,19 @@ def _factors(source: TensorSource, weight: str, state: dict[str, Any], blocks: i
 
 
 def _state(source: TensorSource, name: str) -> dict[str, Any]:
-    """The JSON text that describes a matrix, checked."""
+    """The checked JSON text that describes a matrix."""
     raw = array_of(source, name, types=("U8",)).reshape(-1)
     try:
         state = json.loads(bytes(raw[:_MAX_STATE])) if raw.size <= _MAX_STATE else None
     except (ValueError, RecursionError):
         state = None
     if not isinstance(state, dict):
-        raise CheckpointError(f"tensor {name!r} is no JSON object of a short length")
+        raise CheckpointError(f"tensor {name!r} is not a short JSON object")
     shape, sizes = state.get("shape"), [state.get("blocksize"), state.get("nested_blocksize", 1)]
     if not isinstance(shape, list) or len(shape) != 2 or not all(type(n) is int and 0 < n < 2**31 for n in shape):
         raise CheckpointError(f"tensor {name!r}: shape is {str(shape)[:40]}, expected two sizes")
     if not all(type(n) is int and n > 0 for n in sizes) or state.get("dtype") not in _DTYPES:
-        raise CheckpointError(f"tensor {name!r}: blocksize or dtype is not what bitsandbytes writes")
+        raise CheckpointError(f"tensor {name!r}: blocksize or dtype is invalid for bitsandbytes")
     if "nested_blocksize" in state and not isinstance(state.get("nested_offset"), (int, float)):
         raise CheckpointError(f"tensor {name!r}: nested_offset is missing")
     return {**state, "shape": (shape[0], shape[1])}

@@ -1,12 +1,12 @@
 """compressed-tensors, the format of LLM Compressor and vLLM: packed or plain integers, and float8.
 
 - ``pack-quantized``: ``weight_packed`` int32 ``[out, in · bits / 32]`` of codes + 2^(bits − 1), low bits first;
-  ``weight_shape``; ``weight_scale`` ``[out, groups]``; where not symmetric ``weight_zero_point``, packed in the same
-  way along the outputs; with ``actorder: group`` also ``weight_g_idx``, the group of each input.
+  ``weight_shape``; ``weight_scale`` ``[out, groups]``; if not symmetric ``weight_zero_point``, packed in the same way
+  along the outputs; with ``actorder: group`` also ``weight_g_idx``, the group of each input.
 - ``int-quantized`` and ``naive-quantized``: ``weight`` int8, ``weight_scale`` and, not symmetric, int8 zero points.
 - ``float-quantized`` and ``naive-quantized``: ``weight`` float8, see `float8`.
 
-What a module is made of is read off its tensors, so checkpoints that mix formats need no more.
+The tensors of a module determine its format, so checkpoints that mix formats are supported.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ def matrices(config: Config, source: TensorSource) -> Reading:
         if kind is not None and kind not in _FORMATS:
             raise UnsupportedError(
                 f"{config.where}: {where}: compressed-tensors in the format {str(kind)[:40]} is not supported",
-                hint=f"supported: {', '.join(_FORMATS)}; or open the original weights and give a dtype",
+                hint=f"supported: {', '.join(_FORMATS)}; or open the original weights with a dtype",
             )
     sparsity = config.section("sparsity_config")
     if sparsity is not None:
         sparsity.require("format", "dense")
     widths = {_bits(section) for section in sections if section is not None} - {None}
-    found: dict[str, Matrix] = {}
+    weights: dict[str, Matrix] = {}
     for stem in stems(source, ".weight_packed"):
-        found[f"{stem}.weight"] = _packed(source, stem, widths)
+        weights[f"{stem}.weight"] = _packed(source, stem, widths)
     for stem in stems(source, ".weight_scale"):
         name = f"{stem}.weight"
-        if name not in found:
-            found[name] = _plain(source, stem, _block(sections))
-    ordered = [name for name, matrix in found.items() if not matrix.scheme.has_scale]
-    decoded_note("compressed-tensors", ordered, "floats", "with actorder a group is no run of neighbours")
-    return Reading(matrices=found, ignored=activation_scales(source))
+        if name not in weights:
+            weights[name] = _plain(source, stem, _block(sections))
+    ordered = [name for name, matrix in weights.items() if not matrix.scheme.has_scale]
+    decoded_note("compressed-tensors", ordered, "floats", "with actorder a group is not contiguous")
+    return Reading(matrices=weights, ignored=activation_scales(source))
 
 
 def _bits(section: Config) -> int | None:
@@ -70,7 +70,7 @@ def _bits(section: Config) -> int | None:
 
 
 def _block(sections: list[Config | None]) -> tuple[int, int] | None:
-    """Rows and columns of a block, where some group of modules has its scales by blocks."""
+    """Rows and columns of a block, if some group of modules has block scales."""
     for section in sections:
         weights = None if section is None else section.section("weights")
         block = None if weights is None else weights.items("block_structure", 2)
@@ -82,18 +82,21 @@ def _block(sections: list[Config | None]) -> tuple[int, int] | None:
 
 
 def _packed(source: TensorSource, stem: str, widths: set[int | None]) -> Matrix:
+    """Return the matrix of a ``weight_packed`` tensor: codes of one of `widths` bits, packed in 32-bit words."""
     parts = [f"{stem}.{name}" for name in ("weight_packed", "weight_scale", "weight_shape")]
     words = array_of(source, parts[0], types=("I32", "U32"), axes=2)
     scales = array_of(source, parts[1], types=FLOATS, axes=2)
     shape = array_of(source, parts[2], types=("I64", "I32"), axes=1)
     out, width = words.shape
     if shape.size != 2 or shape[0] != out or shape[1] < 1:
-        raise CheckpointError(f"tensor {parts[2]!r} says {shape.tolist()[:4]}, and {parts[0]!r} is {list(words.shape)}")
+        raise CheckpointError(
+            f"tensor {parts[2]!r} has the shape {shape.tolist()[:4]}, but {parts[0]!r} is {list(words.shape)}"
+        )
     k = int(shape[1])
     bits = [bits for bits in sorted(w for w in widths if w) if -(-k * bits // 32) == width]
     if not bits:
         raise CheckpointError(
-            f"tensor {parts[0]!r} has {width} words a row for {k} codes of {sorted(map(str, widths))} bits"
+            f"tensor {parts[0]!r} has {width} words in a row for {k} codes of {sorted(map(str, widths))} bits"
         )
     groups, zeros = scales.shape[1], None
     expect_shape(parts[1], scales.shape, (out, groups))
@@ -117,13 +120,14 @@ def _packed(source: TensorSource, stem: str, widths: set[int | None]) -> Matrix:
         expect_shape(index, order.shape, (k,))
         if not (order == -1).all() and not np.array_equal(order, np.arange(k) // (size or k)):
             if order.min() < 0 or order.max() >= groups:
-                raise CheckpointError(f"tensor {index!r} names groups outside of 0 … {groups - 1}")
+                raise CheckpointError(f"tensor {index!r} has groups outside 0 … {groups - 1}")
             middle = np.full_like(scales, 1 << (bits[0] - 1)) if zeros is None else zeros
             return ordered_matrix((out, k), tuple(parts), codes, scales, middle, order)
     return affine_matrix((out, k), bits[0], size, tuple(parts), codes, scales, zeros)
 
 
 def _plain(source: TensorSource, stem: str, block: tuple[int, int] | None) -> Matrix:
+    """Return the matrix of an int8 or float8 ``weight`` tensor with scales; a `block` shares one scale."""
     name, scale = f"{stem}.weight", f"{stem}.weight_scale"
     entry = entry_of(source, name)
     if entry.type in TYPES:
@@ -133,7 +137,7 @@ def _plain(source: TensorSource, stem: str, block: tuple[int, int] | None) -> Ma
     if entry.type != "I8" or len(entry.shape) != 2:
         raise UnsupportedError(
             f"tensor {name!r} is {entry.type} {list(entry.shape)} with scales, which is not supported",
-            hint="int8 and float8 matrices are, and packed integers",
+            hint="supported: int8 and float8 matrices, and packed integers",
         )
     out, k = entry.shape
     scales = array_of(source, scale, types=FLOATS)
@@ -145,10 +149,10 @@ def _plain(source: TensorSource, stem: str, block: tuple[int, int] | None) -> Ma
     parts, zeros = [name, scale], None
     zero = f"{stem}.weight_zero_point"
     if zero in source.entries:
-        given: NDArray[Any] = array_of(source, zero, types=("I8",))
-        given = np.broadcast_to(given.reshape(1, 1), (out, 1)) if given.size == 1 else given
-        expect_shape(zero, given.shape, (out, groups))
-        zeros = given.astype(np.int16) + 128
+        zero_points: NDArray[Any] = array_of(source, zero, types=("I8",))
+        zero_points = np.broadcast_to(zero_points.reshape(1, 1), (out, 1)) if zero_points.size == 1 else zero_points
+        expect_shape(zero, zero_points.shape, (out, groups))
+        zeros = zero_points.astype(np.int16) + 128
         parts.append(zero)
 
     def codes(start: int, stop: int) -> NDArray[np.uint8]:

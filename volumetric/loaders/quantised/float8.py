@@ -1,8 +1,8 @@
 """float8 weights with scales: for the whole tensor, for each row, or for each block of rows and columns.
 
 ``weight`` is F8_E4M3 or F8_E5M2 ``[out, in]``; its scales are called ``weight_scale_inv`` (quant_method ``fp8``,
-DeepSeek's, in spite of the name a factor) or ``weight_scale`` (``fbgemm_fp8``, and compressed-tensors). All of them are
-held as they are: a scale for each row, or for each run of columns, and those of a block or tensor once for each row.
+DeepSeek's; despite its name a factor) or ``weight_scale`` (``fbgemm_fp8``, and compressed-tensors). All of them are
+kept exactly: a scale for each row, or for each group of columns; scales of a block or tensor are repeated for each row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ACTIVATIONS = (
     ".k_scale",
     ".v_scale",
 )
-"""Endings of tensors that scale what a layer reads or keeps: activations are not rounded to float8 here."""
+"""Suffixes of the scales of activations and KV caches: activations are not rounded to float8 here."""
 
 
 def matrices(config: Config, source: TensorSource) -> Reading:
@@ -48,13 +48,13 @@ def matrices(config: Config, source: TensorSource) -> Reading:
     block = config.items("weight_block_size", 2)
     if block is not None and not all(type(size) is int and size > 0 for size in block):
         raise CheckpointError(f"{config.where}: weight_block_size is {str(block)[:40]}, expected two sizes above 0")
-    found = {
+    weights = {
         name: float8_matrix(source, name, name + ending, block=None if block is None else (block[0], block[1]))
         for name, entry in source.entries.items()
         for ending in _SCALES
         if entry.type in TYPES and name + ending in source.entries
     }
-    return Reading(matrices=found, ignored=activation_scales(source))
+    return Reading(matrices=weights, ignored=activation_scales(source))
 
 
 def activation_scales(source: TensorSource) -> tuple[str, ...]:
@@ -68,12 +68,12 @@ def float8_matrix(source: TensorSource, name: str, scale: str, *, block: tuple[i
     Parameters
     ----------
     name, scale : the tensors
-    block : rows and columns that share a scale, where scales have a grid of their own; None: by their shape, one for
-        the tensor, or for each row, or for each of equal groups of columns
+    block : rows and columns that share a scale, if scales form a grid; None: derived from their shape, one scale for
+        the tensor, for each row, or for each of equal groups of columns
     """
     entry = entry_of(source, name)
     if len(entry.shape) != 2:
-        raise CheckpointError(f"tensor {name!r} of shape {list(entry.shape)} is no matrix")
+        raise CheckpointError(f"tensor {name!r} of shape {list(entry.shape)} is not a matrix")
     out, k = entry.shape
     scales = array_of(source, scale, types=FLOATS)
     spread, group = _spread(scale, scales, (out, k), block)
@@ -87,7 +87,7 @@ def float8_matrix(source: TensorSource, name: str, scale: str, *, block: tuple[i
 
 
 def _spread(name: str, scales: NDArray[Any], shape: tuple[int, int], block: tuple[int, int] | None) -> Any:
-    """What gives the scales of rows ``start:stop``, ``[rows, groups]``; and columns to a group, 0 for all."""
+    """Reader of the scales of rows ``start:stop``, ``[rows, groups]``; and columns of a group, 0 for all."""
     out, k = shape
     if scales.size == 1:
         return (lambda start, stop: np.full((stop - start, 1), scales.reshape(())[()])), 0

@@ -3,11 +3,11 @@
 For a matrix ``[out, in]``: ``qweight`` int32 ``[in · bits / 32, out]``, codes of one output below each other, low bits
 first; ``scales`` ``[groups, out]``; ``qzeros`` int32 ``[groups, out · bits / 32]``; ``g_idx`` int32 ``[in]``, the group
 of each input. The first format (``checkpoint_format: "gptq"``) has 1 subtracted from each word's zero points; version 2
-has them as they are. With ``desc_act`` inputs are in groups by activation and not by place: where that is so the matrix
-is decoded to the type of its scales (`affine.ordered_matrix`), else it stays packed.
+stores them unchanged. With ``desc_act`` inputs are grouped by activation and not by position: these matrices are
+decoded to the type of their scales (`affine.ordered_matrix`), others stay packed.
 
-GPTQModel's ``dynamic`` gives modules whose names match a pattern bits and a group size of their own. Of which modules
-that is so the tensors tell: a word of zero points holds as many as it has bits for, and groups are counted.
+GPTQModel's ``dynamic`` sets bits and group size of modules whose names match a pattern. The shapes of the tensors of a
+module determine its bits (from the packed zero points) and group size (from the number of groups).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def matrices(config: Config, source: TensorSource) -> Reading:
     choices = _choices(config)
     config.require("checkpoint_format", "gptq", "gptq_v2")
     shift = 0 if config.values.get("checkpoint_format") == "gptq_v2" else 1
-    found = {f"{stem}.weight": _matrix(source, stem, choices, shift) for stem in stems(source, ".qweight")}
-    plain = [name for name, matrix in found.items() if not matrix.scheme.has_scale]
-    decoded_note("GPTQ", plain, "floats", "with desc_act a group is no run of neighbours")
-    return Reading(matrices=found)
+    weights = {f"{stem}.weight": _matrix(source, stem, choices, shift) for stem in stems(source, ".qweight")}
+    plain = [name for name, matrix in weights.items() if not matrix.scheme.has_scale]
+    decoded_note("GPTQ", plain, "floats", "with desc_act a group is not contiguous")
+    return Reading(matrices=weights)
 
 
 def _choices(config: Config) -> list[tuple[int, int]]:
-    """Bits and group size, 0 for whole rows, that modules may have: the usual ones first."""
+    """Possible bits and group sizes of modules, 0 for whole rows; the default ones first."""
     usual = (_width(config, None), _size(config, None))
     dynamic = config.section("dynamic") or Config({}, config.where)
     patterns = (name for name in dynamic.values if not name.startswith("-:"))  # those modules are not quantised
@@ -63,7 +63,7 @@ def _width(config: Config, usual: int | None) -> int:
     if bits not in (2, 4, 8):
         raise UnsupportedError(
             f"{config.where}: GPTQ of {bits} bits is not supported",
-            hint="2, 4 and 8 bits are; or open the original weights and give a dtype",
+            hint="supported: 2, 4 and 8 bits; or open the original weights with a dtype",
         )
     return bits
 
@@ -78,11 +78,11 @@ def _size(config: Config, usual: int | None) -> int:
 
 
 def _own(source: TensorSource, stem: str, choices: list[tuple[int, int]]) -> tuple[int, int]:
-    """Bits and group size of a module: the first of the choices that its tensors fit, else the usual ones."""
+    """Bits and group size of a module: the first choice that fits its tensors, else the default."""
     for bits, size in choices:
         shapes = [source.entries[name].shape for n in _PARTS if (name := f"{stem}.{n}") in source.entries]
         if len(shapes) != len(_PARTS) or any(len(shape) != 2 for shape in shapes):
-            break  # which the reader of the tensors names
+            break  # the reader of the tensors reports the mismatch
         (rows, out), (_, zeros), (groups, _) = shapes
         k, index = rows * 32 // bits, source.entries.get(f"{stem}.g_idx")
         fits = zeros == -(-out * bits // 32) and groups == groups_of(k, size)
@@ -103,7 +103,7 @@ def _matrix(source: TensorSource, stem: str, choices: list[tuple[int, int]], shi
     packed = array_of(source, f"{stem}.qzeros", types=_WORDS, axes=2)
     expect_shape(f"{stem}.qzeros", packed.shape, (groups, -(-out // per)))
     parts = tuple(f"{stem}.{name}" for name in ("qweight", "scales", "qzeros"))
-    # Whole words are added to, as GPTQModel does: what it took from a zero of 0 came from the next code of the word.
+    # Addition on whole words, as in GPTQModel: its subtraction from a zero of 0 borrowed from the next code.
     ones = np.uint32(sum(shift << (bits * i) for i in range(per)))
     zeros = unpack_codes(packed.view(np.uint32) + ones, bits, out).T
 
@@ -119,12 +119,12 @@ def _matrix(source: TensorSource, stem: str, choices: list[tuple[int, int]], shi
 
 
 def _index(source: TensorSource, stem: str, k: int, groups: int) -> NDArray[Any] | None:
-    """Group of each input, None where the checkpoint does not say."""
+    """Group of each input, None if the checkpoint does not contain it."""
     name = f"{stem}.g_idx"
     if name not in source.entries:
         return None
     index = array_of(source, name, types=("I32", "I64"), axes=1)
     expect_shape(name, index.shape, (k,))
     if index.size and not (index.min() >= 0 and index.max() < groups):
-        raise CheckpointError(f"tensor {name!r} names groups outside of 0 … {groups - 1}")
+        raise CheckpointError(f"tensor {name!r} has groups outside 0 … {groups - 1}")
     return index

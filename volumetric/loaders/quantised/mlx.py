@@ -1,8 +1,8 @@
 """MLX (mlx-lm): ``weight`` of 32-bit words, ``scales`` and ``biases`` for groups: value = scale · code + bias.
 
-That is our unsigned scheme with offsets, bit for bit: the words are handed on as they lie in the file. Widths of 2, 3,
-5 and 6 bits take the next wider codes that kernels read, with the same values. Single modules may have a mode, group
-size and width of their own.
+That is our unsigned scheme with offsets, bit for bit: the words of the file are used directly. Widths of 2, 3, 5 and 6
+bits are widened to the next codes that kernels support, with the same values. Single modules may have another mode,
+group size and width.
 
 Modes other than ``affine`` have floats for codes, no biases, and bytes for scales (OCP Microscaling Formats 1.0):
 ``mxfp4`` are the blocks of GGUF in another order, see `mxfp4`; ``nvfp4`` has groups of 16 with scales of
@@ -42,37 +42,39 @@ _FLOATS: Final = {
     "nvfp4": Scheme.parse("float4_e2m1fn:g16:float16"),
     "mxfp8": Scheme.parse("float8_e4m3fn:g32:float32"),
 }
-"""Mode → scheme that has the very same values."""
+"""Mode → scheme with exactly the same values."""
 _BLOCK: Final = 32
 """Elements of a block of MXFP4."""
 
 
 def matrices(config: Config, source: TensorSource) -> Reading:
     """Find the matrices of an MLX checkpoint; errors as for `quantised.opened`."""
-    found: dict[str, Matrix] = {}
+    weights: dict[str, Matrix] = {}
     for stem in stems(source, ".scales"):
         own = config.values.get(stem)
-        # A module with settings of its own does not take the mode of the others.
+        # A module with its own settings does not inherit the global mode.
         values = {**config.values, "mode": "affine", **own} if isinstance(own, dict) else config.values
         settings = Config(values, f"{config.where}: {stem}" if isinstance(own, dict) else config.where)
         settings.require("mode", "affine", *_FLOATS)
         mode = settings.values.get("mode") or "affine"
         bits, size = settings.integer("bits"), settings.integer("group_size")
         if mode != "affine":
-            found[f"{stem}.weight"] = _floats(source, stem, settings, _FLOATS[mode], (bits, size))
+            weights[f"{stem}.weight"] = _floats(source, stem, settings, _FLOATS[mode], (bits, size))
             continue
         if bits not in _WIDTHS:
             raise CheckpointError(f"{settings.where}: bits is {bits}, expected one of {_WIDTHS}")
-        found[f"{stem}.weight"] = _matrix(source, stem, bits, size)
-    return Reading(matrices=found)
+        weights[f"{stem}.weight"] = _matrix(source, stem, bits, size)
+    return Reading(matrices=weights)
 
 
-def _floats(source: TensorSource, stem: str, settings: Config, scheme: Scheme, given: tuple[int, int]) -> Matrix:
-    """Rows of float codes with a byte for the scale of each group."""
+def _floats(
+    source: TensorSource, stem: str, settings: Config, scheme: Scheme, bits_and_group: tuple[int, int]
+) -> Matrix:
+    """Matrix of float codes with a one-byte scale for each group."""
     size, bits = scheme.group or _BLOCK, scheme.dtype.bits
-    if given != (bits, size):
+    if bits_and_group != (bits, size):
         raise CheckpointError(
-            f"{settings.where}: bits and group_size are {given}, expected {(bits, size)} in this mode"
+            f"{settings.where}: bits and group_size are {bits_and_group}, expected {(bits, size)} in this mode"
         )
     parts = (f"{stem}.weight", f"{stem}.scales")
     words, scales = (
@@ -98,6 +100,7 @@ def _floats(source: TensorSource, stem: str, settings: Config, scheme: Scheme, g
 
 
 def _matrix(source: TensorSource, stem: str, bits: int, size: int) -> Matrix:
+    """Return an affine matrix of MLX: codes of `bits` bits, a scale and a bias for each `size` of them."""
     parts = tuple(f"{stem}.{name}" for name in ("weight", "scales", "biases"))
     words = array_of(source, parts[0], types=("U32",), axes=2)
     scales, biases = (array_of(source, name, types=FLOATS, axes=2) for name in parts[1:])

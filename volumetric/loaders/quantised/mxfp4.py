@@ -1,9 +1,9 @@
-"""MXFP4 as gpt-oss has it: stacks of experts in the OCP Microscaling Formats specification 1.0.
+"""MXFP4 as in gpt-oss: stacks of experts in the format of OCP Microscaling Formats 1.0.
 
 For a stack ``[count, out, in]``: ``…_blocks`` uint8 ``[count, out, in / 32, 16]``, in which byte j of a block has
 element 2j in its low bits and 2j + 1 in its high ones, and ``…_scales`` uint8 ``[count, out, in / 32]``, exponents plus
 127. The blocks of GGUF files hold the same numbers, with elements j and j + 16 in byte j and the scale before them:
-they are put into that order as they are read, and stay packed.
+reading reorders them and keeps them packed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from volumetric.loaders.quantised.base import Matrix, Reading, entry_of, expect_
 from volumetric.loaders.source import TensorSource
 
 _BYTES = 16
-"""Of the codes of a block."""
+"""Bytes of the codes of a block."""
 
 
 def matrices(config: Config, source: TensorSource) -> Reading:
     """Find the stacks of an MXFP4 checkpoint; errors as for `quantised.opened`."""
-    del config  # names modules that are not quantised, which the tensors show
+    del config  # lists modules that are not quantised, which the tensors also show
     return Reading(matrices={f"{stem}.weight": _stack(source, stem) for stem in stems(source, "_blocks")})
 
 
