@@ -193,7 +193,7 @@ def _known(data: Any, cls: type[Struct], where: str, notes: list[str]) -> Any:
     """Leave keys out that the package would pass over, each with a note."""
     if not isinstance(data, dict):
         return data
-    found: dict[str, Any] = {}
+    known_fields: dict[str, Any] = {}
     for key, value in data.items():
         place = f"{where}.{key}"
         if key not in cls.__struct_fields__:
@@ -201,14 +201,14 @@ def _known(data: Any, cls: type[Struct], where: str, notes: list[str]) -> Any:
             continue
         inside, form = _INSIDE.get(cls, {}).get(key, (None, "one"))
         if inside is None:
-            found[key] = value
+            known_fields[key] = value
         elif form == "by name" and isinstance(value, dict):
-            found[key] = {name: _known(one, inside, f"{place}.{name}", notes) for name, one in value.items()}
+            known_fields[key] = {name: _known(one, inside, f"{place}.{name}", notes) for name, one in value.items()}
         elif form == "listed" and isinstance(value, list):
-            found[key] = [_known(one, inside, f"{place}[{i}]", notes) for i, one in enumerate(value)]
+            known_fields[key] = [_known(one, inside, f"{place}[{i}]", notes) for i, one in enumerate(value)]
         else:
-            found[key] = _known(value, inside, place, notes)
-    return found
+            known_fields[key] = _known(value, inside, place, notes)
+    return known_fields
 
 
 NEVER = "!every(1)"
@@ -293,17 +293,17 @@ def _number(text: str) -> str | None:
 
 def fields_of(clock: Clock) -> dict[str, Any] | None:
     """Return the fields of a clock of the package; None: it has no such clock."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if isinstance(clock, Inner):
-        found, clock = {"domain": "internal", "max_inner_steps": clock.steps}, clock.clock
+        fields, clock = {"domain": "internal", "max_inner_steps": clock.steps}, clock.clock
     if isinstance(clock, Cooldown):
-        found["cooldown"], clock = clock.steps + 1, clock.clock
+        fields["cooldown"], clock = clock.steps + 1, clock.clock
     if isinstance(clock, MaxSilence):
-        found["max_silence"], clock = clock.steps, clock.clock
+        fields["max_silence"], clock = clock.steps, clock.clock
     if isinstance(clock, Every) and not clock.phase:
-        return found | ({} if clock.period == 1 else {"period": clock.period})
+        return fields | ({} if clock.period == 1 else {"period": clock.period})
     if isinstance(clock, On):
-        return found | {"mode": "boundary", "event_source": clock.name}
+        return fields | {"mode": "boundary", "event_source": clock.name}
     if isinstance(clock, Event) and clock == Event(clock.source, above=clock.above if clock.above is not None else 0):
-        return found | {"mode": "on_event", "event_source": clock.source, "event_threshold": clock.above}
-    return found | {"mode": "on_event"} if str(clock) == NEVER else None
+        return fields | {"mode": "on_event", "event_source": clock.source, "event_threshold": clock.above}
+    return fields | {"mode": "on_event"} if str(clock) == NEVER else None

@@ -72,13 +72,13 @@ class Compared:
 
     def __str__(self) -> str:
         """Return the verdict and all that led to it, line by line."""
-        said = {
+        verdict_texts = {
             "equal": "equal",
             "extends": "the second extends the first: its parameters load by key",
             "conflicts": "conflicts: parameters of the first do not fit the second",
         }
         marked = [f"{'! ' if change in self.conflicts else '  '}{change}" for change in self.changes]
-        return "\n".join([said[self.verdict], *marked, *(f"! parameter {name}" for name in self.lost)])
+        return "\n".join([verdict_texts[self.verdict], *marked, *(f"! parameter {name}" for name in self.lost)])
 
 
 def diff(a: Program, b: Program) -> tuple[Change, ...]:
@@ -117,8 +117,8 @@ def distances(a: Program, b: Program, *, most: float = math.inf) -> list[tuple[s
     most : pairs further apart are left out
     """
     pairs = ((x, y, _apart(one, other)) for x, one in a.canvas.regions.items() for y, other in b.canvas.regions.items())
-    found = [(x, y, apart) for x, y, apart in pairs if apart is not None and apart <= most]
-    return sorted(found, key=lambda pair: pair[2])
+    near_pairs = [(x, y, apart) for x, y, apart in pairs if apart is not None and apart <= most]
+    return sorted(near_pairs, key=lambda pair: pair[2])
 
 
 def _apart(one: Region, other: Region) -> float | None:

@@ -60,17 +60,17 @@ def problems(program: Program) -> list[str]:
         facts = facts_of(program)
     except SpecError as error:
         return [str(error)]
-    found = violations(facts) + disturbances(facts)
+    messages = violations(facts) + disturbances(facts)
     for check in (timing_of, all_params):
         try:
             check(facts)
         except SpecError as error:
-            found.append(str(error))
-    found += [f"no port {what} anything" for what, of in _ends(program).items() if not of]
+            messages.append(str(error))
+    messages += [f"no port {what} anything" for what, of in _ends(program).items() if not of]
     try:
-        return [*found, *dead_outputs(facts).values()]
+        return [*messages, *dead_outputs(facts).values()]
     except SpecError:  # a rule cannot have its options, which is among what was found
-        return found
+        return messages
 
 
 def unseen_inputs(program: Program) -> list[str]:

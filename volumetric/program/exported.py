@@ -69,8 +69,8 @@ class _Export:
             "region_programs": {place.name: self._region(place) for place in self._facts.places},
             "connection_programs": pairs,
         }
-        kept = {name: value for name, value in data.items() if value or name in ("regions", "topology")}
-        return Exported(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", tuple(self._lost))
+        nonempty = {name: value for name, value in data.items() if value or name in ("regions", "topology")}
+        return Exported(json.dumps(nonempty, indent=2, ensure_ascii=False) + "\n", tuple(self._lost))
 
     def _of_program(self, program: Program) -> None:
         if not program.parity:
@@ -86,6 +86,7 @@ class _Export:
                 self._lost.append(f"the meter of region {meter.region!r}")
 
     def _region(self, place: Place) -> dict[str, Any]:
+        """Return the region's entry of ``region_programs``; note what the file has no field for."""
         region, what = place.region, f"region {place.name!r}"
         if region.keeps_old:
             self._lost.append(f"{what}: what edges add comes on top of what was there")
@@ -93,52 +94,60 @@ class _Export:
             self._lost.append(f"{what}: its {region.slots} slots of memory")
         if region.carrier == "constant":
             self._lost.append(f"{what}: that it is a constant, whose rows are a parameter")
-        found: dict[str, Any] = {"family": region.family, "tags": list(region.tags), "carrier": _carrier(region)}
+        region_fields: dict[str, Any] = {
+            "family": region.family,
+            "tags": list(region.tags),
+            "carrier": _carrier(region),
+        }
         if region.fires is not None:
             clock = fields_of(region.fires)
             if clock is None:
                 self._lost.append(f"{what}: clock {region.clock!r}")
             else:
-                found["clock"] = clock
+                region_fields["clock"] = clock
         if region.learning is not None:
-            found["learning"] = self._learning(place)
+            region_fields["learning"] = self._learning(place)
         if region.keep == "runtime":
             self._lost.append(f"{what}: that it is kept at work, which its family may change there")
         elif region.keep != "auto":
-            found["compile_mode"] = region.keep
+            region_fields["compile_mode"] = region.keep
         if region.constraints is not None:
-            held = region.constraints
-            found["constraints"] = _fields(
+            constraints = region.constraints
+            region_fields["constraints"] = _fields(
                 ConstraintFields(
-                    equivariance=held.equivariance,
-                    conservation=held.conservation,
-                    causal_direction=held.causal,
-                    monotonicity=held.monotone,
+                    equivariance=constraints.equivariance,
+                    conservation=constraints.conservation,
+                    causal_direction=constraints.causal,
+                    monotonicity=constraints.monotone,
                 )
             )
         if region.identity is not None:
             slots = region.identity
-            found["identity"] = {"mode": slots.mode, "slot_capacity": slots.capacity, "birth_death": slots.births}
-        return found
+            region_fields["identity"] = {
+                "mode": slots.mode,
+                "slot_capacity": slots.capacity,
+                "birth_death": slots.births,
+            }
+        return region_fields
 
     def _learning(self, place: Place) -> dict[str, Any]:
         learning = place.region.learning
         assert learning is not None
-        found: dict[str, Any] = {"mode": learning.mode}
+        learning_fields: dict[str, Any] = {"mode": learning.mode}
         if learning.losses is not None:
-            found["losses"] = list(learning.losses)
+            learning_fields["losses"] = list(learning.losses)
             if any(weight != 1 for weight in learning.losses.values()):
                 self._lost.append(f"region {place.name!r}: weights of losses")
         if learning.keep != "auto":
-            found["compile_mode"] = learning.keep
-        return found
+            learning_fields["compile_mode"] = learning.keep
+        return learning_fields
 
     def _connection(self, wire: Wire, pairs: dict[str, dict[str, Any]]) -> dict[str, Any]:
         edge, what = wire.edge, f"edge {wire.name!r}"
         if edge.lag is not None and edge.fill != "hold":
             self._lost.append(f"{what}: fill {edge.fill!r}, which the package does not write")
         region = self._facts.places[wire.writes].region
-        found = Connection(
+        connection = Connection(
             src=edge.writes,
             dst=edge.reads,
             weight=wire.weight,
@@ -157,7 +166,7 @@ class _Export:
         if edge.mask is not None and not isinstance(edge.mask, Full):
             self._lost.append(f"{what}: its mask")
         self._condition(wire, pairs)
-        return _fields(found)
+        return _fields(connection)
 
     def _condition(self, wire: Wire, pairs: dict[str, dict[str, Any]]) -> None:
         edge = wire.edge
@@ -178,16 +187,16 @@ class _Export:
 
 
 def _spec(place: Place) -> dict[str, Any]:
-    region, said = place.region, place.region.semantic or Semantic()
+    region, semantic = place.region, place.region.semantic or Semantic()
     return _fields(
         Spec(
             bounds=tuple(end for side in region.box for end in side),
             period=region.period,
             is_output=region.output,
             loss_weight=region.loss_weight,
-            semantic_type=said.type,
-            semantic_embedding=said.vector,
-            embedding_model=said.model or MODEL,
+            semantic_type=semantic.type,
+            semantic_embedding=semantic.vector,
+            embedding_model=semantic.model or MODEL,
             default_attn=_NAMES.get(region.rule or "cross", region.rule or "cross"),
             carrier=_carrier(region),
         )

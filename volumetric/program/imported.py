@@ -124,11 +124,14 @@ class _Import:
         return self._events.setdefault(name, _name(name))
 
     def _carrier(self, name: str) -> str:
-        given = self._file.region_programs.get(name)
-        return self._file.regions[name].carrier if given is None or given.carrier == "deterministic" else given.carrier
+        fields = self._file.region_programs.get(name)
+        return (
+            self._file.regions[name].carrier if fields is None or fields.carrier == "deterministic" else fields.carrier
+        )
 
     def _region(self, name: str, spec: Spec) -> Region:
-        where, given = f"$.regions.{name}", self._file.region_programs.get(name) or RegionFields()
+        """Return the region that an entry of ``regions`` declares; note each difference."""
+        where, fields = f"$.regions.{name}", self._file.region_programs.get(name) or RegionFields()
         bounds = spec.bounds
         if len(bounds) % 2:
             raise SpecError(f"{where}.bounds: {len(bounds)} numbers", hint="a low and a high end along each axis")
@@ -141,10 +144,12 @@ class _Import:
             self._notes.append(
                 f"{where}: carrier {carrier!r} has no equations in the package; it acts once parity is off"
             )
-        family = given.family if re.fullmatch(r"[A-Za-z_][\w-]{0,63}", given.family, re.ASCII) else _word(given.family)
-        if family != given.family:
-            self._notes.append(f"{where}: family {shown(given.family)} is called {family!r}")
-        if family == "memory" and given.learning is None and given.compile_mode == "runtime":
+        family = (
+            fields.family if re.fullmatch(r"[A-Za-z_][\w-]{0,63}", fields.family, re.ASCII) else _word(fields.family)
+        )
+        if family != fields.family:
+            self._notes.append(f"{where}: family {shown(fields.family)} is called {family!r}")
+        if family == "memory" and fields.learning is None and fields.compile_mode == "runtime":
             self._notes.append(f"{where}: the package exports memories where nothing is said; this one is kept at work")
         semantic = Semantic(
             spec.semantic_type,
@@ -157,25 +162,25 @@ class _Import:
                 tuple(zip(bounds[::2], bounds[1::2], strict=True)),
                 family=family,
                 carrier=carrier,  # pyright: ignore[reportArgumentType]  (checked there)
-                tags=given.tags,
+                tags=fields.tags,
                 period=spec.period,
-                clock=None if given.clock is None else clock_of(given.clock, self),
+                clock=None if fields.clock is None else clock_of(fields.clock, self),
                 rule=None if spec.default_attn == "cross_attention" else spec.default_attn,
                 residual=False if family in ("state", "memory") else None,
-                learning=self._learning(where, given),
-                keep="auto" if given.compile_mode == "runtime" else given.compile_mode,  # pyright: ignore[reportArgumentType]  (checked there)
-                identity=self._identity(where, given),
-                constraints=None if given.constraints is None else _constraints(asdict(given.constraints)),
+                learning=self._learning(where, fields),
+                keep="auto" if fields.compile_mode == "runtime" else fields.compile_mode,  # pyright: ignore[reportArgumentType]  (checked there)
+                identity=self._identity(where, fields),
+                constraints=None if fields.constraints is None else _constraints(asdict(fields.constraints)),
                 loss_weight=spec.loss_weight,
                 output=spec.is_output,
                 semantic=None if semantic == Semantic() else semantic,
             ),
         )
 
-    def _learning(self, where: str, given: RegionFields) -> Learning | None:
-        if given.learning is None:
+    def _learning(self, where: str, fields: RegionFields) -> Learning | None:
+        if fields.learning is None:
             return None
-        learning, where = given.learning, f"{where}: learning"
+        learning, where = fields.learning, f"{where}: learning"
         mode, keep = learning.mode, learning.compile_mode
         if mode not in MODES:
             self._notes.append(f"{where} mode {shown(mode)} is not known; it learns nothing")
@@ -189,8 +194,8 @@ class _Import:
         losses = dict.fromkeys((name for name in learning.losses if name in LOSSES), 1.0)
         return Learning(mode, losses or None, keep)  # pyright: ignore[reportArgumentType]  (checked there)
 
-    def _identity(self, where: str, given: RegionFields) -> Identity | None:
-        identity = given.identity
+    def _identity(self, where: str, fields: RegionFields) -> Identity | None:
+        identity = fields.identity
         if identity is None:
             return None
         if identity.mode == "persistent":
@@ -203,6 +208,7 @@ class _Import:
         return Identity(identity.slot_capacity, mode, identity.birth_death)
 
     def _edges(self, number: int, one: Connection, canvas: Canvas) -> Iterator[Edge]:
+        """Yield the edges that an entry of ``topology`` comes to, one or several; note each difference."""
         where = f"$.topology[{number}]"
         for end in (one.src, one.dst):
             if end not in self._names:
@@ -288,19 +294,21 @@ def _frame_rows(region: Region) -> list[tuple[int, int, int]]:
     return [(frame, (frame - first) * each, (frame - first + 1) * each) for frame in range(first, last)]
 
 
-def _constraints(given: Mapping[str, Any]) -> Constraints:
-    return Constraints(given["equivariance"], given["conservation"], given["causal_direction"], given["monotonicity"])
+def _constraints(fields: Mapping[str, Any]) -> Constraints:
+    return Constraints(
+        fields["equivariance"], fields["conservation"], fields["causal_direction"], fields["monotonicity"]
+    )
 
 
 def _names_of(regions: Mapping[str, Spec]) -> dict[str, str]:
     """Names that regions have here: as there, as far as they can be names."""
-    found: dict[str, str] = {}
+    own_names: dict[str, str] = {}
     for name in regions:
         own = _name(name)
-        while own != name and (own in found.values() or own in regions):
+        while own != name and (own in own_names.values() or own in regions):
             own += "_"
-        found[name] = own
-    return found
+        own_names[name] = own
+    return own_names
 
 
 def _name(name: str) -> str:
@@ -308,8 +316,8 @@ def _name(name: str) -> str:
 
 
 def _word(text: str) -> str:
-    found = re.sub(r"[^A-Za-z0-9_]", "_", text)[:60]
-    return found if re.match(r"[A-Za-z_]", found) else f"_{found}"
+    word = re.sub(r"[^A-Za-z0-9_]", "_", text)[:60]
+    return word if re.match(r"[A-Za-z_]", word) else f"_{word}"
 
 
 def _at(where: str, make: Any) -> Any:

@@ -42,14 +42,14 @@ def packed(sides: Mapping[str, Sides], shape: Sides) -> dict[str, Box]:
                     f"field {name!r} is {_by(of)}, and the canvas {_by(shape)}: axis {axis} has no room for it",
                     hint=f"shape={shape_for(sides)} takes all fields",
                 )
-    found = _shelved(sides, (ENDLESS, *shape[1:]))
-    needed = max(box[0][1] for box in found.values())
+    places = _shelved(sides, (ENDLESS, *shape[1:]))
+    needed = max(box[0][1] for box in places.values())
     if needed > shape[0]:
         raise SpecError(
             f"fields need a canvas of {_by((needed, *shape[1:]))}, this one is {_by(shape)}",
             hint=f"shape={(needed, *shape[1:])}, or none: then it is as large as needed",
         )
-    return found
+    return places
 
 
 def shape_for(sides: Mapping[str, Sides]) -> Sides:
@@ -65,17 +65,17 @@ def shape_for(sides: Mapping[str, Sides]) -> Sides:
 def _shelved(sides: Mapping[str, Sides], shape: Sides) -> dict[str, Box]:
     axes = len(shape)
     at, deep = [0] * axes, [0] * axes
-    found: dict[str, Box] = {}
+    places: dict[str, Box] = {}
     for name, of in sides.items():
         for axis in range(axes - 1, 0, -1):
             if at[axis] + of[axis] > shape[axis]:  # the next row begins, or layer, …
                 at[axis:] = [0] * (axes - axis)
                 at[axis - 1] += deep[axis - 1]
                 deep[axis - 1 :] = [0] * (axes - axis + 1)
-        found[name] = tuple((low, low + side) for low, side in zip(at, of, strict=True))
+        places[name] = tuple((low, low + side) for low, side in zip(at, of, strict=True))
         deep = [max(most, side) for most, side in zip(deep, of, strict=True)]
         at[-1] += of[-1]
-    return found
+    return places
 
 
 def _by(sides: Sides) -> str:
@@ -122,8 +122,8 @@ class Field:
 
     def changed(self, **region: Any) -> Field:
         """Return it with other fields of its region."""
-        given = {name: getattr(self.region, name) for name in Region.__struct_fields__ if name != "box"}
-        return Field(shape=self.shape, frames=self.frames, **given | region)
+        fields = {name: getattr(self.region, name) for name in Region.__struct_fields__ if name != "box"}
+        return Field(shape=self.shape, frames=self.frames, **fields | region)
 
 
 Within = Literal["dense", "isolated", "chain", "star"]
@@ -220,11 +220,11 @@ def _walked(of: Any, path: str, above: list[Any]) -> _Node:
             node.fields.append(_Entry(place, value, name))
         elif isinstance(value, list | tuple):
             node.fields += [_Entry(f"{place}[{i}]", v, name) for i, v in enumerate(value) if isinstance(v, Field)]
-            found = [_inside(of, v, name, f"{place}[{i}]", [*above, of]) for i, v in enumerate(value) if _kind(v)]
-            lists.append((True, [one for one in found if one is not None]))
+            nodes = [_inside(of, v, name, f"{place}[{i}]", [*above, of]) for i, v in enumerate(value) if _kind(v)]
+            lists.append((True, [one for one in nodes if one is not None]))
         elif _kind(value):
-            found = _inside(of, value, name, place, [*above, of])
-            ones += [] if found is None else [(False, [found])]
+            inner = _inside(of, value, name, place, [*above, of])
+            ones += [] if inner is None else [(False, [inner])]
     node.inside = [*ones, *(one for one in lists if one[1])]
     return node
 
@@ -253,11 +253,11 @@ def _inside(holder: Any, of: Any, name: str, path: str, above: list[Any]) -> _No
         return None
     named = {one.name: one for one in dataclasses.fields(holder)} if dataclasses.is_dataclass(holder) else {}
     metadata = named[name].metadata.get("coarse") if name in named else None
-    given = next((one for one in (metadata, getattr(type(of), "__coarse__", None)) if isinstance(one, Field)), Field())
+    coarse = next((one for one in (metadata, getattr(type(of), "__coarse__", None)) if isinstance(one, Field)), Field())
     positions = [math.prod(one.field.shape) for one in below]
     mean = sum(one.field.region.period * n for one, n in zip(below, positions, strict=True)) / sum(positions)
-    semantic = given.region.semantic or Semantic(f"coarse: {path}")
-    node.coarse = _Entry(path, given.changed(period=max(1, round(mean)), semantic=semantic), name)
+    semantic = coarse.region.semantic or Semantic(f"coarse: {path}")
+    node.coarse = _Entry(path, coarse.changed(period=max(1, round(mean)), semantic=semantic), name)
     return node
 
 

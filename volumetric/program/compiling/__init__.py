@@ -124,33 +124,37 @@ def compiled_part(
     Layer(program=program)  # refuses what cannot be run
     log = Log()
     run = rows_of_run(program, after, rows)
-    made = _handing_out(program, outputs, log)
-    found = Constants(made)
+    compiled = _handing_out(program, outputs, log)
+    constants = Constants(compiled)
     if deploy:
-        found = with_constants(without_learning(made, log), params, log, run)
-        made = found.program
+        constants = with_constants(without_learning(compiled, log), params, log, run)
+        compiled = constants.program
     else:
-        waits = [name for name, region in made.canvas.regions.items() if keep_of(region) in ("constant", "export")]
+        waits = [name for name, region in compiled.canvas.regions.items() if keep_of(region) in ("constant", "export")]
         log.add("kept", "region", waits, "it becomes a constant where the program is deployed")
     before = None
-    while made != before:
-        before = made
+    while compiled != before:
+        before = compiled
         for of in SAFE:
-            made = of(made, log)
-        made = unread_meters(dead_parts(made, log, drop_inputs=drop_inputs), log)
-    made = trimmed(made, log)
-    remark(made, log)
-    facts = facts_of(made)
+            compiled = of(compiled, log)
+        compiled = unread_meters(dead_parts(compiled, log, drop_inputs=drop_inputs), log)
+    compiled = trimmed(compiled, log)
+    remark(compiled, log)
+    facts = facts_of(compiled)
     stores = None
     if params is not None:
-        evaluated = {rows_of(name): WeightStore.from_array(held) for name, held in found.rows.items()}
+        evaluated = {rows_of(name): WeightStore.from_array(values) for name, values in constants.rows.items()}
         stores = Params(carried(facts_of(program), facts, {**params, **evaluated}))
     frozen: tuple[str, ...] = ()
     if deploy:
-        asked = frozenset(name for name, region in made.canvas.regions.items() if keep_of(region) == "freeze")
-        frozen = owned_by(facts, asked) + tuple(rows_of(place.name) for place in constants_of(facts))
-    exported = {name: found.rows[name] for name in found.exported}
-    return Compiled(made, stores, Report(counts_of(program), counts_of(made), tuple(log.notes)), frozen, exported)
+        frozen_names = frozenset(
+            name for name, region in compiled.canvas.regions.items() if keep_of(region) == "freeze"
+        )
+        frozen = owned_by(facts, frozen_names) + tuple(rows_of(place.name) for place in constants_of(facts))
+    exported = {name: constants.rows[name] for name in constants.exported}
+    return Compiled(
+        compiled, stores, Report(counts_of(program), counts_of(compiled), tuple(log.notes)), frozen, exported
+    )
 
 
 def _handing_out(program: Program, outputs: Sequence[str] | None, log: Log) -> Program:
@@ -279,12 +283,12 @@ def compile_network(
         part = compiled_part(
             spec.program, own, deploy=deploy, outputs=outputs, drop_inputs=drop_inputs, after=after, rows=rows
         )
-        layers[coord] = made = Layer(program=part.program)
+        layers[coord] = compiled_layer = Layer(program=part.program)
         stores |= {start + name: store for name, store in (part.params or {}).items()}
         frozen += (start + name for name in part.frozen)
         reports[coord] = part.report
         exported |= {coord: part.exported} if part.exported else {}
         if drop_inputs:
-            shape = (*shape[:-1], max(stop for _, stop in made.ports("inputs").values()))
-    made = dataclasses.replace(network, layers=layers, input_shape=shape)
-    return CompiledNetwork(made, Params(stores), reports, tuple(frozen), exported)
+            shape = (*shape[:-1], max(stop for _, stop in compiled_layer.ports("inputs").values()))
+    compiled_network = dataclasses.replace(network, layers=layers, input_shape=shape)
+    return CompiledNetwork(compiled_network, Params(stores), reports, tuple(frozen), exported)

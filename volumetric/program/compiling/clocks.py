@@ -71,10 +71,10 @@ def clocks_of(facts: Facts) -> tuple[tuple[Clock | bool, ...], tuple[Clock | boo
             return True if clock is None else simplified(clock, lambda path: _unmoved(facts, still, path))
 
         regions = tuple(left(place.region.fires) for place in facts.places)
-        found = frozenset(number for number, clock in enumerate(regions) if clock is False)
-        if found == never:
+        silent = frozenset(number for number, clock in enumerate(regions) if clock is False)
+        if silent == never:
             return regions, tuple(left(wire.edge.holds) for wire in facts.wires)
-        never = found
+        never = silent
 
 
 def still_in(facts: Facts, never: frozenset[int] = frozenset()) -> frozenset[int]:

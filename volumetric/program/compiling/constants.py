@@ -86,18 +86,18 @@ def with_constants(
     if not able or params is None:
         return Constants(program)
     watches = [_watch(facts, place) for place in able]
-    made = evaluated(facts, params, watches, rows)
-    found: dict[str, F32Array] = {}
-    for place, watch, held in zip(able, watches, made.rows, strict=True):
+    evaluation = evaluated(facts, params, watches, rows)
+    constant_rows: dict[str, F32Array] = {}
+    for place, watch, values in zip(able, watches, evaluation.rows, strict=True):
         why = None
         if rows is None and not watch.settled:
-            why = f"it has not settled after {made.count:,} rows; {GIVE}"
-        elif not np.isfinite(held).all():
+            why = f"it has not settled after {evaluation.count:,} rows; {GIVE}"
+        elif not np.isfinite(values).all():
             why = "what it holds then is not finite"
         if not _kept(log, place, why):
-            found[place.name] = held
-    when = f"after {made.count:,} rows" + ("" if rows is not None else ", settled")
-    return _replaced(facts, found, when, log)
+            constant_rows[place.name] = values
+    when = f"after {evaluation.count:,} rows" + ("" if rows is not None else ", settled")
+    return _replaced(facts, constant_rows, when, log)
 
 
 def _asked(facts: Facts) -> Iterator[Place]:
@@ -156,26 +156,26 @@ def _watch(facts: Facts, place: Place) -> Watch:
     return Watch(facts, place.index, cone.regions, cone.edges)
 
 
-def _replaced(facts: Facts, found: Mapping[str, F32Array], when: str, log: Log) -> Constants:
+def _replaced(facts: Facts, constant_rows: Mapping[str, F32Array], when: str, log: Log) -> Constants:
     regions: dict[str, Region] = dict(facts.program.canvas.regions)
-    for name, rows in found.items():
+    for name, rows in constant_rows.items():
         place = facts.place(name)
         slots = None if place.through == "positions" else len(rows)
         regions[name] = replace(
             place.region, carrier="constant", slots=slots, clock=None, learning=None, identity=None, keep="constant"
         )
-    log.add("changed", "region", found, f"it is a constant: what it holds {when}")
-    gone = [edge for edge in facts.program.edges if edge.writes in found]
+    log.add("changed", "region", constant_rows, f"it is a constant: what it holds {when}")
+    gone = [edge for edge in facts.program.edges if edge.writes in constant_rows]
     for edge in gone:
         log.add("removed", "edge", [edge.name or ""], f"{edge.writes!r} is a constant, into which nothing comes")
-    read = tuple(meter for meter in facts.program.meters if meter.region not in found)
-    looked = [name for name in found if facts.place(name).meter is not None]
+    read = tuple(meter for meter in facts.program.meters if meter.region not in constant_rows)
+    looked = [name for name in constant_rows if facts.place(name).meter is not None]
     log.add("removed", "meter", looked, "its region is a constant, which has no error")
     program = replace(
         facts.program,
         canvas=replace(facts.program.canvas, regions=regions),
-        edges=tuple(edge for edge in facts.program.edges if edge.writes not in found),
+        edges=tuple(edge for edge in facts.program.edges if edge.writes not in constant_rows),
         meters=read,
     )
-    exported = tuple(name for name in found if keep_of(facts.place(name).region) == "export")
-    return Constants(program, found, exported)
+    exported = tuple(name for name in constant_rows if keep_of(facts.place(name).region) == "export")
+    return Constants(program, constant_rows, exported)

@@ -108,9 +108,9 @@ def evaluated(
                 watch.look(states, after)
         states = after
     reading = Interpreter(_read(facts, tuple(states), [watch.region for watch in watches]), np.float64)
-    held = reading.run([*states.values()], buffers)
+    outputs = reading.run([*states.values()], buffers)
     with np.errstate(over="ignore"):  # what is not finite is told
-        return Evaluated(tuple(of[0].astype(np.float32) for of in held), done)
+        return Evaluated(tuple(of[0].astype(np.float32) for of in outputs), done)
 
 
 def _row(facts: Facts, names: Sequence[str]) -> Graph:
@@ -123,17 +123,19 @@ def _row(facts: Facts, names: Sequence[str]) -> Graph:
     return work.finish([states[f"program/{name}"] for name in names])
 
 
-def _read(facts: Facts, names: Sequence[str], regions: Sequence[int]) -> Graph:
+def _read(facts: Facts, names: Sequence[str], indices: Sequence[int]) -> Graph:
     """Return what edges read of regions that hold these states and do not fire: states → ``[1, rows, d]`` of each."""
     work = GraphBuilder()
     states = _states(work, facts)
     p = {of.name: work.stored(of.name, of.shape) for of in all_params(facts)}
     never = work.zeros((1, 1))
     fires = {place.index: never for place in facts.places}
-    held = Held(work=work, facts=facts, p=p, states=states, fires=fires, guard=lambda *_: nullcontext(), learns=False)
-    canvas = held.placed(states[CANVAS], held.constants(1))
-    told = held.rows(canvas)
-    rows = (told[n, 0] if (n, 0) in told else held.taken(canvas, facts.places[n]) for n in regions)
+    regions = Held(
+        work=work, facts=facts, p=p, states=states, fires=fires, guard=lambda *_: nullcontext(), learns=False
+    )
+    canvas = regions.placed(states[CANVAS], regions.constants(1))
+    read_rows = regions.rows(canvas)
+    rows = (read_rows[n, 0] if (n, 0) in read_rows else regions.taken(canvas, facts.places[n]) for n in indices)
     return work.finish([*rows])
 
 
@@ -162,34 +164,34 @@ def rows_of_run(program: Program, after: int | None, rows: Array | Mapping[str, 
         check_whole("compile: after", after, most=LONGEST)
         assert after is not None
         return np.broadcast_to(np.zeros(columns), (after, columns))
-    given = _of_ports(program, rows) if isinstance(rows, Mapping) else _numbers(rows)
-    if given.ndim != 2 or given.shape[1] != columns or not len(given):
+    array = _of_ports(program, rows) if isinstance(rows, Mapping) else _numbers(rows)
+    if array.ndim != 2 or array.shape[1] != columns or not len(array):
         raise SpecError(
-            f"compile: rows are [T, {columns}], at least one, got {list(given.shape)}",
+            f"compile: rows are [T, {columns}], at least one, got {list(array.shape)}",
             hint="those of one stream, or by the names of inputs, each [T, dim]",
         )
-    return given
+    return array
 
 
-def _numbers(given: object) -> Array:
+def _numbers(rows: object) -> Array:
     try:
-        found = np.asarray(given)
+        array = np.asarray(rows)
     except ValueError:
-        found = np.asarray(None)
-    if found.dtype.kind not in "biuf":
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
         raise SpecError("compile: rows are no numbers", hint="[T, columns] of one stream, without gaps")
-    return found.astype(np.float64)
+    return array.astype(np.float64)
 
 
 def _of_ports(program: Program, rows: Mapping[str, Array]) -> Array:
     from volumetric.run.streams.marks import INPUT, by_port
 
-    given = {name: _numbers(part)[None] for name, part in rows.items()}
+    port_rows = {name: _numbers(part)[None] for name, part in rows.items()}
     try:
-        made = by_port(program.network(), given, 1)
+        inputs = by_port(program.network(), port_rows, 1)
     except ShapeError as error:
         raise SpecError(f"compile: rows: {error}", hint=error.hint) from None
-    if made.keys() != {INPUT}:
+    if inputs.keys() != {INPUT}:
         known = ", ".join(program.inputs)
         raise SpecError(f"compile: rows are of {', '.join(rows) or 'no input'}", hint=f"inputs are {known}")
-    return made[INPUT][0]
+    return inputs[INPUT][0]

@@ -20,15 +20,15 @@ def overlaps(facts: Facts) -> tuple[frozenset[int], ...]:
     """Return for each region the others that share positions with it."""
     at = np.concatenate([place.positions for place in facts.places])
     of = np.repeat(np.arange(len(facts.places)), [len(place.positions) for place in facts.places])
-    found: list[set[int]] = [set() for _ in facts.places]
+    sharing: list[set[int]] = [set() for _ in facts.places]
     count = np.bincount(at, minlength=facts.program.canvas.positions)
     several = count[at] > 1
     order = np.argsort(at[several], kind="stable")
     where, owners = at[several][order], of[several][order]
     for group in {tuple(part.tolist()) for part in np.split(owners, np.flatnonzero(np.diff(where)) + 1) if part.size}:
         for one in group:
-            found[one] |= set(group) - {one}
-    return tuple(map(frozenset, found))
+            sharing[one] |= set(group) - {one}
+    return tuple(map(frozenset, sharing))
 
 
 def tells_others(facts: Facts, wire: Wire) -> bool:

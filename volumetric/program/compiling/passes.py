@@ -84,8 +84,8 @@ def still_regions(program: Program, log: Log) -> Program:
     regions = dict(program.canvas.regions)
     for number in still_in(facts):
         place = facts.places[number]
-        seen = place.region.identity is not None or recipe_of(place)  # slots and losses go on when it fires
-        if place.region.clock is not None and not seen:
+        has_effects = place.region.identity is not None or recipe_of(place)  # slots and losses go on when it fires
+        if place.region.clock is not None and not has_effects:
             log.add("removed", "clock", [place.name], "nothing is ever put into the region: it holds zeros")
             regions[place.name] = replace(place.region, clock=None)
     return _changed(program, regions, program.edges)
@@ -98,17 +98,17 @@ def dead_parts(program: Program, log: Log, *, drop_inputs: bool) -> Program:
     why = "no output depends on it"
     edges = [wire.edge for wire in facts.wires if wire.index in live.edges]
     log.add("removed", "edge", [wire.name for wire in facts.wires if wire.index not in live.edges], why)
-    seen = {facts.places[number].name for number in live.regions}
+    live_names = {facts.places[number].name for number in live.regions}
     ports = dict(program.ports)
     if drop_inputs:
-        ports = _wanted(program, seen, edges, log)
+        ports = _wanted(program, live_names, edges, log)
     landing: dict[str, str] = {}
     for name, port in ports.items():
-        if isinstance(port, In | Level) and port.region not in seen:
+        if isinstance(port, In | Level) and port.region not in live_names:
             landing.setdefault(port.region, name)
     regions: dict[str, Region] = {}
     for name, region in program.canvas.regions.items():
-        if name in seen:
+        if name in live_names:
             regions[name] = region
         elif name in landing:
             level = any(isinstance(port, Level) and port.region == name for port in ports.values())
@@ -131,9 +131,9 @@ def unread_meters(program: Program, log: Log) -> Program:
     read = live_in(facts).meters
     meters: list[Meter] = []
     for place in facts.places:
-        given = next((meter for meter in program.meters if meter.region == place.name), None)
+        own_meter = next((meter for meter in program.meters if meter.region == place.name), None)
         if place.index in read:
-            meters += [] if given is None else [given]
+            meters += [] if own_meter is None else [own_meter]
             continue
         if place.meter is not None:
             log.add("removed", "meter", [place.name], "no clock and no condition looks at it")
@@ -201,13 +201,15 @@ def _bare(region: Region, *, level: bool) -> Region:
     return replace(region, clock=None, learning=None, identity=None, slots=None, constraints=None, carrier=carrier)
 
 
-def _wanted(program: Program, seen: set[str], edges: Iterable[Edge], log: Log) -> dict[str, Port]:
+def _wanted(program: Program, live_names: set[str], edges: Iterable[Edge], log: Log) -> dict[str, Port]:
     """Ports without inputs that nobody asks for; one input stays."""
-    asked = signals_of([*(program.canvas.regions[name].fires for name in seen), *(edge.holds for edge in edges)])
+    signal_names = signals_of(
+        [*(program.canvas.regions[name].fires for name in live_names), *(edge.holds for edge in edges)]
+    )
     gone = [
         name
         for name, port in program.inputs.items()
-        if (name not in asked if isinstance(port, Signal) else port.region not in seen)
+        if (name not in signal_names if isinstance(port, Signal) else port.region not in live_names)
     ]
     if len(gone) == len(program.inputs):
         gone = gone[1:]

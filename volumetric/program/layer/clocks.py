@@ -33,16 +33,16 @@ def truths_of(
     for number, clock in enumerate(timing.clocks):
         alike.setdefault(tuple(_kind(facts, clock)), []).append(number)
     firsts = [0, *accumulate(map(len, timing.starts))]
-    found, order, rows = dict[int, int](), list[int](), list[int]()
+    by_clock, order, rows = dict[int, int](), list[int](), list[int]()
     for numbers in alike.values():
-        asked = _Asked(work, facts, [timing.clocks[n] for n in numbers], signals, states)
+        clock_inputs = _Asked(work, facts, [timing.clocks[n] for n in numbers], signals, states)
         starts = timing.starts[numbers[0]]
         places = [[firsts[n] + count for n in numbers] for count in range(len(starts))]
-        counts = [work.affine(asked.counts(at), 1.0, begun) for at, begun in zip(places, starts, strict=True)]
-        truth, after = step(timing.clocks[numbers[0]], counts, asked.steps())
+        counts = [work.affine(clock_inputs.counts(at), 1.0, begun) for at, begun in zip(places, starts, strict=True)]
+        truth, after = step(timing.clocks[numbers[0]], counts, clock_inputs.steps())
         work.detached.add(truth)  # it is 0 or 1, and so has no slope
         size = len(numbers), work.shape(truth)[0] // len(numbers), 1
-        found |= dict(zip(numbers, apart(work, work.reshape(truth, size)), strict=True))
+        by_clock |= dict(zip(numbers, apart(work, work.reshape(truth, size)), strict=True))
         for at, of, begun in zip(places, after, starts, strict=True):
             order += at
             rows.append(work.reshape(work.affine(of, 1.0, -begun), size[:2]))
@@ -52,7 +52,7 @@ def truths_of(
             counts = work.gather_rows(counts, work.constant(np.argsort(order).astype(np.int32), "counts"))
         states[CLOCK] = work.permute(counts, (1, 0))
         work.detached.add(states[CLOCK])
-    return [found[n] for n in range(len(timing.clocks))]
+    return [by_clock[n] for n in range(len(timing.clocks))]
 
 
 def together(work: GraphBuilder, flags: Sequence[int]) -> int:
@@ -107,24 +107,24 @@ class _Asked:
     def watched(self, number: int) -> int:
         """Emit the numbers of meters."""
         events = [own for leaves in self.leaves if isinstance(own := leaves[number], Event)]
-        held = self.work.concat([self.states[f"{event.what}.meter"] for event in events], 0)
+        meter_states = self.work.concat([self.states[f"{event.what}.meter"] for event in events], 0)
         meter, kind = _meter(self.facts, events[0])
-        return self.work.part(shown(self.work, meter, held), 1, kind, kind + 1)
+        return self.work.part(shown(self.work, meter, meter_states), 1, kind, kind + 1)
 
     def signal(self, number: int) -> int:
         """Emit where something happens."""
         work, zero = self.work, self.work.scalar(0.0)
         names = [own.name for leaves in self.leaves if isinstance(own := leaves[number], On)]
-        told = work.concat([self.signals[name] for name in names], 0)
-        return work.binary("max", work.binary("greater", told, zero), work.binary("greater", zero, told))
+        values = work.concat([self.signals[name] for name in names], 0)
+        return work.binary("max", work.binary("greater", values, zero), work.binary("greater", zero, values))
 
     def counts(self, places: Sequence[int]) -> int:
         """Emit counts by their places in the state."""
-        work, held = self.work, self.states[CLOCK]
+        work, state = self.work, self.states[CLOCK]
         if len(places) == 1:
-            return work.part(held, 1, places[0], places[0] + 1)
-        rows = work.gather_rows(work.permute(held, (1, 0)), work.constant(np.array(places, np.int32), "counts"))
-        return work.reshape(rows, (len(places) * work.shape(held)[0], 1))
+            return work.part(state, 1, places[0], places[0] + 1)
+        rows = work.gather_rows(work.permute(state, (1, 0)), work.constant(np.array(places, np.int32), "counts"))
+        return work.reshape(rows, (len(places) * work.shape(state)[0], 1))
 
 
 def metered_alike(facts: Facts, fires: Mapping[int, int]) -> list[list[Place]]:
@@ -156,19 +156,19 @@ def follow_together(
     batch, count, d = work.shape(canvases[0])
     at = np.arange(batch)[:, None] * count + np.stack([place.positions for place in places])[:, None]
 
-    def taken(canvas: int) -> int:
+    def meter_rows(canvas: int) -> int:
         rows = Rows(work, d)
         rows.add(work.reshape(canvas, (batch * count, d)))
         return work.reshape(rows.taken(at), (len(places) * batch, at.shape[-1], d))
 
     names = [f"{place.name}.meter" for place in places]
-    before, after = map(taken, canvases)
-    held, meter = work.concat([states[name] for name in names], 0), places[0].meter
+    before, after = map(meter_rows, canvases)
+    meter_states, meter = work.concat([states[name] for name in names], 0), places[0].meter
     assert meter is not None
     with guard(*(place.index for place in places)):
-        made = followed(work, meter, held, work.binary("sub", after, before))
+        new_states = followed(work, meter, meter_states, work.binary("sub", after, before))
     if places[0].index in fires:
         flags = together(work, [fires[place.index] for place in places])
-        made = chosen(work, work.reshape(flags, (len(places) * batch, 1)), made, held)
-    now = work.reshape(made, (len(places), batch, work.shape(held)[1]))
+        new_states = chosen(work, work.reshape(flags, (len(places) * batch, 1)), new_states, meter_states)
+    now = work.reshape(new_states, (len(places), batch, work.shape(meter_states)[1]))
     states.update(zip(names, apart(work, now), strict=True))

@@ -58,13 +58,13 @@ def operator_of(reads: str, writes: str) -> str | None:
     return BY_FAMILIES.get((reads, writes), "attend" if reads == writes else None)
 
 
-def wired(canvas: Canvas, given: Iterable[Edge | Autowire]) -> Iterator[Edge]:
+def wired(canvas: Canvas, entries: Iterable[Edge | Autowire]) -> Iterator[Edge]:
     """Yield edges, and in the place of an `Autowire` those by families between pairs that no other edge joins.
 
     None of these writes a constant. None replaces what others bring: an edge whose operator replaces adds instead where
     it is an *intervene*, which meets all that a state gets, or where several would replace the same region.
     """
-    edges = list(given)
+    edges = list(entries)
     joined = {(edge.reads, edge.writes) for edge in edges if isinstance(edge, Edge)}
     for edge in edges:
         if isinstance(edge, Edge):
@@ -211,12 +211,12 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
                 f"a program: a stream has a canvas of 1 frame, this one has {self.canvas.frames}",
                 hint='frames=1, or time="window"',
             )
-        given = tuple_of("a program: edges", self.edges, (Edge, Autowire))
-        for edge in given:
+        entries = tuple_of("a program: edges", self.edges, (Edge, Autowire))
+        for edge in entries:
             if isinstance(edge, Edge):
                 self._known(edge.reads, f"an edge that writes {edge.writes!r}")
                 self._known(edge.writes, f"an edge that reads {edge.reads!r}")
-        edges = _named_edges(self._within(wired(self.canvas, given)))
+        edges = _named_edges(self._within(wired(self.canvas, entries)))
         for edge in edges:
             heads = edge.heads or self.heads
             if self.canvas.width % heads:
@@ -227,12 +227,12 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     def _within(self, edges: Iterable[Edge]) -> list[Edge]:
         """All edges, if there are not too many."""
-        found: list[Edge] = []
+        collected: list[Edge] = []
         for edge in edges:
-            found.append(edge)
-            if len(found) > MOST_EDGES:
-                refuse_edges(len(found), self.canvas.width)
-        return found
+            collected.append(edge)
+            if len(collected) > MOST_EDGES:
+                refuse_edges(len(collected), self.canvas.width)
+        return collected
 
     def _meters(self) -> tuple[Meter, ...]:
         meters = tuple_of("a program: meters", self.meters, Meter)
@@ -269,19 +269,19 @@ def refuse_edges(count: int, width: int) -> None:
 
 def _named_edges(edges: list[Edge]) -> tuple[Edge, ...]:
     """The edges, each with a name of its own."""
-    taken = {edge.name for edge in edges if edge.name is not None}
-    if len(taken) != sum(edge.name is not None for edge in edges):
+    used_names = {edge.name for edge in edges if edge.name is not None}
+    if len(used_names) != sum(edge.name is not None for edge in edges):
         twice = [name for name, count in Counter(edge.name for edge in edges).items() if name and count > 1]
         raise SpecError(f"a program: two edges are called {twice[0]!r}", hint="each needs its own name, or none")
     next_of: Counter[str] = Counter()
-    found: list[Edge] = []
+    named_edges: list[Edge] = []
     for edge in edges:
         name = edge.name
         while name is None:
             pair = f"{edge.writes}<{edge.reads}"
             free = f"{pair}#{next_of[pair]}"
             next_of[pair] += 1
-            name = None if free in taken else free
-        taken.add(name)
-        found.append(edge if edge.name else replace(edge, name=name))
-    return tuple(found)
+            name = None if free in used_names else free
+        used_names.add(name)
+        named_edges.append(edge if edge.name else replace(edge, name=name))
+    return tuple(named_edges)

@@ -61,7 +61,7 @@ def weights_of(
     stacks : those that lie side by side already
     learns : they have gradients, so that all edges are computed by nodes that have, too
     """
-    found: list[dict[str, int]] = []
+    by_group: list[dict[str, int]] = []
     for group in plan.groups:
         own = {
             name: stacks[keys] if keys in stacks else stacked(work, [p[key] for key in keys])
@@ -72,8 +72,8 @@ def weights_of(
             known = {name: mapped(work, own, name.removesuffix("known"), rows) for name in _KNOWN}
             own = {name: of for name, of in own.items() if not name.startswith(("k.", "v."))} | known
         direct = not learns and is_direct(group.tasks[0].rule, group.pairs, plan.facts.program.canvas.width)
-        found.append(turned(work, own) if direct else own)
-    return found
+        by_group.append(turned(work, own) if direct else own)
+    return by_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def dispatch(
     weights: Weights,
     p: Mapping[str, int],
     canvas: int,
-    told: Mapping[tuple[int, int], int] | None = None,
+    read_rows: Mapping[tuple[int, int], int] | None = None,
     live: int | None = None,
     guard: Guard | None = None,
     *,
@@ -111,13 +111,13 @@ def dispatch(
     weights : as `weights_of` emits them
     p : parameters; of them only gates are read
     canvas : ``[B, positions, d]``
-    told : region and steps back → rows that edges read, ``[B, rows, d]``; of those that are missing positions of the
-        canvas are read
+    read_rows : region and steps back → rows that edges read, ``[B, rows, d]``; of those that are missing positions of
+        the canvas are read
     live : which edges fire in which stream, ``[B, columns]`` of 0 and 1, by the columns of the plan
     guard : around what need not run
     learns : gradients are wanted; without them positions become what they do in one operation
     """
-    step = _Step(work, plan, p, canvas, told or {}, live, guard or (lambda column: nullcontext()))
+    step = _Step(work, plan, p, canvas, read_rows or {}, live, guard or (lambda column: nullcontext()))
     return step.run(weights, learns=learns)
 
 
@@ -145,8 +145,8 @@ class Rows:
     def taken(self, ids: Array) -> int:
         """Emit rows by their numbers, ``[*ids.shape, width]``."""
         flat = ids.reshape(-1)
-        found = self._run(flat)
-        return self._work.reshape(self._gathered(flat) if found is None else found, (*ids.shape, self._width))
+        contiguous = self._run(flat)
+        return self._work.reshape(self._gathered(flat) if contiguous is None else contiguous, (*ids.shape, self._width))
 
     def join(self) -> None:
         """Join all rows now, and not where nodes need not run of which others read them."""
@@ -186,17 +186,19 @@ class _Step:
     plan: Plan
     p: Mapping[str, int]
     canvas: int
-    told: Mapping[tuple[int, int], int]
+    read_rows: Mapping[tuple[int, int], int]
     live: int | None
     guard: Guard
     _known: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     @property
     def size(self) -> tuple[int, int, int]:
+        """Streams, positions of the canvas and its width."""
         batch, positions, d = self.work.shape(self.canvas)
         return batch, positions, d
 
     def run(self, weights: Weights, *, learns: bool) -> Dispatched:
+        """Emit the groups of edges one after the other, and then what they bring to the canvas."""
         work, (batch, positions, d) = self.work, self.size
         rows = Rows(work, d)
         rows.add(work.reshape(self.canvas, (batch * positions, d)))
@@ -220,8 +222,8 @@ class _Step:
         canvas.add(work.reshape(self.canvas, (batch * positions, d)))
         for targets, terms, _ in kinds:
             n = len(targets[0].positions)
-            made = self._summed(targets, terms, rows, brought)
-            count = canvas.add(work.reshape(made, (len(targets) * batch * n, d)))
+            sums = self._summed(targets, terms, rows, brought)
+            count = canvas.add(work.reshape(sums, (len(targets) * batch * n, d)))
             _place(from_, targets, count)
         return canvas.taken(from_)
 
@@ -264,13 +266,13 @@ class _Step:
 
     def _summed(self, targets: Sequence[Target], terms: Sequence[Term], rows: Rows, brought: Rows) -> int:
         """Emit sums of terms, ``[targets, B, positions, d]``."""
-        work, (batch, _, d), made = self.work, self.size, list[int]()
+        work, (batch, _, d), products = self.work, self.size, list[int]()
         for ids, factor in terms:
             # Without a row of zeros any will do where nothing is brought: it is multiplied by 0.
             x = rows.taken(self._here(targets)) if ids is None else brought.taken(np.maximum(ids, 0))
             one = not isinstance(factor, int) and (factor == 1).all()
-            made.append(x if one else work.binary("mul_nonzero", x, self._tensor(factor)))
-        return work.add(*made) if made else work.zeros((len(targets), batch, len(targets[0].positions), d))
+            products.append(x if one else work.binary("mul_nonzero", x, self._tensor(factor)))
+        return work.add(*products) if products else work.zeros((len(targets), batch, len(targets[0].positions), d))
 
     def _here(self, targets: Sequence[Target]) -> Array:
         """Numbers of the rows that targets are, ``[targets, B, positions]``."""
@@ -278,13 +280,13 @@ class _Step:
         return np.arange(self.size[0])[:, None] * self.size[1] + at[:, None]
 
     def _tensor(self, of: Factor, shape: tuple[int, ...] | None = None) -> int:
-        made = of if isinstance(of, int) else self.work.constant(np.asarray(of, np.float64), "factor")
-        return made if shape is None else self.work.broadcast(made, shape)
+        tensor = of if isinstance(of, int) else self.work.constant(np.asarray(of, np.float64), "factor")
+        return tensor if shape is None else self.work.broadcast(tensor, shape)
 
     def _others(self, rows: Rows) -> Starts:
         """Add rows that edges read beside those of the canvas; where each source begins, and rows of a stream."""
         starts: Starts = {}
-        for source, tensor in self.told.items():
+        for source, tensor in self.read_rows.items():
             batch, wide, d = self.work.shape(tensor)
             starts[source] = rows.add(self.work.reshape(tensor, (batch * wide, d))), wide
         return starts
@@ -310,15 +312,17 @@ class _Step:
             ask, tell = (
                 work.constant(np.stack(ids).reshape(*lead, -1).astype(np.int32), "rows") for ids in (asks, tells)
             )
-            made = attend_directly(work, group.tasks[0].rule, maps, (rows.whole, ask, tell), group.pairs, known)
-            return work.reshape(made, (group.rows(batch), d))
+            outputs = attend_directly(work, group.tasks[0].rule, maps, (rows.whole, ask, tell), group.pairs, known)
+            return work.reshape(outputs, (group.rows(batch), d))
 
-        def taken(table: Rows, ids: list[Array]) -> int:
+        def gathered(table: Rows, ids: list[Array]) -> int:
             return work.reshape(table.taken(np.stack(ids)), (*lead, ids[0].shape[-1], d))
 
-        told = [taken(table, tells) for table in ([Rows(work, d, one) for one in known] or [rows])]
-        made = attend(work, group.tasks[0].rule, maps, taken(rows, asks), told[0], group.pairs, told[-1])
-        return work.reshape(made, (group.rows(batch), d))
+        keys_values = [gathered(table, tells) for table in ([Rows(work, d, one) for one in known] or [rows])]
+        outputs = attend(
+            work, group.tasks[0].rule, maps, gathered(rows, asks), keys_values[0], group.pairs, keys_values[-1]
+        )
+        return work.reshape(outputs, (group.rows(batch), d))
 
     def _source(self, source: tuple[int, int], starts: Starts) -> tuple[int, int, Array]:
         """First row, rows of a stream, and those of them that edges read."""
@@ -342,7 +346,7 @@ class _Step:
 
     def _results(self, rows: Rows, brought: Rows, ends: Array) -> dict[int, int]:
         """Emit what edges bring that feed meters."""
-        work, (batch, _, d), found = self.work, self.size, dict[int, int]()
+        work, (batch, _, d), results = self.work, self.size, dict[int, int]()
         for target in (target for targets in self.plan.targets for target in targets):
             for number, slot in enumerate(target.slots):
                 task = slot.task
@@ -350,11 +354,11 @@ class _Step:
                     continue
                 terms = self._writing([target], ends).result(number)
                 whole = Rows(work, d)
-                made = self._summed([target], terms, rows, brought)
-                whole.add(work.reshape(made, (batch * len(target.positions), d)))
+                sums = self._summed([target], terms, rows, brought)
+                whole.add(work.reshape(sums, (batch * len(target.positions), d)))
                 at = np.searchsorted(target.positions, task.place.positions)
-                found[task.wire.index] = whole.taken(np.arange(batch)[:, None] * len(target.positions) + at)
-        return found
+                results[task.wire.index] = whole.taken(np.arange(batch)[:, None] * len(target.positions) + at)
+        return results
 
     def _flags(self, slots: Sequence[Slot]) -> int | None:
         """Emit which edges fire, ``[targets, B, 1, 1]``; None: all always do."""
@@ -368,6 +372,6 @@ class _Step:
             if ALWAYS in columns:
                 table = work.concat((table, work.broadcast(work.constant(np.ones((1, 1)), "always"), (1, batch))), 0)
             ids = np.array([known if column == ALWAYS else column for column in columns], np.int32)
-            found = work.gather_rows(table, work.constant(ids, "columns"))
-            self._known[columns] = work.reshape(found, (len(columns), batch, 1, 1))
+            flag_rows = work.gather_rows(table, work.constant(ids, "columns"))
+            self._known[columns] = work.reshape(flag_rows, (len(columns), batch, 1, 1))
         return self._known[columns]

@@ -133,11 +133,11 @@ class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
         return None if self.when is None else clock_of(self.when)
 
 
-def _options(what: str, given: Mapping[str, int | float | str]) -> Named[int | float | str]:
+def _options(what: str, options: Mapping[str, int | float | str]) -> Named[int | float | str]:
     """The options, whole numbers as such: equal ones are written alike."""
-    found: dict[str, int | float | str] = {}
-    for name, value in named(f"{what}: options", given, (int, float, str)).items():
+    checked: dict[str, int | float | str] = {}
+    for name, value in named(f"{what}: options", options, (int, float, str)).items():
         check_word(f"{what}: an option", name)
         number = value if isinstance(value, str) else as_number(f"{what}: option {name!r}", value)
-        found[name] = int(number) if isinstance(number, float) and number.is_integer() else number
-    return Named(found)
+        checked[name] = int(number) if isinstance(number, float) and number.is_integer() else number
+    return Named(checked)

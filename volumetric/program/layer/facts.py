@@ -213,6 +213,7 @@ def _place(program: Program, name: str, number: int, region: Region, meter: Mete
 
 
 def _wire(program: Program, number: int, edge: Edge, reads: Place, writes: Place) -> Wire:
+    """Return an edge with its mask and parts as arrays; refuse a lag or mask where no positions are read."""
     what = f"edge {edge.name!r}"
     shape = len(writes.positions), reads.rows
     framed = edge.lag is not None and program.timing == "window"
@@ -250,8 +251,8 @@ def _wire(program: Program, number: int, edge: Edge, reads: Place, writes: Place
 def _shares(count: int, parts: Sequence[Part], mask: Array | None) -> Array:
     shares = np.zeros(count)
     for part in parts:
-        seen = np.ones(len(part.written), bool) if mask is None else mask[np.ix_(part.written, part.read)].any(1)
-        shares[part.written[seen]] += part.share
+        visible = np.ones(len(part.written), bool) if mask is None else mask[np.ix_(part.written, part.read)].any(1)
+        shares[part.written[visible]] += part.share
     return shares
 
 
@@ -321,10 +322,10 @@ def check_edge(program: Program, edge: Edge, rule: str, shape: tuple[int, int]) 
             f"at most {MOST_PAIRS:,} pairs are possible",
             hint="smaller regions, or a rule that needs no pairs, such as linear or pooling",
         )
-    kept = (edge.lag or 0) * shape[1] * program.canvas.width
-    if program.timing == "stream" and kept > MOST_KEPT:
+    history_size = (edge.lag or 0) * shape[1] * program.canvas.width
+    if program.timing == "stream" and history_size > MOST_KEPT:
         raise SpecError(
-            f"{what}: a lag of {edge.lag:,} keeps {kept / 2**28:,.1f} GiB of each stream; "
+            f"{what}: a lag of {edge.lag:,} keeps {history_size / 2**28:,.1f} GiB of each stream; "
             f"{MOST_KEPT / 2**28:,.0f} GiB are possible",
             hint="a shorter lag, or a smaller region",
         )

@@ -41,8 +41,8 @@ def parts_of(edge: Edge, written: Array, read: Array, periods: tuple[int, int]) 
     parts: list[Part] = []
     for frame in np.unique(written).tolist():
         rows = np.flatnonzero(written == frame)
-        found = filled(edge.fill, edge.order, (frame - lag) * periods[0], sorted(times))
-        parts += [Part(_still(rows), _still(times[time]), share) for time, share in found]
+        sources = filled(edge.fill, edge.order, (frame - lag) * periods[0], sorted(times))
+        parts += [Part(_still(rows), _still(times[time]), share) for time, share in sources]
     return tuple(parts)
 
 

@@ -97,13 +97,13 @@ _CONSTRAINTS = {
 }
 
 
-def _losses(given: Any) -> Named[float]:
-    if isinstance(given, list | tuple):
-        words = tuple_of("Learning: losses", given, str)
+def _losses(value: Any) -> Named[float]:
+    if isinstance(value, list | tuple):
+        words = tuple_of("Learning: losses", value, str)
         if len(set(words)) != len(words):
             raise SpecError(f"Learning: a loss is there twice in {shown(list(words))}")
-        given = dict.fromkeys(words, 1.0)
-    losses = named("Learning: losses", given, (int, float))
+        value = dict.fromkeys(words, 1.0)
+    losses = named("Learning: losses", value, (int, float))
     for name in losses:
         check_choice("Learning: losses", name, LOSSES)
     return Named({name: as_number(f"Learning: {name}", weight, 0.0) for name, weight in losses.items()})

@@ -108,14 +108,12 @@ Mask: TypeAlias = Full | Tile | Rects | Bits
 
 def _rows_of(array: Any) -> tuple[str, ...]:
     try:
-        found = np.asarray(array)
+        bits = np.asarray(array)
     except ValueError:
         raise SpecError("Bits: rows have several lengths") from None
-    if found.ndim != 2 or found.dtype.kind not in "biuf" or not np.isin(found, (0, 1)).all():
-        raise SpecError(
-            "Bits: needs an array [written, read] of 0 and 1", hint=f"got {found.dtype} {list(found.shape)}"
-        )
-    return tuple("".join("1" if one else "0" for one in row) for row in found.astype(bool).tolist())
+    if bits.ndim != 2 or bits.dtype.kind not in "biuf" or not np.isin(bits, (0, 1)).all():
+        raise SpecError("Bits: needs an array [written, read] of 0 and 1", hint=f"got {bits.dtype} {list(bits.shape)}")
+    return tuple("".join("1" if one else "0" for one in row) for row in bits.astype(bool).tolist())
 
 
 def mask_of(mask: Mask | None, written: Array, read: Array, what: str) -> Array | None:
@@ -130,20 +128,20 @@ def mask_of(mask: Mask | None, written: Array, read: Array, what: str) -> Array 
     if mask is None or isinstance(mask, Full):
         return None
     if isinstance(mask, Bits):
-        found = mask.array
-        if found.shape != shape:
-            raise SpecError(f"{what}: a mask of {list(found.shape)}, expected {list(shape)} [written, read]")
+        truths = mask.array
+        if truths.shape != shape:
+            raise SpecError(f"{what}: a mask of {list(truths.shape)}, expected {list(shape)} [written, read]")
     elif isinstance(mask, Rects):
-        found = np.zeros(shape, bool)
+        truths = np.zeros(shape, bool)
         for w0, w1, r0, r1 in mask.rects:
             if w1 > shape[0] or r1 > shape[1]:
                 raise SpecError(f"{what}: block {(w0, w1, r0, r1)} leaves a mask of {list(shape)} [written, read]")
-            found[w0:w1, r0:r1] = True
+            truths[w0:w1, r0:r1] = True
     else:
         axes = written.shape[1] - 1
         if len(mask.shape) > axes:
             raise SpecError(f"{what}: a tile of {len(mask.shape)} sides in space of {axes} axes")
         sides = np.asarray([*mask.shape, *[1] * (axes - len(mask.shape))])
         tiles = [at[:, 1:] // sides for at in (written, read)]
-        found = (tiles[0][:, None] == tiles[1][None]).all(-1)
-    return None if found.all() else found
+        truths = (tiles[0][:, None] == tiles[1][None]).all(-1)
+    return None if truths.all() else truths

@@ -141,15 +141,15 @@ class Named(dict[str, T]):
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]  (refuses)
 
 
-def named(what: str, given: Any, kind: type[T] | tuple[type[T], ...]) -> Named[T]:
+def named(what: str, mapping: Any, kind: type[T] | tuple[type[T], ...]) -> Named[T]:
     """Return an object as `Named`; raise `SpecError` unless its values are of a kind and its keys are text."""
-    if not isinstance(given, Mapping):
-        raise SpecError(f"{what} must be names with their values, got {shown(given)}")
-    for name, value in given.items():
+    if not isinstance(mapping, Mapping):
+        raise SpecError(f"{what} must be names with their values, got {shown(mapping)}")
+    for name, value in mapping.items():
         check_text(f"{what}: a name", name)
         if not isinstance(value, kind):
             kinds = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
             raise SpecError(f"{what}: {shown(name)} must be {kinds}, got {shown(value)}")
         if isinstance(value, str):
             check_text(f"{what}: {shown(name)}", value)
-    return given if isinstance(given, Named) else Named(given)
+    return mapping if isinstance(mapping, Named) else Named(mapping)

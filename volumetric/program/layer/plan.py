@@ -104,12 +104,12 @@ class Target:
     ----------
     positions : rising
     slots : what edges bring, in their order
-    kept : where what is added comes on top of what was there, bool
+    keeps_old : where what is added comes on top of what was there, bool
     """
 
     positions: Array
     slots: tuple[Slot, ...]
-    kept: Array
+    keeps_old: Array
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -147,11 +147,11 @@ def plan_of(facts: Facts, columns: tuple[int, ...] | None = None, *, apart: bool
     columns = columns or (ALWAYS,) * len(facts.wires)
     tasks = tasks_of(facts)
     groups, where = _groups(facts, tasks, columns, apart=apart, folded=folded)
-    kept = positions_kept(facts)
+    keeps_old = positions_kept(facts)
     alike: dict[tuple[object, ...], list[Target]] = {}
     for positions, writers in _clusters(tasks):
         slots = tuple(_slot(task, positions, groups, where) for task in writers)
-        target = Target(positions, slots, kept[positions])
+        target = Target(positions, slots, keeps_old[positions])
         alike.setdefault(target.kind, []).append(target)
     return Plan(facts, groups, tuple(map(tuple, alike.values())), columns)
 
@@ -164,9 +164,9 @@ def names_in(facts: Facts, group: Group) -> dict[str, tuple[str, ...]]:
 
 def stacks_of(plan: Plan) -> list[tuple[str, ...]]:
     """Return parameters that a dispatch only reads side by side, in this order."""
-    found = [names for group in plan.groups for names in names_in(plan.facts, group).values()]
-    uses = Counter(name for names in found for name in names)
-    return [names for names in found if len(names) > 1 and all(uses[name] == 1 for name in names)]
+    stacks = [names for group in plan.groups for names in names_in(plan.facts, group).values()]
+    uses = Counter(name for names in stacks for name in names)
+    return [names for names in stacks if len(names) > 1 and all(uses[name] == 1 for name in names)]
 
 
 Where = dict[tuple[int, int], tuple[int, int, int]]
@@ -176,7 +176,8 @@ Where = dict[tuple[int, int], tuple[int, int, int]]
 def _groups(
     facts: Facts, tasks: Sequence[Task], columns: Sequence[int], *, apart: bool, folded: bool
 ) -> tuple[tuple[Group, ...], Where]:
-    found: dict[tuple[object, ...], list[tuple[Task, tuple[int, ...]]]] = {}
+    """Return groups of parts that are computed side by side, and the place of each part in them."""
+    by_key: dict[tuple[object, ...], list[tuple[Task, tuple[int, ...]]]] = {}
     known = {task.wire.index: _known(facts, task) if folded else 0 for task in tasks}
     for task in tasks:
         kinds: dict[tuple[object, ...], list[int]] = {}
@@ -187,10 +188,10 @@ def _groups(
             key = (task.rule, kind, len(numbers), column, known[task.wire.index])
             if facts.program.share == "rule":
                 key = (*key, task.owner)
-            found.setdefault(key, []).append((task, tuple(numbers)))
+            by_key.setdefault(key, []).append((task, tuple(numbers)))
     groups: list[Group] = []
     where: Where = {}
-    for members in found.values():
+    for members in by_key.values():
         first, numbers = members[0]
         for edge, (task, parts) in enumerate(members):
             where |= {(task.wire.index, part): (len(groups), edge, k) for k, part in enumerate(parts)}
@@ -218,8 +219,8 @@ def _known(facts: Facts, task: Task) -> int:
 
 def _kind(task: Task, pairs: Pairs) -> tuple[object, ...]:
     """Equal for pairs that a rule treats alike, with parameters of the same sizes."""
-    seen = task.rule.seen(pairs)
-    return pairs.queries, pairs.keys, None if seen is None else seen.tobytes(), task.queries
+    visible = task.rule.seen(pairs)
+    return pairs.queries, pairs.keys, None if visible is None else visible.tobytes(), task.queries
 
 
 def _clusters(tasks: Sequence[Task]) -> list[tuple[Array, list[Task]]]:
@@ -245,7 +246,7 @@ def _slot(task: Task, positions: Array, groups: Sequence[Group], where: Where) -
     for number, part in enumerate(task.parts):
         group, edge, k = where[task.wire.index, number]
         count, n = groups[group].count, groups[group].pairs.queries
-        mine = at[part.written[part.seen]]
+        mine = at[part.written[part.receives]]
         while len(layers) <= depth[mine].max(initial=-1):
             layers.append(_empty(len(positions)))
         for level in np.unique(depth[mine]):
@@ -253,7 +254,7 @@ def _slot(task: Task, positions: Array, groups: Sequence[Group], where: Where) -
             layer, to = layers[level], mine[which]
             layer.group[to], layer.step[to], layer.share[to] = group, count * n, part.share
             # Rows are in the order of edges, streams, parts, positions.
-            layer.first[to] = k * n + np.flatnonzero(part.seen)[which]
+            layer.first[to] = k * n + np.flatnonzero(part.receives)[which]
             layer.edge[to] = edge
         depth[mine] += 1
     shares = np.zeros(len(positions))
@@ -269,10 +270,10 @@ def _empty(count: int) -> Layer:
 
 def positions_kept(facts: Facts) -> Array:
     """Return the positions where what edges add comes on top of what was there, bool ``[positions]``."""
-    kept = np.zeros(facts.program.canvas.positions, np.bool_)
+    keeps_old = np.zeros(facts.program.canvas.positions, np.bool_)
     if facts.program.parity:
-        return kept
+        return keeps_old
     for task in tasks_of(facts):
         if task.wire.write == "add" and task.place.region.keeps_old and task.place.carrier != "residual":
-            kept[task.place.positions[task.shares > 0]] = True
-    return kept
+            keeps_old[task.place.positions[task.shares > 0]] = True
+    return keeps_old

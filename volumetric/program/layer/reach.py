@@ -46,12 +46,12 @@ def dead_outputs(facts: Facts) -> dict[str, str]:
     """
     program = facts.program
     fixed = {place.name for place in constants_of(facts)}
-    found: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for name, port in program.outputs.items() if program.inputs else ():
         if port.region not in fixed and latency(facts, name) is None:
             cut = ", ".join(_severed(facts, name))
-            found[name] = f"output {name!r} depends on no input, by any way" + (f": {cut}" if cut else "")
-    return found
+            messages[name] = f"output {name!r} depends on no input, by any way" + (f": {cut}" if cut else "")
+    return messages
 
 
 def _severed(facts: Facts, output: str) -> list[str]:
@@ -69,25 +69,25 @@ def reached_from(program: Program, region: str) -> set[str]:
     leads: dict[str, list[str]] = {}
     for edge in program.edges:
         leads.setdefault(edge.reads, []).append(edge.writes)
-    found: set[str] = set()
+    reached: set[str] = set()
     stack = list(leads.get(region, ()))
     while stack:
         name = stack.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             stack += leads.get(name, ())
-    return found
+    return reached
 
 
 def _leads(facts: Facts) -> dict[str, list[tuple[str, int]]]:
     """Region → regions that read it, with the steps that takes; edges that write nothing that lasts are left out."""
     stream, vain = facts.program.timing == "stream", shadowed(facts)
-    found: dict[str, list[tuple[str, int]]] = {}
+    readers: dict[str, list[tuple[str, int]]] = {}
     for wire in facts.wires:
         if wire.rule != "none" and wire.shares.any() and wire.weight and wire.index not in vain:
             lag = (wire.edge.lag or 0) if stream else 0
-            found.setdefault(wire.edge.reads, []).append((wire.edge.writes, 1 + lag))
-    return found
+            readers.setdefault(wire.edge.reads, []).append((wire.edge.writes, 1 + lag))
+    return readers
 
 
 @lru_cache(maxsize=64)
@@ -97,13 +97,13 @@ def shadowed(facts: Facts) -> Mapping[int, int]:
     for task in tasks_of(facts):
         if task.wire.write == "replace":
             replacing.setdefault(task.wire.writes, []).append(task)
-    found: dict[int, int] = {}
+    replaced_by: dict[int, int] = {}
     for task in tasks_of(facts):
         for by in replacing.get(task.wire.writes, ()):
             wins = by.wire.index > task.wire.index or task.wire.write != "replace"
             if by is not task and wins and _covers(by, task):
-                found[task.wire.index] = by.wire.index
-    return MappingProxyType(found)
+                replaced_by[task.wire.index] = by.wire.index
+    return MappingProxyType(replaced_by)
 
 
 @lru_cache(maxsize=64)

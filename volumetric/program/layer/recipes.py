@@ -91,27 +91,27 @@ def recipe_of(place: Place) -> dict[str, float]:
 
 def recipe_params(facts: Facts) -> tuple[ParamSpec, ...]:
     """Return the parameters that only losses have, ``regions.<name>.<…>``."""
-    d, found = facts.program.canvas.width, list[ParamSpec]()
+    d, params = facts.program.canvas.width, list[ParamSpec]()
     for place in facts.places:
-        losses, made = recipe_of(place), list[ParamSpec]()
+        losses, own = recipe_of(place), list[ParamSpec]()
         if "next_step" in losses:
-            made += norm_params("next.norm.", d)
-            made += (*affine_params("next.up.", d, d, bias=True), *affine_params("next.down.", d, d, bias=True))
+            own += norm_params("next.norm.", d)
+            own += (*affine_params("next.up.", d, d, bias=True), *affine_params("next.down.", d, d, bias=True))
         if "masked_prediction" in losses:
-            made.append(ParamSpec(name="mask", shape=(d,), init="normal", packable=False))
+            own.append(ParamSpec(name="mask", shape=(d,), init="normal", packable=False))
         if "calibration" in losses:
-            made += affine_params("calibration.", d, d, bias=False)
-        found += (dataclasses.replace(of, name=f"regions.{place.name}.{of.name}") for of in made)
-    return tuple(found)
+            own += affine_params("calibration.", d, d, bias=False)
+        params += (dataclasses.replace(of, name=f"regions.{place.name}.{of.name}") for of in own)
+    return tuple(params)
 
 
 def recipe_states(facts: Facts) -> dict[str, Shape]:
     """Return what losses keep of a stream: what a region held, and whether it has held anything."""
-    d, found = facts.program.canvas.width, dict[str, Shape]()
+    d, shapes = facts.program.canvas.width, dict[str, Shape]()
     for place in facts.places:
         if "next_step" in recipe_of(place):
-            found |= {f"{place.name}.seen": (len(place.positions), d), f"{place.name}.begun": (1,)}
-    return found
+            shapes |= {f"{place.name}.seen": (len(place.positions), d), f"{place.name}.begun": (1,)}
+    return shapes
 
 
 def hides(facts: Facts) -> tuple[Place, ...]:
@@ -121,8 +121,8 @@ def hides(facts: Facts) -> tuple[Place, ...]:
 
 def diffuses(facts: Facts) -> tuple[Place, ...]:
     """Return the regions that training puts noise on: diffusive ones to which a port tells the level."""
-    told = {port.region for port in facts.program.inputs.values() if isinstance(port, Level)}
-    return tuple(place for place in facts.places if place.carrier == "diffusive" and place.name in told)
+    with_level = {port.region for port in facts.program.inputs.values() if isinstance(port, Level)}
+    return tuple(place for place in facts.places if place.carrier == "diffusive" and place.name in with_level)
 
 
 def stream_at(path: str, place: Place) -> int:

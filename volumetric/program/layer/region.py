@@ -158,13 +158,13 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 _PARTS = {"learning": Learning, "identity": Identity, "constraints": Constraints, "semantic": Semantic}
 
 
-def clock_text(what: str, given: Any) -> str | None:
+def clock_text(what: str, clock: Any) -> str | None:
     """Return the one text of a clock, given as a value or as any text of it; None stays None."""
-    if given is None or isinstance(given, Clock):
-        return None if given is None else str(given)
-    check_text(what, given)
+    if clock is None or isinstance(clock, Clock):
+        return None if clock is None else str(clock)
+    check_text(what, clock)
     try:
-        return str(clock_of(given))
+        return str(clock_of(clock))
     except SpecError as error:
         raise SpecError(f"{what}: {str(error).removeprefix('clock: ')}", hint=error.hint) from None
 

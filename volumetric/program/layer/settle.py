@@ -45,38 +45,38 @@ class Held:
 
     def rows(self, canvas: int) -> dict[tuple[int, int], int]:
         """Emit the rows that edges read and that are no positions of the canvas, by region and steps back."""
-        found: dict[tuple[int, int], int] = {}
+        rows: dict[tuple[int, int], int] = {}
         back = longest(self.facts)
         for place in self.facts.places:
             if place.through != "positions":
-                found[place.index, 0] = self._now(place, canvas)
+                rows[place.index, 0] = self._now(place, canvas)
             if place.index in back:
-                now = found[place.index, 0] if (place.index, 0) in found else self.taken(canvas, place)
-                found |= self._past(place, now, back[place.index])
-        return found
+                now = rows[place.index, 0] if (place.index, 0) in rows else self.taken(canvas, place)
+                rows |= self._past(place, now, back[place.index])
+        return rows
 
     def constants(self, batch: int) -> list[tuple[Place, int]]:
         """Emit the rows of constants, ``[B, N, d]``, where they are positions; others become `states` of the row."""
-        found: list[tuple[Place, int]] = []
+        constants: list[tuple[Place, int]] = []
         for place in constants_of(self.facts):
             rows = self.p[rows_of(place.name)]
             count, d = self.work.shape(rows)
             whole = self.work.broadcast(self.work.reshape(rows, (1, count, d)), (batch, count, d))
             if place.through == "positions":
-                found.append((place, whole))
+                constants.append((place, whole))
             else:
                 self.states[f"{place.name}.values"] = whole
-        return found
+        return constants
 
     def present(self) -> dict[int, int]:
         """Emit which edges find what they read, ``[B, 1]`` of 0 and 1, for those that may not; before `grow`."""
-        found: dict[int, int] = {}
+        flags: dict[int, int] = {}
         for task in tasks_of(self.facts):
             back = task.source[1]
             if back and task.wire.edge.fill != "lerp":
                 least = self.work.scalar(back - 0.5)
-                found[task.wire.index] = self.work.binary("greater", self.states[AGE], least)
-        return found
+                flags[task.wire.index] = self.work.binary("greater", self.states[AGE], least)
+        return flags
 
     def grow(self) -> None:
         """Count the step."""
@@ -85,7 +85,7 @@ class Held:
             self.states[AGE] = self.work.binary("min", self.work.affine(self.states[AGE], 1.0, 1.0), most)
 
     def settle(
-        self, before: int, made: Dispatched, levels: Mapping[int, tuple[int, int]] | None = None
+        self, before: int, dispatched: Dispatched, levels: Mapping[int, tuple[int, int]] | None = None
     ) -> tuple[int, dict[int, int]]:
         """Emit the canvas behind the step, and the errors of regions that have a meter, ``[B, N, d]``.
 
@@ -100,7 +100,7 @@ class Held:
         side_by_side = work.parted and not self.facts.program.parity
         alike = metered_alike(self.facts, self.fires) if side_by_side else []
         for places in alike:
-            follow_together(work, places, self.states, (before, made.canvas), self.fires, self.guard)
+            follow_together(work, places, self.states, (before, dispatched.canvas), self.fires, self.guard)
         done = {place.index for places in alike for place in places}
         for place in self.facts.places:
             if place.index in done:
@@ -110,10 +110,10 @@ class Held:
             if not metered and place.carrier not in (*METERED, "memory") and not diffused:
                 continue
             # What is read below, also where the region does not fire, is not emitted inside of its guard.
-            flag, written = self._flag(place, 3), self.taken(made.written, place)
+            flag, written = self._flag(place, 3), self.taken(dispatched.written, place)
             written = written if flag is None else work.binary("mul", written, flag)
             with self.guard(place.index) if place.carrier == "deterministic" else nullcontext():
-                x, z = self.taken(before, place), self.taken(made.canvas, place)
+                x, z = self.taken(before, place), self.taken(dispatched.canvas, place)
             with self.guard(place.index):
                 error = work.binary("sub", z, x)
                 if place.carrier == "filter":
@@ -129,8 +129,10 @@ class Held:
             if metered or place.carrier in METERED:
                 errors[place.index] = error
         if self.learns or all(flag is None for *_, flag in new):
-            return self.placed(made.canvas, [(place, chosen(work, flag, y, z)) for place, y, z, flag in new]), errors
-        return self._blended(made.canvas, new), errors
+            return self.placed(
+                dispatched.canvas, [(place, chosen(work, flag, y, z)) for place, y, z, flag in new]
+            ), errors
+        return self._blended(dispatched.canvas, new), errors
 
     def measure(self, errors: Mapping[int, int]) -> None:
         """Let meters take errors, where their region fires."""
@@ -139,8 +141,8 @@ class Held:
             if place.meter is not None:
                 name = f"{place.name}.meter"
                 with self.guard(number):
-                    made = followed(self.work, place.meter, self.states[name], error)
-                self.states[name] = chosen(self.work, self.fires.get(number), made, self.states[name])
+                    meter_state = followed(self.work, place.meter, self.states[name], error)
+                self.states[name] = chosen(self.work, self.fires.get(number), meter_state, self.states[name])
 
     def measure_read(self, results: Mapping[int, int], before: int, live: Mapping[int, int]) -> None:
         """Let meters of a program with parity take what edges bring less their queries.
@@ -221,10 +223,10 @@ class Held:
             by = work.constant(np.ones((batch * count, 1)), "weights")
         else:
             by = work.gather_rows(work.concat(weights, 0), work.constant(order.reshape(-1), "order"))
-        made = work.concat([work.reshape(y, (batch * len(place.positions), d)) for place, y, _, _ in new], 0)
+        new_rows = work.concat([work.reshape(y, (batch * len(place.positions), d)) for place, y, _, _ in new], 0)
         near = work.reshape(canvas, (batch * count, d))
         numbers = work.constant(ids.reshape(-1, terms), "rows")
-        return work.reshape(weigh_rows(work, near, made, numbers, by), (batch, count, d))
+        return work.reshape(weigh_rows(work, near, new_rows, numbers, by), (batch, count, d))
 
     def _past(self, place: Place, now: int, most: int) -> dict[tuple[int, int], int]:
         """Emit the rows of the last steps, and keep these."""
@@ -247,12 +249,12 @@ class Held:
         if identity.mode == "ephemeral":
             return bound(work, p, heads, work.broadcast(learned, (batch, identity.capacity, d)), values)
         name, flag = f"{place.name}.slots", self._flag(place, 3)
-        held = work.add(learned, self.states[name])
+        slots = work.add(learned, self.states[name])
         with self.guard(place.index):
-            now = bound(work, p, heads, held, values)
+            now = bound(work, p, heads, slots, values)
             moved = work.binary("sub", now, learned)
         self.states[name] = chosen(work, flag, moved, self.states[name])
-        return chosen(work, flag, now, held)
+        return chosen(work, flag, now, slots)
 
     def _remember(self, place: Place, z: int, written: int) -> None:
         work, p, name, flag = self.work, self.own(place), place.name, self._flag(place, 3)

@@ -50,8 +50,8 @@ class Writing:
         if gates is not None and self.plan.facts.program.parity:
             stays = self._times(stays, self._rest(gates[1]))
         if observed is not None:
-            kept = np.stack([target.kept for target in self.targets]).astype(np.float64)[:, None, :, None]
-            stays = self._most(stays, self._times(kept, observed[1]))
+            keeps_old = np.stack([target.keeps_old for target in self.targets]).astype(np.float64)[:, None, :, None]
+            stays = self._most(stays, self._times(keeps_old, observed[1]))
         terms: list[Term] = [(None, stays), *([] if observed is None else observed[0])]
         if predicted is not None:
             terms += [(ids, self._scaled(of, -1.0)) for ids, of in predicted[0]]
@@ -118,7 +118,7 @@ class Writing:
         """Rows of the parts of a slot, and their shares."""
         groups = self.plan.groups
         of_edge = np.array([group.rows(self.batch) // len(group.tasks) for group in groups])
-        found: list[tuple[Array, Array]] = []
+        parts: list[tuple[Array, Array]] = []
         for k in range(len(self.targets[0].slots[number].layers)):
             layers = [target.slots[number].layers[k] for target in self.targets]
             ids: list[Array] = []
@@ -126,8 +126,8 @@ class Writing:
                 first = self.ends[layer.group] + layer.edge * of_edge[layer.group] + layer.first
                 own = first + np.arange(self.batch)[:, None] * layer.step
                 ids.append(np.where(layer.group < 0, self.ends[-1], own))
-            found.append((np.stack(ids), np.stack([layer.share for layer in layers])[:, None, :, None]))
-        return found
+            parts.append((np.stack(ids), np.stack([layer.share for layer in layers])[:, None, :, None]))
+        return parts
 
     def _shares(self, number: int) -> Array:
         return np.stack([target.slots[number].shares for target in self.targets])[:, None, :, None]

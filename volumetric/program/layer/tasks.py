@@ -28,14 +28,14 @@ class Reads:
     ----------
     pairs : who sees whom
     written, read : numbers among the positions that the edge writes, and among the rows that it reads
-    seen : which of `written` get something, bool; the others are as if the part were not there
+    receives : which of `written` get something, bool; the others are as if the part were not there
     share : of the result
     """
 
     pairs: Pairs
     written: Array
     read: Array
-    seen: Array
+    receives: Array
     share: float
 
 
@@ -84,13 +84,13 @@ def tasks_of(facts: Facts) -> tuple[Task, ...]:
 
 def params_of(facts: Facts) -> tuple[ParamSpec, ...]:
     """Return the parameters of all edges, each once: ``<owner>.<name>``, and gates."""
-    found: dict[str, ParamSpec] = {}
+    specs: dict[str, ParamSpec] = {}
     width = facts.program.canvas.width
     for task in tasks_of(facts):
-        found |= {f"{task.owner}.{of.name}": of for of in task.rule.params(width, task.queries)}
+        specs |= {f"{task.owner}.{of.name}": of for of in task.rule.params(width, task.queries)}
         if task.wire.write == "gate":
-            found[gate_of(task)] = gate()
-    return tuple(dataclasses.replace(of, name=name) for name, of in found.items())
+            specs[gate_of(task)] = gate()
+    return tuple(dataclasses.replace(of, name=name) for name, of in specs.items())
 
 
 def names_of(facts: Facts, task: Task) -> dict[str, str]:
@@ -110,7 +110,7 @@ def _task(facts: Facts, wire: Wire, owners: dict[Hashable, str]) -> Task:
     parts = tuple(_reads(program.parity, rule, wire, part, place, read) for part in wire.parts)
     shares = np.zeros(wire.shape[0])
     for part in parts:
-        shares[part.written[part.seen]] += part.share
+        shares[part.written[part.receives]] += part.share
     lag = wire.edge.lag or 0
     task = Task(
         wire=wire,
@@ -135,7 +135,7 @@ def _reads(parity: bool, rule: Attention, wire: Wire, part: Part, place: Place, 
     mask = None if wire.mask is None else wire.mask[np.ix_(part.written, part.read)]
     places = (place.coords[part.written], read.coords[part.read]) if read.through == "positions" else None
     pairs = Pairs(len(part.written), len(part.read), mask, places)
-    seen = rule.written(pairs)
+    receives = rule.written(pairs)
     if parity and rule.name == "none":
-        seen = np.ones_like(seen)
-    return Reads(pairs, part.written, part.read, seen, part.share)
+        receives = np.ones_like(receives)
+    return Reads(pairs, part.written, part.read, receives, part.share)

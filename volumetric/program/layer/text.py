@@ -98,12 +98,12 @@ def _fields(cls: type) -> dict[str, msgspec.structs.FieldInfo]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        seen_keys: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen_keys or seen_keys.add(key))
         raise SpecError(f"key {shown(twice)} is there twice")
-    return found
+    return mapping
 
 
 def _refuse(number: str) -> Any:

@@ -104,8 +104,8 @@ def timing_of(facts: Facts) -> Timing:
 def all_states(facts: Facts) -> dict[str, Shape]:
     """Return all that a program keeps of a stream, by name; all of it begins with zeros."""
     canvas, counts = facts.program.canvas, timing_of(facts).counts
-    found: dict[str, Shape] = {CANVAS: (canvas.positions, canvas.width)}
-    return found | ({CLOCK: (counts,)} if counts else {}) | states_of(facts) | recipe_states(facts)
+    shapes: dict[str, Shape] = {CANVAS: (canvas.positions, canvas.width)}
+    return shapes | ({CLOCK: (counts,)} if counts else {}) | states_of(facts) | recipe_states(facts)
 
 
 def meter_at(facts: Facts, event: Event) -> tuple[int, int]:

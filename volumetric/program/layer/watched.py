@@ -31,11 +31,11 @@ def watched_columns(facts: Facts) -> dict[str, slice]:
         STRENGTH: len(facts.places),
         METERS: len(meter_names(facts)),
     }
-    found: dict[str, slice] = {}
+    columns: dict[str, slice] = {}
     for name, size in sizes.items():
-        found[name] = slice(at, at + size)
+        columns[name] = slice(at, at + size)
         at += size
-    return found
+    return columns
 
 
 def meter_names(facts: Facts) -> list[str]:
@@ -45,12 +45,12 @@ def meter_names(facts: Facts) -> list[str]:
 
 def writing(facts: Facts) -> Array:
     """Return which edges can write at all, bool ``[edges]``."""
-    found = np.zeros(len(facts.wires), np.bool_)
-    found[[task.wire.index for task in tasks_of(facts)]] = True
-    return found
+    writes = np.zeros(len(facts.wires), np.bool_)
+    writes[[task.wire.index for task in tasks_of(facts)]] = True
+    return writes
 
 
-def watch(held: Held, truths: Sequence[int], lives: Sequence[int | None], canvas: int) -> list[int]:
+def watch(regions: Held, truths: Sequence[int], lives: Sequence[int | None], canvas: int) -> list[int]:
     """Emit what is watched of a row: flags of clocks, of columns of edges, strength of regions, meters.
 
     Parameters
@@ -62,26 +62,26 @@ def watch(held: Held, truths: Sequence[int], lives: Sequence[int | None], canvas
     -------
     ``[B, …]`` each; the first two only where there are clocks and columns
     """
-    work, found = held.work, list[int]()
+    work, outputs = regions.work, list[int]()
     batch = work.shape(canvas)[0]
     if truths:
-        found.append(work.concat(list(truths), 1))
+        outputs.append(work.concat(list(truths), 1))
     live = [of for of in lives if of is not None]
     if live:
-        found.append(work.add(*live) if len(live) > 1 else live[0])
+        outputs.append(work.add(*live) if len(live) > 1 else live[0])
     strength: list[int] = []
     meters: list[int] = []
-    for place in held.facts.places:
-        rows = held.states[f"{place.name}.values"] if place.through == "memory" else held.taken(canvas, place)
+    for place in regions.facts.places:
+        rows = regions.states[f"{place.name}.values"] if place.through == "memory" else regions.taken(canvas, place)
         mean = work.reduce(work.binary("mul", rows, rows), "mean", (1, 2))
         strength.append(work.reshape(mean, (batch, 1)))
         if place.meter is not None:
-            meters.append(shown(work, place.meter, held.states[f"{place.name}.meter"]))
-    found.append(work.unary(work.concat(strength, 1), "sqrt"))
-    return [*found, *([work.concat(meters, 1)] if meters else [])]
+            meters.append(shown(work, place.meter, regions.states[f"{place.name}.meter"]))
+    outputs.append(work.unary(work.concat(strength, 1), "sqrt"))
+    return [*outputs, *([work.concat(meters, 1)] if meters else [])]
 
 
-def watched_rows(work: GraphBuilder, facts: Facts, timing: Timing, columns: Sequence[int], made: list[int]) -> int:
+def watched_rows(work: GraphBuilder, facts: Facts, timing: Timing, columns: Sequence[int], outputs: list[int]) -> int:
     """Emit the columns of what is watched in all rows, ``[T, B, columns]``, from what `watch` told.
 
     Flags become counts of regions and edges by a product with 0, 1 and more, which is exact.
@@ -90,14 +90,14 @@ def watched_rows(work: GraphBuilder, facts: Facts, timing: Timing, columns: Sequ
     ----------
     columns : of each edge, `ALWAYS` for those that always act
     """
-    given = list(made)
-    shape = work.shape(given[-1])[:2]
+    rest = list(outputs)
+    shape = work.shape(rest[-1])[:2]
     repeats = {n: 1 + steps for n, steps in enumerate(timing.inner)}
-    clocks = given.pop(0) if timing.clocks else None
+    clocks = rest.pop(0) if timing.clocks else None
     computed = _spread(work, clocks, shape, timing.regions, repeats)
-    live = given.pop(0) if timing.kinds else None
+    live = rest.pop(0) if timing.kinds else None
     acts = {n: int(can) for n, can in enumerate(writing(facts))}
-    parts = [computed, *([_spread(work, live, shape, columns, acts)] if acts else []), *given]
+    parts = [computed, *([_spread(work, live, shape, columns, acts)] if acts else []), *rest]
     return work.concat(parts, 2)
 
 
@@ -116,8 +116,8 @@ def _spread(
         if column != ALWAYS:
             matrix[0, n, column] = times[n]
     flat = work.reshape(flags, (1, length * batch, count))
-    made = work.gemm(flat, _constant(work, matrix), _constant(work, fixed[None]), trans_b=True)
-    return work.reshape(made, (length, batch, len(columns)))
+    counts = work.gemm(flat, _constant(work, matrix), _constant(work, fixed[None]), trans_b=True)
+    return work.reshape(counts, (length, batch, len(columns)))
 
 
 def _constant(work: GraphBuilder, array: Array) -> int:

@@ -64,8 +64,8 @@ class Pairs:
             return [(np.arange(self.queries), np.arange(self.keys))]
         rows, part = np.unique(self.mask, axis=0, return_inverse=True)
         groups = (np.flatnonzero(part.reshape(-1) == n) for n in range(len(rows)))
-        found = [(ids, np.flatnonzero(row)) for ids, row in zip(groups, rows, strict=True) if row.any()]
-        return sorted(found, key=lambda of: int(of[0][0]))
+        parts = [(ids, np.flatnonzero(row)) for ids, row in zip(groups, rows, strict=True) if row.any()]
+        return sorted(parts, key=lambda of: int(of[0][0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +93,8 @@ class Attention:
 
     def written(self, pairs: Pairs) -> Array:
         """Which queries get something: bool ``[N]``. The others are as if there were no edge."""
-        seen = self.seen(pairs)
-        return np.ones(pairs.queries, np.bool_) if seen is None else np.asarray(np.any(seen, axis=1))
+        visible = self.seen(pairs)
+        return np.ones(pairs.queries, np.bool_) if visible is None else np.asarray(np.any(visible, axis=1))
 
 
 DECLARED: Final[Mapping[str, str]] = MappingProxyType(
@@ -121,10 +121,10 @@ def attention(name: str) -> Callable[[A], A]:
     """Make a class a frozen rule and register it under a name."""
 
     def declare(cls: A) -> A:
-        made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
-        made.name = name
-        RULES[name] = made
-        return made
+        rule = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        rule.name = name
+        RULES[name] = rule
+        return rule
 
     return declare
 
@@ -154,8 +154,8 @@ def rule_of(name: str, options: Mapping[str, int | float | str] | None = None, h
             listed = "it has " + (", ".join(fields) or "none")
             hint = suggestion(option, fields, listed)
             raise SpecError(f"the rule {of.name} has no option {option!r}", hint=hint)
-    given = {"heads": heads} if heads is not None and "heads" in fields else {}
-    return of(**given | dict(options or {}))  # pyright: ignore[reportArgumentType]  (rules check their fields)
+    head_options = {"heads": heads} if heads is not None and "heads" in fields else {}
+    return of(**head_options | dict(options or {}))  # pyright: ignore[reportArgumentType]  (rules check their fields)
 
 
 def positive(rule: Attention, *names: str) -> None:
@@ -283,9 +283,9 @@ def _by_parts(of: Reading) -> int:
     for ids, keys in pairs.parts:
         alike.setdefault((len(ids), len(keys)), []).append((ids, keys))
     from_ = np.full((edges, batch, pairs.queries), -1, np.int64)
-    made: list[int] = []
+    tables: list[int] = []
     count = 0
-    for (asks, told), parts in alike.items():
+    for (query_count, key_count), parts in alike.items():
         ids, keys = (np.stack([part[side] for part in parts]) for side in (0, 1))
         own = Reading(
             work=work,
@@ -294,17 +294,17 @@ def _by_parts(of: Reading) -> int:
             queries=_taken(work, of.queries, ids),
             keys=_taken(work, of.keys, keys),
             values=_taken(work, of.values, keys),
-            pairs=Pairs(asks, told),
+            pairs=Pairs(query_count, key_count),
         )
-        size = (edges, batch, len(parts), asks)
-        y = work.broadcast(LOWERINGS[of.rule.name](own), (edges, batch * len(parts), asks, d))
-        made.append(work.reshape(y, (int(np.prod(size)), d)))
+        size = (edges, batch, len(parts), query_count)
+        y = work.broadcast(LOWERINGS[of.rule.name](own), (edges, batch * len(parts), query_count, d))
+        tables.append(work.reshape(y, (int(np.prod(size)), d)))
         from_[:, :, ids.reshape(-1)] = count + np.arange(np.prod(size)).reshape(edges, batch, -1)
         count += int(np.prod(size))
     if (from_ < 0).any():
         from_[from_ < 0] = count
-        made.append(work.zeros((1, d)))
-    rows = work.gather_rows(work.concat(made, 0), work.constant(from_.reshape(-1).astype(np.int32), "rows"))
+        tables.append(work.zeros((1, d)))
+    rows = work.gather_rows(work.concat(tables, 0), work.constant(from_.reshape(-1).astype(np.int32), "rows"))
     return work.reshape(rows, (edges, batch, pairs.queries, d))
 
 

@@ -123,8 +123,8 @@ class Local(ByHeads):
         elif pairs.places is None:
             raise SpecError("local with metric='grid' needs places on a canvas", hint="metric='order' goes without")
         else:
-            asks, told = (place.astype(np.int64) for place in pairs.places)
-            near = 4 * np.square(asks[:, None] - told).sum(2) <= self.window**2
+            query_places, key_places = (place.astype(np.int64) for place in pairs.places)
+            near = 4 * np.square(query_places[:, None] - key_places).sum(2) <= self.window**2
         return near if pairs.mask is None else near & pairs.mask
 
 
@@ -156,12 +156,12 @@ class RandomFixed(ByHeads):
 @lru_cache(maxsize=256)
 def _drawn(count: int, seed: int, pairs: Pairs) -> Array:
     """Keys of each query, drawn once for the pairs of an edge."""
-    found = np.zeros((pairs.queries, pairs.keys), np.bool_)
+    mask = np.zeros((pairs.queries, pairs.keys), np.bool_)
     for i in range(pairs.queries):
         may = np.arange(pairs.keys) if pairs.mask is None else np.flatnonzero(pairs.mask[i])
-        found[i, generator(seed, i).permutation(may)[:count]] = True
-    found.setflags(write=False)
-    return found
+        mask[i, generator(seed, i).permutation(may)[:count]] = True
+    mask.setflags(write=False)
+    return mask
 
 
 def _rule(of: Reading) -> ByHeads:
@@ -197,9 +197,9 @@ def _sparse(of: Reading) -> int:
 def _sigmoid(of: Reading) -> int:
     work, rule = of.work, _rule(of)
     weights = work.unary(scores(work, of.p, rule.heads, of.queries, of.keys), "sigmoid")
-    seen = rule.seen(of.pairs)
-    if seen is not None:
-        weights = work.binary("mul_nonzero", weights, flags(work, seen))
+    visible = rule.seen(of.pairs)
+    if visible is not None:
+        weights = work.binary("mul_nonzero", weights, flags(work, visible))
     return read(work, of.p, rule.heads, weights, of.values)
 
 
@@ -219,16 +219,16 @@ def _cosine(of: Reading) -> int:
 def _linear(of: Reading) -> int:
     work, rule = of.work, _rule(of)
     q, k = (_feature(work, asked(work, of.p, n, x, rule.heads)) for n, x in (("q.", of.queries), ("k.", of.keys)))
-    v, seen = asked(work, of.p, "v.", of.values, rule.heads), rule.seen(of.pairs)
-    if seen is None:
+    v, visible = asked(work, of.p, "v.", of.values, rule.heads), rule.seen(of.pairs)
+    if visible is None:
         met = work.gemm(q, work.gemm(k, v, trans_a=True))
         total = work.gemm(q, work.reduce(k, "sum", (1,)), trans_b=True)
     else:
-        weights = work.binary("mul_nonzero", work.gemm(q, k, trans_b=True), flags(work, seen))
+        weights = work.binary("mul_nonzero", work.gemm(q, k, trans_b=True), flags(work, visible))
         met, total = work.gemm(weights, v), work.reduce(weights, "sum", (2,))
-    made = work.binary("div", met, work.affine(total, 1.0, LEAST))
+    means = work.binary("div", met, work.affine(total, 1.0, LEAST))
     edges = work.shape(of.p["o.weight"])[0]
-    return affine(work, of.p, "o.", together(work, made, edges, rule.heads))
+    return affine(work, of.p, "o.", together(work, means, edges, rule.heads))
 
 
 def _feature(work: GraphBuilder, x: int) -> int:

@@ -74,8 +74,8 @@ def _perceiver(of: Reading) -> int:
     _, batch, d = of.size
     edges, count, _ = work.shape(of.p["latents"])
     latents = work.broadcast(work.reshape(of.p["latents"], (edges, 1, count, d)), (edges, batch, count, d))
-    told = cross(work, of.p, rule.heads, latents, of.keys, of.values, prefix=COMPRESS)
-    return cross(work, of.p, rule.heads, of.queries, told, told, prefix=READOUT)
+    compressed = cross(work, of.p, rule.heads, latents, of.keys, of.values, prefix=COMPRESS)
+    return cross(work, of.p, rule.heads, of.queries, compressed, compressed, prefix=READOUT)
 
 
 @lowering("mixture")
@@ -89,9 +89,9 @@ def _mixture(of: Reading) -> int:
     if rule.top_k < wide:
         rows = work.keep_largest(rows, rule.top_k)
     weights = work.reshape(work.softmax(rows), (edges, batch, count, wide))
-    made = []
+    expert_outputs = []
     for j, (start, stop) in enumerate(parts):
         keys, values = (work.part(x, 2, start, stop) for x in (of.keys, of.values))
         own = cross(work, of.p, rule.heads, of.queries, keys, values, prefix=f"experts.{j}.")
-        made.append(work.binary("mul_nonzero", own, work.part(weights, 3, j, j + 1)))
-    return work.add(*made)
+        expert_outputs.append(work.binary("mul_nonzero", own, work.part(weights, 3, j, j + 1)))
+    return work.add(*expert_outputs)

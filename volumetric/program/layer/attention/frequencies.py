@@ -86,16 +86,16 @@ def _filtered(work: GraphBuilder, response: int, x: int) -> int:
     """Emit the circular convolution of ``[E, B, N, d]`` with filters ``[E, d, bins, 2]``."""
     edges, batch, count, d = work.shape(x)
     there, back = transforms(count)
-    kept = there.shape[0] // 2
+    bin_count = there.shape[0] // 2
     spectrum = work.gemm(work.constant(there[None], "transform"), work.reshape(x, (edges * batch, count, d)))
-    real, imaginary = work.split(work.reshape(spectrum, (edges, batch, 2 * kept, d)), (kept, kept), 2)
-    factors = work.permute(work.part(response, 2, 0, kept), (0, 3, 2, 1))  # [E, 2, kept, d]
+    real, imaginary = work.split(work.reshape(spectrum, (edges, batch, 2 * bin_count, d)), (bin_count, bin_count), 2)
+    factors = work.permute(work.part(response, 2, 0, bin_count), (0, 3, 2, 1))  # [E, 2, bins, d]
     by_real, by_imaginary = work.split(factors, (1, 1), 1)
-    made = (
+    products = (
         work.binary("sub", work.binary("mul", real, by_real), work.binary("mul", imaginary, by_imaginary)),
         work.add(work.binary("mul", real, by_imaginary), work.binary("mul", imaginary, by_real)),
     )
-    whole = work.reshape(work.concat(made, 2), (edges * batch, 2 * kept, d))
+    whole = work.reshape(work.concat(products, 2), (edges * batch, 2 * bin_count, d))
     return work.reshape(work.gemm(work.constant(back[None], "inverse"), whole), (edges, batch, count, d))
 
 
@@ -105,9 +105,9 @@ def transforms(count: int) -> tuple[Array, Array]:
     Real parts of all frequencies stand before imaginary ones: ``[2 K, N]``, and back ``[N, 2 K]``.
     """
     length = transform_length(count)
-    kept = length // 2 + 1
-    angle = 2 * np.pi * (np.outer(np.arange(kept), np.arange(count)) % length) / length
+    bin_count = length // 2 + 1
+    angle = 2 * np.pi * (np.outer(np.arange(bin_count), np.arange(count)) % length) / length
     cos, sin = np.cos(angle), np.sin(angle)
     sin[[0, -1]] = 0.0  # neither end has an imaginary part
-    twice = np.where(np.isin(np.arange(kept), (0, kept - 1)), 1.0, 2.0) / length
+    twice = np.where(np.isin(np.arange(bin_count), (0, bin_count - 1)), 1.0, 2.0) / length
     return np.concatenate((cos, -sin)), np.concatenate((cos.T * twice, -sin.T * twice), axis=1)

@@ -101,14 +101,14 @@ def scores(work: GraphBuilder, p: Mapping[str, int], heads: int, queries: int, k
     return work.gemm(work.affine(q, work.shape(q)[2] ** -0.5), k, trans_b=True)
 
 
-def hidden(work: GraphBuilder, logits: int, seen: Array | None) -> int:
+def hidden(work: GraphBuilder, logits: int, visible: Array | None) -> int:
     """Emit logits with -inf for what is not seen."""
-    return logits if seen is None else work.binary("mask", logits, flags(work, seen))
+    return logits if visible is None else work.binary("mask", logits, flags(work, visible))
 
 
-def flags(work: GraphBuilder, seen: Array) -> int:
+def flags(work: GraphBuilder, visible: Array) -> int:
     """Constant ``[1, N, M]`` of zeros and ones."""
-    return work.constant(seen.astype(np.float64)[None], "seen")
+    return work.constant(visible.astype(np.float64)[None], "seen")
 
 
 def softmax(work: GraphBuilder, logits: int) -> int:
@@ -131,11 +131,11 @@ def cross(
     queries: int,
     keys: int,
     values: int,
-    seen: Array | None = None,
+    visible: Array | None = None,
     prefix: str = "",
 ) -> int:
     """Emit softmax attention, ``[E, B, N, d]``."""
-    logits = hidden(work, scores(work, p, heads, queries, keys, prefix), seen)
+    logits = hidden(work, scores(work, p, heads, queries, keys, prefix), visible)
     return read(work, p, heads, softmax(work, logits), values, prefix)
 
 
@@ -187,8 +187,8 @@ def attend_directly(
     known : keys and values ``[K, d]``, of which those tell, if they are mapped already
     """
     assert isinstance(rule, ByHeads)  # by its name
-    seen, written = rule.seen(pairs), rule.written(pairs)
-    shown = None if seen is None else work.constant(np.ascontiguousarray(seen.T, np.float64), "seen")
+    visible, written = rule.seen(pairs), rule.written(pairs)
+    shown = None if visible is None else work.constant(np.ascontiguousarray(visible.T, np.float64), "seen")
     sides = [side for side in SIDES if f"{side}.turned" in p]
     weights, biases = ([p[f"{side}.{part}"] for side in sides] for part in ("turned", "bias"))
     y = cross_attend(work, rule.heads, rows, weights, biases, shown, known)

@@ -97,20 +97,20 @@ def _mamba(of: Reading) -> int:
     driven = work.binary("mul", each(work.binary("mul", step, x)), every(b))
     s = linear_scan(work, work.reshape(driven, flat), work.reshape(decay, flat), work.zeros((flat[0], flat[2])))
     met = work.reduce(work.binary("mul", work.reshape(s, whole), every(c)), "sum", (4,))
-    told = work.add(work.reshape(met, whole[:4]), work.binary("mul", x, by_edge(work, p["d"])))
-    told = work.reshape(work.binary("mul", told, work.unary(z, "silu")), (edges * batch, count, d))
-    return affine(work, p, "o.", work.reshape(_alike(of, told, edges), (edges, batch, of.pairs.queries, d)))
+    y = work.add(work.reshape(met, whole[:4]), work.binary("mul", x, by_edge(work, p["d"])))
+    y = work.reshape(work.binary("mul", y, work.unary(z, "silu")), (edges * batch, count, d))
+    return affine(work, p, "o.", work.reshape(_alike(of, y, edges), (edges, batch, of.pairs.queries, d)))
 
 
-def _alike(of: Reading, told: int, edges: int) -> int:
+def _alike(of: Reading, values: int, edges: int) -> int:
     """Emit softmax attention of normalised queries over what is both key and value, ``[E · B, N, d]``."""
     work, p = of.work, of.p
     lead, batch, count, d = work.shape(of.queries)
     rows = work.norm(work.reshape(of.queries, (lead * batch * count, d)), kind="layer", eps=EPS)
     q = work.binary("mul", work.reshape(rows, (lead, batch, count, d)), by_edge(work, p["norm.weight"]))
     q = work.affine(work.add(q, by_edge(work, p["norm.bias"])), d**-0.5)
-    logits = work.gemm(work.reshape(q, (edges * batch, count, d)), told, trans_b=True)
-    return work.gemm(softmax(work, logits), told)
+    logits = work.gemm(work.reshape(q, (edges * batch, count, d)), values, trans_b=True)
+    return work.gemm(softmax(work, logits), values)
 
 
 @lowering("rwkv")
@@ -121,7 +121,7 @@ def _rwkv(of: Reading) -> int:
     size = (edges, batch, keys, d)
     k = work.binary("min", affine(work, p, "k.", of.keys), work.scalar(BOUND))
     weight = work.unary(work.binary("max", k, work.scalar(-BOUND)), "exp")
-    seen = work.binary("mul", weight, affine(work, p, "v.", of.values))
+    weighted_values = work.binary("mul", weight, affine(work, p, "v.", of.values))
     fade = work.unary(work.unary(work.unary(p["decay"], "exp"), "neg"), "exp")
     fades = work.reshape(work.broadcast(by_edge(work, fade), size), (edges * batch, keys, d))
     first = by_edge(work, work.unary(p["bonus"], "exp"))
@@ -130,7 +130,7 @@ def _rwkv(of: Reading) -> int:
         before = _before(work, work.reshape(u, (edges * batch, keys, d)), fades)
         return work.add(work.reshape(before, size), work.binary("mul", u, first))
 
-    wkv = work.binary("div", met(seen), work.affine(met(weight), 1.0, LEAST))
+    wkv = work.binary("div", met(weighted_values), work.affine(met(weight), 1.0, LEAST))
     if queries <= keys:
         wkv = work.part(wkv, 2, 0, queries)
     else:
