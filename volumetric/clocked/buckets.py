@@ -66,7 +66,7 @@ def buckets_of(clocked: Clocked) -> tuple[Bucket, ...]:
     """Group the coordinates of a clocked network."""
     network = clocked.network
     back, read = reaches(clocked)
-    kept = kept_states(clocked)
+    states = kept_states(clocked)
     groups: dict[tuple[object, ...], list[Coord]] = {}
     for coord, spec in network.layers.items():
         identity = coord in network.disabled
@@ -78,7 +78,7 @@ def buckets_of(clocked: Clocked) -> tuple[Bucket, ...]:
             clocked.clocks.get(coord),
             back[coord],
             coord in read,
-            kept[out_key(coord, 1)].dtype,
+            states[out_key(coord, 1)].dtype,
             _keys(clocked, coord) if not identity and spec.contextual else None,  # states of shared weights are rows
         )
         groups.setdefault(alike, []).append(coord)
@@ -95,6 +95,7 @@ def _keys(clocked: Clocked, coord: Coord) -> tuple[str, ...]:
 def _bucket(
     clocked: Clocked, coords: Sequence[Coord], place: dict[Coord, tuple[int, int]], *, back: int, read: bool
 ) -> Bucket:
+    """Return the bucket of coordinates that are alike, with what each of them reads."""
     network, first = clocked.network, coords[0]
     spec, identity = network.layers[first], first in network.disabled
 

@@ -47,8 +47,8 @@ def clocked_from_json(text: str | bytes, network: Network | None = None) -> Cloc
     hints = get_type_hints(Clocked)
     hold = convert(data.get("hold", {}), dict[str, str], "$.hold")
     start = convert(data.get("start", "zeros"), hints["start"], "$.start")
-    made = {Coord.parse(coord): clock_of(given, f"$.clocks.{coord}") for coord, given in clocks.items()}
-    return Clocked(network=network, clocks=made, hold=hold, start=start)  # pyright: ignore[reportArgumentType]  (it checks what is held)
+    parsed_clocks = {Coord.parse(coord): clock_of(entry, f"$.clocks.{coord}") for coord, entry in clocks.items()}
+    return Clocked(network=network, clocks=parsed_clocks, hold=hold, start=start)  # pyright: ignore[reportArgumentType]  (it checks what is held)
 
 
 def _network(data: Any) -> Network:

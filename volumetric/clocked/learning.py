@@ -100,12 +100,12 @@ def ticks_graph(of: TickPass, weights: EmitWeights) -> Graph:
     """
     work = GraphBuilder(flush=True)
     run, read = _emit(work, of.streams, of.ticks, weights(work))
-    made: list[int] = []
+    outputs: list[int] = []
     if of.objectives:
-        seen = emit_objectives(work, of.objectives, read, [emit_targets(work, one) for one in of.objectives])
-        made = [seen.totals, *(y for y, _ in seen.slopes)]
-    write_states(work, run.state, run.kept, of.streams.place)
-    return work.finish(made)
+        loss_terms = emit_objectives(work, of.objectives, read, [emit_targets(work, one) for one in of.objectives])
+        outputs = [loss_terms.totals, *(y for y, _ in loss_terms.slopes)]
+    write_states(work, run.state, run.stored, of.streams.place)
+    return work.finish(outputs)
 
 
 def learning_graph(of: TickPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
@@ -118,14 +118,14 @@ def learning_graph(of: TickPass, weights: EmitWeights, rule: UpdateRule) -> Grap
     param = weights(work)
     parts = Parts(work, param, stacking(work, param, of.streams.stacks), of.checkpoint or count)
     run, read = _emit(work, of.streams, of.ticks, param, parts)
-    seen = emit_objectives(work, of.objectives, read, [emit_targets(work, one) for one in of.objectives])
-    seeds = emit_seeds(work, seen.slopes, shared=of.shared)
+    loss_terms = emit_objectives(work, of.objectives, read, [emit_targets(work, one) for one in of.objectives])
+    seeds = emit_seeds(work, loss_terms.slopes, shared=of.shared)
     if count > parts.apart:
         seeds = parts.back(run, seeds)
     gradients = master_gradients(work, rule, seeds)
-    norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), seen.totals)
-    write_states(work, run.state, run.kept, of.streams.place, good)
-    return work.finish([work.concat([seen.totals, norm, good], 0)])
+    norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), loss_terms.totals)
+    write_states(work, run.state, run.stored, of.streams.place, good)
+    return work.finish([work.concat([loss_terms.totals, norm, good], 0)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,20 +135,20 @@ class Run:
     Attributes
     ----------
     rows, marks : what comes in
-    kept, state : what streams kept when it began, and their newest
+    stored, state : what streams stored when it began, and their newest
     """
 
     ticks: Ticks
     rows: dict[str, int]
     marks: int | None
-    kept: dict[str, int]
+    stored: dict[str, int]
     state: dict[str, int]
 
     def tick(self, window: Window, t: int) -> dict[str, int]:
         """Emit tick `t`, with what comes in there; return the outputs."""
         work, coming = window.work, self.ticks.rows
-        given = {name: at_tick(work, x, coming.index(t)) for name, x in self.rows.items()} if t in coming else {}
-        return window.tick(given, None if self.marks is None else at_tick(work, self.marks, t))
+        new_rows = {name: at_tick(work, x, coming.index(t)) for name, x in self.rows.items()} if t in coming else {}
+        return window.tick(new_rows, None if self.marks is None else at_tick(work, self.marks, t))
 
 
 def begin_window(work: GraphBuilder, streams: Streams, ticks: Ticks) -> Run:
@@ -157,8 +157,8 @@ def begin_window(work: GraphBuilder, streams: Streams, ticks: Ticks) -> Run:
     batch, ports = machine.batch, machine.clocked.network.ports
     rows = {n: work.input(n, (len(ticks.rows), batch, *ports[n].shape), ports[n].dtype) for n in ticks.given}
     marks = work.input("resets", (ticks.count, batch)) if ticks.resets else None
-    kept = {} if ticks.fresh else read_states(work, machine, streams.place)
-    return Run(ticks=ticks, rows=rows, marks=marks, kept=kept, state=dict(kept) or _fresh(work, machine))
+    stored = {} if ticks.fresh else read_states(work, machine, streams.place)
+    return Run(ticks=ticks, rows=rows, marks=marks, stored=stored, state=dict(stored) or _fresh(work, machine))
 
 
 def _emit(
@@ -168,16 +168,16 @@ def _emit(
     run = begin_window(work, streams, ticks)
     if parts is None:
         window = Window(work, streams.machine, run.state, param, stacking(work, param, streams.stacks))
-        made = [run.tick(window, t) for t in range(ticks.count)]
+        outputs = [run.tick(window, t) for t in range(ticks.count)]
     else:
-        made = parts.forward(run, streams.machine)
+        outputs = parts.forward(run, streams.machine)
 
-    found: dict[str, int] = {}
+    series: dict[str, int] = {}
     for name, at in ticks.read:
-        rows = [work.reshape(y, (1, *work.shape(y))) for y in (made[t][name] for t in at)]
+        rows = [work.reshape(y, (1, *work.shape(y))) for y in (outputs[t][name] for t in at)]
         whole = work.concat(rows, 0)  # the gradient of each tick is then a part of one that nobody has to copy
-        found[name] = work.permute(whole, (1, 0, *range(2, len(work.shape(whole)))))
-    return run, found
+        series[name] = work.permute(whole, (1, 0, *range(2, len(work.shape(whole)))))
+    return run, series
 
 
 class Parts:
@@ -198,7 +198,7 @@ class Parts:
         """What streams kept when each part began."""
         self._work, self._param, self._stack = work, param, stack
         self._leaves: dict[int, None] = {}
-        self._made: list[dict[str, int]] = []
+        self._outputs: list[dict[str, int]] = []
         self._first: list[int] = []
         self._window: Window | None = None
 
@@ -209,61 +209,61 @@ class Parts:
             if t % self.apart == 0:
                 self.before.append(dict(run.state))
                 self._first.append(len(self._work.nodes))
-            self._made.append(run.tick(window, t))
-        return self._made
+            self._outputs.append(run.tick(window, t))
+        return self._outputs
 
     def _leaf(self, key: str, shape: Shape) -> int:
-        made = self._param(key, shape)
-        self._leaves[made] = None
-        return made
+        leaf = self._param(key, shape)
+        self._leaves[leaf] = None
+        return leaf
 
     def _stacked(self, keys: Sequence[str], shape: Shape) -> int:
-        made = self._stack(keys, shape)
-        self._leaves[made] = None
-        return made
+        leaf = self._stack(keys, shape)
+        self._leaves[leaf] = None
+        return leaf
 
     def back(self, run: Run, seeds: Mapping[int, int]) -> dict[int, int]:
         """Emit the way back through all ticks; return the gradients of weights as ticks read them."""
         work, count = self._work, run.ticks.count
         assert self._window is not None
-        rows = {y for made in self._made for y in made.values()}
+        rows = {y for outputs in self._outputs for y in outputs.values()}
         slopes = differentiate(work, seeds, rows, since=self._first[-1])
         sums: dict[int, int] = {}
         later: dict[int, int] = {}
         after = dict(run.state)
         for n in reversed(range(len(self._first))):
             ticks = range(n * self.apart, min((n + 1) * self.apart, count))
-            state, made, first = after, {t: self._made[t] for t in ticks}, self._first[n]
+            state, outputs, first = after, {t: self._outputs[t] for t in ticks}, self._first[n]
             if later or n + 1 < len(self._first):
                 first, state = len(work.nodes), dict(self.before[n])
                 again, window = replace(run, state=state), self._window.beside(state)
-                made = {t: again.tick(window, t) for t in ticks}
-            given: dict[int, int] = dict(sums)
+                outputs = {t: again.tick(window, t) for t in ticks}
+            arriving: dict[int, int] = dict(sums)
             for key, end in after.items():
-                if end in later and state[key] not in given:
-                    given[state[key]] = later[end]
+                if end in later and state[key] not in arriving:
+                    arriving[state[key]] = later[end]
             for t in ticks:
-                for name, y in made[t].items():
-                    slope = slopes.get(self._made[t][name])
-                    if slope is not None and y not in given:
-                        given[y] = slope
+                for name, y in outputs[t].items():
+                    slope = slopes.get(self._outputs[t][name])
+                    if slope is not None and y not in arriving:
+                        arriving[y] = slope
             starts = [i for i in dict.fromkeys(self.before[n].values()) if work.tensors[i].dtype == "float32"]
-            found = differentiate(work, given, [*self._leaves, *starts], since=first)
-            sums = {leaf: found[leaf] for leaf in self._leaves if leaf in found}
-            later = {start: found[start] for start in starts if start in found}
+            gradients = differentiate(work, arriving, [*self._leaves, *starts], since=first)
+            sums = {leaf: gradients[leaf] for leaf in self._leaves if leaf in gradients}
+            later = {start: gradients[start] for start in starts if start in gradients}
             after = self.before[n]
         return sums
 
 
 def _fresh(work: GraphBuilder, machine: Machine) -> dict[str, int]:
-    found: dict[str, int] = {}
+    states: dict[str, int] = {}
     for key, buffer in machine.buffers.items():
         shape = buffer.shape(machine.batch)
         if buffer.dtype == "int32":
-            found[key] = work.constant(np.zeros(shape, np.int32), "start")
+            states[key] = work.constant(np.zeros(shape, np.int32), "start")
         else:
-            found[key] = work.broadcast(work.constant(np.full((1,) * len(shape), buffer.start), "start"), shape)
-    return found
+            states[key] = work.broadcast(work.constant(np.full((1,) * len(shape), buffer.start), "start"), shape)
+    return states
 
 
 def stacking(

@@ -109,15 +109,17 @@ class Local:
     def arrive(self, slopes: Mapping[Coord, int]) -> None:
         """Give layers their targets; `slopes` are the gradients of each stream's losses for outputs that have some."""
         work, machine = self.work, self.machine
-        told = {coord: self._told(coord, stop, slopes) for coord, stop in machine.wave.items() if stop.told}
+        loss_slopes = {
+            coord: self._told(coord, stop, slopes) for coord, stop in machine.wave.items() if stop.loss_share
+        }
         for i, meant in self.meant.items():
             bucket = machine.buckets[i]
             shape = (bucket.size, machine.batch, *bucket.shape)
-            parts = [] if (asked := self._asked(i, shape)) is None else [asked]
+            parts = [] if (request := self._asked(i, shape)) is None else [request]
             for n, stop in machine.stops(i).items():
-                slope = told.get(bucket.coords[n])
+                slope = loss_slopes.get(bucket.coords[n])
                 if slope is not None:
-                    own = work.affine(slope, -stop.kappa * stop.told * machine.batch)
+                    own = work.affine(slope, -stop.kappa * stop.loss_share * machine.batch)
                     rest = (0,) * (len(shape) - 1)
                     parts.append(work.pad(own, (n, *rest), (bucket.size - 1 - n, *rest)))
             if not parts:
@@ -150,8 +152,8 @@ class Local:
         for n, stop in machine.stops(i).items():
             for ask in stop.asks:
                 bucket, row = machine.places[ask.reader]
-                columns.setdefault((bucket, ask.held + 1, row), len(columns))
-                shares.append((n, (bucket, ask.held + 1, row), ask.share))
+                columns.setdefault((bucket, ask.delay + 1, row), len(columns))
+                shares.append((n, (bucket, ask.delay + 1, row), ask.share))
         if not shares:
             return None
         parts = [work.part(self.before[f"ask/{b}/{k}"], 0, row, row + 1) for b, k, row in columns]
@@ -171,8 +173,8 @@ class Local:
             while f"ask/{i}/{k}" in state:
                 state[f"ask/{i}/{k}"] = self.before[f"ask/{i}/{k - 1}"]
                 k += 1
-            asked = work.zeros(work.shape(meant.x)) if i not in self.shifts else self._crossed(i, meant)
-            state[f"ask/{i}/1"] = asked
+            request = work.zeros(work.shape(meant.x)) if i not in self.shifts else self._crossed(i, meant)
+            state[f"ask/{i}/1"] = request
 
     def _crossed(self, i: int, meant: Moment) -> int:
         """Emit what the layers of a bucket ask for, ``[n, streams, …]``."""
@@ -185,8 +187,8 @@ class Local:
         if "derived" in kinds:
             weights = (work.stored(key, size) for key, size in self.rule.update.masters.items())
             stops_at = {*self.before.values(), *weights}  # what came before this tick, and what it left
-            found = differentiate(work, {meant.y: shift}, [meant.x], stops=stops_at, since=self.since)
-            back = found.get(meant.x)
+            gradients = differentiate(work, {meant.y: shift}, [meant.x], stops=stops_at, since=self.since)
+            back = gradients.get(meant.x)
             if back is not None and len(stops) == bucket.size and kinds == {"derived"}:
                 return back
         parts: list[int] = []
@@ -206,15 +208,15 @@ class Local:
         step = step_of(self.machine.clocked, self.machine.buckets[i].coords[n])
         x, y, shift = (self._row(plane, n) for plane in (meant.x, meant.y, self.shifts[i]))
         if stop.crossing == "same":
-            made = shift
+            request = shift
         elif stop.crossing == "exact":
-            made = EXACT[step.op](self._base, step, x, y, shift)
+            request = EXACT[step.op](self._base, step, x, y, shift)
         else:
             assert stop.inverse is not None
             both = self._sent(stop, work.concat([work.add(y, shift), y], 0))
             back = emit_inverse(self._base, stop.inverse, step, both)
-            made = work.binary("sub", work.part(back, 0, 0, batch), work.part(back, 0, batch, 2 * batch))
-        return work.reshape(made, (1, *work.shape(x)))
+            request = work.binary("sub", work.part(back, 0, 0, batch), work.part(back, 0, batch, 2 * batch))
+        return work.reshape(request, (1, *work.shape(x)))
 
     def _row(self, plane: int, n: int) -> int:
         return self.work.reshape(self.work.part(plane, 0, n, n + 1), self.work.shape(plane)[1:])
@@ -248,17 +250,17 @@ class Local:
         paces = self._paces(gradients, budgets)
         at_once = noise is not None and rule.course.inverse_steps == 1
         inverses = self._inverse_gradients(noise.keys[0], noise.size) if noise is not None and at_once else {}
-        told = [work.scalar(0.0), work.scalar(1.0)]
+        report = [work.scalar(0.0), work.scalar(1.0)]
         if gradients or inverses:
-            told = rule.write(work, knobs, inverses, totals, gradients, paces)
+            report = rule.write(work, knobs, inverses, totals, gradients, paces)
         if noise is not None and not at_once:
             for key in noise.keys:
                 written = rule.write(work, knobs, self._inverse_gradients(key, noise.size))
-                told = [told[0], work.binary("mul", told[1], written[1])]
+                report = [report[0], work.binary("mul", report[1], written[1])]
         half, zero = work.scalar(0.5), work.scalar(0.0)
         for coord in taught(machine.clocked, rule.update.masters):
-            told += [budgets.get(coord, half), gaps.get(coord, zero)]
-        return told
+            report += [budgets.get(coord, half), gaps.get(coord, zero)]
+        return report
 
     def _paces(self, gradients: Mapping[str, int], budgets: Mapping[Coord, int]) -> dict[str, Pace]:
         """How fast each weight learns, by the mean budget of the layers that it is part of."""

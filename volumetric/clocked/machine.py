@@ -166,18 +166,18 @@ class Clocked:
     @cached_property
     def depths(self) -> Mapping[Coord, int]:
         """Ticks until the first row can have reached each layer, on the longest way that does not go backwards."""
-        found: dict[Coord, int] = {}
+        depths: dict[Coord, int] = {}
         for coord, w in self.wires.items():
             before = (source for source in self.sources(w) if source.coord is not None and source.coord < coord)
-            found[coord] = max((found[s.coord] + ticks(s) for s in before if s.coord is not None), default=0)
-        return found
+            depths[coord] = max((depths[s.coord] + ticks(s) for s in before if s.coord is not None), default=0)
+        return depths
 
     def latency(self, name: str, output: str) -> int | None:
         """Ticks from a row at input `name` to the first output `output` that it can change; None: it never reaches it.
 
         A row that is given at a tick and changes what is read after the same tick has latency 0.
         """
-        found: dict[Coord, int] = {}
+        arrivals: dict[Coord, int] = {}
         waiting = {w.coord: 0 for w in self.wires.values() if any(_is_port(s, name) for s in self.sources(w))}
         readers: dict[Coord, list[tuple[Coord, int]]] = {}
         for w in self.wires.values():
@@ -186,11 +186,11 @@ class Clocked:
                     readers.setdefault(s.coord, []).append((w.coord, ticks(s)))
         while waiting:
             coord = min(waiting, key=waiting.__getitem__)
-            found[coord] = waiting.pop(coord)
+            arrivals[coord] = waiting.pop(coord)
             for reader, further in readers.get(coord, ()):
-                if reader not in found:
-                    waiting[reader] = min(waiting.get(reader, found[coord] + further), found[coord] + further)
-        return found.get(self.network.taps[output])
+                if reader not in arrivals:
+                    waiting[reader] = min(waiting.get(reader, arrivals[coord] + further), arrivals[coord] + further)
+        return arrivals.get(self.network.taps[output])
 
     def to_json(self, *, network: bool = True) -> str:
         """JSON text that `from_json` turns back into an equal machine; the same machine gives the same bytes.

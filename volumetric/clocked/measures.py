@@ -18,17 +18,17 @@ BYTES = 4
 
 def ways(machine: Machine) -> dict[str, tuple[int, int]]:
     """Return how buckets compute → how many of them do, and of how many layers; see `Bucket.way`."""
-    found: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     for bucket in machine.buckets:
         name = "identity" if bucket.identity else bucket.way
-        buckets, layers = found.get(name, (0, 0))
-        found[name] = (buckets + 1, layers + bucket.size)
-    return found
+        buckets, layers = counts.get(name, (0, 0))
+        counts[name] = (buckets + 1, layers + bucket.size)
+    return counts
 
 
 def state_bytes(clocked: Clocked) -> int:
     """Return what one stream keeps from tick to tick."""
-    return BYTES * sum(prod(kept.shape) for kept in kept_states(clocked).values())
+    return BYTES * sum(prod(state.shape) for state in kept_states(clocked).values())
 
 
 def tick_bytes(clocked: Clocked) -> int:
@@ -48,8 +48,8 @@ def tick_bytes(clocked: Clocked) -> int:
 
     window = Window(work, machine, dict(state), param, stack)
     ports = clocked.network.ports.items()
-    given = {name: work.input(name, (1, *port.shape), port.dtype) for name, port in ports}
-    window.tick(given)
+    inputs = {name: work.input(name, (1, *port.shape), port.dtype) for name, port in ports}
+    window.tick(inputs)
     forward = tuple(work.nodes)
     floats = {key: i for key, i in state.items() if machine.buffers[key].dtype == "float32"}
     moved = {key: window.state[key] for key, i in floats.items() if window.state[key] != i}
@@ -57,11 +57,11 @@ def tick_bytes(clocked: Clocked) -> int:
     differentiate(work, seeds, [*params.values(), *floats.values()])
     views = {node.outputs[0]: node.inputs[0] for node in forward if node.op == "reshape"}
     later = {i: window.state[key] for key, i in state.items()}
-    made = {*given.values(), *(i for node in forward for i in node.outputs)}
+    computed = {*inputs.values(), *(i for node in forward for i in node.outputs)}
     read = {i for node in work.nodes[len(forward) :] for i in node.inputs}
     # What a tick reads of the states is what the tick before made.
     roots = {_root(views, later.get(i, i)) for i in (_root(views, i) for i in read)}
-    return BYTES * sum(prod(work.shape(i)) for i in roots & made)
+    return BYTES * sum(prod(work.shape(i)) for i in roots & computed)
 
 
 def _root(views: Mapping[int, int], i: int) -> int:

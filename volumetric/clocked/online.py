@@ -45,7 +45,7 @@ def online_graph(
     assert isinstance(machine, OnlineMachine)
     run = begin_window(work, streams, ticks)
     read = dict(ticks.read)
-    told = {of.name: _Told.begun(work, of, len(read[of.name])) for of in objectives}
+    losses = {of.name: _Told.begun(work, of, len(read[of.name])) for of in objectives}
     knobs = keys = spread = -1
     if learning:
         knobs = work.input("knobs", (len(learning), KNOBS))
@@ -54,13 +54,13 @@ def online_graph(
         keys = work.input("noise", (len(learning) * rule.course.inverse_steps, 2), "int32")
         spread = work.input("spread", (len(learning), 1))
     totals: dict[str, list[int]] = {of.name: [] for of in objectives}
-    found, writes = list[int](), list[int]()
+    reports, writes = list[int](), list[int]()
     for t in range(ticks.count):
         since, param = len(work.nodes), weights(work)
         window = Window(work, machine, run.state, param, stacking(work, param))
         outputs = run.tick(window, t)
         sums, slopes = list[int](), dict[Coord, int]()
-        for name, of in told.items():
+        for name, of in losses.items():
             if t in read[name]:
                 total, slope = of.at(work, read[name].index(t), outputs[name])
                 totals[name].append(total)
@@ -76,14 +76,14 @@ def online_graph(
             if noisy:
                 turns = range(n * rule.course.inverse_steps, (n + 1) * rule.course.inverse_steps)
                 noise = Noise([at_tick(work, keys, turn) for turn in turns], at_tick(work, spread, n))
-            made = local.learn(at_tick(work, knobs, n), work.concat(sums, 0) if sums else None, noise)
-            found += made
-            writes.append(made[1])
+            report = local.learn(at_tick(work, knobs, n), work.concat(sums, 0) if sums else None, noise)
+            reports += report
+            writes.append(report[1])
     good = None
     for one in writes:
         good = one if good is None else work.binary("mul", good, one)
-    write_states(work, run.state, run.kept, streams.place, good)
-    numbers = [*(total for each in totals.values() for total in each), *found]
+    write_states(work, run.state, run.stored, streams.place, good)
+    numbers = [*(total for each in totals.values() for total in each), *reports]
     return work.finish([work.concat(numbers, 0)] if numbers else [])
 
 
@@ -106,8 +106,8 @@ class _Told:
     def at(self, work: GraphBuilder, n: int, y: int) -> tuple[int, int]:
         """Emit the sum of its terms in the n-th of these ticks, [1], and what `y` should go against."""
         target, *weighing = (at_tick(work, x, n) for x in self.inputs)
-        told = (target, weighing[0] if weighing else None)
-        seen = emit_objectives(work, [self.objective], {self.objective.name: y}, [told])
-        [(_, slope)] = seen.slopes
+        targets = (target, weighing[0] if weighing else None)
+        loss_terms = emit_objectives(work, [self.objective], {self.objective.name: y}, [targets])
+        [(_, slope)] = loss_terms.slopes
         factor = work.reshape(at_tick(work, self.scales, n), (1,) * len(work.shape(slope)))
-        return seen.totals, work.binary("mul", slope, factor)
+        return loss_terms.totals, work.binary("mul", slope, factor)

@@ -11,16 +11,16 @@ from volumetric.graph.ops import Graph
 from volumetric.graph.stacks import stack_key
 
 
-def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str], *, resets: bool) -> Graph:
+def window_graph(machine: Machine, rows: int, per_row: int, fed_inputs: Sequence[str], *, resets: bool) -> Graph:
     """Return ``rows · per_row`` ticks.
 
-    Inputs: for each of `given` its rows, ``[rows, streams, …]``, each for its first tick; where asked for, resets,
+    Inputs: for each of `fed_inputs` its rows, ``[rows, streams, …]``, each for its first tick; where asked for, resets,
     float32 ``[rows · per_row, streams]``. Outputs: ``[rows · per_row, streams, …]`` of every output of the network.
     Buffers: weights by key, stacked ones by `stack_key`, and the machine's.
     """
     work = GraphBuilder(flush=True)
     ports = machine.clocked.network.ports
-    arrays = {n: work.input(n, (rows, machine.batch, *ports[n].shape), ports[n].dtype) for n in given}
+    arrays = {n: work.input(n, (rows, machine.batch, *ports[n].shape), ports[n].dtype) for n in fed_inputs}
     marks = work.input("resets", (rows * per_row, machine.batch)) if resets else None
     state = read_states(work, machine, str)
 
@@ -28,13 +28,13 @@ def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str]
         return work.stored(stack_key(keys), (len(keys), *shape))
 
     window = Window(work, machine, dict(state), work.stored, stack)
-    made: dict[str, list[int]] = {name: [] for name in machine.clocked.network.taps}
+    series: dict[str, list[int]] = {name: [] for name in machine.clocked.network.taps}
     for t in range(rows * per_row):
         row, late = divmod(t, per_row)
         now = {} if late else {n: at_tick(work, x, row) for n, x in arrays.items()}
         for name, y in window.tick(now, None if marks is None else at_tick(work, marks, t)).items():
-            made[name].append(work.reshape(y, (1, *work.shape(y))))
-    outputs = [work.concat(ys, 0) for ys in made.values()]
+            series[name].append(work.reshape(y, (1, *work.shape(y))))
+    outputs = [work.concat(ys, 0) for ys in series.values()]
     write_states(work, window.state, state, str)
     return work.finish(outputs)
 
@@ -50,7 +50,7 @@ def read_states(work: GraphBuilder, machine: Machine, place: Callable[[str], str
 def write_states(
     work: GraphBuilder,
     newest: Mapping[str, int],
-    kept: Mapping[str, int],
+    stored: Mapping[str, int],
     place: Callable[[str], str],
     apply: int | None = None,
 ) -> None:
@@ -58,12 +58,12 @@ def write_states(
 
     Parameters
     ----------
-    newest, kept : state → its value now, and as it was in the buffer; one that was not read is always written
+    newest, stored : state → its value now, and as it was in the buffer; one that was not read is always written
     place : name of the buffer of a state
     """
-    read = set(kept.values())
+    read = set(stored.values())
     views = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
-    moved = {key: value for key, value in newest.items() if value != kept.get(key)}
+    moved = {key: value for key, value in newest.items() if value != stored.get(key)}
     for key, value in moved.items():  # what another state was is copied before any is replaced
         moved[key] = _copy(work, value) if _root(views, value) in read else value
     for key, value in moved.items():

@@ -19,7 +19,7 @@ def kept_states(clocked: Clocked) -> dict[str, StateSpec]:
     ``port/<name>``: the last row of an input; ``<coord>/<state>``: a state of the layer; ``wait/<coord>``,
     ``wait/<coord>/1``, …: the counts of its clock; ``age``: ticks since the stream began.
     """
-    return {kept.name: kept for kept in _all(clocked)}
+    return {state.name: state for state in _all(clocked)}
 
 
 def _kept(key: str, shape: Shape, dtype: Literal["float32", "int32"] = "float32", start: float = 0.0) -> StateSpec:

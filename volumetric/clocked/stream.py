@@ -60,8 +60,8 @@ class ClockedStream(HasLiving):
         self._put_weights(params)
         self._living = Living(clocked.network, params)
         self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
-        self._kept = KeptBuffers(self._store, self._machine.buffers, batch)
-        self._kept.begin()
+        self._buffers = KeptBuffers(self._store, self._machine.buffers, batch)
+        self._buffers.begin()
 
     def run(
         self,
@@ -88,7 +88,7 @@ class ClockedStream(HasLiving):
         ------
         ShapeError : rows or resets are not what the network reads; nothing has changed
         """
-        given, rows = check_rows(self.clocked.network, x, self.batch)
+        inputs, rows = check_rows(self.clocked.network, x, self.batch)
         if ticks is not None and (rows > 1 or ticks < rows or per_row != 1):
             raise SpecError(f"ticks goes with one row for each stream, or none, got {ticks} ticks and {rows} rows")
         if per_row < 1:
@@ -98,13 +98,13 @@ class ClockedStream(HasLiving):
             return _joined(self.run(x, resets=marks), self.run(ticks=ticks - 1))
         rows = rows if ticks is None else ticks
         marks = None if resets is None else self._marks(check_marks(resets, self.batch, rows), per_row)
-        given = {name: np.ascontiguousarray(value.swapaxes(0, 1)) for name, value in given.items()}
+        inputs = {name: np.ascontiguousarray(value.swapaxes(0, 1)) for name, value in inputs.items()}
         shapes, taps = self.clocked.network.shapes, self.clocked.network.taps
-        found = [[np.zeros((0, self.batch, *shapes[coord][1:]), np.float32) for coord in taps.values()]]
-        found += [self._window(given, start, count, per_row, marks) for start, count in self._pieces(rows, per_row)]
+        windows = [[np.zeros((0, self.batch, *shapes[coord][1:]), np.float32) for coord in taps.values()]]
+        windows += [self._window(inputs, start, count, per_row, marks) for start, count in self._pieces(rows, per_row)]
         self.position += rows * per_row
-        made = {n: np.concatenate([ys[i] for ys in found]).swapaxes(0, 1) for i, n in enumerate(taps)}
-        return parted(self.clocked.network, x, made)
+        outputs = {n: np.concatenate([ys[i] for ys in windows]).swapaxes(0, 1) for i, n in enumerate(taps)}
+        return parted(self.clocked.network, x, outputs)
 
     def iterate(
         self,
@@ -143,7 +143,7 @@ class ClockedStream(HasLiving):
 
     def reset(self, streams: Iterable[int] | None = None) -> None:
         """Let all streams, or those that are named, begin anew."""
-        self._kept.reset(check_streams(streams, self.batch))
+        self._buffers.reset(check_streams(streams, self.batch))
 
     def _marks(self, resets: Array, per_row: int) -> Array:
         """Return which ticks begin anew, ``[ticks, batch]``: the first ones of rows."""
@@ -175,12 +175,12 @@ class ClockedStream(HasLiving):
             start += count
 
     def _window(
-        self, given: Mapping[str, Array], start: int, rows: int, per_row: int, marks: Array | None
+        self, inputs: Mapping[str, Array], start: int, rows: int, per_row: int, marks: Array | None
     ) -> list[Array]:
         part = None if marks is None else marks[start * per_row : (start + rows) * per_row]
         if part is not None and not part.any():
             part = None
-        names = tuple(given)
+        names = tuple(inputs)
         key: Hashable = (rows, per_row, names, part is not None)
         program = self._programs.get(
             key,
@@ -188,12 +188,12 @@ class ClockedStream(HasLiving):
                 window_graph(self._machine, rows, per_row, names, resets=part is not None), self._store
             ),
         )
-        arrays = [value[start : start + rows] for value in given.values()]
+        arrays = [value[start : start + rows] for value in inputs.values()]
         return program.run(arrays if part is None else [*arrays, part])
 
     def state(self) -> dict[str, Array]:
         """Return a copy of all that is kept, ``[batch, …]`` by the keys of `kept_states`."""
-        return self._machine.gathered(self._kept.get)
+        return self._machine.gathered(self._buffers.get)
 
     def activity(self, row: int | None = None) -> F32Array:
         """Return the root mean square of each layer's output, over its features, float32 ``[layers]``.
@@ -204,17 +204,17 @@ class ClockedStream(HasLiving):
         ----------
         row : which of the streams; None: all together
         """
-        found = dict.fromkeys(self.clocked.network.layers, 0.0)
+        strengths = dict.fromkeys(self.clocked.network.layers, 0.0)
         some = slice(None) if row is None else slice(row, row + 1)
         for i, bucket in enumerate(self._machine.buckets):
-            made = self._kept.get(f"plane/{i}/1").reshape(bucket.size, self.batch, -1)[:, some].astype(np.float64)
-            found.update(zip(bucket.coords, np.sqrt(np.square(made).mean((1, 2))).tolist(), strict=True))
-        return np.array(list(found.values()), np.float32)
+            plane = self._buffers.get(f"plane/{i}/1").reshape(bucket.size, self.batch, -1)[:, some].astype(np.float64)
+            strengths.update(zip(bucket.coords, np.sqrt(np.square(plane).mean((1, 2))).tolist(), strict=True))
+        return np.array(list(strengths.values()), np.float32)
 
     def read(self, key: str) -> Array:
         """Return a copy of one of them."""
         name, row = self._machine.locate(key)
-        return self._kept.get(name)[row or 0].copy()
+        return self._buffers.get(name)[row or 0].copy()
 
     def strength(self, key: str) -> Array:
         """Return the root mean square over the last axis of what is kept, float64 ``[batch, …]``."""
@@ -223,7 +223,7 @@ class ClockedStream(HasLiving):
 
     def fill(self, values: Mapping[str, Held], position: int) -> None:
         """Replace all that is kept by ``[batch, …]`` of each key, as it was after `position` ticks."""
-        self._kept.put(self._machine.spread(values))
+        self._buffers.put(self._machine.spread(values))
         self.position = position
 
     def onto(self, clocked: Clocked, params: Params) -> ClockedStream:
@@ -237,17 +237,17 @@ class ClockedStream(HasLiving):
         """
         from volumetric.run.streams.moved import followed, ways_between
 
-        made = ClockedStream(self._device, clocked, params, batch=self.batch)
-        told, asked, values = self._machine.kept, made._machine.kept, self.state()
-        for key, (of, to) in ways_between(self.clocked.network, clocked.network, told, asked).items():
-            shape = asked[key].shape
-            before = values[key] if key in told else np.zeros((self.batch, 0), np.float32)
-            was = told[key].shape if key in told else shape
+        stream = ClockedStream(self._device, clocked, params, batch=self.batch)
+        old_states, new_states, values = self._machine.stream_states, stream._machine.stream_states, self.state()
+        for key, (of, to) in ways_between(self.clocked.network, clocked.network, old_states, new_states).items():
+            shape = new_states[key].shape
+            before = values[key] if key in old_states else np.zeros((self.batch, 0), np.float32)
+            was = old_states[key].shape if key in old_states else shape
             values[key] = np.stack([followed(value, was, shape, of, to) for value in before])
-        made.fill({key: values[key] for key in asked}, self.position)
-        made._living.values = made._living.restored(made._living.after(self._living))
-        made._tell()
-        return made
+        stream.fill({key: values[key] for key in new_states}, self.position)
+        stream._living.values = stream._living.restored(stream._living.after(self._living))
+        stream._tell()
+        return stream
 
     def save(self) -> bytes:
         """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
@@ -265,23 +265,23 @@ class ClockedStream(HasLiving):
         ------
         CheckpointError : the bytes are damaged, or of another machine or batch; nothing has changed
         """
-        given, living = HeldValues({}, 0), self._living.values
+        restored, living = HeldValues({}, 0), self._living.values
         if living:
             header, body = SEAL.open(data, Header)
             living, data = self._living.restored(header.masked), bytes(body)
-        restore_state(given, data, self._specs, sys.maxsize)
-        self.fill(given.values, given.position)
+        restore_state(restored, data, self._specs, sys.maxsize)
+        self.fill(restored.values, restored.position)
         self._living.values = living
         self._tell()
 
     def fork(self) -> ClockedStream:
         """Return a copy: both go on independently, with the same weights on the device."""
-        made = copy(self)
-        made._store, made._programs = self._store.share(self._weights), ProgramCache()
-        made._living = self._living.fork()
-        made._kept = self._kept.onto(made._store)
-        made._tell()
-        return made
+        twin = copy(self)
+        twin._store, twin._programs = self._store.share(self._weights), ProgramCache()
+        twin._living = self._living.fork()
+        twin._buffers = self._buffers.onto(twin._store)
+        twin._tell()
+        return twin
 
     def _tell(self) -> None:
         for key, value in self._living.values.items():
@@ -290,7 +290,9 @@ class ClockedStream(HasLiving):
     @property
     def _specs(self) -> dict[str, StateSpec]:
         """What is kept, as saved states declare it."""
-        return {key: replace(kept, shape=(self.batch, *kept.shape)) for key, kept in self._machine.kept.items()}
+        return {
+            key: replace(spec, shape=(self.batch, *spec.shape)) for key, spec in self._machine.stream_states.items()
+        }
 
 
 def _joined(first: Array | dict[str, Array], then: Array | dict[str, Array]) -> Array | dict[str, Array]:

@@ -15,16 +15,16 @@ class OnlineMachine(Machine):
     def __init__(self, clocked: Clocked, batch: int, wave: Wave) -> None:
         super().__init__(clocked, batch)
         self.wave = wave
-        held: dict[int, int] = {}
+        delays: dict[int, int] = {}
         for stop in wave.values():
             for ask in stop.asks:
                 i, _ = self.places[ask.reader]
-                held[i] = max(held.get(i, 0), ask.held + 1)
-        for i, ticks in held.items():
+                delays[i] = max(delays.get(i, 0), ask.delay + 1)
+        for i, ticks in delays.items():
             bucket = self.buckets[i]
             self.buffers |= {f"ask/{i}/{k}": Buffer(bucket.reads, bucket.size, apart=True) for k in range(1, ticks + 1)}
         for coord, stop in wave.items():
-            if stop.told:
+            if stop.loss_share:
                 row = clocked.network.shapes[coord][1:]
                 self.buffers |= {f"told/{coord}/{k}": Buffer(row, apart=True) for k in range(1, stop.lag + 1)}
         for i in range(len(self.buckets)):

@@ -31,11 +31,11 @@ this layer, by a formula, or by an inverse."""
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Of what `reader` asks for, `share` arrives at a layer, `held` ticks later than it could."""
+    """Of what `reader` asks for, `share` arrives at a layer, `delay` ticks later than it could."""
 
     reader: Coord
     share: float
-    held: int
+    delay: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Stop:
     Attributes
     ----------
     asks : what arrives here
-    told : part that losses have in its target; 0: it is no output that has one
+    loss_share : part that losses have in its target; 0: it is no output that has one
     kappa : size of its way to the target, in gradients
     lag : ticks from the output that is meant to the target for it
     crossing : how its own reading is asked for
@@ -54,7 +54,7 @@ class Stop:
     """
 
     asks: tuple[Ask, ...]
-    told: float
+    loss_share: float
     kappa: float
     lag: int
     crossing: Crossing
@@ -87,14 +87,16 @@ def wave_of(clocked: Clocked, course: Course, outputs: Collection[str] = (OUTPUT
         for coord in sorted(hops, reverse=True):
             ways = [1 + lags[j] + after for j, after, _ in edges.get(coord, ()) if j in hops]
             lags[coord] = max(ways, default=0)
-    asked = {source for source, found in edges.items() if source in hops and any(j in hops for j, _, _ in found)}
-    found: dict[Coord, Stop] = {}
+    asked_layers = {
+        source for source, readers in edges.items() if source in hops and any(j in hops for j, _, _ in readers)
+    }
+    stops: dict[Coord, Stop] = {}
     for coord in sorted(hops):
         asks = [(j, after, share) for j, after, share in edges.get(coord, ()) if j in hops]
         many = 1 if gradient else len(asks) + (coord in taps)
-        asks_none = not any(s in asked for s, _, _ in _sources(clocked, coord, 1.0))
+        asks_none = not any(s in asked_layers for s, _, _ in _sources(clocked, coord, 1.0))
         crossing = "none" if asks_none else _crossing(clocked, coord, derived=coord in derived)
-        found[coord] = Stop(
+        stops[coord] = Stop(
             asks=tuple(
                 Ask(
                     reader,
@@ -103,25 +105,25 @@ def wave_of(clocked: Clocked, course: Course, outputs: Collection[str] = (OUTPUT
                 )
                 for reader, after, share in asks
             ),
-            told=1 / many if coord in taps else 0.0,
+            loss_share=1 / many if coord in taps else 0.0,
             kappa=course.scale * course.growth ** hops[coord],
             lag=lags[coord],
             crossing=crossing,
             inverse=_inverse(clocked, coord, course.inverse) if crossing == "inverse" else None,
             sent=_sent(clocked, coord),
         )
-    return found
+    return stops
 
 
 def arrival(wave: Wave) -> int:
     """Return the ticks after which what outputs were told has come to all layers, on the ways without loops."""
-    found: dict[Coord, int] = {}
+    arrivals: dict[Coord, int] = {}
 
     def of(coord: Coord) -> int:
-        if coord not in found:
-            found[coord] = wave[coord].lag if wave[coord].told else 0  # once round a loop is enough
-            found[coord] = max([found[coord], *(1 + ask.held + of(ask.reader) for ask in wave[coord].asks)])
-        return found[coord]
+        if coord not in arrivals:
+            arrivals[coord] = wave[coord].lag if wave[coord].loss_share else 0  # once round a loop is enough
+            arrivals[coord] = max([arrivals[coord], *(1 + ask.delay + of(ask.reader) for ask in wave[coord].asks)])
+        return arrivals[coord]
 
     return max(map(of, sorted(wave, reverse=True)), default=0)
 
@@ -167,16 +169,16 @@ def _hops(
     for source, readers in edges.items():
         for reader, _, _ in readers:
             sources.setdefault(reader, []).append(source)
-    found: dict[Coord, int] = {}
+    hops: dict[Coord, int] = {}
     waiting = dict.fromkeys(taps & weighted, 0)
     while waiting:
         coord = min(waiting, key=waiting.__getitem__)
-        found[coord] = waiting.pop(coord)
-        further = found[coord] + (learns(clocked, coord) and coord not in level)
+        hops[coord] = waiting.pop(coord)
+        further = hops[coord] + (learns(clocked, coord) and coord not in level)
         for source in sources.get(coord, ()):
-            if source not in found and source in weighted:
+            if source not in hops and source in weighted:
                 waiting[source] = min(waiting.get(source, further), further)
-    return found
+    return hops
 
 
 def _derived(
@@ -188,15 +190,15 @@ def _derived(
             if isinstance(spec, Discrete) and coord not in clocked.network.disabled:
                 refuse_opaque(spec, str(coord))
         return set(clocked.network.layers)
-    found, waiting = set[Coord](), sorted(taps)
+    crossed, waiting = set[Coord](), sorted(taps)
     while waiting:
         coord = waiting.pop()
-        if coord in found or (learns(clocked, coord) and course.top == "output"):
+        if coord in crossed or (learns(clocked, coord) and course.top == "output"):
             continue
-        found.add(coord)
+        crossed.add(coord)
         if not learns(clocked, coord):
             waiting += [source for source, readers in edges.items() if any(j == coord for j, _, _ in readers)]
-    return found
+    return crossed
 
 
 def _crossing(clocked: Clocked, coord: Coord, *, derived: bool) -> Crossing:
@@ -210,12 +212,12 @@ def _crossing(clocked: Clocked, coord: Coord, *, derived: bool) -> Crossing:
 
 def _inverse(clocked: Clocked, coord: Coord, kind: InverseKind) -> Inverse:
     network, spec = clocked.network, clocked.network.layers[coord]
-    given, wanted = network.shapes[coord][1:], network.reads[coord][1:]
+    output_shape, input_shape = network.shapes[coord][1:], network.reads[coord][1:]
     own = kind if isinstance(spec, Dense) else "learned"
     layer: LayerSpec | None = None
     if own == "learned":
-        layer = learned_inverse(step_of(clocked, coord), spec, given, wanted, _activation(clocked, coord))
-    return Inverse(where=str(coord), kind=own, layer=layer, shape=wanted)
+        layer = learned_inverse(step_of(clocked, coord), spec, output_shape, input_shape, _activation(clocked, coord))
+    return Inverse(where=str(coord), kind=own, layer=layer, shape=input_shape)
 
 
 def _activation(clocked: Clocked, reader: Coord) -> Activation:

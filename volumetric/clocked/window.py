@@ -47,7 +47,7 @@ class Machine:
     Attributes
     ----------
     places, named : coordinate, or its text → its bucket and its row there
-    kept : key → what is kept of a stream, whatever the layout
+    stream_states : key → what is kept of a stream, whatever the layout
     buffers : key → what is kept from tick to tick, with the axes ``[n, streams, …]`` of planes
     """
 
@@ -57,13 +57,13 @@ class Machine:
         self.places = {c: (i, n) for i, bucket in enumerate(self.buckets) for n, c in enumerate(bucket.coords)}
         self.named = {str(coord): place for coord, place in self.places.items()}
         self.buffers: dict[str, Buffer] = {}
-        kept = self.kept = kept_states(clocked)
+        states = self.stream_states = kept_states(clocked)
         for name, port in clocked.network.ports.items():
-            if port_key(name) in kept:
+            if port_key(name) in states:
                 self.buffers[port_key(name)] = Buffer(port.shape, dtype=port.dtype)
         for i, bucket in enumerate(self.buckets):
             for k in range(1, bucket.back + 1):
-                dtype = kept[f"out/{bucket.coords[0]}/{k}"].dtype
+                dtype = states[f"out/{bucket.coords[0]}/{k}"].dtype
                 self.buffers[f"plane/{i}/{k}"] = Buffer(bucket.shape, bucket.size, apart=True, dtype=dtype)
             if bucket.read:
                 self.buffers[f"plane/{i}/0"] = Buffer(bucket.reads, bucket.size, apart=True)
@@ -97,9 +97,9 @@ class Machine:
 
     def gathered(self, get: Callable[[str], Array]) -> dict[str, Array]:
         """Return all that is kept, ``[streams, …]``, of buffers ``[n, streams, …]``."""
-        places = {key: self.locate(key) for key in self.kept}
-        held = {name: get(name) for name in dict.fromkeys(name for name, _ in places.values())}
-        return {key: held[name][row or 0].copy() for key, (name, row) in places.items()}
+        places = {key: self.locate(key) for key in self.stream_states}
+        buffers = {name: get(name) for name in dict.fromkeys(name for name, _ in places.values())}
+        return {key: buffers[name][row or 0].copy() for key, (name, row) in places.items()}
 
     def spread(self, values: Mapping[str, Held]) -> dict[str, Array]:
         """Return the buffers that hold what is kept, as `gathered` gives it; what is not in it has just begun."""
@@ -131,12 +131,12 @@ class Window:
         self.before: dict[str, int] = {}
         """What streams kept when it began, after resets."""
 
-    def tick(self, given: Mapping[str, int], resets: int | None = None) -> dict[str, int]:
+    def tick(self, new_rows: Mapping[str, int], resets: int | None = None) -> dict[str, int]:
         """Emit one tick.
 
         Parameters
         ----------
-        given : input → rows ``[streams, …]``; what is left out holds
+        new_rows : input → rows ``[streams, …]``; what is left out holds
         resets : ``[streams]``, 1 where a stream begins anew; None: none does
 
         Returns
@@ -145,13 +145,13 @@ class Window:
         """
         work, machine, state = self.work, self.machine, self.state
         if resets is not None:
-            self._reset(resets, given)
-        ports = {name: self._port(name, given) for name in machine.clocked.network.ports}
+            self._reset(resets, new_rows)
+        ports = {name: self._port(name, new_rows) for name in machine.clocked.network.ports}
         before = self.before = dict(state)
         self.moments = []
         for i, bucket in enumerate(machine.buckets):
             x = self._gather(bucket.slots, bucket.reads, before, ports)
-            fires = self._fires(i, bucket, before, Watch(work, machine, before, ports, given))
+            fires = self._fires(i, bucket, before, Watch(work, machine, before, ports, new_rows))
             y = self._compute(i, bucket, x, fires, before, ports)
             self.moments.append(Moment(x, y, fires))
             if bucket.read:
@@ -171,22 +171,22 @@ class Window:
         plane = self.state[f"plane/{i}/1"]
         return self.work.reshape(self.work.part(plane, 0, n, n + 1), self.work.shape(plane)[1:])
 
-    def _port(self, name: str, given: Mapping[str, int]) -> int:
+    def _port(self, name: str, new_rows: Mapping[str, int]) -> int:
         machine = self.machine
-        if name in given:
-            return given[name]
+        if name in new_rows:
+            return new_rows[name]
         if port_key(name) in self.state:
             return self.state[port_key(name)]
         return self.work.zeros((machine.batch, *machine.clocked.network.ports[name].shape))
 
-    def _reset(self, resets: int, given: Mapping[str, int]) -> None:
+    def _reset(self, resets: int, new_rows: Mapping[str, int]) -> None:
         """Set what streams keep to the start."""
         work = self.work
         resets = work.reshape(resets, (1, self.machine.batch))
-        kept = work.affine(resets, -1.0, 1.0)
+        stays = work.affine(resets, -1.0, 1.0)
         for key, tensor in self.state.items():
             buffer = self.machine.buffers[key]
-            if key.startswith("port/") and key.removeprefix("port/") in given:
+            if key.startswith("port/") and key.removeprefix("port/") in new_rows:
                 continue  # the row that arrives takes its place
             if key.startswith("trail/") and buffer.dtype == "int32":
                 continue  # whose marks of what fired are reset
@@ -195,7 +195,7 @@ class Window:
                     f"a stream cannot begin anew while {key.removeprefix('port/')!r} holds ids",
                     hint="give the input a row at every tick that resets",
                 )
-            fresh = work.binary("mul_nonzero", tensor, self._mask(kept, buffer))
+            fresh = work.binary("mul_nonzero", tensor, self._mask(stays, buffer))
             self.state[key] = (
                 work.add(fresh, self._mask(work.affine(resets, buffer.start), buffer)) if buffer.start else fresh
             )
@@ -261,14 +261,14 @@ class Window:
             else:
                 name = f"plane/{ref.bucket}/{ref.back}"
                 ids.append(place(name, before[name], work.shape(before[name])[0]) + ref.index)
-        found = work.gather_rows(work.concat(table, 0), work.constant(np.array(ids, np.int32), "readers"))
-        return work.reshape(found, (len(refs), lead, *row))
+        gathered = work.gather_rows(work.concat(table, 0), work.constant(np.array(ids, np.int32), "readers"))
+        return work.reshape(gathered, (len(refs), lead, *row))
 
     def beside(self, state: dict[str, int]) -> Window:
         """Return other ticks with the same weights."""
-        made = Window(self.work, self.machine, state, self.param, self._stack)
-        made._stacks = self._stacks
-        return made
+        window = Window(self.work, self.machine, state, self.param, self._stack)
+        window._stacks = self._stacks
+        return window
 
     def apply(self, i: int, x: int) -> int:
         """Emit what the layers of a bucket make of what they read, ``[n, streams, …]``; they replace their states."""
@@ -306,19 +306,19 @@ class Window:
     def _fires(self, i: int, bucket: Bucket, before: Mapping[str, int], watch: Watch) -> int | None:
         """Emit which coordinates fire, ``[n or 1, streams]``; None: all of them, always."""
         work, clocked = self.work, self.machine.clocked
-        found: int | None = None
+        fires: int | None = None
         if "age" in before and any(clocked.depths[c] for c in bucket.coords):
             depths = np.array([[clocked.depths[c] - 0.5] for c in bucket.coords])
             age = work.reshape(before["age"], (1, self.machine.batch))
-            found = work.binary("greater", age, work.constant(depths, "depths"))
+            fires = work.binary("greater", age, work.constant(depths, "depths"))
         if bucket.clock is not None:
             counts = [before[wait_key(i, n)] for n in range(len(counters(bucket.clock)))]
             due, after = step(bucket.clock, counts, GraphSteps(work, watch.number, watch.happens))
             work.detached.update((due, *after))
             self.state |= {wait_key(i, n): count for n, count in enumerate(after)}
             due = work.reshape(due, (1, self.machine.batch))
-            found = due if found is None else work.binary("mul", found, due)
-        return found
+            fires = due if fires is None else work.binary("mul", fires, due)
+        return fires
 
     def _chosen(self, fires: int, buffer: Buffer, new: int, old: int) -> int:
         """Emit `new` where a coordinate fires in a stream, else `old`; nothing passes of the other one."""
@@ -332,7 +332,7 @@ class Window:
         each = [(f"bucket/{i}", bucket.coords[0], bucket.size)]
         if bucket.way == "each":
             each = [(str(coord), coord, 1) for coord in bucket.coords]
-        made: list[int] = []
+        outputs: list[int] = []
         for n, (path, coord, count) in enumerate(each):
             rows = work.reshape(work.part(x, 0, n, n + count), (count * batch, *bucket.reads))
 
@@ -341,8 +341,8 @@ class Window:
 
             scope = Scope(work=work, param=param, path=path, sequences=count * batch, resumes=True, states=self.state)
             y = scope.emit(bucket.spec, rows)
-            made.append(work.reshape(y, (count, batch, *bucket.shape)))
-        return work.concat(made, 0)
+            outputs.append(work.reshape(y, (count, batch, *bucket.shape)))
+        return work.concat(outputs, 0)
 
     def _grouped(self, bucket: Bucket, x: int) -> int:
         """Emit layers with weights of their own as products of groups."""
