@@ -150,15 +150,15 @@ class Blueprint:
                 raise SpecError(f"Blueprint: {name} is no {kind.__name__}, got {shown(getattr(self, name))}")
         object.__setattr__(self, "without", whole_numbers("Blueprint: without", self.without))
         for name, kind in (("inputs", Input), ("outputs", Output)):
-            given = getattr(self, name)
-            if not isinstance(given, Mapping) or not all(isinstance(port, kind) for port in given.values()):
+            ports = getattr(self, name)
+            if not isinstance(ports, Mapping) or not all(isinstance(port, kind) for port in ports.values()):
                 hint = f'{name}={{"name": {kind.__name__}(128)}}'
-                raise SpecError(f"Blueprint: {name} are widths by name, got {shown(given)}", hint=hint)
-            object.__setattr__(self, name, MappingProxyType(dict(given)))
+                raise SpecError(f"Blueprint: {name} are widths by name, got {shown(ports)}", hint=hint)
+            object.__setattr__(self, name, MappingProxyType(dict(ports)))
         widths = {name: p.cell.hidden for name, p in self.graph.populations.items()}
         if len(set(widths.values())) > 1:
-            told = ", ".join(f"{name}: {width}" for name, width in widths.items())
-            raise SpecError(f"cells have hidden widths {told}", hint="take one: all show rows of one width")
+            listed = ", ".join(f"{name}: {width}" for name, width in widths.items())
+            raise SpecError(f"cells have hidden widths {listed}", hint="take one: all show rows of one width")
 
     @property
     def declared(self) -> Declared:

@@ -75,9 +75,9 @@ class Body:
             raise SpecError(f"a body: graph is no graph, got {shown(self.graph)}", hint="lattice2d.Graph makes a body")
         object.__setattr__(self, "connectivity", tuple_of("connectivity", self.connectivity, RULES))
         for name, (kind, hint) in _PARTS.items():
-            given = getattr(self, name)
-            if not all(isinstance(one, kind) for _, one in _items(name, given)):
-                raise SpecError(f"{name} of a graph are of {kind.__name__}, got {shown(given)}", hint=hint)
+            value = getattr(self, name)
+            if not all(isinstance(one, kind) for _, one in _items(name, value)):
+                raise SpecError(f"{name} of a graph are of {kind.__name__}, got {shown(value)}", hint=hint)
         inputs = {name: nodes_of(f"input {name!r}", nodes) for name, nodes in self.inputs.items()}
         object.__setattr__(self, "inputs", inputs)
         if not self.populations:
@@ -95,10 +95,10 @@ _PARTS: Mapping[str, tuple[type, str]] = {
 }
 
 
-def _items(name: str, given: Any) -> Iterable[tuple[str, Any]]:
-    if not isinstance(given, Mapping):
-        raise SpecError(f"{name} of a graph are by name, got {shown(given)}", hint=_PARTS[name][1])
-    return given.items()
+def _items(name: str, value: Any) -> Iterable[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{name} of a graph are by name, got {shown(value)}", hint=_PARTS[name][1])
+    return value.items()
 
 
 def body(
@@ -109,11 +109,13 @@ def body(
     populations: Mapping[str, Population],
 ) -> Body:
     """Put a body together; without ports they are left open, for `Blueprint` to give them the graph's ends."""
-    given = {} if outputs is None else outputs
+    output_ports = {} if outputs is None else outputs
     return Body(
         graph=graph,
         inputs={} if inputs is None else inputs,
-        outputs={name: out if isinstance(out, Output) else Output(out) for name, out in _items("outputs", given)},
+        outputs={
+            name: out if isinstance(out, Output) else Output(out) for name, out in _items("outputs", output_ports)
+        },
         connectivity=(LocalRadius(1.5),) if connectivity is None else tuple(connectivity),
         populations=populations,
     )

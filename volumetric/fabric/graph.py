@@ -32,6 +32,6 @@ def Explicit(  # noqa: N802  (reads as what it makes)
     edges : pairs (receiver, sender), as far apart as their nodes
     connectivity : further rules
     """
-    told = (ExplicitEdges(edges, None),) if len(edges) else ()  # pyright: ignore[reportArgumentType]  (it takes any list)
-    rules = (*told, *tuple_of("connectivity", connectivity, RULES))
+    explicit_edges = (ExplicitEdges(edges, None),) if len(edges) else ()  # pyright: ignore[reportArgumentType]  (it takes any list)
+    rules = (*explicit_edges, *tuple_of("connectivity", connectivity, RULES))
     return body(Places(coords), inputs, outputs, rules, populations)  # pyright: ignore[reportArgumentType]  (as do coordinates)

@@ -89,9 +89,9 @@ def split(
         target = entries.only(np.array([into]))
         if not target.size or entries.places[entries.nodes == node].size == 0:
             return value
-        made = np.moveaxis(value.copy(), entries.axis, 0)
-        made[entries.of(target)] = made[entries.of(entries.places[entries.nodes == node])]
-        return np.ascontiguousarray(np.moveaxis(made, 0, entries.axis))
+        twinned = np.moveaxis(value.copy(), entries.axis, 0)
+        twinned[entries.of(target)] = twinned[entries.of(entries.places[entries.nodes == node])]
+        return np.ascontiguousarray(np.moveaxis(twinned, 0, entries.axis))
 
     return _changed(network, changed, path, {n: e for n, e in param_entries(spec).items() if n != "living"}, with_twin)
 
@@ -139,13 +139,13 @@ def add(
 def _resized(
     network: Network, params: Mapping[str, WeightStore], path: str, spec: Fabric, without: tuple[int, ...], seed: int
 ) -> tuple[Network, Params]:
-    made = dataclasses.replace(spec, without=tuple(sorted(map(int, without))))
+    resized = dataclasses.replace(spec, without=tuple(sorted(map(int, without))))
     late = latencies(spec)
-    for name, rows in latencies(made).items():
+    for name, rows in latencies(resized).items():
         if all(n is None for n in rows.values()) and any(n is not None for n in late[name].values()):
             raise SpecError(f"output {name!r} could depend on no input any more", hint="keep nodes between them")
-    width = sum(port.dim for port in made.inputs)
-    one = Network(grid=Grid(1), layers={Coord(0): made}, input_shape=(width,), input_dtype="float32")
+    width = sum(port.dim for port in resized.inputs)
+    one = Network(grid=Grid(1), layers={Coord(0): resized}, input_shape=(width,), input_dtype="float32")
     fresh = initialise(one, seed)
     before = param_entries(spec)
 
@@ -154,22 +154,22 @@ def _resized(
 
     where, *inside = path.split("/")
     coord = next(c for c in network.layers if str(c) == where)
-    other = network.with_layer(coord, _with_child(network.layers[coord], inside, made))
-    after = param_entries(made)
+    other = network.with_layer(coord, _with_child(network.layers[coord], inside, resized))
+    after = param_entries(resized)
     return other, _changed(other, params, path, after, follow)
 
 
-def _with_child(spec: LayerSpec, path: list[str], made: Fabric) -> LayerSpec:
+def _with_child(spec: LayerSpec, path: list[str], layer: Fabric) -> LayerSpec:
     """Return a layer with another one at a path inside of it."""
     if not path:
-        return made
+        return layer
     name, *rest = path
     assert spec.children_field is not None
-    held: LayerSpec | tuple[LayerSpec, ...] = getattr(spec, spec.children_field)
-    if isinstance(held, LayerSpec):
-        changed = _with_child(held, rest, made)
+    inner: LayerSpec | tuple[LayerSpec, ...] = getattr(spec, spec.children_field)
+    if isinstance(inner, LayerSpec):
+        changed = _with_child(inner, rest, layer)
     else:
-        changed = tuple(_with_child(child, rest, made) if str(i) == name else child for i, child in enumerate(held))
+        changed = tuple(_with_child(child, rest, layer) if str(i) == name else child for i, child in enumerate(inner))
     return dataclasses.replace(spec, **{spec.children_field: changed})  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
 
 
@@ -181,18 +181,18 @@ def _changed(
     change: Callable[[str, Entries, Array], Array],
 ) -> Params:
     """Return parameters, of which those that belong to nodes are changed; each keeps its scheme, and its master."""
-    made = dict(params)
+    stores = dict(params)
     for name, of in entries.items():
         key = network.resolve(f"{path}/{name}")
         store = params[key]
         value = change(name, of, store.master() if store.has_master else store.values())
         if store.has_master:
-            made[key] = WeightStore.from_array(value)
-            made[key].master()
-            made[key].morph(store.scheme)
+            stores[key] = WeightStore.from_array(value)
+            stores[key].master()
+            stores[key].morph(store.scheme)
         else:
-            made[key] = WeightStore.from_packed(encode(value, store.scheme))
-    return Params(made)
+            stores[key] = WeightStore.from_packed(encode(value, store.scheme))
+    return Params(stores)
 
 
 def _roles(spec: Fabric) -> dict[int, str]:

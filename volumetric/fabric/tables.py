@@ -107,16 +107,16 @@ def fabric_of_data(
     if vocabulary and width is None:
         dims = [port["dim"] for port in ins.values() if "dim" in port]
         width = sum(dims) if len(dims) == len(ins) else hidden
-    given = width if vocabulary else inputs
-    if given is None:
+    features = width if vocabulary else inputs
+    if features is None:
         raise SpecError("a fabric reads token ids or rows of numbers, one behind the other", hint="[samples, T, …]")
-    _fill(ins, given, "inputs", "the embedding has" if vocabulary else "the data have")
+    _fill(ins, features, "inputs", "the embedding has" if vocabulary else "the data have")
     _fill(outs, outputs, "outputs", "the data ask for")
     low, high = (XBand(side) if isinstance(body, Lattice) else None for side in ("low", "high"))
-    told = {} if message is None else tables.entries(message, _MESSAGE, "message")
-    told.pop("kind", None)
-    if "share" in told:
-        told["kv_tile"] = told.pop("share")
+    message_fields = {} if message is None else tables.entries(message, _MESSAGE, "message")
+    message_fields.pop("kind", None)
+    if "share" in message_fields:
+        message_fields["kv_tile"] = message_fields.pop("share")
     spec = Fabric(
         graph=body,
         inputs=tuple(_port(InPort, name, of, low, len(ins), "inputs") for name, of in ins.items()),
@@ -127,12 +127,12 @@ def fabric_of_data(
         dynamic=dynamic,
         without=tuple(without or ()),
         **({} if interface is None else tables.entries(interface, _INTERFACE, "interface")),
-        **told,
+        **message_fields,
     )
     check_reached(spec)
     if not vocabulary:
-        return chain([spec], (given,))
-    return chain([Embedding(num_embeddings=vocabulary, embedding_dim=given), spec], (), "int32")
+        return chain([spec], (features,))
+    return chain([Embedding(num_embeddings=vocabulary, embedding_dim=features), spec], (), "int32")
 
 
 def _graph(table: dict[str, Any]) -> tuple[Graph, dict[str, Any]]:
@@ -151,25 +151,27 @@ def _populations(table: Any) -> tuple[Population, ...]:
         raise SpecError(
             "graph.populations must be given", hint='populations.core = { cell = { kind = "slstm", hidden = 32 } }'
         )
-    made = []
+    populations = []
     for name, of in _named(table, "graph.populations"):
         where = f"graph.populations.{name}"
-        given = tables.expect_keys(of, ("cell", "nodes", "share"), where)
-        if "cell" not in given:
+        fields = tables.expect_keys(of, ("cell", "nodes", "share"), where)
+        if "cell" not in fields:
             raise SpecError(f"{where}: cell must be given", hint='cell = { kind = "slstm", hidden = 32 }')
-        cell: Cell = tables.choose(CELLS, given["cell"], f"{where}.cell")
-        nodes = _nodes(given["nodes"], f"{where}.nodes") if "nodes" in given else None
-        made.append(Population(name, cell, nodes, tables.typed(given.get("share", "none"), str, f"{where}.share")))
-    return tuple(made)
+        cell: Cell = tables.choose(CELLS, fields["cell"], f"{where}.cell")
+        nodes = _nodes(fields["nodes"], f"{where}.nodes") if "nodes" in fields else None
+        populations.append(
+            Population(name, cell, nodes, tables.typed(fields.get("share", "none"), str, f"{where}.share"))
+        )
+    return tuple(populations)
 
 
 def _ports(table: Any, types: MappingProxyType[str, Any], where: str) -> dict[str, dict[str, Any]]:
     """Return ports by name, their nodes as such."""
-    made = {name: tables.entries(of, types, f"{where}.{name}") for name, of in _named(table, where)}
-    for name, of in made.items():
+    ports = {name: tables.entries(of, types, f"{where}.{name}") for name, of in _named(table, where)}
+    for name, of in ports.items():
         if "nodes" in of:
             of["nodes"] = _nodes(of["nodes"], f"{where}.{name}.nodes")
-    return made
+    return ports
 
 
 def _fill(ports: dict[str, dict[str, Any]], width: int, what: str, has: str) -> None:
@@ -195,16 +197,16 @@ def _port(make: Callable[..., P], name: str, of: dict[str, Any], end: Nodes | No
 
 def _rules(parts: dict[str, Any], body: Graph) -> tuple[Rule, ...]:
     """Return who reads whom: on a lattice the neighbours, unless told."""
-    given = parts.get("connectivity", [{"kind": "local_radius", "radius": 1.5}] if isinstance(body, Lattice) else [])
-    if not isinstance(given, list):
+    listed = parts.get("connectivity", [{"kind": "local_radius", "radius": 1.5}] if isinstance(body, Lattice) else [])
+    if not isinstance(listed, list):
         raise SpecError(
-            f"graph.connectivity: expected a list, got {given!r}", hint='[{ kind = "local_radius", radius = 1.5 }]'
+            f"graph.connectivity: expected a list, got {listed!r}", hint='[{ kind = "local_radius", radius = 1.5 }]'
         )
     rules: list[Rule] = []
     if "edges" in parts:
         pairs = tables.typed(parts["edges"], tuple[tuple[int, int], ...], "graph.edges")
         rules.append(ExplicitEdges(pairs, None))
-    rules += (tables.choose(RULES, rule, f"graph.connectivity[{i}]") for i, rule in enumerate(given))
+    rules += (tables.choose(RULES, rule, f"graph.connectivity[{i}]") for i, rule in enumerate(listed))
     if not rules:
         raise SpecError("graph: nobody reads anybody", hint="edges = [[1, 0], …] (receiver, sender), or connectivity")
     return tuple(rules)

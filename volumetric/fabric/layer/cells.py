@@ -108,16 +108,16 @@ def fixed_of(work: GraphBuilder, of: Population, p: Mapping[str, int], sets: Arr
     sets : which set each node has
     """
     cell = of.cell
-    made = _axon_fixed(work, p) if isinstance(cell, Axon) else _gates_fixed(work, cell, p)
+    weights = _axon_fixed(work, p) if isinstance(cell, Axon) else _gates_fixed(work, cell, p)
     into = p["input.weight" if isinstance(cell, Axon) else "ih.weight"]
     n, h = work.shape(arriving.offset)
     offset = by_node(work, work.reshape(arriving.offset, (n, 1, h)), chosen(work, turned(work, into), sets))
     offset = work.reshape(offset, (n, work.shape(offset)[2]))
-    made["from_x"] = joined(work, arriving.inner, into)
-    found = {name: chosen(work, tensor, sets) for name, tensor in made.items()}
-    bias = found.pop("bias", None)
-    found["offset"] = offset if bias is None else work.binary("add", offset, bias)
-    return {name: _flat_sets(work, name, tensor) for name, tensor in found.items()}
+    weights["from_x"] = joined(work, arriving.inner, into)
+    per_node = {name: chosen(work, tensor, sets) for name, tensor in weights.items()}
+    bias = per_node.pop("bias", None)
+    per_node["offset"] = offset if bias is None else work.binary("add", offset, bias)
+    return {name: _flat_sets(work, name, tensor) for name, tensor in per_node.items()}
 
 
 def _flat_sets(work: GraphBuilder, name: str, tensor: int) -> int:
@@ -158,29 +158,29 @@ def _axon_fixed(work: GraphBuilder, p: Mapping[str, int]) -> Fixed:
 
 
 def advance(
-    work: GraphBuilder, of: Population, fixed: Mapping[str, int], m: int, shown: int, kept: Mapping[str, int]
+    work: GraphBuilder, of: Population, fixed: Mapping[str, int], m: int, shown: int, states: Mapping[str, int]
 ) -> tuple[int, dict[str, int]]:
     """Emit one step: what nodes show, ``[n, B, H]``, and what they keep.
 
     Parameters
     ----------
     m : messages, ``[n, B, heads · e]``
-    shown, kept : what they showed, and kept as `together` has it
+    shown, states : what they showed, and kept as `together` has it
     """
     cell = of.cell
     if isinstance(cell, Axon):
-        return _axon(work, fixed, m, kept)
+        return _axon(work, fixed, m, states)
     step = step_of(cell)
     assert step is not None
-    h = kept["y"] if isinstance(cell, SLSTM) else shown
+    h = states["y"] if isinstance(cell, SLSTM) else shown
     from_x = by_node(work, m, fixed["from_x"])
     hidden = _wide(work, fixed["hidden"], work.shape(m)[0]) if isinstance(cell, GRU) else None
     from_h = by_node(work, h, fixed["from_h"], hidden)
     n, batch, wide = work.shape(from_x)
     rows, size = n * batch, wide // step.blocks
     from_x, from_h = (work.reshape(x, (rows, wide)) for x in (from_x, from_h))
-    found = kept.get(REST, h if step.direct else None)
-    before = None if found is None else work.reshape(found, (len(step.direct), rows, size))
+    rest = states.get(REST, h if step.direct else None)
+    before = None if rest is None else work.reshape(rest, (len(step.direct), rows, size))
     h, others = cell_step(work, step, from_x, from_h, fixed["offset"], before)
     h = work.reshape(h, (n, batch, size))
     after = {} if others is None else {REST: work.reshape(others, (len(step.states) - 1, n, batch, size))}
@@ -200,8 +200,10 @@ def _normal(work: GraphBuilder, cell: SLSTM, y: int, gain: int) -> int:
     return work.binary("mul", work.reshape(normal, (n, batch, h)), gain)
 
 
-def _axon(work: GraphBuilder, fixed: Mapping[str, int], m: int, kept: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-    mixed, c1, c2 = by_node(work, m, fixed["from_x"], fixed["offset"]), kept["c1"], kept["c2"]
+def _axon(
+    work: GraphBuilder, fixed: Mapping[str, int], m: int, states: Mapping[str, int]
+) -> tuple[int, dict[str, int]]:
+    mixed, c1, c2 = by_node(work, m, fixed["from_x"], fixed["offset"]), states["c1"], states["c2"]
 
     def mul(a: int, name: str) -> int:
         return work.binary("mul", a, fixed[name])
@@ -212,23 +214,23 @@ def _axon(work: GraphBuilder, fixed: Mapping[str, int], m: int, kept: Mapping[st
     return work.binary("add", by_node(work, read, fixed["out"]), fixed["out_bias"]), {"c1": a, "c2": b}
 
 
-def together(work: GraphBuilder, of: Population, kept: Mapping[str, int]) -> dict[str, int]:
+def together(work: GraphBuilder, of: Population, states: Mapping[str, int]) -> dict[str, int]:
     """Emit what nodes keep, ``[n, B, …]`` each, as `advance` takes it: states behind the first in one tensor."""
     first, rest = _names(of)
     if not rest:
-        return dict(kept)
-    parts = [work.reshape(kept[name], (1, *work.shape(kept[name]))) for name in rest]
-    return {**{name: kept[name] for name in first}, REST: work.concat(parts, 0)}
+        return dict(states)
+    parts = [work.reshape(states[name], (1, *work.shape(states[name]))) for name in rest]
+    return {**{name: states[name] for name in first}, REST: work.concat(parts, 0)}
 
 
-def apart(work: GraphBuilder, of: Population, kept: Mapping[str, int]) -> dict[str, int]:
+def apart(work: GraphBuilder, of: Population, states: Mapping[str, int]) -> dict[str, int]:
     """The way back from `together`."""
     first, rest = _names(of)
     if not rest:
-        return dict(kept)
-    parts = work.split(kept[REST], (1,) * len(rest), 0)
-    found = {name: work.reshape(part, work.shape(part)[1:]) for name, part in zip(rest, parts, strict=True)}
-    return {**{name: kept[name] for name in first}, **found}
+        return dict(states)
+    parts = work.split(states[REST], (1,) * len(rest), 0)
+    split_states = {name: work.reshape(part, work.shape(part)[1:]) for name, part in zip(rest, parts, strict=True)}
+    return {**{name: states[name] for name in first}, **split_states}
 
 
 def _names(of: Population) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -136,8 +136,8 @@ class Population(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     @property
     def tile(self) -> tuple[int, ...] | None:
         """Sides of the tiles that share weights."""
-        found = _TILE.fullmatch(self.share.replace(" ", ""))
-        return None if found is None else tuple(map(int, found[1].split(",")))
+        match = _TILE.fullmatch(self.share.replace(" ", ""))
+        return None if match is None else tuple(map(int, match[1].split(",")))
 
 
 class InPort(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

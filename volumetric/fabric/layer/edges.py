@@ -86,12 +86,12 @@ class Annulus(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     def find(self, of: Roles) -> Iterator[Found]:
         """Yield its edges."""
-        for found in _between(of, self.inner, self.outer):
-            order = np.lexsort((found.senders, found.distance, found.receivers))
-            receivers = found.receivers[order]
+        for edges in _between(of, self.inner, self.outer):
+            order = np.lexsort((edges.senders, edges.distance, edges.receivers))
+            receivers = edges.receivers[order]
             rank = np.arange(len(order)) - np.searchsorted(receivers, receivers)
-            kept = order[rank < self.count]
-            yield Found(found.receivers[kept], found.senders[kept], found.distance[kept])
+            nearest = order[rank < self.count]
+            yield Found(edges.receivers[nearest], edges.senders[nearest], edges.distance[nearest])
 
 
 class SmallWorld(
@@ -175,7 +175,7 @@ class ExplicitEdges(
         wrong = pairs[(pairs < 0) | (pairs >= of.graph.count)]
         if wrong.size:
             raise SpecError(f"an edge names node {wrong[0]}", hint=f"nodes are 0 … {of.graph.count - 1}")
-        found = _measured(of, pairs[:, 0], pairs[:, 1])
+        edges = _measured(of, pairs[:, 0], pairs[:, 1])
         refused = np.flatnonzero(~of.allowed(pairs[:, 0], pairs[:, 1]))
         if refused.size:
             receiver, sender = pairs[refused[0]].tolist()
@@ -183,7 +183,7 @@ class ExplicitEdges(
                 f"the edge from node {sender} to node {receiver} is not possible",
                 hint="nothing goes into an input node, out of an output node, or from one straight to the other",
             )
-        distance = found.distance if self.distance is None else np.full(len(pairs), float(self.distance))
+        distance = edges.distance if self.distance is None else np.full(len(pairs), float(self.distance))
         yield Found(pairs[:, 0], pairs[:, 1], distance, loops=True)
 
 
@@ -228,9 +228,9 @@ def _between(of: Roles, inner: float, outer: float) -> Iterator[Found]:
         yield _kept(of, _measured(of, receivers, every), inner, outer)
 
 
-def _kept(of: Roles, found: Found, inner: float, outer: float) -> Found:
-    near = (found.distance > max(inner, 0.0)) & (found.distance <= outer) & of.allowed(found.receivers, found.senders)
-    return Found(found.receivers[near], found.senders[near], found.distance[near])
+def _kept(of: Roles, edges: Found, inner: float, outer: float) -> Found:
+    near = (edges.distance > max(inner, 0.0)) & (edges.distance <= outer) & of.allowed(edges.receivers, edges.senders)
+    return Found(edges.receivers[near], edges.senders[near], edges.distance[near])
 
 
 def _pairs(graph: Lattice, offsets: Array) -> float:
@@ -262,19 +262,19 @@ def _drawn(of: Roles, count: int, seed: int, tiles: Array | None) -> Found:
     senders: list[Array] = []
     for r in np.flatnonzero(~of.inputs).tolist():
         pool = cells if of.outputs[r] else shows
-        taken = np.zeros(0, np.int64)
+        drawn = np.zeros(0, np.int64)
         own = pool == r if tiles is None else tiles[pool] == tiles[r]
         free = len(pool) - int(own.sum())
-        wanted = min(count, free)
-        if wanted * 4 >= free:
-            taken = rng.permutation(pool[~own])[:wanted]
-        while len(taken) < wanted:
+        needed = min(count, free)
+        if needed * 4 >= free:
+            drawn = rng.permutation(pool[~own])[:needed]
+        while len(drawn) < needed:
             more = pool[rng.integers(0, len(pool), 2 * count)]
             more = more[more != r] if tiles is None else more[tiles[more] != tiles[r]]
-            _, first = np.unique(np.concatenate([taken, more]), return_index=True)
-            taken = np.concatenate([taken, more])[np.sort(first)][:wanted]
-        receivers.append(np.full(wanted, r))
-        senders.append(taken)
+            _, first = np.unique(np.concatenate([drawn, more]), return_index=True)
+            drawn = np.concatenate([drawn, more])[np.sort(first)][:needed]
+        receivers.append(np.full(needed, r))
+        senders.append(drawn)
     if not receivers:
         return Found(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     return _measured(of, np.concatenate(receivers), np.concatenate(senders))

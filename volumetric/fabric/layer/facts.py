@@ -124,12 +124,12 @@ def facts_of(declared: Declared) -> Facts:
     place[order] = np.arange(len(order))
     counts = [sum(map(len, ids)) for ids in (ports.values(), cells.values(), handed.values())]
     coords = graph.coords()
-    found = _edges(declared.connectivity, Roles(graph, coords, inputs, outputs))
+    edges = _edges(declared.connectivity, Roles(graph, coords, inputs, outputs))
     if declared.without:
-        kept = there[found[0]] & there[found[1]]
-        found = tuple(column[kept] for column in found)
-    receivers = place[found[0]] - counts[0]
-    by = np.lexsort((found[1], found[2], receivers))
+        keep = there[edges[0]] & there[edges[1]]
+        edges = tuple(column[keep] for column in edges)
+    receivers = place[edges[0]] - counts[0]
+    by = np.lexsort((edges[1], edges[2], receivers))
     starts = np.searchsorted(receivers[by], np.arange(counts[1] + counts[2] + 1))
     _, groups = np.unique(kv[order[: counts[0] + counts[1]]], return_inverse=True)
     shares = {p.name: _shared(graph, p, cells[p.name]) for p in declared.populations}
@@ -141,9 +141,9 @@ def facts_of(declared: Declared) -> Facts:
         cells=counts[1],
         outputs=counts[2],
         starts=starts,
-        senders=place[found[1][by]].astype(np.int32),
-        distance=found[2][by],
-        delay=found[3][by].astype(np.int32),
+        senders=place[edges[1][by]].astype(np.int32),
+        distance=edges[2][by],
+        delay=edges[3][by].astype(np.int32),
         ports={**_slices(ports), **_slices(handed)},
         populations=_slices(cells),
         groups=groups.reshape(-1),
@@ -190,8 +190,8 @@ def _populations(
     """Return the cells of each population; those with one matrix of keys and values together."""
     free = np.ones(graph.count, bool)
     free[list(role)] = False
-    taken = np.full(graph.count, -1)
-    found: dict[str, Array] = {}
+    owner = np.full(graph.count, -1)
+    cells: dict[str, Array] = {}
     rest = [p for p in populations if p.nodes is None]
     if len(rest) > 1:
         raise SpecError(
@@ -203,24 +203,24 @@ def _populations(
             continue
         ids = ids_of(of.nodes, graph, f"population {of.name!r}")
         ids = ids[free[ids]]
-        twice = ids[taken[ids] >= 0]
+        twice = ids[owner[ids] >= 0]
         if twice.size:
-            other = populations[int(taken[twice[0]])].name
+            other = populations[int(owner[twice[0]])].name
             raise SpecError(f"node {twice[0]} is of populations {other!r} and {of.name!r}")
-        taken[ids] = number
-        found[of.name] = ids
-    left = np.flatnonzero(free & (taken < 0))
+        owner[ids] = number
+        cells[of.name] = ids
+    left = np.flatnonzero(free & (owner < 0))
     if rest:
-        found[rest[0].name] = left
+        cells[rest[0].name] = left
     elif left.size:
         raise SpecError(
             f"{left.size:,} nodes, as node {left[0]}, are of no population and no port",
             hint="leave nodes out of one population: it takes all that are left",
         )
-    for name, ids in found.items():
+    for name, ids in cells.items():
         if not ids.size:
             raise SpecError(f"population {name!r} has no nodes", hint="those of ports are not among them")
-    return {p.name: _by_group(found[p.name], kv) for p in populations}
+    return {p.name: _by_group(cells[p.name], kv) for p in populations}
 
 
 def _by_group(ids: Array, kv: Array) -> Array:
@@ -254,11 +254,11 @@ def _edges(rules: Sequence[Rule], of: Roles) -> tuple[Array, Array, Array, Array
     parts: list[tuple[Array, Array, Array, Array]] = []
     count = 0
     for rule in sorted(rules, key=lambda rule: not isinstance(rule, ExplicitEdges)):
-        for found in rule.find(of):
-            keep = of.allowed(found.receivers, found.senders)
-            if not found.loops:
-                keep &= found.receivers != found.senders
-            parts.append(_part(found, keep, rule.delay))
+        for edges in rule.find(of):
+            keep = of.allowed(edges.receivers, edges.senders)
+            if not edges.loops:
+                keep &= edges.receivers != edges.senders
+            parts.append(_part(edges, keep, rule.delay))
             count += int(keep.sum())
             refuse_many(count)
     if not parts:
@@ -286,9 +286,9 @@ def _refuse_two(pairs: Array, receivers: Array, senders: Array, distance: Array,
         )
 
 
-def _part(found: Found, keep: Array, delay: int) -> tuple[Array, Array, Array, Array]:
-    receivers = found.receivers[keep]
-    return receivers, found.senders[keep], found.distance[keep], np.full(len(receivers), delay, np.int32)
+def _part(edges: Found, keep: Array, delay: int) -> tuple[Array, Array, Array, Array]:
+    receivers = edges.receivers[keep]
+    return receivers, edges.senders[keep], edges.distance[keep], np.full(len(receivers), delay, np.int32)
 
 
 def _slices(ids: Mapping[str, Array]) -> dict[str, slice]:

@@ -81,8 +81,8 @@ class Explicit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        given = self.places.tolist() if isinstance(self.places, np.ndarray) else self.places
-        places = tuple_of("coordinates of nodes", given, (list, tuple, np.ndarray))
+        rows = self.places.tolist() if isinstance(self.places, np.ndarray) else self.places
+        places = tuple_of("coordinates of nodes", rows, (list, tuple, np.ndarray))
         what = "a coordinate"
         force_setattr(self, "places", tuple(tuple(as_number(what, x) for x in np.atleast_1d(at)) for at in places))
         if not self.places:

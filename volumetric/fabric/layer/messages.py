@@ -74,21 +74,21 @@ def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int
                 mine = slice(starts[r], starts[r + 1])
                 table[row, np.searchsorted(closed, senders[mine])] = far[mine]
             blocks.append(Block(np.array(receivers), closed, table))
-    taken = np.concatenate([block.receivers for block in blocks]) if blocks else np.zeros(0, np.int64)
-    rest = np.setdiff1d(np.arange(len(starts) - 1), taken)
+    dense = np.concatenate([block.receivers for block in blocks]) if blocks else np.zeros(0, np.int64)
+    rest = np.setdiff1d(np.arange(len(starts) - 1), dense)
     counts = np.diff(starts)[rest]
     which = (
-        np.concatenate([np.arange(int(starts[r]), int(starts[r + 1])) for r in rest.tolist()]) if len(rest) else taken
+        np.concatenate([np.arange(int(starts[r]), int(starts[r + 1])) for r in rest.tolist()]) if len(rest) else dense
     )
     edges = edges_of(np.append(0, np.cumsum(counts)), senders[which], count)
-    order = np.argsort(np.concatenate([rest, taken]), kind="stable")
+    order = np.argsort(np.concatenate([rest, dense]), kind="stable")
     in_order = np.array_equal(order, np.arange(len(order)))
     return Reading(rest, edges, far[which], tuple(blocks), None if in_order else order)
 
 
 def biases(work: GraphBuilder, reading: Reading, cost: int | None, sharpness: float) -> dict[str, int]:
     """Emit what distances add to scores, by what `attend` calls it; `cost` ``[1, heads]`` is λ where it is learned."""
-    made = {"far": _biased(work, reading.far[:, None], cost, sharpness)}
+    bias = {"far": _biased(work, reading.far[:, None], cost, sharpness)}
     for n, block in enumerate(reading.blocks):
         rows, columns = block.far.shape
         there = np.isfinite(block.far)
@@ -98,8 +98,8 @@ def biases(work: GraphBuilder, reading: Reading, cost: int | None, sharpness: fl
         if not there.all():
             off = np.where(there, 0.0, -np.inf)[None]
             by_head = work.binary("add", by_head, work.constant(off, "no edge"))
-        made[f"far.{n}"] = by_head
-    return made
+        bias[f"far.{n}"] = by_head
+    return bias
 
 
 def _biased(work: GraphBuilder, far: Array, cost: int | None, sharpness: float) -> int:
@@ -110,11 +110,11 @@ def _biased(work: GraphBuilder, far: Array, cost: int | None, sharpness: float) 
 
 def attend(work: GraphBuilder, q: int, kv: int, reading: Reading, bias: Mapping[str, int], heads: int) -> int:
     """Emit messages ``[R, B, heads · e]`` from ``q [R, B or 1, heads · d]`` and ``kv [S, B, heads · (d + e)]``."""
-    made: list[int] = []
+    messages: list[int] = []
     if len(reading.rest):
-        made.append(edge_attend(work, _rows(work, q, reading.rest), kv, bias["far"], reading.edges, heads))
-    made += [_dense(work, q, kv, block, bias[f"far.{n}"], heads) for n, block in enumerate(reading.blocks)]
-    m = work.concat(made, 0)
+        messages.append(edge_attend(work, _rows(work, q, reading.rest), kv, bias["far"], reading.edges, heads))
+    messages += [_dense(work, q, kv, block, bias[f"far.{n}"], heads) for n, block in enumerate(reading.blocks)]
+    m = work.concat(messages, 0)
     return m if reading.order is None else _rows(work, m, reading.order)
 
 
@@ -125,8 +125,8 @@ def _rows(work: GraphBuilder, x: int, ids: Sequence[int] | Array) -> int:
     if np.array_equal(ids, np.arange(first, last)):
         return work.part(x, 0, first, last)
     table = work.reshape(x, (count, batch * width))
-    found = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "nodes"))
-    return work.reshape(found, (len(ids), batch, width))
+    gathered = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "nodes"))
+    return work.reshape(gathered, (len(ids), batch, width))
 
 
 def _dense(work: GraphBuilder, q: int, kv: int, block: Block, bias: int, heads: int) -> int:
@@ -155,9 +155,9 @@ def living_of(scope: Scope, spec: Fabric) -> int | None:
     """Emit which nodes live, 1 or 0 ``[nodes, 1]``, in their order; None: all of them do, always."""
     if not spec.dynamic:
         return None
-    work, told = scope.work, scope.buffers(spec)["living"]
-    there = work.binary("greater", work.unary(told, "abs"), work.scalar(0.0))
-    return work.reshape(there, (*work.shape(told), 1))
+    work, buffer = scope.work, scope.buffers(spec)["living"]
+    there = work.binary("greater", work.unary(buffer, "abs"), work.scalar(0.0))
+    return work.reshape(there, (*work.shape(buffer), 1))
 
 
 def first_of(spec: Fabric, state: str) -> int:
@@ -188,13 +188,13 @@ def without_masked(work: GraphBuilder, reading: Reading, bias: Mapping[str, int]
     def of(senders: Array) -> int:
         return work.gather_rows(living, work.constant(np.asarray(senders % count, np.int32), "senders"))
 
-    made = dict(bias)
+    masked = dict(bias)
     if len(reading.rest):
-        made["far"] = work.binary("mask", bias["far"], of(reading.edges.senders))
+        masked["far"] = work.binary("mask", bias["far"], of(reading.edges.senders))
     for n, block in enumerate(reading.blocks):
         there = work.reshape(of(block.senders), (1, 1, len(block.senders)))
-        made[f"far.{n}"] = work.binary("mask", bias[f"far.{n}"], there)
-    return made
+        masked[f"far.{n}"] = work.binary("mask", bias[f"far.{n}"], there)
+    return masked
 
 
 MOST_PARTS = 6
@@ -217,8 +217,8 @@ def chosen(work: GraphBuilder, sets: int, ids: Array) -> int:
     if count == 1 or np.array_equal(ids, np.arange(count)):
         return sets
     table = work.reshape(sets, (count, prod(rest)))
-    found = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "sets"))
-    return work.reshape(found, (len(ids), *rest))
+    gathered = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "sets"))
+    return work.reshape(gathered, (len(ids), *rest))
 
 
 def turned(work: GraphBuilder, weight: int) -> int:
@@ -260,10 +260,10 @@ def parts_of(groups: Array) -> tuple[Part, ...]:
 def by_group(work: GraphBuilder, x: int, parts: Sequence[Part], weights: Sequence[int]) -> int:
     """Emit ``x w`` for ``[n, B, K]``, with ``[groups, K, N]`` for each part."""
     _, batch, k = work.shape(x)
-    made: list[int] = []
+    products: list[int] = []
     for part, weight in zip(parts, weights, strict=True):
         sets, count = len(part.ids), part.count
         own = work.part(x, 0, part.start, part.start + sets * count)
         y = work.gemm(work.reshape(own, (sets, count * batch, k)), weight)
-        made.append(work.reshape(y, (sets * count, batch, work.shape(weight)[2])))
-    return work.concat(made, 0)
+        products.append(work.reshape(y, (sets * count, batch, work.shape(weight)[2])))
+    return work.concat(products, 0)

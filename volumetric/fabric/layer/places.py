@@ -88,10 +88,10 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     def __post_init__(self) -> None:
         """Check the fields."""
         for name in AXES:
-            given = getattr(self, name)
-            if not isinstance(given, list | tuple) or len(given) != 2:
-                raise SpecError(f"Region: {name} is from where to where, got {shown(given)}", hint="(0.0, 0.5)")
-            low, high = (as_number(f"Region: {name}", part) for part in given)
+            span = getattr(self, name)
+            if not isinstance(span, list | tuple) or len(span) != 2:
+                raise SpecError(f"Region: {name} is from where to where, got {shown(span)}", hint="(0.0, 0.5)")
+            low, high = (as_number(f"Region: {name}", part) for part in span)
             force_setattr(self, name, (low, high))
             if not 0 <= low < high <= 1:
                 raise SpecError(f"Region: {name} from {low} to {high}", hint="0 ≤ from < to ≤ 1")
@@ -128,14 +128,14 @@ Nodes: TypeAlias = XBand | YBand | ZBand | Region | Corners | tuple[int, ...]
 """A set of nodes."""
 
 
-def nodes_of(what: str, given: Any) -> Nodes:
+def nodes_of(what: str, value: Any) -> Nodes:
     """Return a set of nodes as a declaration holds it: ids as a tuple, whatever list, range or array they come in.
 
     Raises
     ------
     SpecError : it is no set of nodes; `what` names whose it is
     """
-    return given if isinstance(given, XBand | YBand | ZBand | Region | Corners) else whole_numbers(what, given)
+    return value if isinstance(value, XBand | YBand | ZBand | Region | Corners) else whole_numbers(what, value)
 
 
 def ids_of(nodes: Nodes, graph: Graph, what: str) -> Array:

@@ -50,10 +50,10 @@ def latency(facts: Facts, source: str, target: str, inner_steps: int = 1) -> int
     readers, late = facts.receivers[edges] - facts.cells, facts.delay[edges].astype(np.int64)
     own = facts.ports[target]
     mine = (readers >= own.start) & (readers < own.stop)
-    seen = shown[facts.senders[edges][mine]]
-    seen, late = seen[seen < NEVER], late[mine][seen < NEVER]
+    earliest = shown[facts.senders[edges][mine]]
+    earliest, late = earliest[earliest < NEVER], late[mine][earliest < NEVER]
     # An output reads what is shown behind the last inner step of a row, over slow edges so many rows later.
-    rows = -(-seen // inner_steps) - 1 + late - 1
+    rows = -(-earliest // inner_steps) - 1 + late - 1
     return int(rows.min()) if rows.size else None
 
 

@@ -131,8 +131,8 @@ class Fabric(NodeLayer):
     def facts(self) -> Facts:
         """Nodes and edges as arrays."""
         ports = self.inputs, self.outputs
-        given = Declared(self.graph, self.connectivity, *ports, self.populations, self.kv_tile, self.without)
-        return facts_of(given)
+        declaration = Declared(self.graph, self.connectivity, *ports, self.populations, self.kv_tile, self.without)
+        return facts_of(declaration)
 
     @property
     def node_ids(self) -> Array:
