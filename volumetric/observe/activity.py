@@ -126,28 +126,30 @@ class Recorder:
         if self._tapped is None:
             raise SpecError("the recorder is closed")
         self._tapped.live_as(self._stream)  # whose nodes may have been masked since
-        given = replace(chunk, x=by_port(self._network, chunk.x, self._tapped.batch))
+        named_chunk = replace(chunk, x=by_port(self._network, chunk.x, self._tapped.batch))
         if self._program is not None:
-            return self._program_rows(self._program, self._tapped, chunk, given)
-        made: dict[str, list[Array]] = {}
+            return self._program_rows(self._program, self._tapped, chunk, named_chunk)
+        series: dict[str, list[Array]] = {}
         for at, stop in self._cuts(chunk.count):
-            part = _some(given, slice(at, stop))
-            found = self._tapped.advance(part)
-            outputs = found if isinstance(found, dict) else {OUTPUT: found}
+            part = _some(named_chunk, slice(at, stop))
+            rows = self._tapped.advance(part)
+            outputs = rows if isinstance(rows, dict) else {OUTPUT: rows}
             taps = [outputs.pop(f"{_TAP}{i}") for i in range(len(self._network.layers))]
             for name, y in outputs.items():
-                made.setdefault(name, []).append(y)
+                series.setdefault(name, []).append(y)
             if self._parts:
                 self._see_fabrics(self._tapped, part, taps)
             elif part.count:
                 self._see_rows(part, taps)
-        return parted(self._network, chunk.x, {name: np.concatenate(ys, 1) for name, ys in made.items()})
+        return parted(self._network, chunk.x, {name: np.concatenate(ys, 1) for name, ys in series.items()})
 
-    def _program_rows(self, spec: Program, stream: RowStream, chunk: Chunk, given: Chunk) -> Array | dict[str, Array]:
+    def _program_rows(
+        self, spec: Program, stream: RowStream, chunk: Chunk, named_chunk: Chunk
+    ) -> Array | dict[str, Array]:
         """Run rows through a program that is watched, which tells what its regions and edges did."""
         from volumetric.observe.program_scene import program_frames
 
-        rows = stream.advance(given)
+        rows = stream.advance(named_chunk)
         assert not isinstance(rows, dict)
         some = slice(None) if self._row is None else slice(self._row, self._row + 1)
         rms, fired, edge = program_frames(spec, self.scene, rows[some])
@@ -204,20 +206,22 @@ class Recorder:
             self._missed += chunk.count * per_row
             self.seen += chunk.count * per_row
             return stream.advance(chunk, per_row=per_row)
-        made: list[Array | dict[str, Array]] = []
+        outputs: list[Array | dict[str, Array]] = []
         for row in range(chunk.count):
             for late in range(per_row):
                 reset = not late and self._resets(chunk, row)
                 now = Chunk(x={}, count=1) if late else _some(chunk, slice(row, row + 1))
                 fires = self._fires(stream, now.x, now.resets)
-                made.append(stream.advance(now))
+                outputs.append(stream.advance(now))
                 rms = np.asarray(stream.activity(self._row))
                 if self._parts:
                     rms, fires = self._ticked(stream, now, rms, fires)
                 self._see(rms, fires, reset=reset)
-        if isinstance(made[0], Mapping):
-            return {name: np.concatenate([y[name] for y in made if isinstance(y, Mapping)], 1) for name in made[0]}
-        return np.concatenate([y for y in made if not isinstance(y, Mapping)], 1)
+        if isinstance(outputs[0], Mapping):
+            return {
+                name: np.concatenate([y[name] for y in outputs if isinstance(y, Mapping)], 1) for name in outputs[0]
+            }
+        return np.concatenate([y for y in outputs if not isinstance(y, Mapping)], 1)
 
     def _ticked(self, stream: ClockedStream, now: Chunk, rms: Array, fires: Array) -> tuple[Array, Array]:
         """Return how strong each node is after a tick, and which computed, from the same of each layer."""
@@ -235,11 +239,11 @@ class Recorder:
             return False
         return bool(chunk.resets[slice(None) if self._row is None else self._row, t].any())
 
-    def _fires(self, stream: ClockedStream, given: Mapping[str, Array], reset: Array | None) -> Array:
+    def _fires(self, stream: ClockedStream, inputs: Mapping[str, Array], reset: Array | None) -> Array:
         """Which layers compute at the next tick; of several streams, in any."""
         marks = np.zeros(stream.batch, bool) if reset is None else reset[:, 0] != 0
-        found = fired(stream.clocked, stream.read, {name: x[:, 0] for name, x in given.items()}, marks)
-        return np.asarray(found[:, slice(None) if self._row is None else self._row].reshape(len(found), -1).any(1))
+        fires = fired(stream.clocked, stream.read, {name: x[:, 0] for name, x in inputs.items()}, marks)
+        return np.asarray(fires[:, slice(None) if self._row is None else self._row].reshape(len(fires), -1).any(1))
 
     def _see(self, rms: Array, fired: Array, *, reset: bool, edge: Array | None = None) -> None:
         self.seen += 1
@@ -348,21 +352,21 @@ def record(
     --------
     >>> record(network, x, params=params).save("run.scope")  # doctest: +SKIP
     """
-    given = dict(x) if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
+    inputs = dict(x) if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
     if isinstance(machine, (Network, Clocked)):
         if params is None:
             raise SpecError("a network needs params to run", hint="record(network, x, params=…)")
-        batch = len(next(iter(given.values())))
+        batch = len(next(iter(inputs.values())))
         stream: AnyStream = open_stream(open_device(device), machine, params, batch=batch)
     else:
         stream = machine
     recorder = Recorder(stream, row=row, every=every, edges=edges, most=2**62)
     marks = None if resets is None else np.asarray(resets)
-    count = max(np.shape(value)[1] if np.ndim(value) > 1 else 0 for value in given.values())
+    count = max(np.shape(value)[1] if np.ndim(value) > 1 else 0 for value in inputs.values())
     try:
         for at in range(0, max(count, 1), _CALL):
             some = slice(at, at + _CALL)
-            part = {name: value[:, some] for name, value in given.items()} if count else given
+            part = {name: value[:, some] for name, value in inputs.items()} if count else inputs
             now = None if marks is None else marks[:, some]
             recorder.advance(Chunk(x=part, count=min(_CALL, count - at), resets=now))
     finally:

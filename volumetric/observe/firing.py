@@ -135,13 +135,13 @@ def fired(
 
 def _batch(x: Array | Mapping[str, Array], resets: Array | None) -> int:
     """Return how many streams rows are of. Raises `ShapeError` where they are not ``[B, T, …]``."""
-    given = dict(x) if isinstance(x, Mapping) else {INPUT: x}
-    for name, value in (given if resets is None else {**given, "resets": resets}).items():
+    inputs = dict(x) if isinstance(x, Mapping) else {INPUT: x}
+    for name, value in (inputs if resets is None else {**inputs, "resets": resets}).items():
         if np.ndim(value) < 2:
             raise ShapeError(f"{name}: expected [B, T, …], got {list(np.shape(value))}")
-    if not given:
+    if not inputs:
         raise ShapeError("no input has rows", hint="give rows for every input")
-    return len(next(iter(given.values())))
+    return len(next(iter(inputs.values())))
 
 
 def _run(stream: RowStream, network: Network, x: Array | Mapping[str, Array], resets: Array | None) -> Array:
@@ -159,15 +159,15 @@ def _run(stream: RowStream, network: Network, x: Array | Mapping[str, Array], re
 
 def _through(copy: RowStream, x: Array | Mapping[str, Array], resets: Array | None) -> Array:
     """Run rows through streams that are watched, a part at a time."""
-    given = x if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
-    count = max((np.shape(value)[1] for value in given.values() if np.ndim(value) > 1), default=0)
-    made: list[Array] = []
+    inputs = x if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
+    count = max((np.shape(value)[1] for value in inputs.values() if np.ndim(value) > 1), default=0)
+    parts: list[Array] = []
     for at in range(0, max(count, 1), _CALL):
-        some = {name: value[:, at : at + _CALL] for name, value in given.items()}
+        some = {name: value[:, at : at + _CALL] for name, value in inputs.items()}
         now = None if resets is None else np.asarray(resets)[:, at : at + _CALL]
-        found = copy.run(some, resets=now)
-        made.append(found if not isinstance(found, dict) else np.concatenate([*found.values()], 2))
-    return np.concatenate(made, 1)
+        outputs = copy.run(some, resets=now)
+        parts.append(outputs if not isinstance(outputs, dict) else np.concatenate([*outputs.values()], 2))
+    return np.concatenate(parts, 1)
 
 
 def _place(names: list[str], name: str, what: str) -> int:
@@ -238,19 +238,19 @@ def _edge(facts: Facts, task: Task) -> int:
 
 def _region(facts: Facts, place: Place) -> int:
     d, name = facts.program.canvas.width, f"regions.{place.name}."
-    work, made = GraphBuilder(), list[int]()
+    work, outputs = GraphBuilder(), list[int]()
     p = _params(work, carrier_params(facts, place), name)
     rows = work.stored("rows", (1, len(place.positions), d))
     written = work.stored("written", (1, len(place.positions), 1))
     if place.carrier == "filter":
-        made += filtered(work, p, rows, rows, written)
+        outputs += filtered(work, p, rows, rows, written)
     if place.carrier == "memory":
-        held = work.stored("held", (1, *work.shape(p["memory.keys"])))
-        made += remembered(work, p, held, held, rows, written)
+        memory = work.stored("held", (1, *work.shape(p["memory.keys"])))
+        outputs += remembered(work, p, memory, memory, rows, written)
     if place.region.identity is not None:
         slots = work.stored("slots", (1, *work.shape(p["slots"])))
-        made.append(bound(work, p, facts.program.heads, slots, rows))
-    return flops_of(work.finish(made)) if made else 0
+        outputs.append(bound(work, p, facts.program.heads, slots, rows))
+    return flops_of(work.finish(outputs)) if outputs else 0
 
 
 def _port(facts: Facts, name: str) -> int:

@@ -28,9 +28,9 @@ class ObservedDevice(ReferenceDevice):
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> ReferenceExecutable:
         """Decode the parameters of `plan`."""
         plain = super().compile(plan, params, options)
-        made = _Observed(plan, plain.weights, plain.options, self.dtype)
-        made.overlaid, made.watch = plain.overlaid, Watch(self._observers)
-        return made
+        executable = _Observed(plan, plain.weights, plain.options, self.dtype)
+        executable.overlaid, executable.watch = plain.overlaid, Watch(self._observers)
+        return executable
 
 
 class _Observed(ReferenceExecutable):
@@ -45,9 +45,9 @@ class _Observed(ReferenceExecutable):
     def _rows(self, part: Part) -> Mapping[str, NDArray[np.float32]]:
         """Compute every value of the plan, whichever outputs are wanted, and tell of it."""
         graph, numbers = self._every
-        found = dict(zip(numbers, self._append(graph, part), strict=True))
-        given = dict(zip(self.plan.inputs.values(), part.given.values(), strict=True))
-        self.watch.forward(self.plan, found)
+        values = dict(zip(numbers, self._append(graph, part), strict=True))
+        inputs = dict(zip(self.plan.inputs.values(), part.given.values(), strict=True))
+        self.watch.forward(self.plan, values)
         self.watch.flush()
-        of = {name: (given | found)[self.plan.outputs[name]] for name in part.outputs}
+        of = {name: (inputs | values)[self.plan.outputs[name]] for name in part.outputs}
         return {name: np.array(rows, np.float32) for name, rows in of.items()}

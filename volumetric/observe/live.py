@@ -77,7 +77,7 @@ class ActivityServer:
             return
         scale = scale_of(self._scene, self._largest)
         node, odd = as_bytes(self._scene, frame.rms, scale)
-        told = {
+        message = {
             "t": frame.t,
             "node": _text(node),
             "odd": _text(np.packbits(odd)),
@@ -89,7 +89,7 @@ class ActivityServer:
         }
         with self._changed:
             for viewer in self._viewers:
-                viewer.waiting.append(told)
+                viewer.waiting.append(message)
                 if len(viewer.waiting) > WAITING:
                     viewer.waiting.popleft()
                     viewer.dropped += 1
@@ -129,10 +129,10 @@ class ActivityServer:
                 self._changed.wait_for(lambda: viewer.waiting or self._closed, _QUIET)
                 if self._closed and not viewer.waiting:
                     return
-                told = None if not viewer.waiting else {**viewer.waiting.popleft(), "dropped": viewer.dropped}
-                viewer.dropped = 0 if told else viewer.dropped
+                message = None if not viewer.waiting else {**viewer.waiting.popleft(), "dropped": viewer.dropped}
+                viewer.dropped = 0 if message else viewer.dropped
                 self._changed.notify_all()
-            yield "" if told is None else json.dumps(told)
+            yield "" if message is None else json.dumps(message)
 
     def close(self) -> None:
         """Send what waits, and stop listening."""

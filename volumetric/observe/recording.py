@@ -88,15 +88,15 @@ class Recording:
         """Check the shapes."""
         self.scene.check()
         frames, nodes = self.ticks.shape[0] if self.ticks.ndim == 1 else -1, len(self.scene.nodes)
-        for name, wanted in (
+        for name, shape in (
             ("node", (frames, nodes)),
             ("odd", (frames, nodes)),
             ("fired", (frames, nodes)),
             ("reset", (frames,)),
             ("scale", (frames, len(self.scene.groups))),
         ):
-            if getattr(self, name).shape != wanted:
-                raise CheckpointError(f"a recording's {name} must have shape {wanted}, has {getattr(self, name).shape}")
+            if getattr(self, name).shape != shape:
+                raise CheckpointError(f"a recording's {name} must have shape {shape}, has {getattr(self, name).shape}")
         if self.edge.ndim != 2 or len(self.edge) != frames or self.edge.shape[1] > len(self.scene.edges):
             raise CheckpointError(f"a recording's edges must have shape [{frames}, …], have {self.edge.shape}")
         for name, values in self.meters.items():
@@ -158,6 +158,7 @@ class Recording:
 
     @classmethod
     def _read(cls, handle: IO[bytes]) -> Recording:
+        """Return the recording in an open archive; raise `CheckpointError` where a part is missing or odd."""
         parts = _members(handle, _MOST)
         missing = [name for name in _MOST if name not in parts]
         if missing:
@@ -175,19 +176,19 @@ class Recording:
                 raise CheckpointError(f"{_ACTIVITY} has no bits {name!r} of {nodes} nodes")
             arrays[name] = np.unpackbits(bits, axis=1, count=nodes).astype(bool)
         meters = {name.removeprefix(_METER): arrays.pop(name) for name in list(arrays) if name.startswith(_METER)}
-        wanted = {"t": "i", "node": "u", "edge": "u", "odd": "b", "fired": "b", "reset": "b", "scale": "f"}
-        for name, kind in wanted.items():
+        kinds = {"t": "i", "node": "u", "edge": "u", "odd": "b", "fired": "b", "reset": "b", "scale": "f"}
+        for name, kind in kinds.items():
             if name not in arrays or arrays[name].dtype.kind != kind:
                 raise CheckpointError(f"{_ACTIVITY} has no array {name!r} of kind {kind!r}")
         if any(of.dtype.kind != "f" for of in meters.values()):
             raise CheckpointError(f"{_ACTIVITY} has meters that are no float32")
-        known = {name: arrays[name] for name in wanted if name != "t"}
+        known = {name: arrays[name] for name in kinds if name != "t"}
         return cls(meta=meta, scene=scene, ticks=arrays["t"], meters=meters, **known)
 
 
 def _members(handle: IO[bytes], limits: Mapping[str, int] | None) -> dict[str, bytes]:
     """Return the files of an archive, those of `limits` or the arrays of an ``.npz`` file, none of them too large."""
-    found: dict[str, bytes] = {}
+    members: dict[str, bytes] = {}
     left = _ARRAYS
     try:
         with zipfile.ZipFile(handle) as file:
@@ -196,19 +197,19 @@ def _members(handle: IO[bytes], limits: Mapping[str, int] | None) -> dict[str, b
                 most = left if limits is None else limits.get(name, -1)
                 if most < 0:
                     continue  # of a later version
-                if entry.file_size > most or name in found:
+                if entry.file_size > most or name in members:
                     raise CheckpointError(f"its part {entry.filename!r} is twice there, or larger than {most:,} bytes")
                 with file.open(entry) as part:
-                    found[name] = part.read(entry.file_size + 1)
-                left -= len(found[name])
-                if len(found[name]) != entry.file_size:
+                    members[name] = part.read(entry.file_size + 1)
+                left -= len(members[name])
+                if len(members[name]) != entry.file_size:
                     raise CheckpointError(f"its part {entry.filename!r} has another size than it says")
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
         raise CheckpointError(
             f"it is damaged, or no recording: {error}",
             hint="name a .scope file, as --record of run and scope record write it",
         ) from None
-    return found
+    return members
 
 
 def _decoded(raw: bytes, to: Any, name: str) -> Any:
@@ -246,10 +247,10 @@ def _array(name: str, raw: bytes) -> Array:
         raise CheckpointError(
             f"its array {name!r} has {len(data)} bytes, its header announces {count * dtype.itemsize}"
         )
-    found = np.frombuffer(data, dtype).reshape(shape)
+    array = np.frombuffer(data, dtype).reshape(shape)
     if dtype.kind == "b":  # bytes other than 0 and 1 are no truth values
-        found = np.frombuffer(data, np.uint8).reshape(shape) != 0
-    return found
+        array = np.frombuffer(data, np.uint8).reshape(shape) != 0
+    return array
 
 
 def describe(recording: Recording) -> str:

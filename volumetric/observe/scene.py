@@ -170,16 +170,16 @@ def program_of(network: Network) -> Program | None:
 
 def first_nodes(network: Network, parts: Mapping[Coord, FabricPart]) -> dict[Coord, int]:
     """Return the number of the first node, mostly the only one, of each layer."""
-    found: dict[Coord, int] = {}
+    firsts: dict[Coord, int] = {}
     first = 0
     for coord in network.layers:
-        found[coord] = first
+        firsts[coord] = first
         first += parts[coord].count if coord in parts else 1
-    return found
+    return firsts
 
 
 def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> Iterator[Node]:
-    reading, made = {port.coord for port in network.ports.values()}, set(network.taps.values())
+    reading, tapped = {port.coord for port in network.ports.values()}, set(network.taps.values())
     slots = 1 + max(coord.slot for coord in network.layers)
     starts = [_starts(network, parts, axis) for axis in range(3)]
     for coord, spec in network.layers.items():
@@ -189,7 +189,7 @@ def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[
             yield Node(
                 id=firsts[coord],
                 name=f"{coord} {spec.kind}",
-                role="output" if coord in made else "input" if coord in reading else "cell",
+                role="output" if coord in tapped else "input" if coord in reading else "cell",
                 group=spec.kind,
                 at=(x, y, z),
                 size=_size(network, coord),
@@ -210,11 +210,11 @@ def _starts(network: Network, parts: Mapping[Coord, FabricPart], axis: int) -> d
         place = (coord.x, coord.y, coord.z)[axis]
         own = 1.0 + float(parts[coord].places[:, axis].max()) if coord in parts else 1.0
         wide[place] = max(wide.get(place, 1.0), own)
-    found, at = dict[int, float](), 0.0
+    starts, at = dict[int, float](), 0.0
     for place in range(max(wide) + 1):
-        found[place] = at
+        starts[place] = at
         at += wide.get(place, 1.0)
-    return found
+    return starts
 
 
 def _ports(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> dict[str, End]:
@@ -226,26 +226,26 @@ def _ports(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[
                 for role, name, own in part.groups
                 if role != "cell"
             }
-    found = {name: End(node=firsts[port.coord], direction="in") for name, port in network.ports.items()}
+    ends = {name: End(node=firsts[port.coord], direction="in") for name, port in network.ports.items()}
     last = {c: parts[c].ends[1][0] if c in parts else first for c, first in firsts.items()}
-    return found | {name: End(node=last[coord], direction="out") for name, coord in network.taps.items()}
+    return ends | {name: End(node=last[coord], direction="out") for name, coord in network.taps.items()}
 
 
 def _sampled(wires: list[Edge], parts: Mapping[Coord, FabricPart], numbers: range) -> tuple[Edge, ...]:
     """Return the edges of these numbers, of all wires and then of all fabrics."""
     every = np.asarray(numbers, np.int64)
-    made = [wires[i] for i in every[every < len(wires)].tolist()]
+    edges = [wires[i] for i in every[every < len(wires)].tolist()]
     first = len(wires)
     for part in parts.values():
         senders, receivers, length, delay = part.edges
         mine = every[(every >= first) & (every < first + len(senders))] - first
         first += len(senders)
         each = (of[mine].tolist() for of in (senders, receivers, length, delay))
-        made += [
+        edges += [
             Edge(id=0, source=a, target=b, kind="edge", length=far, delay=late)
             for a, b, far, late in zip(*each, strict=True)
         ]
-    return tuple(msgspec.structs.replace(edge, id=i) for i, edge in enumerate(made))
+    return tuple(msgspec.structs.replace(edge, id=i) for i, edge in enumerate(edges))
 
 
 def _size(network: Network, coord: Coord) -> int:
