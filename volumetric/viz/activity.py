@@ -56,10 +56,10 @@ def save_film(recording: Recording, path: str | Path, *, rate: float | None = No
         raise SpecError(f"a film needs a rate of 1 or more, got {rate}")
     if frames < 1:
         raise SpecError(f"a film needs frames of 1 or more, got {frames}")
-    made = (
+    data = (
         film_gif(recording, rate=rate, frames=frames) if suffix == ".gif" else film_page(recording, rate=rate).encode()
     )
-    write_atomic(path, made)
+    write_atomic(path, data)
 
 
 def places_of(scene: Scene) -> list[tuple[int, int]]:
@@ -93,14 +93,14 @@ def levels_of(recording: Recording) -> Array:
     a population that is always about as strong would be bright all the time and show nothing.
     """
     values, groups = recording.values().astype(np.float64), np.array(recording.scene.group_of, np.int64)
-    found = np.zeros((len(recording.scene.groups), 2))
-    for group in range(len(found)):
+    levels = np.zeros((len(recording.scene.groups), 2))
+    for group in range(len(levels)):
         own = values[:, groups == group]
         own = own[np.isfinite(own) & ~recording.odd[:, groups == group]]
         high = float(own.max(initial=0.0))
         low = float(np.quantile(own, 0.1)) if own.size else 0.0
-        found[group] = low if high / 2 < low < 0.999 * high else 0.0, high or 1.0
-    return found
+        levels[group] = low if high / 2 < low < 0.999 * high else 0.0, high or 1.0
+    return levels
 
 
 def codes_of(recording: Recording, levels: Array) -> Array:

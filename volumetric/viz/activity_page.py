@@ -22,7 +22,7 @@ _LINKS: Final = 400
 
 
 def scene_data(scene: Scene, places: list[tuple[int, int]]) -> dict[str, Any]:
-    """Return what the script is told of a scene: where cells stand, what they are called, whose colour they have."""
+    """Return what the script reads of a scene: where cells stand, what they are called, whose colour they have."""
     return {
         "cells": places,
         "names": [node.name for node in scene.nodes],
@@ -43,13 +43,13 @@ def _depths(scene: Scene, places: list[tuple[int, int]]) -> list[tuple[int, int,
     if len(depths) < 2:
         return []
     high = 1 + max((node_line for node_line in _lines(scene, places)), default=0)
-    found = []
+    labels = []
     for depth in depths:
         own = [place for node, place in zip(scene.nodes, places, strict=True) if node.at[2] == depth]
         left, top = (min(place[axis] for place in own) for axis in (0, 1))
         panel = top - top % (high + 1)
-        found.append((left, panel + high, f"depth {depth:g}"))
-    return found
+        labels.append((left, panel + high, f"depth {depth:g}"))
+    return labels
 
 
 def _lines(scene: Scene, places: list[tuple[int, int]]) -> list[int]:
@@ -118,9 +118,9 @@ film.groups.forEach((name, i) => {
 });
 function legend(levels) {
   film.groups.forEach((name, i) => {
-    const nodes = film.group.filter(g => g === i).length, told =
+    const nodes = film.group.filter(g => g === i).length, range =
       levels[i] ? `: ${text(levels[i][0])} … ${text(levels[i][1])}` : "";
-    get("groups").children[i].lastChild.textContent = `${name} (${nodes})${told}`;
+    get("groups").children[i].lastChild.textContent = `${name} (${nodes})${range}`;
   });
 }
 function arrow(a, b) {
@@ -162,7 +162,7 @@ function draw() {
     arrow(a, b);
     brush.globalAlpha = 1;
   });
-  get("tick").textContent = frame ? frame.told : film.live ? "waiting for the first tick" : "no ticks";
+  get("tick").textContent = frame ? frame.label : film.live ? "waiting for the first tick" : "no ticks";
   play.textContent = runs ? "Pause" : "Play";
   get("cell").textContent = hovered < 0 || !frame ? "" :
     `${film.names[hovered]}: ${frame.code[hovered] === 255 ? "not finite" : text(frame.value(hovered))}`;
@@ -178,7 +178,7 @@ if (film.live) follow(); else show();
 draw();
 function show() {
   const codes = bytes(film.codes), idle = bytes(film.idle), acts = bytes(film.acts), resets = new Set(film.reset);
-  const told = film.frames ? acts.length / film.frames : 0, speed = get("speed");
+  const edgeCount = film.frames ? acts.length / film.frames : 0, speed = get("speed");
   let before = 0, rest = 0;
   for (const rate of [...new Set([film.rate, 1, 2, 5, 10, 25, 60])].sort((a, b) => a - b))
     speed.add(new Option(rate, rate, false, rate === film.rate));
@@ -189,10 +189,10 @@ function show() {
     if (film.frames) frame = {
       code: codes.subarray(now * count, (now + 1) * count),
       rests: i => bit(idle, now * count + i),
-      acts: i => i >= told || acts[now * told + i],
+      acts: i => i >= edgeCount || acts[now * edgeCount + i],
       value: i => { const [low, high] = film.levels[film.group[i]];
         return low + codes[now * count + i] / 254 * (high - low); },
-      told: `tick ${film.ticks[now]}${resets.has(now) ? ", begins anew" : ""}`,
+      label: `tick ${film.ticks[now]}${resets.has(now) ? ", begins anew" : ""}`,
     };
     draw();
   };
@@ -218,9 +218,9 @@ function follow() {
   legend([]);
   play.onclick = () => { runs = !runs; draw(); };
   events.onmessage = event => {
-    const told = JSON.parse(event.data), node = bytes(told.node), odd = bytes(told.odd), fired = bytes(told.fired);
-    const edge = bytes(told.edge);
-    missed += told.dropped;
+    const message = JSON.parse(event.data), node = bytes(message.node), odd = bytes(message.odd);
+    const fired = bytes(message.fired), edge = bytes(message.edge);
+    missed += message.dropped;
     const levels = film.groups.map((name, g) => {
       const own = Array.from(node).filter((_, i) => film.group[i] === g && !bit(odd, i)).sort((a, b) => a - b);
       floors[g].push(own.length ? own[Math.floor(own.length / 10)] : 0);
@@ -234,11 +234,11 @@ function follow() {
       code: node.map((_, i) => bit(odd, i) ? 255 : Math.round(254 * part(i))),
       rests: i => fired.length && !bit(fired, i),
       acts: i => i >= edge.length || edge[i],
-      value: i => node[i] / 255 * told.scale[film.groups[film.group[i]]],
-      told: `tick ${told.t}${told.reset ? ", begins anew" : ""}, mean ${text(told.meters.mean)}` +
+      value: i => node[i] / 255 * message.scale[film.groups[film.group[i]]],
+      label: `tick ${message.t}${message.reset ? ", begins anew" : ""}, mean ${text(message.meters.mean)}` +
         `${missed ? `, ${missed} missed` : ""}`,
     };
-    legend(film.groups.map((name, g) => [levels[g] / 255 * told.scale[name], told.scale[name]]));
+    legend(film.groups.map((name, g) => [levels[g] / 255 * message.scale[name], message.scale[name]]));
     draw();
   };
   events.onerror = () => { events.close(); get("cell").textContent = "the stream has ended; reload to look again"; };

@@ -77,15 +77,15 @@ def lay_out(columns: Mapping[str, int], lines: Sequence[tuple[str, str]]) -> Lay
         forwards = sweep % 2 == 0
         order = range(len(members)) if forwards else range(len(members) - 1, -1, -1)
         for number in order:
-            wanted = []
+            desired = []
             for key in members[number]:
                 near = [rows[other] for c, other in neighbours.get(key, ()) if (c < number) == forwards or sweep > 5]
-                wanted.append(sum(near) / len(near) if near else rows[key] if key in neighbours else 0.0)
+                desired.append(sum(near) / len(near) if near else rows[key] if key in neighbours else 0.0)
             if sweep < _SWEEPS // 2:
-                places = sorted(range(len(wanted)), key=lambda i, w=wanted: w[i])
+                places = sorted(range(len(desired)), key=lambda i, w=desired: w[i])
                 members[number] = [members[number][i] for i in places]
-                wanted = [wanted[i] for i in places]
-            _stack(members[number], wanted, rows)
+                desired = [desired[i] for i in places]
+            _stack(members[number], desired, rows)
     return Layout(
         column=column,
         row={name: rows[name] for name in column},
@@ -93,7 +93,7 @@ def lay_out(columns: Mapping[str, int], lines: Sequence[tuple[str, str]]) -> Lay
     )
 
 
-def _stack(keys: Sequence[Key], wanted: Sequence[float], rows: dict[Key, float]) -> None:
+def _stack(keys: Sequence[Key], desired: Sequence[float], rows: dict[Key, float]) -> None:
     """Give keys of one column, in this order and apart, the rows that are nearest to what is wanted.
 
     Without the room that those before take, rows only need to rise: isotonic regression, by pooling neighbours that
@@ -103,7 +103,7 @@ def _stack(keys: Sequence[Key], wanted: Sequence[float], rows: dict[Key, float])
     for one, other in itertools.pairwise(keys):
         offsets.append(offsets[-1] + (_room(one) + _room(other)) / 2)
     pools: list[tuple[float, int]] = []
-    for row, offset in zip(wanted, offsets, strict=False):
+    for row, offset in zip(desired, offsets, strict=False):
         mean, count = row - offset, 1
         while pools and pools[-1][0] > mean:
             before, members = pools.pop()
@@ -279,7 +279,7 @@ def _width(weight: float, strongest: float) -> float:
 
 def _ports(edges: Sequence[Edge], layout: Layout) -> dict[tuple[int, str], float]:
     """Where lines leave and reach boxes, off the middle of a side, in inches: in the order of their other ends."""
-    found: dict[tuple[int, str], float] = {}
+    offsets: dict[tuple[int, str], float] = {}
     for end in ("source", "target"):
         by_box: dict[str, list[int]] = {}
         for i, edge in enumerate(edges):
@@ -297,8 +297,8 @@ def _ports(edges: Sequence[Edge], layout: Layout) -> dict[tuple[int, str], float
             members.sort(key=near)
             room = min(0.09, (_HIGH - 0.12) / max(len(members), 1))
             for place, i in enumerate(members):
-                found[i, end] = (place - (len(members) - 1) / 2) * room
-    return found
+                offsets[i, end] = (place - (len(members) - 1) / 2) * room
+    return offsets
 
 
 def _line(

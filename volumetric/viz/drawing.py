@@ -76,35 +76,35 @@ def draw_network(network: Network, title: str = "network") -> Figure:
     inputs = {name: _INPUT if name == INPUT else f"{_INPUT} {name}" for name in network.ports}
     for name, port in network.ports.items():
         opened.boxes[inputs[name]] = Box(text=f"{name}\n{'×'.join(map(str, port.shape))}", column=0, role="input")
-    made: dict[Coord, str] = {}
+    output_box: dict[Coord, str] = {}
     read: dict[Coord, str] = {}
 
     def value(source: Source) -> str:
         if source.coord is None:
             return inputs[source.port]
-        return (made if source.side == "output" else read)[source.coord]
+        return (output_box if source.side == "output" else read)[source.coord]
 
     later: list[tuple[str, Source]] = []
     for wire in network.wires:
         spec, coord = network.layers[wire.coord], wire.coord
-        ready = [source for source in wire.inputs if source.coord is None or source.coord in made]
+        ready = [source for source in wire.inputs if source.coord is None or source.coord in output_box]
         later += [(str(coord), source) for source in wire.inputs if source not in ready]
         first, *others = map(value, ready) if ready else (_INPUT,)
         read[coord], before = first, len(opened.edges)
         if wire.identity:
-            made[coord] = opened.leaf(str(coord), f"{coord}\n{spec.kind} (off)", first)
+            output_box[coord] = opened.leaf(str(coord), f"{coord}\n{spec.kind} (off)", first)
         else:
             shape = "×".join(str(size) for size in network.shapes[coord] if size > 0)
-            made[coord] = opened.add(str(coord), f"{coord}", spec, first, f"→ {shape}")
+            output_box[coord] = opened.add(str(coord), f"{coord}", spec, first, f"→ {shape}")
         if not ready:  # it stands behind the input, but does not read it
             opened.edges[before:] = [edge for edge in opened.edges[before:] if edge.source != _INPUT]
         ends = [*others, *([] if wire.skip is None else [value(wire.skip)])]
         opened.edges += [Edge(source=end, target=opened.entry[str(coord)], faint=True) for end in ends]
     opened.edges += [Edge(source=value(source), target=opened.entry[at], faint=True) for at, source in later]
     for name, coord in network.taps.items():
-        box = opened.boxes[made[coord]]
+        box = opened.boxes[output_box[coord]]
         text = box.text if name == OUTPUT else f"{box.text}\n{name}"
-        opened.boxes[made[coord]] = dataclasses.replace(box, text=text, role="output")
+        opened.boxes[output_box[coord]] = dataclasses.replace(box, text=text, role="output")
     return Diagram(
         title=title, boxes=opened.boxes, edges=opened.edges, frames=opened.frames, faint="link or residual"
     ).draw()
@@ -169,12 +169,12 @@ def _told(spec: LayerSpec) -> str:
     return f"{spec.kind}{'' if width is None else f' {width}'}{'' if activation == 'linear' else f' {activation}'}"
 
 
-def _named(what: str, given: Sequence[str], short: str, count: int) -> Sequence[str]:
-    if given and len(given) != count:
+def _named(what: str, names: Sequence[str], short: str, count: int) -> Sequence[str]:
+    if names and len(names) != count:
         raise SpecError(
-            f"{len(given)} names for {count} {what}s", hint=f'name every {what}, as {what}s = ["a", "b"], or none'
+            f"{len(names)} names for {count} {what}s", hint=f'name every {what}, as {what}s = ["a", "b"], or none'
         )
-    return given or [f"{short} {i}" for i in range(count)]
+    return names or [f"{short} {i}" for i in range(count)]
 
 
 def _depths(genome: Genome) -> dict[int, int]:
@@ -201,17 +201,17 @@ def _depths(genome: Genome) -> dict[int, int]:
 def _finished(nodes: Sequence[int], followers: dict[int, list[int]]) -> list[int]:
     """Nodes in the order in which a depth first search leaves them."""
     order: list[int] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     for start in nodes:
-        stack = [] if start in seen else [(start, iter(followers.get(start, ())))]
-        seen.add(start)
+        stack = [] if start in visited else [(start, iter(followers.get(start, ())))]
+        visited.add(start)
         while stack:
             node, rest = stack[-1]
-            target = next((t for t in rest if t not in seen), None)
+            target = next((t for t in rest if t not in visited), None)
             if target is None:
                 order.append(node)
                 stack.pop()
             else:
-                seen.add(target)
+                visited.add(target)
                 stack.append((target, iter(followers.get(target, ()))))
     return order

@@ -57,13 +57,15 @@ def plot_run(home: Path, form: str = "png") -> list[Path]:
     run = load_any(home / "checkpoint.npz")
     drawn = {"fitness": fitness_curves(generations), "species": species_stack(generations)}
     if run.champion is not None:
-        genome, told = run.champion.genome, f"genome {run.champion.id}, fitness {run.champion.fitness:.6g}"
+        genome, title = run.champion.genome, f"genome {run.champion.id}, fitness {run.champion.fitness:.6g}"
         if isinstance(genome, Genome):
             names = read_job(home / "config.toml").names if (home / "config.toml").is_file() else NodeNames()
-            drawn["champion"] = draw_genome(genome, told, inputs=names.inputs, outputs=names.outputs)
+            drawn["champion"] = draw_genome(genome, title, inputs=names.inputs, outputs=names.outputs)
         else:
             spec = watchable(genome.network) if len(genome.network.layers) == 1 else None
-            drawn["champion"] = draw_network(genome.network, told) if spec is None else draw_program(spec.program, told)
+            drawn["champion"] = (
+                draw_network(genome.network, title) if spec is None else draw_program(spec.program, title)
+            )
     paths = [save_figure(figure, home / f"{name}.{form}") for name, figure in drawn.items()]
     similarity = home / f"similarity.{form}"
     similarity_of(run).save(similarity)

@@ -61,17 +61,17 @@ def _changed(before: Array, after: Array) -> tuple[int, int, int, int]:
 def _lzw(pixels: bytes, bits: int) -> bytes:
     """Compress by the variant of LZW that GIF has: codes grow from ``bits + 1`` to 12, least significant bit first."""
     clear, stop = 1 << bits, (1 << bits) + 1
-    out, held, count = bytearray(), 0, 0
+    out, pending, count = bytearray(), 0, 0
     known: dict[tuple[int, int], int] = {}
     size, following = bits + 1, stop + 1
 
     def put(code: int) -> None:
-        nonlocal held, count
-        held |= code << count
+        nonlocal pending, count
+        pending |= code << count
         count += size
         while count >= 8:
-            out.append(held & 255)
-            held >>= 8
+            out.append(pending & 255)
+            pending >>= 8
             count -= 8
 
     put(clear)
@@ -95,5 +95,5 @@ def _lzw(pixels: bytes, bits: int) -> bytes:
     put(prefix)
     put(stop)
     if count:
-        out.append(held & 255)
+        out.append(pending & 255)
     return bytes(out)

@@ -75,10 +75,10 @@ class Heatmap:
         others = self.values.astype(np.float64)
         if list(self.rows) == list(self.columns) and len(self.rows) > 1:
             others[np.diag_indices_from(others)] = np.nan
-        found = others[np.isfinite(others)]
-        if not found.size:
+        finite = others[np.isfinite(others)]
+        if not finite.size:
             return 0.0, 1.0
-        low, high = float(found.min()), float(found.max())
+        low, high = float(finite.min()), float(finite.max())
         if low < 0:
             most = max(-low, high)
             return -most, most
@@ -111,6 +111,7 @@ class Heatmap:
         return {place: names[place] for place in range(0, len(names), every)} if every else {}
 
     def _picture(self) -> Figure:
+        """Draw the table with matplotlib: small ones with their numbers, larger ones as colours alone."""
         height, width = self.values.shape
         low, high = self.limits
         numbers = width <= _NUMBERS

@@ -47,14 +47,14 @@ class Arrows:
     Parameters
     ----------
     spots : box of each region that is drawn
-    taken : where text stands
+    occupied : boxes where text stands
 
     Attributes
     ----------
     labels : what stands beside them
     """
 
-    def __init__(self, facts: Facts, spots: Mapping[str, Spot], taken: Iterable[Spot]) -> None:
+    def __init__(self, facts: Facts, spots: Mapping[str, Spot], occupied: Iterable[Spot]) -> None:
         self.facts, self.spots = facts, spots
         wires = [w for w in self.facts.wires if {w.edge.reads, w.edge.writes} <= self.spots.keys()]
         self.ways = [
@@ -66,7 +66,7 @@ class Arrows:
         self.curves = [(way.wire, _curve(places[i, 0], places[i, 1], way.sides)) for i, way in enumerate(self.ways)]
         self.curves += self._loops([wire for wire in wires if wire.reads == wire.writes])
         self.labels = Labels()
-        self.labels.take(taken)
+        self.labels.take(occupied)
         self.labels.take(_around(points[end]) for _, points in self.curves for end in (0, -1))
         for i, (_, points) in enumerate(self.curves):
             self.labels.pass_by(i, (_middle(points, t / _STEPS) for t in range(_STEPS + 1)))
@@ -112,7 +112,7 @@ class Arrows:
         for i, way in enumerate(self.ways):
             for end, name in enumerate((way.wire.edge.reads, way.wire.edge.writes)):
                 by_side.setdefault((name, way.sides[end]), []).append((i, end))
-        found: dict[tuple[int, int], tuple[float, float]] = {}
+        places: dict[tuple[int, int], tuple[float, float]] = {}
         for (name, side), members in by_side.items():
             left, top, wide, high = self.spots[name]
             upright = side in ("left", "right")
@@ -125,16 +125,16 @@ class Arrows:
             first, last = (0.4, 0.88) if upright else (0.3, 0.9)
             for n, member in enumerate(sorted(members, key=other)):
                 part = first + (last - first) * (n + 0.5) / len(members)
-                found[member] = (
+                places[member] = (
                     (left + (0.0 if side == "left" else wide), top + part * high)
                     if upright
                     else (left + part * wide, top + (0.0 if side == "top" else high))
                 )
-        return found
+        return places
 
     def _loops(self, wires: Sequence[Wire]) -> list[tuple[Wire, _Points]]:
         """Edges from a region to itself: around the lower right corner of its box, one outside of the other."""
-        counts, found = Counter(wire.edge.writes for wire in wires), list[tuple[Wire, _Points]]()
+        counts, loops = Counter(wire.edge.writes for wire in wires), list[tuple[Wire, _Points]]()
         used = Counter[str]()
         for wire in wires:
             name = wire.edge.writes
@@ -144,8 +144,8 @@ class Arrows:
             reach = 0.16 + 0.5 * far
             used[name] += 1
             ends = (right, bottom - far), (right - far, bottom)
-            found.append((wire, [ends[0], (right + reach, bottom - far), (right - far, bottom + reach), ends[1]]))
-        return found
+            loops.append((wire, [ends[0], (right + reach, bottom - far), (right - far, bottom + reach), ends[1]]))
+        return loops
 
 
 def _style(wire: Wire) -> dict[str, Any]:

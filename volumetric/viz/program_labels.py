@@ -23,13 +23,13 @@ _MOST: Final = 400
 
 def folded(text: str, most: int = 34) -> list[str]:
     """Cut a clock into lines, behind its operators where that goes."""
-    words, found = text.split(" "), [""]
+    words, lines = text.split(" "), [""]
     for word in words:
-        if found[-1] and len(found[-1]) + len(word) > most:
-            found.append("    " + word)
+        if lines[-1] and len(lines[-1]) + len(word) > most:
+            lines.append("    " + word)
         else:
-            found[-1] += (" " if found[-1] else "") + word
-    return found
+            lines[-1] += (" " if lines[-1] else "") + word
+    return lines
 
 
 def edge_label(edge: Edge) -> str:

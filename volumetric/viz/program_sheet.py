@@ -44,13 +44,13 @@ def family_colours(program: Program) -> dict[str, str]:
 def region_text(program: Program, name: str) -> list[str]:
     """Return the lines in the box of a region: name, family and carrier, clock, ports."""
     region = program.canvas.regions[name]
-    found = [name, region.carrier if region.family in FAMILIES else f"{region.family}, {region.carrier}"]
+    lines = [name, region.carrier if region.family in FAMILIES else f"{region.family}, {region.carrier}"]
     if region.clock is not None:
-        found += folded(f"when {region.clock}")
+        lines += folded(f"when {region.clock}")
     for port, of in program.ports.items():
         if not isinstance(of, Signal) and of.region == name:
-            found.append(_out(program, port) if isinstance(of, Out) else f"→ {port}")
-    return found
+            lines.append(_out(program, port) if isinstance(of, Out) else f"→ {port}")
+    return lines
 
 
 def _out(program: Program, port: str) -> str:
@@ -154,7 +154,7 @@ class Sheet:
 
     def spots(self, name: str) -> list[Spot]:
         """Return the box of a region in each panel that it is in."""
-        box, found = self.canvas.regions[name].box, list[Spot]()
+        box, spots = self.canvas.regions[name].box, list[Spot]()
         across = [self.cuts[-1].index(end) for end in box[-1]]
         down = [0, 1] if self.flat else [self.cuts[-2].index(end) for end in box[-2]]
         for number, (parts, rows, columns) in enumerate(self.panels):
@@ -169,8 +169,8 @@ class Sheet:
                 x, y = x + self.columns[left], y + self.rows[top]
                 wide, high = self.columns[right] - self.columns[left], self.rows[bottom] - self.rows[top]
                 (gx, gy) = self.gaps
-                found.append((x + gx, y + gy, wide - 2 * gx, high - 2 * gy))
-        return found
+                spots.append((x + gx, y + gy, wide - 2 * gx, high - 2 * gy))
+        return spots
 
     def _origin(self, number: int) -> tuple[float, float]:
         """Where borders that are at 0 inches would be in a panel, if it showed them."""
@@ -200,13 +200,13 @@ class Sheet:
                         corner[0] - 0.05, y + self.rows[i], str(self.cuts[-2][i]), ha="right", va="center", **small
                     )
             if self.headed:
-                said = [
+                texts = [
                     f"{'frames' if axis == 0 else f'axis {axis - 1}'} {self.cuts[axis][i]}:{self.cuts[axis][i + 1]}"
                     for axis, i in zip(self._before, parts, strict=True)
                     if self.canvas.sides[axis] > 1
                 ]
                 axes.text(
-                    corner[0], corner[1] - 0.2, ", ".join(said), ha="left", va="bottom", fontsize=7, color="#444444"
+                    corner[0], corner[1] - 0.2, ", ".join(texts), ha="left", va="bottom", fontsize=7, color="#444444"
                 )
 
     def draw_region(self, axes: Axes, name: str, spots: Sequence[Spot], colour: str) -> None:

@@ -156,5 +156,5 @@ def _deep(colour: str) -> str:
 
     r, g, b = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     hue, _, saturation = colorsys.rgb_to_hls(r, g, b)
-    made = colorsys.hls_to_rgb(hue, 0.4, min(0.75, saturation * 1.2))
-    return "#" + "".join(f"{round(255 * part):02x}" for part in made)
+    rgb = colorsys.hls_to_rgb(hue, 0.4, min(0.75, saturation * 1.2))
+    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)

@@ -57,14 +57,14 @@ def draw_slabs(network: Network, title: str = "network") -> Figure:
     kinds = list(dict.fromkeys(spec.kind for spec in network.layers.values()))
     for z in depths:
         _slab(axes, origin[z], slab, z, grid.rows)
-    for cell, said in texts.items():
+    for cell, cell_lines in texts.items():
         z, y, x = cell
         left, top = origin[z]
         shift = (grid.rows - 1 - y) * _SLANT
         place = _Cell(left + 0.3 + shift + x * (_WIDE + _GAP) + _WIDE / 2, top + 0.4 + y * (high + _GAP) + high / 2)
         places[cell] = place
         first = next(spec for coord, spec in network.layers.items() if (coord.z, coord.y, coord.x) == cell)
-        _cell(axes, place, high, said, _COLOURS[kinds.index(first.kind) % len(_COLOURS)])
+        _cell(axes, place, high, cell_lines, _COLOURS[kinds.index(first.kind) % len(_COLOURS)])
     left_out = _wires(axes, network, places, high)
     axes.set_xlim(-0.55, across * (slab[0] + 0.5) + 0.05)
     axes.set_ylim(lines * (slab[1] + 0.25), -0.1)
@@ -77,13 +77,15 @@ def draw_slabs(network: Network, title: str = "network") -> Figure:
 
 def _texts(network: Network) -> dict[tuple[int, int, int], list[tuple[str, bool]]]:
     """Lines of each cell that has layers, and whether each is of a layer that is switched off."""
-    found: dict[tuple[int, int, int], list[tuple[str, bool]]] = {}
+    texts: dict[tuple[int, int, int], list[tuple[str, bool]]] = {}
     for coord, spec in network.layers.items():
         off = coord in network.disabled
         shape = "×".join(str(size) for size in network.shapes[coord] if size > 0)
-        said = found.setdefault((coord.z, coord.y, coord.x), [])
-        said += [(line, off) for line in _said(spec, f" → {shape}" + " (off)" * off)]
-    return {cell: said if len(said) <= _LINES else [*said[: _LINES - 1], ("…", False)] for cell, said in found.items()}
+        lines = texts.setdefault((coord.z, coord.y, coord.x), [])
+        lines += [(line, off) for line in _said(spec, f" → {shape}" + " (off)" * off)]
+    return {
+        cell: lines if len(lines) <= _LINES else [*lines[: _LINES - 1], ("…", False)] for cell, lines in texts.items()
+    }
 
 
 def _said(spec: LayerSpec, more: str = "", inside: int = 0) -> Iterable[str]:
@@ -108,7 +110,7 @@ def _slab(axes: Axes, origin: tuple[float, float], size: tuple[float, float], z:
     axes.text(left + wide, top + 0.2, f"depth {z}", fontsize=8, color="#60607a", va="bottom", ha="right")
 
 
-def _cell(axes: Axes, place: _Cell, high: float, said: list[tuple[str, bool]], colour: str) -> None:
+def _cell(axes: Axes, place: _Cell, high: float, lines: list[tuple[str, bool]], colour: str) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     axes.add_patch(
@@ -117,8 +119,8 @@ def _cell(axes: Axes, place: _Cell, high: float, said: list[tuple[str, bool]], c
             facecolor=colour, edgecolor="#444", linewidth=0.8, zorder=3,
         )
     )  # fmt: skip
-    top = place.y - _LINE * (len(said) - 1) / 2
-    for i, (line, off) in enumerate(said):
+    top = place.y - _LINE * (len(lines) - 1) / 2
+    for i, (line, off) in enumerate(lines):
         text = line if len(line) <= 24 else f"{line[:14]}…{line[-9:]}"
         axes.text(
             place.x, top + i * _LINE, text, fontsize=6.5, ha="center", va="center", zorder=4,
