@@ -229,8 +229,8 @@ def apart(work: GraphBuilder, of: Population, states: Mapping[str, int]) -> dict
     if not rest:
         return dict(states)
     parts = work.split(states[REST], (1,) * len(rest), 0)
-    split_states = {name: work.reshape(part, work.shape(part)[1:]) for name, part in zip(rest, parts, strict=True)}
-    return {**{name: states[name] for name in first}, **split_states}
+    rest_states = {name: work.reshape(part, work.shape(part)[1:]) for name, part in zip(rest, parts, strict=True)}
+    return {**{name: states[name] for name in first}, **rest_states}
 
 
 def _names(of: Population) -> tuple[tuple[str, ...], tuple[str, ...]]:
