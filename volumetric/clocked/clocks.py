@@ -1,4 +1,4 @@
-"""What clocks of layers look at in a tick: what layers made in the tick before, and what inputs hold now."""
+"""Clocks of layers: they read the layers' outputs of the previous tick and the current values of inputs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _OVER_FEATURES: Mapping[str, Callable[[Array], Array]] = {
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A tick as it is emitted; all that it tells is ``[streams, 1]``.
+    """Values that clocks watch, emitted for one tick; each is ``[streams, 1]``.
 
     Attributes
     ----------
-    before : what streams kept when it began
-    ports : input → what it holds
-    new_rows : input → rows that it was given at this tick
+    before : states of the streams at the start of the tick
+    ports : input → current value
+    new_rows : input → rows that arrive at this tick
     """
 
     work: GraphBuilder
@@ -45,7 +45,7 @@ class Watch:
     new_rows: Mapping[str, int]
 
     def number(self, source: str) -> int:
-        """Emit what an event watches."""
+        """Emit the value that an event watches."""
         work, (place, kind) = self.work, self.machine.clocked.watched(source)
         x = self._rows(self.ports[place] if isinstance(place, str) else self._made(place))
         if kind == "min":
@@ -55,7 +55,7 @@ class Watch:
         return work.reduce(x, kind, (1,))
 
     def happens(self, name: str) -> int:
-        """Emit where an input is given a row that is not all zeros; any row of ids."""
+        """Emit whether an input receives a row that is not all zeros; any row of ids counts."""
         work, batch = self.work, self.machine.batch
         if name not in self.new_rows:
             return work.zeros((batch, 1))
@@ -83,13 +83,13 @@ def firing(
     ports: Mapping[str, Array],
     new_rows: Mapping[str, Array],
 ) -> tuple[Array, list[Array]]:
-    """Return where a layer's clock fires, bool ``[streams, 1]``, and its counts after the tick, in NumPy.
+    """Return whether a layer's clock fires, bool ``[streams, 1]``, and its counts after the tick, in NumPy.
 
     Parameters
     ----------
-    counts : of the clock, each ``[streams, 1]``
-    read : gives what is kept, by the keys of `kept_states`
-    ports, new_rows : as of `Watch`
+    counts : counts of the clock, each ``[streams, 1]``
+    read : returns a state by its key in `kept_states`
+    ports, new_rows : see `Watch`
     """
     batch = len(next(iter(ports.values())))
 
@@ -112,9 +112,9 @@ def fired(clocked: Clocked, read_state: Callable[[str], Array], new_rows: Mappin
 
     Parameters
     ----------
-    read_state : gives what is kept, by the keys of `kept_states`
-    new_rows : input → rows ``[streams, …]`` that come with the tick
-    resets : bool ``[streams]``: which streams begin anew with it
+    read_state : returns a state by its key in `kept_states`
+    new_rows : input → rows ``[streams, …]`` that arrive at the tick
+    resets : bool ``[streams]``: streams that are reset at the tick
     """
     network, states = clocked.network, kept_states(clocked)
 
@@ -137,5 +137,5 @@ def fired(clocked: Clocked, read_state: Callable[[str], Array], new_rows: Mappin
 
 
 def _apart(x: Array) -> Array:
-    """Whether a row has a number besides 0; NaN is none."""
+    """Return whether a row has a nonzero number; NaN does not count."""
     return np.asarray(((x > 0) | (x < 0)).any(1, keepdims=True))

@@ -1,8 +1,8 @@
-"""Ticks of a clocked network at each of which its layers learn from targets that are on their way.
+"""Online learning: at each tick, layers of a clocked network learn from targets that travel between them.
 
-Behind each tick every layer that a target came to changes its weights in place, so that the next tick has the new
-ones. What is needed for that is kept like all that streams keep (`OnlineMachine`), so that memory does not depend on
-the number of ticks. How targets go: `wave`; what layers make of them: `local`.
+After each tick, every layer that received a target updates its weights in place; the next tick uses the new weights.
+Targets in transit are states of the streams (`OnlineMachine`), so that memory does not depend on the number of ticks.
+`wave` has the paths of targets, `local` the requests and updates of layers.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def online_graph(
     objectives: Sequence[Objective],
     rule: TargetRule,
 ) -> Graph:
-    """Return ticks after which layers learn, at those of `learning`.
+    """Return the graph of a window whose layers learn after each tick of `learning`.
 
-    Inputs: rows and resets, as `ticks_graph`; for each objective, which is of one tick, targets [, weights] with an
-    axis of the ticks at which its output is read in front, and for each of these the factor on the gradients of its
-    terms; the knobs of each tick of `learning`; where inverses are learned, for each of their updates its key, int32
-    [n, 2], and for each tick its noise. Output: for each objective the sum of terms of each tick at which it is read;
-    then for each tick of `learning` the norm of its gradients, 1 if it was written, and the budgets and gaps of the
-    layers of `taught`.
+    Inputs: rows and resets, see `ticks_graph`; for each objective (of one tick) targets [, weights] with a leading
+    axis of the ticks at which its output is read, and for each of these ticks a factor on the gradients of its
+    terms; the knobs of each tick of `learning`; if inverses are learned, a key for each of their updates, int32
+    [n, 2], and the noise of each tick. Output: for each objective the sum of terms of each tick at which it is read;
+    then for each tick of `learning` the norm of its gradients, 1 if the update was written, and the budgets and gaps
+    of the layers of `taught`.
     """
     work = GraphBuilder(flush=True)
     machine = streams.machine
@@ -89,7 +89,7 @@ def online_graph(
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a loss says at ticks of a window: its targets, the weights of its terms, and factors on its gradients."""
+    """A loss at the ticks of a window: targets, weights of terms, and factors on gradients."""
 
     objective: Objective
     inputs: tuple[int, ...]
@@ -97,14 +97,14 @@ class _Told:
 
     @staticmethod
     def begun(work: GraphBuilder, of: Objective, ticks: int) -> _Told:
-        """Add its inputs."""
+        """Add the inputs of a loss to the graph."""
         inputs = [work.input(f"targets of {of.name}", (ticks, *of.target), of.target_type)]
         if of.weights is not None:
             inputs.append(work.input(f"weights of {of.name}", (ticks, *of.weights)))
         return _Told(of, tuple(inputs), work.input(f"scales of {of.name}", (ticks, 1)))
 
     def at(self, work: GraphBuilder, n: int, y: int) -> tuple[int, int]:
-        """Emit the sum of its terms in the n-th of these ticks, [1], and what `y` should go against."""
+        """Emit the sum of the terms at the n-th of these ticks, [1], and the gradient of `y`."""
         target, *weighing = (at_tick(work, x, n) for x in self.inputs)
         targets = (target, weighing[0] if weighing else None)
         loss_terms = emit_objectives(work, [self.objective], {self.objective.name: y}, [targets])

@@ -1,4 +1,4 @@
-"""A window of ticks as one program: what streams keep lies in buffers of its store, and only rows go in and out."""
+"""A window of ticks as one program: states are buffers of its store; only rows go in and out."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from volumetric.graph.stacks import stack_key
 
 
 def window_graph(machine: Machine, rows: int, per_row: int, fed_inputs: Sequence[str], *, resets: bool) -> Graph:
-    """Return ``rows · per_row`` ticks.
+    """Return the graph of ``rows · per_row`` ticks.
 
-    Inputs: for each of `fed_inputs` its rows, ``[rows, streams, …]``, each for its first tick; where asked for, resets,
-    float32 ``[rows · per_row, streams]``. Outputs: ``[rows · per_row, streams, …]`` of every output of the network.
-    Buffers: weights by key, stacked ones by `stack_key`, and the machine's.
+    Inputs: rows of each of `fed_inputs`, ``[rows, streams, …]``, each read at the first of its ticks; if requested,
+    resets, float32 ``[rows · per_row, streams]``. Outputs: ``[rows · per_row, streams, …]`` of every output of the
+    network. Buffers: weights by key, stacked weights by `stack_key`, and the machine's states.
     """
     work = GraphBuilder(flush=True)
     ports = machine.clocked.network.ports
@@ -40,7 +40,7 @@ def window_graph(machine: Machine, rows: int, per_row: int, fed_inputs: Sequence
 
 
 def read_states(work: GraphBuilder, machine: Machine, place: Callable[[str], str]) -> dict[str, int]:
-    """Return what streams keep as it is in its buffers, whose names `place` gives."""
+    """Return the states of streams from their buffers, which `place` names."""
     return {
         key: work.stored(place(key), buffer.shape(machine.batch), buffer.dtype, role="state")
         for key, buffer in machine.buffers.items()
@@ -54,29 +54,29 @@ def write_states(
     place: Callable[[str], str],
     apply: int | None = None,
 ) -> None:
-    """Write what streams keep after a window into its buffers, unless `apply` is 0.
+    """Write the states of streams after a window into their buffers, unless `apply` is 0.
 
     Parameters
     ----------
-    newest, stored : state → its value now, and as it was in the buffer; one that was not read is always written
-    place : name of the buffer of a state
+    newest, stored : state → its new value, and its value in the buffer; a state that was not read is always written
+    place : returns the name of a state's buffer
     """
     read = set(stored.values())
     views = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
     moved = {key: value for key, value in newest.items() if value != stored.get(key)}
-    for key, value in moved.items():  # what another state was is copied before any is replaced
+    for key, value in moved.items():  # copy values of other states before any buffer is overwritten
         moved[key] = _copy(work, value) if _root(views, value) in read else value
     for key, value in moved.items():
         work.assign(place(key), value, apply)
 
 
 def at_tick(work: GraphBuilder, x: int, t: int) -> int:
-    """Emit entry `t` of the first axis."""
+    """Emit index `t` of the first axis."""
     return work.reshape(work.part(x, 0, t, t + 1), work.shape(x)[1:])
 
 
 def _root(views: Mapping[int, int], i: int) -> int:
-    """The tensor whose storage a tensor has."""
+    """Return the tensor whose storage a tensor shares."""
     while i in views:
         i = views[i]
     return i
