@@ -1,4 +1,4 @@
-"""What the cells of a fabric compute, all nodes of a population at once; and their parameters and states."""
+"""Equations, parameters and states of a fabric's cells, for all nodes of a population at once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from volumetric.layers.recurrent import Cell as Step
 from volumetric.layers.scope import flat
 
 SPREAD = 0.02
-"""Deviation of fresh weights of a node from those that all of its population begin with."""
+"""Deviation of a node's initial weights from those that its population shares."""
 
 
 def step_of(cell: Cell) -> Step | None:
-    """Return the equations of a cell with gates; None: it has none."""
+    """Return the equations of a cell with gates; None: the cell has no gates."""
     if isinstance(cell, RNN):
         return CELLS[f"rnn_{cell.nonlinearity}"]
     if isinstance(cell, SLSTM):
@@ -31,18 +31,18 @@ def step_of(cell: Cell) -> Step | None:
 
 
 def states_of(cell: Cell) -> dict[str, int]:
-    """What a node keeps besides what it shows: name → width."""
+    """Return the states of a node besides its public output: name → width."""
     if isinstance(cell, Axon):
         return {"c1": cell.pairs, "c2": cell.pairs}
     step = step_of(cell)
     assert step is not None
-    # What an LSTM, a GRU or an RNN shows is its h.
+    # The public output of an LSTM, a GRU or an RNN is its h.
     own = step.states if isinstance(cell, SLSTM) else step.states[1:]
     return dict.fromkeys(own, cell.hidden)
 
 
 def params_of(cell: Cell, count: int) -> tuple[ParamSpec, ...]:
-    """Parameters of `count` sets of weights; the first axis has the sets."""
+    """Return the parameters of `count` sets of weights; the first axis is the set."""
     h = cell.hidden
 
     def spec(name: str, *shape: int, init: str = "fan_in", packable: bool = True, **fields: object) -> ParamSpec:
@@ -85,27 +85,27 @@ def params_of(cell: Cell, count: int) -> tuple[ParamSpec, ...]:
 
 
 REST = "rest"
-"""What a cell with gates keeps besides its first state, ``[states - 1, n, B, H]``."""
+"""Name of the states of a cell with gates after its first one, ``[states - 1, n, B, H]``."""
 
 Fixed = dict[str, int]
-"""What does not change from row to row: name → tensor."""
+"""Tensors that are constant over the rows: name → tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arriving:
-    """How messages come to cells: ``x = inner m + offset``, with ``[H, heads · e]`` and ``[n, H]``."""
+    """Map from messages to inputs of cells: ``x = inner m + offset``, with ``[H, heads · e]`` and ``[n, H]``."""
 
     inner: int
     offset: int
 
 
 def fixed_of(work: GraphBuilder, of: Population, p: Mapping[str, int], sets: Array, arriving: Arriving) -> Fixed:
-    """Emit the weights of a population's nodes, so that messages go straight into gates.
+    """Emit the weights of a population's nodes, merged so that messages go straight into gates.
 
     Parameters
     ----------
-    p : parameters of its sets of weights, by name
-    sets : which set each node has
+    p : parameters of the population's sets of weights, by name
+    sets : set of weights of each node
     """
     cell = of.cell
     weights = _axon_fixed(work, p) if isinstance(cell, Axon) else _gates_fixed(work, cell, p)
@@ -121,7 +121,7 @@ def fixed_of(work: GraphBuilder, of: Population, p: Mapping[str, int], sets: Arr
 
 
 def _flat_sets(work: GraphBuilder, name: str, tensor: int) -> int:
-    """View what is a vector for each node so that it goes with ``[n, B, …]``."""
+    """Reshape one vector per node to broadcast against ``[n, B, …]``."""
     if len(work.shape(tensor)) > 2 or name in ("offset", "hidden"):
         return tensor
     sets, width = work.shape(tensor)
@@ -141,7 +141,7 @@ def _gates_fixed(work: GraphBuilder, cell: Cell, p: Mapping[str, int]) -> Fixed:
 
 
 def _between_heads(work: GraphBuilder, weight: int) -> int:
-    """Emit whole matrices ``[sets, 4 H, H]``, which have 0 between heads."""
+    """Emit full matrices ``[sets, 4 H, H]`` with zeros between heads."""
     sets, gates, heads, width, _ = work.shape(weight)
     rows: list[int] = []
     for head in range(heads):
@@ -160,12 +160,12 @@ def _axon_fixed(work: GraphBuilder, p: Mapping[str, int]) -> Fixed:
 def advance(
     work: GraphBuilder, of: Population, fixed: Mapping[str, int], m: int, shown: int, states: Mapping[str, int]
 ) -> tuple[int, dict[str, int]]:
-    """Emit one step: what nodes show, ``[n, B, H]``, and what they keep.
+    """Emit one step: the public outputs of nodes, ``[n, B, H]``, and their states.
 
     Parameters
     ----------
     m : messages, ``[n, B, heads · e]``
-    shown, states : what they showed, and kept as `together` has it
+    shown, states : previous public outputs, and states in the form of `together`
     """
     cell = of.cell
     if isinstance(cell, Axon):
@@ -215,7 +215,7 @@ def _axon(
 
 
 def together(work: GraphBuilder, of: Population, states: Mapping[str, int]) -> dict[str, int]:
-    """Emit what nodes keep, ``[n, B, …]`` each, as `advance` takes it: states behind the first in one tensor."""
+    """Emit the states of nodes, ``[n, B, …]`` each, in the form of `advance`: all but the first in one tensor."""
     first, rest = _names(of)
     if not rest:
         return dict(states)
@@ -224,7 +224,7 @@ def together(work: GraphBuilder, of: Population, states: Mapping[str, int]) -> d
 
 
 def apart(work: GraphBuilder, of: Population, states: Mapping[str, int]) -> dict[str, int]:
-    """The way back from `together`."""
+    """Emit the inverse of `together`."""
     first, rest = _names(of)
     if not rest:
         return dict(states)
@@ -234,13 +234,13 @@ def apart(work: GraphBuilder, of: Population, states: Mapping[str, int]) -> dict
 
 
 def _names(of: Population) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What nodes keep by themselves, and what they keep together, in the order of the cell's states."""
+    """Return the names of states kept alone and of those merged by `together`, in the order of the cell's states."""
     names, step = tuple(states_of(of.cell)), step_of(of.cell)
     rest = () if step is None else step.states[1:]
     return tuple(name for name in names if name not in rest), rest
 
 
 def kept_by(of: Population) -> tuple[str, ...]:
-    """Names of what `together` gives."""
+    """Return the names of the tensors of `together`."""
     first, rest = _names(of)
     return (*first, REST) if rest else first

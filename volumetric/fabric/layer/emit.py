@@ -1,9 +1,9 @@
-"""The nodes of a fabric: products of all nodes of a kind at once, and one step as the body of a scan.
+"""Graph of a fabric: products over all nodes of a kind at once, and one step as the body of a scan.
 
-Nodes are the first axis, streams the second. What no row changes is emitted before the scan: products of weights with
-weights, queries, and what belongs to each node; and so is, for all rows at once, what input nodes show and tell, and
-behind it what output nodes read. What cells tell, their keys and values, goes on from step to step: it is computed
-once, for those that read it in the next step and for outputs.
+Nodes are the first axis, streams the second. Values that are constant over rows are emitted before the scan: products
+of weights with weights, queries, and values of each node. The outputs, keys and values of input nodes are also emitted
+before it, for all rows at once; the inputs of output nodes are emitted after it. Keys and values of cells carry over
+from step to step: they are computed once, for their readers in the next step and for outputs.
 """
 
 from __future__ import annotations
@@ -78,20 +78,20 @@ def emit_fabric(scope: Scope, spec: Fabric, x: int) -> int:
 
 
 def _row_by_row(work: GraphBuilder, x: int, length: int) -> int:
-    """View ``[nodes, T · B, …]`` as ``[T, nodes, B, …]``."""
+    """Reshape ``[nodes, T · B, …]`` to ``[T, nodes, B, …]``."""
     nodes, rows, width = work.shape(x)
     return work.permute(work.reshape(x, (nodes, length, rows // length, width)), (1, 0, 2, 3))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Plan:
-    """What follows from a fabric's facts.
+    """Layout of the computation, derived from a fabric's facts.
 
     Attributes
     ----------
-    to_cells, to_outputs : how they read; senders are counted once for each delay
-    inputs, cells : products by which they tell
-    read : cells that outputs read: the first, and one past the last
+    to_cells, to_outputs : how they read; senders are repeated for each delay
+    inputs, cells : grouped products that compute their keys and values
+    read : range of cells that outputs read: the first, and one past the last
     """
 
     facts: Facts
@@ -126,7 +126,7 @@ def _plan(spec: Fabric) -> _Plan:
 
 
 def _fixed(work: GraphBuilder, spec: Fabric, plan: _Plan, p: dict[str, int], living: int | None) -> dict[str, int]:
-    """Emit what no row changes."""
+    """Emit the values that are constant over rows."""
     facts, h = plan.facts, spec.hidden
     count = len(facts.order)
     slots = work.binary("add", work.constant(spec.places(), "places"), p["slot"])
@@ -175,7 +175,7 @@ def _fixed(work: GraphBuilder, spec: Fabric, plan: _Plan, p: dict[str, int], liv
 
 
 def _sets(work: GraphBuilder, tell: int, part: Part) -> int:
-    """Matrices of a part's groups, ``[groups, H, keys and values]``."""
+    """Emit the matrices of a part's groups, ``[groups, H, keys and values]``."""
     count, h, wide = work.shape(tell)
     if part.ids == tuple(range(count)):
         return tell
@@ -196,7 +196,7 @@ def _named(fixed: dict[str, int], start: str) -> dict[str, int]:
 def _begin(
     scope: Scope, spec: Fabric, plan: _Plan, fixed: dict[str, int], x: int, living: int | None
 ) -> dict[str, int]:
-    """Emit what the first row finds: states with the axis of streams before the last, and what was told of them."""
+    """Emit the states before the first row, with streams as the second to last axis, and their keys and values."""
     work, facts, states = scope.work, plan.facts, dict[str, int]()
     for state in spec.states():
         whole = start(scope, x, state.name, state.shape)
@@ -221,7 +221,7 @@ def _begin(
 
 
 def _end(scope: Scope, spec: Fabric, ends: dict[str, int], living: int | None) -> None:
-    """Give states their new values."""
+    """Store the new values of states."""
     work = scope.work
     for of in spec.populations:
         own = {name: ends[f"{of.name}.{name}"] for name in kept_by(of)}
@@ -238,12 +238,12 @@ def _end(scope: Scope, spec: Fabric, ends: dict[str, int], living: int | None) -
 
 @dataclass(slots=True)
 class _Row:
-    """A row, as it is emitted.
+    """Emitter of one row.
 
     Attributes
     ----------
-    fixed : what no row changes
-    state : what it finds, and then leaves
+    fixed : values that are constant over rows
+    state : state before the row, then after it
     """
 
     work: GraphBuilder
@@ -253,7 +253,7 @@ class _Row:
     state: dict[str, int]
 
     def run(self, xs: list[int], *, resets: bool) -> int:
-        """Emit the row; return what its outputs read."""
+        """Emit the row; return the keys and values that outputs read."""
         work, spec, state = self.work, self.spec, self.state
         if resets:
             state |= {name: work.binary("mul_nonzero", of, xs[-1]) for name, of in state.items()}
@@ -270,7 +270,7 @@ class _Row:
         return read
 
     def _inner(self, inputs: int, began: list[int]) -> None:
-        """Let all cells read, and then step."""
+        """Emit one inner step: all cells read, then step."""
         work, spec, plan, state = self.work, self.spec, self.plan, self.state
         now = work.concat((inputs, state["told"]), 0)
         kv = work.concat([now if delay == 1 else began[delay - 1] for delay in plan.facts.cell_delays], 0)
@@ -288,7 +288,7 @@ class _Row:
         state["told"] = _tell(work, self.fixed, plan.cells, "cell", state["shown"])
 
     def _read(self, began: list[int]) -> int:
-        """Emit what cells that outputs read have told, once for each delay."""
+        """Emit keys and values of the cells that outputs read, once for each delay."""
         work, first, (low, high) = self.work, self.plan.facts.inputs, self.plan.read
         parts = [
             work.part(self.state["told"], 0, low, high)
@@ -300,7 +300,7 @@ class _Row:
 
 
 def shown_by_inputs(work: GraphBuilder, spec: Fabric, p: Mapping[str, int], x: int) -> int:
-    """Emit what input nodes show, ``[inputs, R, H]``, of rows ``[R, columns]``."""
+    """Emit the public outputs of input nodes, ``[inputs, R, H]``, for rows ``[R, columns]``."""
     rows = work.shape(x)[0]
     parts: list[int] = []
     for name, (first, last) in spec.ports("inputs").items():
@@ -313,9 +313,9 @@ def shown_by_inputs(work: GraphBuilder, spec: Fabric, p: Mapping[str, int], x: i
 
 
 def handed_out(work: GraphBuilder, spec: Fabric, p: Mapping[str, int], o: int, living: int | None) -> int:
-    """Emit rows of all outputs ``[R, columns]`` of what their nodes have, ``[outputs, R, H]``.
+    """Emit rows of all outputs ``[R, columns]`` from the values of their nodes, ``[outputs, R, H]``.
 
-    Masked nodes have zeros there; `living` ``[nodes, 1]`` tells which are not, None: none is.
+    Masked nodes have zeros there; `living` ``[nodes, 1]`` is 1 for the others; None: no node is masked.
     """
     return work.concat([_port(work, spec, port, p, o, living) for port in spec.outputs], 1)
 
@@ -341,7 +341,7 @@ def _port(work: GraphBuilder, spec: Fabric, port: OutPort, p: Mapping[str, int],
 
 
 def _asked(work: GraphBuilder, nodes: int, query: int, there: int | None) -> int:
-    """Emit what learned queries find among ``[R, n, H]`` that are `there`, side by side: ``[1, R, slots · H]``."""
+    """Emit attention of learned queries over ``[R, n, H]`` with mask `there`, concatenated: ``[1, R, slots · H]``."""
     rows, count, h = work.shape(nodes)
     slots = work.shape(query)[0]
     ask = work.reshape(work.affine(query, h**-0.5), (1, slots, h))

@@ -1,4 +1,4 @@
-"""How nodes read, edge by edge or as products of matrices; products of nodes with weights; nodes that are masked."""
+"""Attention along edges, sparse or as dense matrix products; products of nodes with weights; masks of nodes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from volumetric.layers.scope import Scope
 
 DENSE = 16
-"""Receivers with the same senders from which on matrices are multiplied."""
+"""Minimum number of receivers with the same senders for a dense matrix product."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Receivers whose senders are `senders`, but for themselves; `far` has the distances, infinite without an edge."""
+    """Receivers with common `senders`, except themselves; `far` has the distances, infinite without an edge."""
 
     receivers: Array
     senders: Array
@@ -33,15 +33,15 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Who reads whom, for receivers of a kind.
+    """Edges of the receivers of a kind, split into sparse and dense parts.
 
     Attributes
     ----------
-    rest : receivers that read edge by edge
-    edges : theirs
-    far : their distances
-    blocks : the others
-    order : row of each receiver behind all of them, None where they are in order
+    rest : receivers with sparse edges
+    edges : edges of `rest`
+    far : distances of `edges`
+    blocks : the other receivers, in dense blocks
+    order : row of each receiver in the concatenated results; None if they are in order
     """
 
     rest: Array
@@ -52,13 +52,13 @@ class Reading:
 
 
 def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int) -> Reading:
-    """Return how to read.
+    """Split edges into sparse and dense parts.
 
     Parameters
     ----------
     starts, senders, far : edges by receiver, with their distances
-    own : each receiver as a sender, -1 where it is none
-    count : senders
+    own : each receiver as a sender, -1 if it is not a sender
+    count : number of senders
     """
     sets: dict[bytes, list[int]] = {}
     for r in range(len(starts) - 1):
@@ -87,7 +87,7 @@ def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int
 
 
 def biases(work: GraphBuilder, reading: Reading, cost: int | None, sharpness: float) -> dict[str, int]:
-    """Emit what distances add to scores, by what `attend` calls it; `cost` ``[1, heads]`` is λ where it is learned."""
+    """Emit the score biases of distances, by the names of `attend`; `cost` ``[1, heads]`` is the learned λ, if any."""
     bias = {"far": _biased(work, reading.far[:, None], cost, sharpness)}
     for n, block in enumerate(reading.blocks):
         rows, columns = block.far.shape
@@ -119,7 +119,7 @@ def attend(work: GraphBuilder, q: int, kv: int, reading: Reading, bias: Mapping[
 
 
 def _rows(work: GraphBuilder, x: int, ids: Sequence[int] | Array) -> int:
-    """Emit nodes by number."""
+    """Emit nodes by index."""
     count, batch, width = work.shape(x)
     first, last = int(ids[0]), int(ids[-1]) + 1
     if np.array_equal(ids, np.arange(first, last)):
@@ -130,7 +130,7 @@ def _rows(work: GraphBuilder, x: int, ids: Sequence[int] | Array) -> int:
 
 
 def _dense(work: GraphBuilder, q: int, kv: int, block: Block, bias: int, heads: int) -> int:
-    """Attention of some nodes over some, as two products for each stream and head."""
+    """Emit dense attention, as two matrix products for each stream and head."""
     q, kv = _rows(work, q, block.receivers), _rows(work, kv, block.senders)
     receivers, own, width = work.shape(q)
     senders, batch, wide = work.shape(kv)
@@ -152,7 +152,7 @@ def _dense(work: GraphBuilder, q: int, kv: int, block: Block, bias: int, heads: 
 
 
 def living_of(scope: Scope, spec: Fabric) -> int | None:
-    """Emit which nodes live, 1 or 0 ``[nodes, 1]``, in their order; None: all of them do, always."""
+    """Emit the mask of living nodes, 1 or 0 ``[nodes, 1]``, in their order; None: the fabric is not dynamic."""
     if not spec.dynamic:
         return None
     work, buffer = scope.work, scope.buffers(spec)["living"]
@@ -161,13 +161,13 @@ def living_of(scope: Scope, spec: Fabric) -> int | None:
 
 
 def first_of(spec: Fabric, state: str) -> int:
-    """Return the first of the nodes that a state is of: ``"shown"``, or what a population keeps."""
+    """Return the first node of a state: ``"shown"``, or a state of a population."""
     facts = spec.facts
     return facts.inputs + (0 if state == "shown" else facts.populations[state.rpartition(".")[0]].start)
 
 
 def shown_by(work: GraphBuilder, living: int | None, x: int, first: int) -> int:
-    """Emit ``[n, …]`` of the nodes from `first` on, 0 where they are masked, whatever is there."""
+    """Emit ``[n, …]`` of the nodes from `first` on, 0 for masked nodes, even for NaN."""
     if living is None:
         return x
     count, *rest = work.shape(x)
@@ -176,12 +176,12 @@ def shown_by(work: GraphBuilder, living: int | None, x: int, first: int) -> int:
 
 
 def without_masked(work: GraphBuilder, reading: Reading, bias: Mapping[str, int], living: int) -> dict[str, int]:
-    """Emit what is added to scores, by what `attend` calls it, with -inf for edges from masked nodes.
+    """Emit the score biases by the names of `attend`, with -inf for edges from masked nodes.
 
     Parameters
     ----------
-    bias : of edges and blocks
-    living : ``[senders, 1]``; a sender that is counted once for each delay is there once
+    bias : biases of edges and blocks
+    living : ``[senders, 1]``; not repeated for each delay
     """
     count = work.shape(living)[0]
 
@@ -198,7 +198,7 @@ def without_masked(work: GraphBuilder, reading: Reading, bias: Mapping[str, int]
 
 
 MOST_PARTS = 6
-"""Products that nodes in groups are cut into; of more, each node has a matrix of its own."""
+"""Maximum number of grouped products; with more, each node gets its own copy of its matrix."""
 
 
 def by_node(work: GraphBuilder, x: int, weight: int, bias: int | None = None) -> int:
@@ -212,7 +212,7 @@ def by_node(work: GraphBuilder, x: int, weight: int, bias: int | None = None) ->
 
 
 def chosen(work: GraphBuilder, sets: int, ids: Array) -> int:
-    """Emit the set of weights of each node, unless all have one, or each its own: then `sets` as it is."""
+    """Emit the set of weights of each node; returns `sets` if all nodes share one set, or each has its own."""
     count, *rest = work.shape(sets)
     if count == 1 or np.array_equal(ids, np.arange(count)):
         return sets
@@ -234,7 +234,7 @@ def joined(work: GraphBuilder, inner: int, outer: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Nodes from `start` on, of which each `count` have one matrix; their numbers are `ids`."""
+    """Nodes from `start` on, where each run of `count` nodes shares a matrix; `ids` are the matrices."""
 
     start: int
     count: int
@@ -242,7 +242,7 @@ class Part:
 
 
 def parts_of(groups: Array) -> tuple[Part, ...]:
-    """Cut nodes, whose matrices are `groups`, into products of groups of equal size."""
+    """Partition nodes, whose matrices are `groups`, into products of groups of equal size."""
     runs: list[tuple[int, int, int]] = []
     start = 0
     for group, of in groupby(groups.tolist()):

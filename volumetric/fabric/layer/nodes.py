@@ -1,4 +1,4 @@
-"""Which entries of a fabric's parameters and states belong to which nodes."""
+"""Maps from nodes to the entries of a fabric's parameters and states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def param_entries(spec: Fabric) -> dict[str, Entries]:
-    """Return them for each parameter and buffer that has any."""
+    """Return the entries of nodes for each parameter and buffer that has them."""
     facts, h = spec.facts, spec.hidden
     every = np.arange(len(facts.order))
     outputs = facts.order[facts.senders_count :]
@@ -41,7 +41,7 @@ def param_entries(spec: Fabric) -> dict[str, Entries]:
 
 
 def state_entries(spec: Fabric) -> dict[str, Entries]:
-    """Return them for each state."""
+    """Return the entries of nodes for each state."""
     facts = spec.facts
     cells = facts.order[facts.inputs : facts.senders_count]
     entries = {"shown": Entries(0, 1, cells, np.arange(facts.cells))}
