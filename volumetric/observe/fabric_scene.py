@@ -1,4 +1,4 @@
-"""Fabrics in a scene: a node for each of theirs where it stands on its lattice, and how strong what it shows is."""
+"""Fabrics in a scene: their nodes at their places on the lattice, and the strength of their public outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Role: TypeAlias = Literal["input", "cell", "output"]
 
 
 class Spot(NamedTuple):
-    """A node of a fabric: what it is called, its role and group, and its x, y, z from the fabric's first corner."""
+    """A node of a fabric: name, role, group, and its x, y, z from the fabric's first corner."""
 
     name: str
     role: Role
@@ -34,12 +34,12 @@ class Spot(NamedTuple):
 class FabricPart:
     """A fabric that is a layer of a network.
 
-    Its nodes come in the order of its facts: inputs by port, cells by population, outputs by port.
+    Its nodes are in the order of its facts: inputs by port, cells by population, outputs by port.
 
     Attributes
     ----------
-    coord : where it is in the network
-    first : number of its first node in the scene
+    coord : coordinate in the network
+    first : index of its first node in the scene
     """
 
     coord: Coord
@@ -48,7 +48,7 @@ class FabricPart:
 
     @property
     def count(self) -> int:
-        """Nodes."""
+        """Number of nodes."""
         return len(self.spec.facts.order)
 
     @cached_property
@@ -62,7 +62,7 @@ class FabricPart:
 
     @cached_property
     def groups(self) -> list[tuple[Role, str, slice]]:
-        """Role, name and nodes of each port and population, in order."""
+        """Role, name and node range of each port and population, in order."""
         facts, spec = self.spec.facts, self.spec
         shift = facts.inputs
         groups: list[tuple[Role, str, slice]] = [("input", port.name, facts.ports[port.name]) for port in spec.inputs]
@@ -76,7 +76,7 @@ class FabricPart:
         return sorted(groups, key=lambda of: of[2].start)
 
     def spots(self, *, alone: bool) -> list[Spot]:
-        """Return the nodes; group names say which fabric they are of unless it is `alone`."""
+        """Return the nodes; group names start with the fabric's coordinate unless it is `alone`."""
         ids, places = self.spec.facts.order.tolist(), self.places.tolist()
         prefix = "" if alone else f"{self.coord} "
         return [
@@ -87,7 +87,7 @@ class FabricPart:
 
     @property
     def ends(self) -> tuple[range, range]:
-        """Numbers of the nodes that take rows in, and of those that hand them out."""
+        """Indices of the input nodes and of the output nodes."""
         facts = self.spec.facts
         return range(self.first, self.first + facts.inputs), range(
             self.first + facts.senders_count, self.first + self.count
@@ -95,14 +95,14 @@ class FabricPart:
 
     @cached_property
     def edges(self) -> tuple[Array, Array, Array, Array]:
-        """Of each edge who sends and who receives, as numbers of the scene, its length and its delay."""
+        """Senders and receivers of the edges, as indices of the scene, with their lengths and delays."""
         facts = self.spec.facts
         receivers = self.first + facts.inputs + facts.receivers
         return self.first + facts.senders.astype(np.int64), receivers, facts.distance, facts.delay
 
     @property
     def latency(self) -> dict[str, int]:
-        """Output → rows after which some input can change it, at the earliest."""
+        """Output → minimum number of rows until some input can change it."""
         earliest = {}
         for name, row in latencies(self.spec).items():
             known = [rows for rows in row.values() if rows is not None]
@@ -110,15 +110,15 @@ class FabricPart:
         return earliest
 
     def rms(self, cells: Array, read: Array | None, output: Array) -> Array:
-        """Return how strong each node is.
+        """Return the strength of each node.
 
-        Cells are as strong as what they show their neighbours, the nodes of a port as its part of the row.
+        It is the root mean square of a cell's public output, or of a port's columns of the row.
 
         Parameters
         ----------
-        cells : root mean square of what each cell shows, ``[cells]``
-        read : row that the fabric reads, ``[…, inputs]``, or how strong all of it is (a number); None: not known, 0
-        output : likewise of what it makes, ``[…, outputs]``
+        cells : root mean square of each cell's public output, ``[cells]``
+        read : input row of the fabric, ``[…, inputs]``, or its strength (a number); None: unknown, 0
+        output : output row of the fabric, ``[…, outputs]``, or its strength
 
         Returns
         -------
@@ -138,13 +138,13 @@ class FabricPart:
 
 
 def strength(x: Array) -> float:
-    """Root mean square; of a number its size."""
+    """Return the root mean square; for a number its magnitude."""
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.sqrt(np.square(x, dtype=np.float64).mean()))
 
 
 def fabric_parts(layers: Mapping[Coord, LayerSpec]) -> dict[Coord, FabricPart]:
-    """Return the fabrics among the layers of a network, with the numbers of their nodes in its scene."""
+    """Return the fabrics among the layers of a network, with the indices of their nodes in its scene."""
     parts: dict[Coord, FabricPart] = {}
     first = 0
     for coord, spec in layers.items():
@@ -163,12 +163,12 @@ def strengths(
     inputs: Mapping[str, Array],
     cells: Mapping[Coord, Array],
 ) -> Array:
-    """Return how strong each node of a scene is.
+    """Return the strength of each node of a scene.
 
     Parameters
     ----------
-    outputs, inputs : last row of each layer and of each input, ``[streams, …]``, or how strong it is, a number
-    cells : root mean square of what each cell of a fabric shows
+    outputs, inputs : last row of each layer and of each input, ``[streams, …]``, or its strength, a number
+    cells : root mean square of the public output of each cell of a fabric
 
     Returns
     -------
@@ -193,7 +193,7 @@ def strengths(
 def cells_of(
     stream: RowStream | ClockedStream, parts: Mapping[Coord, FabricPart], row: int | None
 ) -> dict[Coord, Array]:
-    """Return how strong what each cell shows is, in one of the streams or in all together, float64 ``[cells]``."""
+    """Return the root mean square of each cell's public output, in one stream or over all, float64 ``[cells]``."""
     cells: dict[Coord, Array] = {}
     for coord in parts:
         by_stream = stream.strength(f"{coord}/shown")
@@ -203,7 +203,7 @@ def cells_of(
 
 
 def awake(stream: RowStream | ClockedStream, parts: Mapping[Coord, FabricPart], fired: Array) -> Array:
-    """Return which nodes compute, from which layers do: of a layer that does those that are not masked."""
+    """Return which nodes compute: the unmasked nodes of the layers that compute."""
     flags: list[Array] = []
     for coord, own in zip(_layers(stream), fired, strict=True):
         part = parts.get(coord)

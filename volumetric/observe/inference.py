@@ -1,4 +1,4 @@
-"""The reference device with observers: every forward call tells what each layer made."""
+"""The reference device with observers: every forward call reports each layer's output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from volumetric.run.graph.network import layered_graph
 
 
 class ObservedDevice(ReferenceDevice):
-    """A `ReferenceDevice` whose executables tell `observers` about every call of forward."""
+    """A `ReferenceDevice` whose executables report every forward call to `observers`."""
 
     def __init__(self, observers: Sequence[Observer], dtype: Float = np.float32) -> None:
         super().__init__(dtype)
@@ -38,12 +38,12 @@ class _Observed(ReferenceExecutable):
 
     @cached_property
     def _every(self) -> tuple[OpenGraph, tuple[int, ...]]:
-        """The graph of all values of the plan, and their numbers."""
+        """Return the graph of all values of the plan, and their ids."""
         graph, numbers = layered_graph(self.plan, values=True)
         return OpenGraph(graph, self._dtype), numbers
 
     def _rows(self, part: Part) -> Mapping[str, NDArray[np.float32]]:
-        """Compute every value of the plan, whichever outputs are wanted, and tell of it."""
+        """Compute every value of the plan, regardless of the requested outputs, and report it."""
         graph, numbers = self._every
         values = dict(zip(numbers, self._append(graph, part), strict=True))
         inputs = dict(zip(self.plan.inputs.values(), part.given.values(), strict=True))
