@@ -1,4 +1,4 @@
-"""The page of a film, and the one that follows a network that runs: one canvas, one script, nothing from elsewhere."""
+"""Pages of films and of running networks: one canvas and one script, without external resources."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ COLOURS: Final = (
     (255, 210, 122), (122, 205, 255), (150, 230, 140), (255, 150, 200), (190, 165, 255), (255, 160, 100),
     (110, 225, 200), (225, 225, 225),
 )  # fmt: skip
-"""Of groups, at the ends of their scales; with more groups they come again."""
+"""Colours of groups at the top of their scales; with more groups they repeat."""
 FROM, ODD_COLOUR, GROUND = (26, 26, 36), (194, 24, 91), (17, 17, 17)
 NAMED: Final = 40
-"""Nodes that have their names written into them, at most."""
+"""Maximum number of nodes to write names into cells."""
 _LINKS: Final = 400
-"""Links that are shown at first, at most."""
+"""Maximum number of links to show them by default."""
 
 
 def scene_data(scene: Scene, places: list[tuple[int, int]]) -> dict[str, Any]:
-    """Return what the script reads of a scene: where cells stand, what they are called, whose colour they have."""
+    """Return the scene data of the script: places, names and colours of cells."""
     return {
         "cells": places,
         "names": [node.name for node in scene.nodes],
@@ -38,7 +38,7 @@ def scene_data(scene: Scene, places: list[tuple[int, int]]) -> dict[str, Any]:
 
 
 def _depths(scene: Scene, places: list[tuple[int, int]]) -> list[tuple[int, int, str]]:
-    """Column and line below each panel, and the depth that it shows; nothing where there is one panel alone."""
+    """Return the column and line below each panel, and its depth; nothing for a single panel."""
     depths = sorted({node.at[2] for node in scene.nodes})
     if len(depths) < 2:
         return []
@@ -53,14 +53,14 @@ def _depths(scene: Scene, places: list[tuple[int, int]]) -> list[tuple[int, int,
 
 
 def _lines(scene: Scene, places: list[tuple[int, int]]) -> list[int]:
-    """Lines of the cells of the first panel's depth, from its top."""
+    """Return the line of each cell of the first depth."""
     first = min(node.at[2] for node in scene.nodes)
     return [place[1] for node, place in zip(scene.nodes, places, strict=True) if node.at[2] == first]
 
 
 def page(title: str, film: Mapping[str, Any], *, note: str = "") -> str:
-    """Return the page of a film, or, of data with ``"live"``, one that asks the server that it comes from."""
-    # "<" would end the script where a name had "</script>"
+    """Return the page of a film, or, for data with ``"live"``, one that reads events from its own server."""
+    # a "<" in a name could end the script with "</script>"
     data = json.dumps(film, separators=(",", ":")).replace("<", "\\u003c")
     live = bool(film.get("live"))
     last = max(int(film.get("frames", 0)) - 1, 0)
@@ -68,7 +68,7 @@ def page(title: str, film: Mapping[str, Any], *, note: str = "") -> str:
         ""
         if live
         else f'<input id="at" type="range" min="0" max="{last}" value="0" aria-label="tick">'
-        '<label>frames a second <select id="speed"></select></label>'
+        '<label>frames per second <select id="speed"></select></label>'
     )
     links = " checked" if len(film["edges"]) <= _LINKS else ""
     named = html.escape(title)
@@ -78,8 +78,8 @@ def page(title: str, film: Mapping[str, Any], *, note: str = "") -> str:
         f'<output id="tick"></output><label><input id="ways" type="checkbox"{links}> links</label></div>\n'
         '<div class="all"><canvas id="grid"></canvas><div><ul id="groups"></ul>\n'
         '<p><span class="odd"></span> not finite; framed: <span class="in">input</span>, '
-        '<span class="out">output</span>. The brighter, the larger the root mean square of what a node makes, on the '
-        "scale of its group; brightness is the square root of the part of it. Darker still: did not "
+        '<span class="out">output</span>. Brightness is the square root of the root mean square of a node\'s output '
+        "on the scale of its group. Darkened: did not "
         f'compute.{html.escape(note)}</p><p id="cell"></p></div></div>\n'
         f"<script>const film={data};\n{_SCRIPT}</script>\n</html>\n"
     )
@@ -192,7 +192,7 @@ function show() {
       acts: i => i >= edgeCount || acts[now * edgeCount + i],
       value: i => { const [low, high] = film.levels[film.group[i]];
         return low + codes[now * count + i] / 254 * (high - low); },
-      label: `tick ${film.ticks[now]}${resets.has(now) ? ", begins anew" : ""}`,
+      label: `tick ${film.ticks[now]}${resets.has(now) ? ", reset" : ""}`,
     };
     draw();
   };
@@ -213,7 +213,7 @@ function show() {
 }
 function follow() {
   const events = new EventSource("ticks");
-  const floors = film.groups.map(() => []);  // of the last frames: what nine tenths of a group's nodes are above
+  const floors = film.groups.map(() => []);  // of the last frames: the 10 % quantile of each group's nodes
   let missed = 0;
   legend([]);
   play.onclick = () => { runs = !runs; draw(); };
@@ -235,12 +235,12 @@ function follow() {
       rests: i => fired.length && !bit(fired, i),
       acts: i => i >= edge.length || edge[i],
       value: i => node[i] / 255 * message.scale[film.groups[film.group[i]]],
-      label: `tick ${message.t}${message.reset ? ", begins anew" : ""}, mean ${text(message.meters.mean)}` +
+      label: `tick ${message.t}${message.reset ? ", reset" : ""}, mean ${text(message.meters.mean)}` +
         `${missed ? `, ${missed} missed` : ""}`,
     };
     legend(film.groups.map((name, g) => [levels[g] / 255 * message.scale[name], message.scale[name]]));
     draw();
   };
-  events.onerror = () => { events.close(); get("cell").textContent = "the stream has ended; reload to look again"; };
+  events.onerror = () => { events.close(); get("cell").textContent = "the stream has ended; reload to reconnect"; };
 }
 """

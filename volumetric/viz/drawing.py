@@ -1,4 +1,4 @@
-"""Networks as diagrams: genomes by nodes and connections, grids by layers, with containers opened."""
+"""Networks as diagrams: genomes by nodes and connections, grids by layers, with the contents of containers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _INPUT = "input"
 _CHAIN, _CHILDREN = 16, 12
-"""Layers of a chain, and children of a container, that are drawn one by one."""
+"""Maximum number of layers of a chain, and of children of a container, to draw one by one."""
 
 
 def draw_genome(
@@ -31,16 +31,16 @@ def draw_genome(
 ) -> Figure:
     """Draw the nodes and connections of a genome: inputs on the left, outputs on the right.
 
-    Blue connections are positive, red ones negative, wider ones stronger, dotted ones disabled; each carries its
-    weight, and a box its activation and bias.
+    Blue connections are positive, red ones negative, wider ones stronger, dotted ones disabled. Text shows the weight
+    of a connection, and the activation and bias of a node.
 
     Parameters
     ----------
-    inputs, outputs : names of these nodes; empty: their numbers
+    inputs, outputs : names of these nodes; empty: numbered
 
     Raises
     ------
-    SpecError : there are names, but not one for each input or output
+    SpecError : the number of names differs from that of the inputs or outputs
     """
     wide, out = genome.interface.inputs, genome.interface.outputs
     names = dict(enumerate(_named("input", inputs, "in", wide)))
@@ -64,11 +64,10 @@ def draw_genome(
 
 
 def draw_network(network: Network, title: str = "network") -> Figure:
-    """Draw the layers of a network from left to right, each container as a frame around what is in it.
+    """Draw the layers of a network from left to right, each container as a frame around its children.
 
-    Dotted lines are links, and what residuals add. A layer that is switched off is drawn beside its name's "off". A
-    network with several rows or columns, and one of more than 16 layers in a chain, is drawn as its grid instead, see
-    `draw_slabs`.
+    Dotted lines are links and residuals. A disabled layer is marked "(off)". A network with several rows or columns,
+    or with more than 16 layers in a chain, is drawn as its grid instead, see `draw_slabs`.
     """
     if network.grid.rows * network.grid.cols > 1 or len(network.layers) > _CHAIN:
         return draw_slabs(network, title)
@@ -96,7 +95,7 @@ def draw_network(network: Network, title: str = "network") -> Figure:
         else:
             shape = "×".join(str(size) for size in network.shapes[coord] if size > 0)
             output_box[coord] = opened.add(str(coord), f"{coord}", spec, first, f"→ {shape}")
-        if not ready:  # it stands behind the input, but does not read it
+        if not ready:  # placed after the input, without a line
             opened.edges[before:] = [edge for edge in opened.edges[before:] if edge.source != _INPUT]
         ends = [*others, *([] if wire.skip is None else [value(wire.skip)])]
         opened.edges += [Edge(source=end, target=opened.entry[str(coord)], faint=True) for end in ends]
@@ -111,7 +110,7 @@ def draw_network(network: Network, title: str = "network") -> Figure:
 
 
 class _Opened:
-    """Boxes, lines and frames of layers that are added one after the other."""
+    """Boxes, lines and frames of layers, added one after the other."""
 
     def __init__(self) -> None:
         self.boxes: dict[str, Box] = {}
@@ -120,7 +119,7 @@ class _Opened:
         self.entry: dict[str, str] = {}
 
     def leaf(self, path: str, text: str, *sources: str, role: str = "hidden") -> str:
-        """Add a box behind its sources and return its name."""
+        """Add a box to the right of its sources and return its name."""
         column = 1 + max(self.boxes[source].column for source in sources)
         self.boxes[path] = Box(text=text, column=column, role=role)
         self.edges += [Edge(source=source, target=path) for source in sources]
@@ -128,7 +127,7 @@ class _Opened:
         return path
 
     def add(self, path: str, name: str, spec: LayerSpec, source: str, shape: str = "") -> str:
-        """Add a layer, opened if it is a container, and return the name of the box whose value it gives."""
+        """Add a layer, or the children of a container, and return the name of the box with its output."""
         children = spec.children()
         if not 0 < len(children) <= _CHILDREN:
             return self.leaf(path, "\n".join(filter(None, (name, _told(spec), shape))), source)
@@ -137,7 +136,7 @@ class _Opened:
             end = self._sequential(path, spec, source)
         elif isinstance(spec, Parallel):
             end = self._parallel(path, spec, source)
-        else:  # a scaffold: what it does around the layers that it holds is the box that they end in
+        else:  # a scaffold: its own operations are the box at the end of its children
             ends = [self.add(f"{path}/{name}", name, child, source) for name, child in children.items()]
             end = self.leaf(f"{path}/join", spec.kind, *ends, role="join")
         inside = tuple(box for box in self.boxes if box not in before)
@@ -163,7 +162,7 @@ class _Opened:
 
 
 def _told(spec: LayerSpec) -> str:
-    """Kind of a layer, its width where it has one, and its activation."""
+    """Return the kind of a layer, its width if it has one, and its activation."""
     width = getattr(spec, "out_features", None)
     activation = getattr(spec, "activation", "linear")
     return f"{spec.kind}{'' if width is None else f' {width}'}{'' if activation == 'linear' else f' {activation}'}"
@@ -172,13 +171,13 @@ def _told(spec: LayerSpec) -> str:
 def _named(what: str, names: Sequence[str], short: str, count: int) -> Sequence[str]:
     if names and len(names) != count:
         raise SpecError(
-            f"{len(names)} names for {count} {what}s", hint=f'name every {what}, as {what}s = ["a", "b"], or none'
+            f"got {len(names)} names for {count} {what}s", hint=f'name every {what}: {what}s = ["a", "b"], or none'
         )
     return names or [f"{short} {i}" for i in range(count)]
 
 
 def _depths(genome: Genome) -> dict[int, int]:
-    """Column of each node: the longest way to it from the inputs that does not go round; outputs are last."""
+    """Return the column of each node: its longest acyclic path from the inputs; outputs are last."""
     inputs, outputs = genome.interface.inputs, genome.interface.outputs
     fixed = range(inputs, inputs + outputs)
     active = genome.connections[genome.connections["enabled"]]
@@ -192,14 +191,14 @@ def _depths(genome: Genome) -> dict[int, int]:
     depths = {node: 0 if node < inputs else 1 for node in nodes}
     for node in reversed(order):
         for target in followers.get(node, ()):
-            if place[target] > place[node]:  # else the connection leads back
+            if place[target] > place[node]:  # else the connection is recurrent
                 depths[target] = max(depths[target], depths[node] + 1)
     last = 1 + max(depths.values(), default=0)
     return depths | dict.fromkeys(fixed, last)
 
 
 def _finished(nodes: Sequence[int], followers: dict[int, list[int]]) -> list[int]:
-    """Nodes in the order in which a depth first search leaves them."""
+    """Return nodes in depth-first postorder."""
     order: list[int] = []
     visited: set[int] = set()
     for start in nodes:

@@ -1,4 +1,4 @@
-"""Networks as the grid that they are: a slab for each depth, rows and columns of cells in it, slots in the cells."""
+"""Networks as grids: a slab for each depth with rows and columns of cells, and slots in the cells."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _COLOURS: Final = (
 )  # fmt: skip
 _CHAIN, _LINK, _IN, _OUT = "#777777", "#2166ac", "#4d8a2f", "#c76a00"
 _WIDE, _LINE, _GAP, _SLANT = 1.3, 0.135, 0.2, 0.32
-"""Inches: width of a cell, height of a line of text, room between cells, and how far each row is moved to the left."""
+"""Inches: width of a cell, height of a line of text, gap between cells, and shift of each row to the left."""
 _LINES, _LINKS = 9, 400
-"""Lines of text in a cell, and links, that are drawn; what is left out is said."""
+"""Maximum number of lines of text in a cell, and of links; the picture says how many are omitted."""
 
 
 class _Cell(NamedTuple):
-    """Middle of a cell."""
+    """Centre of a cell."""
 
     x: float
     y: float
@@ -37,8 +37,8 @@ class _Cell(NamedTuple):
 def draw_slabs(network: Network, title: str = "network") -> Figure:
     """Draw a network's grid: slabs by depth from left to right, rows and columns in each, layers as lines of text.
 
-    Grey arrows are the chain in reading order, blue ones links and residuals (dotted where they arrive rows or ticks
-    later), green and orange ones inputs and outputs. Layers that containers hold stand below them, moved to the right.
+    Grey arrows are the chain in reading order, blue ones links and residuals (dotted with a delay of rows or ticks),
+    green and orange ones inputs and outputs. Children of containers are indented below them.
     """
     texts = _texts(network)
     high = _LINE * max(len(lines) for lines in texts.values()) + 0.14
@@ -76,7 +76,7 @@ def draw_slabs(network: Network, title: str = "network") -> Figure:
 
 
 def _texts(network: Network) -> dict[tuple[int, int, int], list[tuple[str, bool]]]:
-    """Lines of each cell that has layers, and whether each is of a layer that is switched off."""
+    """Return the lines of each cell with layers, and whether each line belongs to a disabled layer."""
     texts: dict[tuple[int, int, int], list[tuple[str, bool]]] = {}
     for coord, spec in network.layers.items():
         off = coord in network.disabled
@@ -129,7 +129,7 @@ def _cell(axes: Axes, place: _Cell, high: float, lines: list[tuple[str, bool]], 
 
 
 def _wires(axes: Axes, network: Network, places: Mapping[tuple[int, int, int], _Cell], high: float) -> int:
-    """Draw what goes from cell to cell; return how many links are left out."""
+    """Draw the connections between cells; return the number of omitted links."""
     before: Coord | None = None
     links: list[tuple[Source, Coord]] = []
     drawn: set[tuple[Coord, Coord]] = set()
@@ -155,7 +155,7 @@ def _wires(axes: Axes, network: Network, places: Mapping[tuple[int, int, int], _
 
 
 def _first(coord: Coord) -> Coord:
-    """Place of a cell, whatever the slot."""
+    """Return the place of a cell, regardless of the slot."""
     return Coord(coord.z, coord.y, coord.x)
 
 
@@ -166,12 +166,12 @@ def _arrow(
     from matplotlib.patches import FancyArrowPatch
 
     a, b = places[source.z, source.y, source.x], places[target.z, target.y, target.x]
-    if a == b:  # from slot to slot: the text says it
+    if a == b:  # from slot to slot: only in the text
         return
     beside = abs(a.y - b.y) < high / 2 and 0 < b.x - a.x < _WIDE + 2 * _GAP
     if beside:
         start, end = (a.x + _WIDE / 2, a.y), (b.x - _WIDE / 2, b.y)
-    elif abs(a.y - b.y) < high / 2:  # along a row, over what stands between
+    elif abs(a.y - b.y) < high / 2:  # along a row, in an arc over the cells between
         start, end, bend = (a.x, a.y - high / 2), (b.x, b.y - high / 2), -0.2 if b.x > a.x else 0.2
     else:
         down = 1 if b.y > a.y else -1
