@@ -27,16 +27,16 @@ _SIGNS = {"above": ">", "at_least": ">=", "below": "<", "at_most": "<=", "equal"
 
 
 class Exported(NamedTuple):
-    """Text of a file, and what of the program it cannot hold, a sentence each."""
+    """Text of a file, and the parts of the program that it cannot represent, a sentence each."""
 
     text: str
     lost: tuple[str, ...]
 
 
 def export_canvas(program: Program) -> Exported:
-    """Return a program as canvas-engineering 0.5.0 writes one, so that its ``CanvasProgram.from_json`` reads it.
+    """Return a program in the file format of canvas-engineering 0.5.0, for its ``CanvasProgram.from_json``.
 
-    What `writes` becomes ``src``, and what it `reads` ``dst``, for there ``src`` asks and is written.
+    `writes` becomes ``src``, and `reads` becomes ``dst``, because there ``src`` has the queries and is written.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def export_canvas(program: Program) -> Exported:
 
 
 class _Export:
-    """One program on its way."""
+    """State of one export."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -74,9 +74,9 @@ class _Export:
 
     def _of_program(self, program: Program) -> None:
         if not program.parity:
-            self._lost.append("it computes as the package does: parity, and one set of parameters for a rule")
+            self._lost.append("parity with the package, with one set of parameters per rule")
         elif program.share == "edge":
-            self._lost.append("parameters of each edge: the package has one set for a rule")
+            self._lost.append("parameters of each edge: the package has one set per rule")
         if program.timing == "stream":
             self._lost.append("time: the package runs windows")
         self._lost += [f"port {name!r}" for name, port in program.ports.items() if not isinstance(port, Signal)]
@@ -86,14 +86,14 @@ class _Export:
                 self._lost.append(f"the meter of region {meter.region!r}")
 
     def _region(self, place: Place) -> dict[str, Any]:
-        """Return the region's entry of ``region_programs``; note what the file has no field for."""
+        """Return the region's entry of ``region_programs``; note everything without a field in the file."""
         region, what = place.region, f"region {place.name!r}"
         if region.keeps_old:
-            self._lost.append(f"{what}: what edges add comes on top of what was there")
+            self._lost.append(f"{what}: residual additions of edges")
         if region.slots is not None:
             self._lost.append(f"{what}: its {region.slots} slots of memory")
         if region.carrier == "constant":
-            self._lost.append(f"{what}: that it is a constant, whose rows are a parameter")
+            self._lost.append(f"{what}: its constant, whose rows are a parameter")
         region_fields: dict[str, Any] = {
             "family": region.family,
             "tags": list(region.tags),
@@ -108,7 +108,7 @@ class _Export:
         if region.learning is not None:
             region_fields["learning"] = self._learning(place)
         if region.keep == "runtime":
-            self._lost.append(f"{what}: that it is kept at work, which its family may change there")
+            self._lost.append(f"{what}: its keep 'runtime', which its family may override there")
         elif region.keep != "auto":
             region_fields["compile_mode"] = region.keep
         if region.constraints is not None:
@@ -159,7 +159,7 @@ class _Export:
         )
         own_rule, own_write = BY_OPERATOR.get(edge.operator, (None, "add"))
         if (wire.rule == "cross" and own_rule not in (None, "cross")) or (wire.write == "add" and own_write != "add"):
-            self._lost.append(f"{what}: operator {edge.operator!r} has a rule and way of writing of its own there")
+            self._lost.append(f"{what}: operator {edge.operator!r} has its own rule and write mode there")
         for field in ("options", "heads"):
             if getattr(edge, field):
                 self._lost.append(f"{what}: {field}")
@@ -172,7 +172,7 @@ class _Export:
         edge = wire.edge
         several = self._pairs[wire.writes, wire.reads] > 1
         if several:
-            self._lost.append(f"edge {wire.name!r}: the package tells it and others of its pair apart by rule alone")
+            self._lost.append(f"edge {wire.name!r}: the package distinguishes edges of a pair only by rule")
         if edge.holds is None:
             return
         trigger = _trigger(edge.holds)
@@ -204,19 +204,19 @@ def _spec(place: Place) -> dict[str, Any]:
 
 
 def _fields(of: Struct) -> dict[str, Any]:
-    """What a part of a file says beside what the package takes for said."""
+    """Return the fields of a part that differ from the package's defaults."""
     return {field.name: value for field in fields(of) if (value := getattr(of, field.name)) != field.default}
 
 
 def _carrier(region: Region) -> str:
-    """The carrier in the words of the package, which has no constants."""
+    """Return the carrier in the terms of the package, which has no constants."""
     return "deterministic" if region.carrier == "constant" else region.carrier
 
 
 def _trigger(clock: Clock) -> str | None:
-    """A condition in the words of the package: comparisons that all hold."""
+    """Return a condition in the terms of the package: a conjunction of comparisons."""
     if str(clock) == NEVER:
-        return "never"  # which is malformed there, and so never holds
+        return "never"  # malformed there, so that it never holds
     clauses: list[str] = []
     for part in clock.terms if isinstance(clock, And) else (clock,):
         if not isinstance(part, Event):

@@ -1,4 +1,4 @@
-"""Carriers: what regions make of what edges bring: each is a formula over rows, and its parameters."""
+"""Carriers: update formulas of regions for the results of edges, and their parameters."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from volumetric.program.layer.facts import Facts, Place
 from volumetric.program.layer.meter import Meter
 
 EPS = 1e-5
-"""Of norms."""
+"""Epsilon of norms."""
 KEY_RATE = 0.1
-"""How fast keys of a memory follow what is written, beside its values."""
+"""Rate of a memory's keys, relative to that of its values."""
 TRUST = -1.0
-"""Bias of a filter's gain at first: σ(-1) = 0.27 of an error is believed."""
+"""Initial bias of a filter's gain: σ(-1) = 0.27 of an error is applied."""
 
 ROWS = "rows"
-"""Parameter of a constant: what it holds."""
+"""Parameter of a constant: its content."""
 
 
 def carrier_params(facts: Facts, place: Place) -> tuple[ParamSpec, ...]:
@@ -53,13 +53,13 @@ def carrier_params(facts: Facts, place: Place) -> tuple[ParamSpec, ...]:
 
 
 def norm_params(name: str, d: int) -> tuple[ParamSpec, ...]:
-    """Gain and bias of a layer norm."""
+    """Return gain and bias of a layer norm."""
     gain = ParamSpec(name=f"{name}weight", shape=(d,), init="ones", packable=False)
     return gain, ParamSpec(name=f"{name}bias", shape=(d,), init="zeros", packable=False)
 
 
 def chosen(work: GraphBuilder, flag: int | None, a: int, b: int) -> int:
-    """Emit `a` where a flag is 1 and `b` where it is 0, with nothing of the other, not even NaN. None: a everywhere."""
+    """Emit `a` if a flag is 1 and `b` if it is 0: a select, so NaN of the other does not leak. None: `a`."""
     if flag is None:
         return a
     return work.add(work.binary("mul_nonzero", a, flag), work.binary("mul_nonzero", b, work.affine(flag, -1.0, 1.0)))
@@ -92,7 +92,7 @@ def filtered(work: GraphBuilder, p: Mapping[str, int], x: int, z: int, written: 
 def remembered(
     work: GraphBuilder, p: Mapping[str, int], keys: int, values: int, z: int, written: int
 ) -> tuple[int, int]:
-    """Emit κ and μ of a memory behind a step, ``[B, S, d]``; z is ``[B, N, d]``, `written` ``[B, N, 1]``."""
+    """Emit κ and μ of a memory after a step, ``[B, S, d]``; z is ``[B, N, d]``, `written` ``[B, N, 1]``."""
     z = work.binary("mul_nonzero", z, written)
     queries = work.affine(linear(work, p, ("memory.q.",), z), work.shape(z)[2] ** -0.5)
     weights = heads.softmax(work, work.gemm(queries, keys, trans_b=True))
@@ -109,7 +109,7 @@ def remembered(
 
 
 def product(work: GraphBuilder, x: int) -> int:
-    """Emit the product over the second of three axes, which stays with size 1; by halves, so that no slope divides."""
+    """Emit the product over the second of three axes, kept with size 1; by halves, so that no gradient divides."""
     while work.shape(x)[1] > 1:
         count = work.shape(x)[1]
         half = count // 2
@@ -119,7 +119,7 @@ def product(work: GraphBuilder, x: int) -> int:
 
 
 def bound(work: GraphBuilder, p: Mapping[str, int], count: int, slots: int, values: int) -> int:
-    """Emit slots bound to what a region holds, ``[B, capacity, d]``; `count` heads."""
+    """Emit slots bound to the content of a region, ``[B, capacity, d]``; `count` heads."""
     one = {name: work.reshape(i, (1, *work.shape(i))) for name, i in p.items() if name.startswith("bind.")}
     queries, rows = (work.reshape(x, (1, *work.shape(x))) for x in (slots, values))
     read = work.reshape(heads.cross(work, one, count, queries, rows, rows, prefix="bind."), work.shape(slots))
@@ -151,14 +151,14 @@ def noised(work: GraphBuilder, x: int, level: int, noise: int) -> int:
 
 
 def root_of(work: GraphBuilder, x: int) -> int:
-    """Emit a square root whose slope at 0 is 0, not infinite."""
+    """Emit a square root with gradient 0 at 0, not infinity."""
     there = work.binary("greater", x, work.scalar(0.0))
     safe = work.add(x, work.affine(there, -1.0, 1.0))
     return work.binary("mul", work.unary(safe, "sqrt"), there)
 
 
 def reduced(work: GraphBuilder, meter: Meter, error: int) -> int:
-    """Emit a number for each kind, ``[B, kinds]``, of errors ``[B, N, d]``."""
+    """Reduce errors ``[B, N, d]`` to one number for each kind, ``[B, kinds]``."""
     e = error if meter.signed else work.unary(error, "abs")
     batch, kinds = work.shape(error)[0], len(meter.kinds)
 
@@ -178,7 +178,7 @@ def reduced(work: GraphBuilder, meter: Meter, error: int) -> int:
 
 
 def followed(work: GraphBuilder, meter: Meter, meter_state: int, error: int) -> int:
-    """Emit what a meter holds behind a step that its region computes, ``[B, kinds + 1]``."""
+    """Emit the state of a meter after a step in which its region fires, ``[B, kinds + 1]``."""
     batch = work.shape(meter_state)[0]
     ones = work.broadcast(work.reshape(work.scalar(1.0), (1, 1)), (batch, 1))
     r = work.concat((reduced(work, meter, error), ones), 1)
@@ -186,12 +186,12 @@ def followed(work: GraphBuilder, meter: Meter, meter_state: int, error: int) -> 
 
 
 def updated(work: GraphBuilder, meter: Meter, meter_state: int, error: int, fires: int | None) -> int:
-    """Emit what a meter holds behind a step; `fires` is ``[B, 1]``, None: everywhere."""
+    """Emit the state of a meter after a step; `fires` is ``[B, 1]``, None: always."""
     return chosen(work, fires, followed(work, meter, meter_state, error), meter_state)
 
 
 def shown(work: GraphBuilder, meter: Meter, meter_state: int) -> int:
-    """Emit what clocks read, ``[B, kinds]``."""
+    """Emit the values for clocks, ``[B, kinds]``."""
     count = work.shape(meter_state)[1] - 1
     numbers, ones = work.part(meter_state, 1, 0, count), work.part(meter_state, 1, count, count + 1)
     if not meter.corrected:

@@ -1,7 +1,7 @@
-"""The nodes of a program: one step as the body of a scan over rows.
+"""Graph of a program: one step as the body of a scan over rows.
 
-What inputs put in and what outputs hand out are products over all rows, before the scan and behind it; parameters of
-edges that are computed together are put side by side once.
+Inputs and outputs are matrix products over all rows, before and after the scan. Parameters of edges that are computed
+together are stacked once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def emit_program(scope: Scope, spec: Program, x: int) -> int:
     batch, length, _ = work.shape(scope.sequenced(x))
     if not length or not batch:
         y = work.zeros((*lead, wide))
-        for param in scope.params(spec).values():  # their gradients are zeros, not none
+        for param in scope.params(spec).values():  # so that their gradients are zeros, not None
             flat = work.reshape(param, (prod(work.shape(param)),))
             y = work.add(y, work.reduce(flat, "sum", (0,)))
         return y
@@ -48,7 +48,7 @@ def emit_program(scope: Scope, spec: Program, x: int) -> int:
         return _one_by_one(scope, spec, x)
     rows = work.permute(scope.sequenced(x), (1, 0, 2))
     timing = timing_of(facts)
-    # Where operations are what costs, edges that read constants stay among the others.
+    # If the number of operations dominates the cost, edges that read constants stay with the others.
     plan = plan_of(facts, timing.columns, apart=not work.parted, folded=not work.parted and scope.training is None)
     joined = {} if scope.stack is all_apart else scope.stacked(stacks_of(plan))
     p = scope.params(spec, but={name for names in joined for name in names})
@@ -103,7 +103,7 @@ def emit_program(scope: Scope, spec: Program, x: int) -> int:
 
 
 def _one_by_one(scope: Scope, spec: Program, x: int) -> int:
-    """Emit samples of which nobody knows the number, each a sequence of its own, one after the other."""
+    """Emit an unknown number of samples, each an independent sequence, one after the other."""
     work, p = scope.work, scope.params(spec)
     *lead, length, columns = work.shape(x)
 
@@ -148,27 +148,27 @@ def _code(work: GraphBuilder, facts: Facts, p: Mapping[str, int], place: Place) 
 
 
 def _read_inside(facts: Facts, p: Mapping[str, int]) -> list[str]:
-    """Names of the parameters that a step reads by themselves: those of regions, and gates."""
+    """Return the parameters that a step reads unstacked: those of regions, and gates."""
     gates = [gate_of(task) for task in tasks_of(facts) if task.wire.write == "gate"]
     return [name for name in p if name.startswith("regions.")] + gates
 
 
 @dataclass(slots=True)
 class _Row:
-    """A row, as it is emitted.
+    """Emitter of one row.
 
     Attributes
     ----------
-    own : what no row changes
-    state : what it finds, and then leaves
+    own : values that are constant over rows
+    state : state before the row, then after it
     x : ``[B, columns]``
-    port_rows : input → what it brings, ``[B, d]``
-    hidden : region → which of its positions training hides, ``[B, N, 1]`` of 0 and 1
-    noise : region → ε that training puts on what it holds, ``[B, N, d]``
-    learns : this is training
-    guards : edges that fire in no stream need not be computed
-    penalty : what regions lose of their own, ``[B, 1]``, if they do
-    watched : what was computed is handed out behind the outputs
+    port_rows : input → its projected row, ``[B, d]``
+    hidden : region → mask of positions that training hides, ``[B, N, 1]`` of 0 and 1
+    noise : region → noise ε that training adds to its content, ``[B, N, d]``
+    learns : whether this is training
+    guards : whether edges that fire in no stream can be skipped
+    penalty : sum of the regions' own losses, ``[B, 1]``, if any
+    watched : whether the activity is returned after the outputs
     lives : which columns of edges fired in each step
     """
 
@@ -188,7 +188,7 @@ class _Row:
     lives: list[int | None] = field(default_factory=list)
 
     def run(self, keep: int | None) -> list[int]:
-        """Emit the row; return what outputs read."""
+        """Emit the row; return the values that outputs read."""
         work, facts, state = self.work, self.plan.facts, self.state
         if keep is not None:
             for name, of in state.items():
@@ -220,7 +220,7 @@ class _Row:
         return outputs + watch(regions, truths, self.lives, canvas) if self.watched else outputs
 
     def _now(self, fires: Mapping[int, int], again: int) -> dict[int, int]:
-        """Region → whether it computes in a step of several; those that are missing always do."""
+        """Return region → whether it computes in one of several steps; missing regions always do."""
         flags: dict[int, int] = {}
         for n, steps in enumerate(self.timing.inner):
             if steps < again:
@@ -234,7 +234,7 @@ class _Row:
         return self.work.broadcast(self.work.constant(np.full((1, 1), value), "flag"), (batch, 1))
 
     def _taken_in(self, fires: Mapping[int, int]) -> int:
-        """Emit the canvas with what inputs bring, and with constants: in one pass with the first input."""
+        """Emit the canvas with the writes of inputs, and with constants (in one pass with the first input)."""
         work, facts, canvas = self.work, self.plan.facts, self.state[CANVAS]
         batch = work.shape(canvas)[0]
         regions = self._held(fires)
@@ -262,7 +262,7 @@ class _Row:
         )
 
     def _region_guard(self, fires: Mapping[int, int]) -> Callable[..., AbstractContextManager[None]]:
-        """What lets carriers and meters be left out of regions that fire in no stream."""
+        """Return a context in which carriers and meters are skipped for regions that fire in no stream."""
         if not fires or not self.guards:
             return lambda *regions: nullcontext()
         work, columns = self.work, {region: column for column, region in enumerate(fires)}
@@ -276,7 +276,7 @@ class _Row:
         return guard
 
     def _step(self, canvas: int, fires: Mapping[int, int], truths: Sequence[int], again: int) -> int:
-        """Emit one step of the row; return the canvas behind it, ``[B, positions, d]``."""
+        """Emit one step of the row; return the canvas after it, ``[B, positions, d]``."""
         facts, regions = self.plan.facts, self._held(fires)
         whole, before, levels = canvas, dict(self.state), self._levels(again)
         canvas = diffused(regions, canvas, self.noise, levels) if self.noise and not again else canvas
@@ -316,7 +316,7 @@ class _Row:
         return after
 
     def _guard(self, live: int | None) -> Guard | None:
-        """What lets edges be left out that fire in no stream."""
+        """Return a context in which edges that fire in no stream are skipped."""
         if live is None or not self.guards:
             return None
         work, groups = self.work, self.plan.groups
@@ -335,7 +335,7 @@ class _Row:
         return lambda number: work.guarded(each, firsts[number], len(groups[number].columns))
 
     def _stacks(self) -> Weights:
-        """Parameters of the edges of each group."""
+        """Return the parameters of the edges of each group."""
         stacks: list[dict[str, int]] = [{} for _ in self.plan.groups]
         for name, of in self.own.items():
             if name.startswith("stack "):
@@ -344,7 +344,7 @@ class _Row:
         return stacks
 
     def _live(self, fires: Mapping[int, int], truths: Sequence[int], present: Mapping[int, int]) -> int | None:
-        """Emit which edges fire, ``[B, columns]``; None: all always do."""
+        """Emit which edges fire, ``[B, columns]``; None: all, always."""
         work, factors = self.work, list[list[int]]()
         by_column = {column: wire for wire, column in zip(self.plan.facts.wires, self.plan.columns, strict=True)}
         for column in range(len(self.timing.kinds)):
@@ -362,7 +362,7 @@ class _Row:
         return work.permute(live, (1, 0))
 
     def _levels(self, again: int) -> dict[int, tuple[int, int]]:
-        """Noise levels of diffusive regions before and behind a step of several, ``[B, 1, 1]``."""
+        """Return the noise levels of diffusive regions before and after one of several steps, ``[B, 1, 1]``."""
         work, facts = self.work, self.plan.facts
         batch, levels = work.shape(self.x)[0], dict[int, tuple[int, int]]()
         ports = {port.region: name for name, port in facts.program.inputs.items() if isinstance(port, Level)}

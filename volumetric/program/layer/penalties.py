@@ -1,4 +1,4 @@
-"""What regions lose of their own while a program trains, by their recipes, and what training draws for that."""
+"""Regions' own losses in training, by their recipes, and the random masks and noise for them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from volumetric.program.layer.settle import Held
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a step was.
+    """Values of a step.
 
     Attributes
     ----------
-    whole : the canvas before it, with nothing hidden and without the noise of training
-    before : the canvas that edges read
-    brought : the canvas behind the dispatch
-    after : the canvas behind it
+    whole : canvas before the step, without hidden positions and without the noise of training
+    before : canvas that edges read
+    brought : canvas after the dispatch
+    after : canvas after the step
     written : ``[B, positions, 1]`` of 0 and 1
-    errors : of regions, ``[B, N, d]``
-    hidden : region → which positions were, ``[B, N, 1]`` of 0 and 1
+    errors : errors of regions, ``[B, N, d]``
+    hidden : region → mask of hidden positions, ``[B, N, 1]`` of 0 and 1
     """
 
     whole: int
@@ -42,7 +42,7 @@ class Seen:
 
 
 def masked(regions: Held, canvas: int, hidden: Mapping[int, int]) -> int:
-    """Emit the canvas with the learned vector of a region where its positions are hidden, ``[B, N, 1]``."""
+    """Emit the canvas with hidden positions, ``[B, N, 1]``, replaced by the learned vector of their region."""
     work, new = regions.work, list[tuple[Place, int]]()
     for number, where in hidden.items():
         place = regions.facts.places[number]
@@ -53,11 +53,11 @@ def masked(regions: Held, canvas: int, hidden: Mapping[int, int]) -> int:
 
 
 def penalty(regions: Held, step: Seen, before: Mapping[str, int]) -> int | None:
-    """Emit what all losses of a step come to, ``[B, 1]``, and keep what the next one needs; None without losses.
+    """Emit the sum of all losses of a step, ``[B, 1]``, and update the states of losses; None without losses.
 
     Parameters
     ----------
-    regions : behind the step; its states of losses are replaced
+    regions : regions after the step; states of losses are replaced
     before : states before the step
     """
     work, total = regions.work, list[int]()
@@ -84,7 +84,7 @@ class _Losses:
     before: Mapping[str, int]
 
     def emit(self, name: str) -> int | None:
-        """Emit a loss by its name, ``[B, 1]``; None where nothing of the region is hidden."""
+        """Emit a loss by name, ``[B, 1]``; None if no position of the region is hidden."""
         work, place, step = self.regions.work, self.place, self.step
         if name == "next_step":
             return self._next_step()
@@ -149,14 +149,14 @@ class _Losses:
         )
         far = work.affine(work.affine(candidates, -1.0, 1.0), -1e9)
         logits = work.add(work.binary("mul_nonzero", logits, candidates), far)
-        # Cosines over the temperature are small enough for exp, and one candidate of a memory always counts.
+        # Cosines over the temperature do not overflow exp, and a memory always has at least one candidate.
         total = work.unary(work.reduce(work.unary(logits, "exp"), "sum", (2,)), "log")
         diagonal = work.constant(np.eye(count, count + slots)[None], "diagonal")
         right = work.reduce(work.binary("mul", logits, diagonal), "sum", (2,))
         return self._over(work.binary("sub", total, right), there)
 
     def _written(self) -> tuple[int, int]:
-        """Emit rows that were written, zeros for the others, and which they are, ``[B, N, 1]``."""
+        """Emit rows that were written, with zeros for the others, and their mask, ``[B, N, 1]``."""
         work = self.regions.work
         there = self.regions.taken(self.step.written, self.place)
         return work.binary("mul_nonzero", self.regions.taken(self.step.brought, self.place), there), there
@@ -166,14 +166,14 @@ class _Losses:
         return work.reshape(work.reduce(x, "mean", (1, 2)), (work.shape(x)[0], 1))
 
     def _over(self, x: int, where: int) -> int:
-        """Emit the mean of ``[B, N, 1]`` over the positions where a flag is 1; 0 without any."""
+        """Emit the mean of ``[B, N, 1]`` over positions with flag 1; 0 if there are none."""
         work = self.regions.work
         total = work.reduce(work.binary("mul_nonzero", x, where), "sum", (1,))
         count = work.binary("max", work.reduce(where, "sum", (1,)), work.scalar(1.0))
         return work.reshape(work.binary("div", total, count), (work.shape(x)[0], 1))
 
     def _stopped(self, x: int) -> int:
-        """Emit the same numbers without a gradient."""
+        """Emit the same values without a gradient."""
         work = self.regions.work
         same = work.emit("unary", (x,), name="affine", alpha=1.0, beta=0.0)[0]
         work.detached.add(same)
@@ -181,7 +181,7 @@ class _Losses:
 
 
 def hidden_in(scope: Scope, facts: Facts, batch: int, length: int) -> dict[int, int]:
-    """Emit which positions training hides: region → ``[T, B, N, 1]`` of 0 and 1, as `recipes.hidden_in` has it."""
+    """Emit the mask of positions that training hides: region → ``[T, B, N, 1]`` of 0 and 1."""
     work, training, hidden = scope.work, scope.training, dict[int, int]()
     for place in hides(facts) if training is not None else ():
         assert training is not None
@@ -195,7 +195,7 @@ def hidden_in(scope: Scope, facts: Facts, batch: int, length: int) -> dict[int, 
 
 
 def noise_in(scope: Scope, facts: Facts, batch: int, length: int) -> dict[int, int]:
-    """Emit the noise on diffusive regions: region → ε ``[T, B, N, d]``, as `diffusion.noise_in` has it."""
+    """Emit the noise on diffusive regions: region → ε ``[T, B, N, d]``."""
     work, training, noise = scope.work, scope.training, dict[int, int]()
     for place in diffuses(facts) if training is not None else ():
         assert training is not None
@@ -208,7 +208,7 @@ def noise_in(scope: Scope, facts: Facts, batch: int, length: int) -> dict[int, i
 
 
 def diffused(regions: Held, canvas: int, noise: Mapping[int, int], levels: Mapping[int, tuple[int, int]]) -> int:
-    """Emit the canvas with noise ``[B, N, d]`` on what regions hold that fire, each by its level before the step."""
+    """Emit the canvas with noise ``[B, N, d]`` on regions that fire, each by its level before the step."""
     work, new = regions.work, list[tuple[Place, int]]()
     for number, of in noise.items():
         place = regions.facts.places[number]

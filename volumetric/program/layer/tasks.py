@@ -1,4 +1,4 @@
-"""What edges compute, and with which parameters: a rule over pairs of positions for each part of an edge."""
+"""Computations of edges and their parameters: a rule over queries and keys for each part of an edge."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Reads:
 
     Attributes
     ----------
-    pairs : who sees whom
-    written, read : numbers among the positions that the edge writes, and among the rows that it reads
-    receives : which of `written` get something, bool; the others are as if the part were not there
-    share : of the result
+    pairs : queries and keys
+    written, read : indices into the positions that the edge writes, and into the rows that it reads
+    receives : bool, which of `written` get a result; for the others the part has no effect
+    share : share of the result
     """
 
     pairs: Pairs
@@ -41,19 +41,19 @@ class Reads:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Task:
-    """An edge, as it is computed.
+    """Computation of an edge.
 
     Attributes
     ----------
     wire : the edge
-    place : the region that it writes
-    source : the region that it reads, and how many steps back its rows are read
-    rule : with all its options
-    owner : where its parameters are, and those of all edges that share them
-    parts : what is computed apart
-    shares : sum of the shares of the parts that a position gets something of, ``[written]``; 0: it is not written
-    predicts : it writes a residual region, and reads no observation: what it brings is a prediction, which errors are
-        counted from
+    place : region that it writes
+    source : index of the region that it reads, and number of steps back
+    rule : rule with all its options
+    owner : prefix of its parameters, common to all edges that share them
+    parts : parts that are computed separately
+    shares : sum of the shares of the parts with a result for a position, ``[written]``; 0: the position is not written
+    predicts : it writes a residual region and reads no observation: its result is a prediction, which is subtracted to
+        get the error
     """
 
     wire: Wire
@@ -67,15 +67,15 @@ class Task:
 
     @property
     def queries(self) -> int:
-        """Most positions that are written at once."""
+        """Maximum number of positions written at once."""
         return max(part.pairs.queries for part in self.parts)
 
 
 @lru_cache(maxsize=32)
 def tasks_of(facts: Facts) -> tuple[Task, ...]:
-    """Return what edges compute, in their order; not those that never write: their weight or all shares are 0.
+    """Return the computations of edges, in order, without edges that never write (weight 0, or all shares 0).
 
-    Raises `SpecError` where a rule cannot have its options, or positions of this width.
+    Raises `SpecError` if a rule does not support its options, or this width.
     """
     owners: dict[Hashable, str] = {}
     tasks = (_task(facts, wire, owners) for wire in facts.wires)
@@ -83,7 +83,7 @@ def tasks_of(facts: Facts) -> tuple[Task, ...]:
 
 
 def params_of(facts: Facts) -> tuple[ParamSpec, ...]:
-    """Return the parameters of all edges, each once: ``<owner>.<name>``, and gates."""
+    """Return the distinct parameters of all edges: ``<owner>.<name>``, and gates."""
     specs: dict[str, ParamSpec] = {}
     width = facts.program.canvas.width
     for task in tasks_of(facts):
@@ -94,7 +94,7 @@ def params_of(facts: Facts) -> tuple[ParamSpec, ...]:
 
 
 def names_of(facts: Facts, task: Task) -> dict[str, str]:
-    """Return the parameters of an edge's rule: its own name for each, and the program's."""
+    """Return the parameters of an edge's rule: name in the rule → name in the program."""
     own = task.rule.params(facts.program.canvas.width, task.queries)
     return {of.name: f"{task.owner}.{of.name}" for of in own}
 

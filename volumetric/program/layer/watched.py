@@ -1,4 +1,4 @@
-"""What a program that is watched hands out behind its outputs: what it computed in each row."""
+"""Columns after the outputs of a watched program: its activity in each row."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from volumetric.program.layer.tasks import tasks_of
 from volumetric.program.layer.timing import ALWAYS, Timing
 
 REGIONS, EDGES, STRENGTH, METERS = "@regions", "@edges", "@strength", "@meters"
-"""Names of its parts; no port can be called so."""
+"""Names of the parts; no port can have these names."""
 
 
 def watched_columns(facts: Facts) -> dict[str, slice]:
-    """Return the columns of what is watched, by name, from the first one behind the outputs.
+    """Return the watched columns, by name, from the first one after the outputs.
 
-    Each region and each edge has the number of times that it computed in the row (0 for an edge that never writes),
-    each region the root mean square of what it holds, and each kind of a meter what clocks read of it then.
+    They are the number of computations of each region and each edge in the row (0 for an edge that never writes), the
+    root mean square of each region's content, and the value of each kind of a meter for clocks.
     """
     at = max((of.stop for of in facts.outputs.values()), default=0)
     sizes = {
@@ -39,7 +39,7 @@ def watched_columns(facts: Facts) -> dict[str, slice]:
 
 
 def meter_names(facts: Facts) -> list[str]:
-    """Return what clocks call the numbers of all meters, ``region.kind``."""
+    """Return the names of all meter values, ``region.kind``."""
     return [f"{p.name}.{kind}" for p in facts.places if p.meter is not None for kind in p.meter.kinds]
 
 
@@ -51,16 +51,16 @@ def writing(facts: Facts) -> Array:
 
 
 def watch(regions: Held, truths: Sequence[int], lives: Sequence[int | None], canvas: int) -> list[int]:
-    """Emit what is watched of a row: flags of clocks, of columns of edges, strength of regions, meters.
+    """Emit the watched values of a row: flags of clocks, flags of edge columns, strength of regions, meters.
 
     Parameters
     ----------
-    truths : where each clock fires, ``[B, 1]``
-    lives : for each step of the row which columns of edges fire, ``[B, columns]``; None: all always do
+    truths : whether each clock fires, ``[B, 1]``
+    lives : for each step of the row which columns of edges fire, ``[B, columns]``; None: all, always
 
     Returns
     -------
-    ``[B, …]`` each; the first two only where there are clocks and columns
+    ``[B, …]`` each; the first two only if there are clocks and columns
     """
     work, outputs = regions.work, list[int]()
     batch = work.shape(canvas)[0]
@@ -82,13 +82,13 @@ def watch(regions: Held, truths: Sequence[int], lives: Sequence[int | None], can
 
 
 def watched_rows(work: GraphBuilder, facts: Facts, timing: Timing, columns: Sequence[int], outputs: list[int]) -> int:
-    """Emit the columns of what is watched in all rows, ``[T, B, columns]``, from what `watch` told.
+    """Emit the watched columns of all rows, ``[T, B, columns]``, from the values of `watch`.
 
     Flags become counts of regions and edges by a product with 0, 1 and more, which is exact.
 
     Parameters
     ----------
-    columns : of each edge, `ALWAYS` for those that always act
+    columns : column of each edge, `ALWAYS` for edges that always fire
     """
     rest = list(outputs)
     shape = work.shape(rest[-1])[:2]
@@ -104,7 +104,7 @@ def watched_rows(work: GraphBuilder, facts: Facts, timing: Timing, columns: Sequ
 def _spread(
     work: GraphBuilder, flags: int | None, shape: Sequence[int], columns: Sequence[int], times: Mapping[int, int]
 ) -> int:
-    """Emit ``[T, B, things]``: of each thing the flag of its column, 1 without one, times a number."""
+    """Emit ``[T, B, items]``: for each item the flag of its column (1 without a column) times a number."""
     length, batch = shape
     fixed = np.array([times[n] if column == ALWAYS else 0 for n, column in enumerate(columns)], np.float64)
     base = work.broadcast(_constant(work, fixed[None, None]), (length, batch, len(columns)))

@@ -1,4 +1,4 @@
-"""Rules that are made of others, and their nodes."""
+"""Rules composed of other rules, and their nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Perceiver(ByHeads):
 
     Attributes
     ----------
-    latents : how many
+    latents : number of latents
     """
 
     whole = True
@@ -37,12 +37,12 @@ class Perceiver(ByHeads):
 class Mixture(ByHeads):
     """``a = Σ_j w_j cross_j``, expert j on the j-th part of the keys, ``w = softmax(top_k(W q + b))`` for each query.
 
-    Parts have ``max(1, ⌊M / experts⌋)`` keys, and the last what is left; an expert without keys is not chosen.
+    Parts have ``max(1, ⌊M / experts⌋)`` keys, the last part the rest; an expert without keys is not chosen.
 
     Attributes
     ----------
-    experts : how many
-    top_k : experts that a query listens to
+    experts : number of experts
+    top_k : number of experts per query
     """
 
     whole = True
@@ -61,7 +61,7 @@ class Mixture(ByHeads):
         return *maps, *affine_params("router.", self.experts, d, bias=True)
 
     def ranges(self, keys: int) -> list[tuple[int, int]]:
-        """Keys of each expert that has some: the first, and one past the last."""
+        """Return the key range of each expert with keys: the first, and one past the last."""
         size, last = max(1, keys // self.experts), self.experts - 1
         parts = [(j * size, keys if j == last else min((j + 1) * size, keys)) for j in range(self.experts)]
         return [(start, stop) for start, stop in parts if start < stop]

@@ -1,4 +1,4 @@
-"""Rules that move rows without asking, and their nodes."""
+"""Rules without queries, and their nodes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from volumetric.program.layer.attention.heads import affine, square_maps
 
 
 def shares(visible: Array) -> Array:
-    """How much each key counts in the mean of a query, ``[N, M]``: zeros where it sees none."""
+    """Return the weight of each key in the mean of a query, ``[N, M]``: zeros for a query without keys."""
     return visible / visible.sum(1, keepdims=True).clip(1)
 
 
 @attention("pooling")
 class Pooling(Attention):
-    """``a = W mean(v) + b``, the same for all queries that see the same keys. It has no heads."""
+    """``a = W mean(v) + b``, equal for all queries with the same keys. It has no heads."""
 
     def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
         return square_maps(d, "proj.")
@@ -35,7 +35,7 @@ class Copy(Attention):
 
 @attention("none")
 class Nothing(Attention):
-    """No position is written, and none counts as written."""
+    """Writes no position."""
 
     def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
         return ()

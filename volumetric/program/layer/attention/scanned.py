@@ -1,4 +1,4 @@
-"""Rules that go through their source in order, and their nodes."""
+"""Rules that scan their source in order, and their nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from volumetric.program.layer.attention.base import Attention, Reading, attentio
 from volumetric.program.layer.attention.heads import affine, by_edge, softmax, square_maps
 
 EPS = 1e-5
-"""Of the norm of queries."""
+"""Epsilon of the norm of queries."""
 
 
 @attention("mamba")
@@ -24,7 +24,7 @@ class Mamba(Attention):
 
     Attributes
     ----------
-    state_size : rates
+    state_size : number of rates
     """
 
     whole = True
@@ -53,16 +53,16 @@ class Mamba(Attention):
 
 
 BOUND, LEAST = 10.0, 1e-6
-"""Largest key, either way; what is added to the sum that is divided by."""
+"""Maximum magnitude of a key, and the term added to the denominator."""
 
 
 @attention("rwkv")
 class RWKV(Attention):
-    """``a = W_o (σ(r) · wkv) + b_o``, query i with the mean up to key i (Peng et al. 2023, arXiv 2305.13048).
+    """``a = W_o (σ(r) · wkv) + b_o``, for query i over keys up to i (Peng et al. 2023, arXiv 2305.13048).
 
     With ``κ = exp(clip(k, ±10))`` and ``w = exp(-exp(decay))`` for each feature,
     ``wkv_t = (num + e^u κ_t v_t) / (den + e^u κ_t + 1e-6)``; then ``num ← w num + κ_t v_t`` and ``den ← w den + κ_t``.
-    Queries beyond the last key take that one's. It has no heads.
+    Queries after the last key use that of the last key. It has no heads.
     """
 
     whole = True
@@ -103,7 +103,7 @@ def _mamba(of: Reading) -> int:
 
 
 def _alike(of: Reading, values: int, edges: int) -> int:
-    """Emit softmax attention of normalised queries over what is both key and value, ``[E · B, N, d]``."""
+    """Emit softmax attention of normalised queries over rows that are keys and values, ``[E · B, N, d]``."""
     work, p = of.work, of.p
     lead, batch, count, d = work.shape(of.queries)
     rows = work.norm(work.reshape(of.queries, (lead * batch * count, d)), kind="layer", eps=EPS)
@@ -141,7 +141,7 @@ def _rwkv(of: Reading) -> int:
 
 
 def _before(work: GraphBuilder, u: int, fades: int) -> int:
-    """Emit the faded sums of what came before each step."""
+    """Emit the decayed sums before each step."""
     groups, count, d = work.shape(u)
     if count == 1:
         return work.zeros((groups, 1, d))
