@@ -79,9 +79,7 @@ def buckets_of(clocked: Clocked) -> tuple[Bucket, ...]:
             back[coord],
             coord in read,
             states[out_key(coord, 1)].dtype,
-            _keys(clocked, coord)
-            if not identity and spec.contextual
-            else None,  # with shared weights, states are rows
+            _keys(clocked, coord) if not identity and spec.contextual else None,  # with shared weights, states are rows
         )
         groups.setdefault(alike, []).append(coord)
     members = list(groups.values())
