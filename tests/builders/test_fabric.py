@@ -113,7 +113,7 @@ WRONG: dict[str, tuple[str, Any, str, str]] = {
     "size": ("graph.widht", 3, "graph: unknown key 'widht'", "width"),
     "another graph's": ("graph.depth", 3, "graph: unknown key 'depth'", ""),
     "rule": ("graph.connectivity", [{"kind": "local_radus"}], r"connectivity\[0\]: unknown kind", "local_radius"),
-    "no rules": ("graph.connectivity", [], "nobody reads anybody", "edges"),
+    "no rules": ("graph.connectivity", [], "there are no edges", "edges"),
     "no list": ("graph.connectivity", 1.5, "connectivity: expected a list", "local_radius"),
     "radius": ("graph.connectivity", [{"kind": "local_radius", "radius": float("nan")}], "above 0, got nan", ""),
     "edges": ("graph.edges", [[1, 2, 3]], "graph.edges: Expected `array` of length 2", ""),
@@ -126,10 +126,10 @@ WRONG: dict[str, tuple[str, Any, str, str]] = {
     "place": ("graph.inputs.symbols.nodes", {"kind": "x_bend"}, "symbols.nodes: unknown kind 'x_bend'", "x_band"),
     "side": ("graph.outputs.answer.nodes.side", "up", "answer.nodes.side: unknown name 'up'", "low, high"),
     "node": ("graph.inputs.symbols.nodes", [0, 99], "there is no node 99", "0 … 29"),
-    "ports": ("graph.inputs.b", {"nodes": [1]}, "16 numbers side by side, the embedding has 16", "leave out"),
-    "no nodes": ("graph.inputs.b", {"dim": 2}, "18 numbers side by side, the embedding has 16", "leave out"),
-    "no dims": ("graph.outputs", {"a": {}, "b": {}}, "graph.outputs.a: dim must be given", "one at most"),
-    "dim": ("graph.outputs.answer.dim", 3, "3 numbers side by side, the data ask for 8", "leave out"),
+    "ports": ("graph.inputs.b", {"nodes": [1]}, "16 numbers in all, the embedding has 16", "leave out"),
+    "no nodes": ("graph.inputs.b", {"dim": 2}, "18 numbers in all, the embedding has 16", "leave out"),
+    "no dims": ("graph.outputs", {"a": {}, "b": {}}, "graph.outputs.a: dim must be given", "only one port"),
+    "dim": ("graph.outputs.answer.dim", 3, "3 numbers in all, the targets have 8", "leave out"),
     "aggregate": ("graph.outputs.answer.aggregate", "maen", "answer.aggregate: unknown name 'maen'", "mean"),
     "heads": ("message.heads", "x", "message.heads: Expected `int`", ""),
     "message": ("message.kind", "sum", "message.kind: unknown name 'sum'", "dot_product"),
@@ -156,7 +156,7 @@ def test_what_is_wrong_is_named_by_its_key(name: str) -> None:
 
 def test_samples_that_are_no_sequences_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "images.npz", inputs=np.zeros((2, 3, 4, 5), np.float32), targets=np.arange(2))
-    with pytest.raises(SpecError, match="rows of numbers, one behind the other"):
+    with pytest.raises(SpecError, match="reads sequences of token ids or rows"):
         layers_of(EXPLICIT | {"data": {"npz": "images.npz"}}, tmp_path)
 
 

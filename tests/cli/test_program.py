@@ -206,11 +206,11 @@ def test_constants_are_taken_after_rows_and_exports_are_written(
     flags = ["program", "compile", str(tmp_path / "m"), "-o", str(tmp_path / "s"), "--overwrite"]
     assert main(flags) == 0
     told = capsys.readouterr().out
-    assert "= region store: its keep is 'export', but what it holds depends on what comes in at 'x'" in told
+    assert "= region store: its keep is 'export', but its content depends on input 'x'" in told
     assert not (tmp_path / "s.exported").exists()
     assert main([*flags, "--rows", str(tmp_path / "x.npz")]) == 0
     told = capsys.readouterr()
-    assert "~ region store: it is a constant: what it holds after 5 rows" in told.out
+    assert "~ region store: it is a constant: its content after 5 rows" in told.out
     assert f"1 regions exported in {tmp_path / 's.exported'}" in told.err
     want = compile_program(program, params, rows=x[0])
     made = read_exported(tmp_path / "s.exported")
@@ -238,7 +238,7 @@ def test_constants_are_taken_after_rows_and_exports_are_written(
     assert main(["program", "draw", str(file), "-o", str(tmp_path / "x.svg")]) == 0
     assert main(["program", "diff", str(file), str(file)]) == 0
     assert main(["program", "export", str(file)]) == 0
-    assert "lost: region 'store': that it is a constant, whose rows are a parameter" in capsys.readouterr().err
+    assert "lost: region 'store': its constant, whose rows are a parameter" in capsys.readouterr().err
 
 
 def test_what_is_there_is_replaced_when_asked_for(
@@ -362,7 +362,7 @@ def test_inspect_tells_what_a_program_is(path: str, capsys: pytest.CaptureFixtur
     assert told["latency"] == {"motor": 1}
     assert told["problems"] == []
     assert main(["program", "check", str(Path(path).parent)]) == 1
-    assert "`volumetric inspect` tells the programs" in capsys.readouterr().err
+    assert "`volumetric inspect` lists the programs" in capsys.readouterr().err
     cut = Path(path).read_text().replace("> 0.25", ">")
     Path(path).write_text(cut)
     assert main(["program", "check", path]) == 1

@@ -106,7 +106,7 @@ def test_a_model_and_a_recording_are_served(model: str, run: Any, capsys: pytest
         (["record", "net"], 2, "scope record net needs rows"),
         (["serve", "net"], 2, "--in - for stdin"),
         (["gif", "net.scope"], 1, "no such file"),
-        (["html", "net"], 1, "net is a directory and no recording"),
+        (["html", "net"], 1, "net is a directory, not a recording"),
         (["gif", "rows.npz"], 1, "rows.npz: it has no meta.json"),
         (["html", "net.scope", "--in", "rows.npz"], 2, "takes no rows"),
         (["html", "net.scope", "--rate", "0"], 2, "--rate must be 1 or more"),

@@ -54,7 +54,7 @@ def test_a_round_trip_loses_nothing() -> None:
             {"clocks": {"0.0.0.0": "every(2"}},
             r"\$\.clocks\.0\.0\.0\.0: clock: expected \), at character 8\n  every\(2\n         \^",
         ),
-        ({"clocks": {"0.0.0.0": "inner(every(2), 3)"}}, "computes once in a tick"),
+        ({"clocks": {"0.0.0.0": "inner(every(2), 3)"}}, "computes once per tick"),
         ({"clocks": {"0.0.0.0": "on(eye)"}}, "no input 'eye'"),
         ({"clocks": {"0.0.0.0": "eye.rms > 1"}}, "no layer, input or output 'eye' to watch"),
         ({"clocks": {"0.0.0.0": "4.0.0.0.rms > 1"}}, r"no layer at 4\.0\.0\.0 to watch"),
@@ -80,9 +80,9 @@ def test_files_of_before_are_read() -> None:
 
 
 def test_a_text_needs_one_network() -> None:
-    with pytest.raises(SpecError, match="the text has none"):
+    with pytest.raises(SpecError, match="the text has no network"):
         Clocked.from_json(MACHINE.to_json(network=False))
-    with pytest.raises(SpecError, match="not the network"):
+    with pytest.raises(SpecError, match="another network than the one passed"):
         Clocked.from_json(MACHINE.to_json(), machine(0).network)
     for text in ("{", "[" * 10_000, b"\xff"):
         with pytest.raises(SpecError, match="not valid JSON"):

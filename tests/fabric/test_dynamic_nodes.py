@@ -40,7 +40,7 @@ def test_removed_nodes_leave_what_masked_ones_leave(name: str) -> None:
     p, _ = given(spec)
     params = params_of(p)
     if name == "free":
-        with pytest.raises(SpecError, match="output 'y' could depend on no input any more"):
+        with pytest.raises(SpecError, match="output 'y' could no longer depend on any input"):
             fabric.remove(alone(spec), params, gone)
         return
     network, some = fabric.remove(alone(spec), params, gone)
@@ -138,7 +138,7 @@ def test_a_split_node_has_the_parameters_of_the_other() -> None:
     np.testing.assert_array_equal(values["slot"][order.index(4)], values["slot"][order.index(5)])
     np.testing.assert_array_equal(values["cells.q.nu"], p["cells.q.nu"].astype(np.float32))
     assert np.isfinite(oracle(spec).forward(values, x.astype(np.float32))[0]).all()
-    with pytest.raises(SpecError, match="node 4 is of population 'p', node 6 of population 'q'"):
+    with pytest.raises(SpecError, match="cannot copy node 4 of population 'p' to node 6 of population 'q'"):
         fabric.split(network, params, 4, 6)
 
 
@@ -170,8 +170,8 @@ def test_nodes_that_cannot_go_or_come_are_named() -> None:
         (lambda: fabric.remove(network, params, (0, 1, 2)), "input 'a' is left without nodes"),
         (lambda: fabric.remove(less, some, (9, 11)), "output 'y' is left without nodes"),
         (lambda: fabric.remove(less, some, 4), "the fabric has no node 4"),
-        (lambda: fabric.add(less, some, 5), "node 5 is there"),
-        (lambda: fabric.add(less, some, 99), "node 99 is none of the graph"),
+        (lambda: fabric.add(less, some, 5), "node 5 already exists"),
+        (lambda: fabric.add(less, some, 99), "node 99 is not in the graph"),
         (lambda: fabric.mask(alone(cut(spec, ())), params, 4), "cannot be masked"),
         (lambda: fabric.split(network, params, 4, 40), "the fabric has no node 40"),
     ]

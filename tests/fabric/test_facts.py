@@ -104,7 +104,7 @@ def test_nodes_are_renumbered_by_what_they_are() -> None:
             "slow": Population(cell=GRU(hidden=4), share="all"),
         },
     )
-    with pytest.raises(SpecError, match="node 0 is of input 'b' and of output 'y'"):
+    with pytest.raises(SpecError, match="node 0 belongs to input 'b' and to output 'y'"):
         _ = blueprint(body).facts
     body = lattice2d.Graph(
         width=6,
@@ -212,17 +212,17 @@ def refusals() -> dict[str, tuple[object, str]]:
     two = {"a": Population(cell=SLSTM(hidden=4)), "b": Population(cell=SLSTM(hidden=8))}
     return {
         "side": (plain(width=0), "a side must be a whole number from 1 on, got 0"),
-        "band": (plain(inputs={"in": lattice2d.XBand("low", 9)}), "a band of 9 on an axis of 4"),
+        "band": (plain(inputs={"in": lattice2d.XBand("low", 9)}), "a band of 9 does not fit an axis of 4"),
         "axis": (plain(inputs={"in": lattice3d.ZBand()}), "there is no axis z here"),
         "node": (plain(inputs={"in": (16,)}), "there is no node 16"),
-        "twice": (plain(inputs={"in": (1, 1)}), "names a node twice"),
+        "twice": (plain(inputs={"in": (1, 1)}), "has a duplicate node"),
         "empty": (plain(inputs={"in": ()}), "has no nodes"),
-        "both": (plain(populations={**CORE, "b": Population(cell=SLSTM(hidden=4))}), "both have no nodes"),
+        "both": (plain(populations={**CORE, "b": Population(cell=SLSTM(hidden=4))}), "both have no `nodes`"),
         "left": (
             plain(populations={"a": Population(cell=SLSTM(hidden=4), nodes=(5,))}),
-            "are of no population and no port",
+            "belong to no population and no port",
         ),
-        "widths": (plain(populations=two), "hidden widths a: 4, b: 8"),
+        "widths": (plain(populations=two), "hidden widths: a: 4, b: 8"),
         "radius": (lambda: lattice2d.LocalRadius(0.0), "radius must be a finite number above 0"),
         "heads": (lambda: SLSTM(hidden=6, heads=4), "4 heads do not divide a width of 6"),
         "delay": (lambda: lattice2d.LocalRadius(1.0, 0), "delay must be a whole number from 1 on"),

@@ -70,7 +70,7 @@ def test_explicit_edges_that_contradict_each_other_are_refused() -> None:
     one = ExplicitEdges([(2, 1), (1, 0)])
     assert edges(row(one, ExplicitEdges([(1, 0), (1, 0)]))) == edges(row(one))
     for other in ({"delay": 2}, {"distance": 2.0}):
-        with pytest.raises(SpecError, match="from node 0 to node 1 is explicit twice"):
+        with pytest.raises(SpecError, match="duplicate explicit edge from node 0 to node 1"):
             _ = row(one, ExplicitEdges([(1, 0)], **other)).facts
 
 

@@ -362,6 +362,6 @@ def test_slow_viewers_miss_the_oldest_frames_and_too_many_are_sent_away(monkeypa
 
 def test_ticks_for_each_row_are_of_clocked_networks() -> None:
     recorder = Recorder(open_stream(device("reference"), NETWORK, PARAMS, batch=2))
-    with pytest.raises(SpecError, match="per_row is of networks that run tick by tick"):
+    with pytest.raises(SpecError, match="per_row needs a network that runs tick by tick"):
         recorder.advance(Chunk(x={"input": X[:, :2]}, count=2), per_row=2)
     recorder.advance(Chunk(x={"input": X[:, :2]}, count=2), per_row=1)

@@ -228,7 +228,7 @@ def test_a_resumed_run_tells_of_each_update_once(tmp_path: Path) -> None:
 def test_a_file_that_is_no_record_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "layers.jsonl"
     path.write_text("not mine\n")
-    with pytest.raises(CheckpointError, match="no record"):
+    with pytest.raises(CheckpointError, match="not a record"):
         JsonlObserver(path).start(3)
     assert path.read_text() == "not mine\n"
 

@@ -212,7 +212,7 @@ def test_names_and_options() -> None:
         ("cros", {}, "did you mean 'cross'"),
         ("what", {}, "one of copy, cosine"),
         ("local", {"windw": 3}, "did you mean 'window'"),
-        ("copy", {"heads": 3}, "it has none"),
+        ("copy", {"heads": 3}, "its options are none"),
         ("local", {"window": 0}, "window must be a whole number above 0, got 0"),
         ("local", {"window": "big"}, "got 'big'"),
         ("local", {"metric": "far"}, "unknown metric 'far'"),
@@ -237,14 +237,14 @@ def test_sizes_that_cannot_be() -> None:
         with pytest.raises(ShapeError, match="no position"):
             Pairs(n, m)
     for mask in (np.ones((3, 2), np.bool_), np.ones((2, 3))):
-        with pytest.raises(ShapeError, match=r"a mask of 2 queries and 3 keys is bool \[2, 3\]"):
+        with pytest.raises(ShapeError, match=r"a mask of 2 queries and 3 keys must be bool \[2, 3\]"):
             Pairs(2, 3, mask)
-    with pytest.raises(ShapeError, match=r"places are \[2, axes\] and \[3, axes\]"):
+    with pytest.raises(ShapeError, match=r"places must be \[2, axes\] and \[3, axes\]"):
         Pairs(2, 3, None, (np.zeros((2, 2)), np.zeros((2, 2))))
     rule, x = rule_of("copy"), np.zeros((1, 3, 4))
     with pytest.raises(ShapeError, match=r"source are \[1, 2, 4\], got \[1, 3, 4\]"):
         in_numpy(rule).forward({}, x, x, Pairs(3, 2))
     work = GraphBuilder()
     i = work.input("x", (1, *x.shape))
-    with pytest.raises(ShapeError, match=r"source are \[1, 1, 2, 4\]"):
+    with pytest.raises(ShapeError, match=r"source must be \[1, 1, 2, 4\]"):
         attend(work, rule, {}, i, i, Pairs(3, 2))

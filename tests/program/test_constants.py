@@ -149,7 +149,7 @@ def test_a_region_that_comes_to_rest_is_what_it_comes_to() -> None:
     params = drawn(KEPT)
     made = compile_program(KEPT.program, params)
     notes = {note.name: note.why for note in made.report.notes if note.of == "region"}
-    assert notes["store"].startswith("its keep is 'export', but what it holds depends on what comes in at 'seen'")
+    assert notes["store"].startswith("its keep is 'export', but its content depends on input 'seen'")
     assert {name for name, region in made.program.canvas.regions.items() if region.carrier == "constant"} == {"norm"}
     assert notes["norm"].endswith("rows, settled")
     assert "seed" in notes  # dead, for norm does not read it any more
@@ -230,21 +230,21 @@ def test_why_a_region_is_no_constant() -> None:
         canvas=Canvas(1, (3, 2), 4, {name: replace(of, residual=False) for name, of in regions.items()}),
         edges=edges,
     )
-    assert "input 'seen' puts into it" in reason(spec, "eye")
-    assert "depends on what comes in at 'seen'; say after which rows" in reason(spec, "belief")
-    assert "other regions are at positions of it" in reason(spec, "deep", box=((0, 1), (1, 3), (0, 2)))
+    assert "input 'seen' writes to it" in reason(spec, "eye")
+    assert "depends on input 'seen'; set the rows after which" in reason(spec, "belief")
+    assert "other regions share its positions" in reason(spec, "deep", box=((0, 1), (1, 3), (0, 2)))
     assert "has not settled after 1,000 rows" in reason(spec, "deep", residual=True)
     seen = replace(spec, ports={**spec.ports, "see": Out("deep", 1)})
     assert "output 'see' reads its positions" in reason(seen, "deep", identity=Identity(2))
     clocked = replace(spec, meters=(Meter("deep"),), edges=(replace(edges[0], when="deep.prediction < 1"), *edges[1:]))
-    assert "a clock or a condition looks at its meter" in reason(clocked, "deep")
+    assert "a clock or a condition reads its meter" in reason(clocked, "deep")
     signal = replace(spec, ports={**spec.ports, "now": Signal()})
     assert "comes in at 'now'" in reason(signal, "deep", clock="on(now)")
     asking = replace(KEPT.program, edges=KEPT.program.edges)
     assert "no parameters here" in str(compile_program(asking).report)
     later = compile_program(asking, deploy=False)
     assert later.program == asking
-    assert "it becomes a constant where the program is deployed" in str(later.report)
+    assert "it becomes a constant when the program is deployed" in str(later.report)
 
 
 def test_what_changes_a_constant_is_refused() -> None:
@@ -252,13 +252,13 @@ def test_what_changes_a_constant_is_refused() -> None:
     regions = {**program().program.canvas.regions, "deep": fixed}
     for edges, ports, message in (
         ((Edge("eye", "deep"),), {}, "is a constant, but edge 'deep<eye#0' writes it"),
-        ((), {"more": In("deep", 1)}, "is a constant, but port 'more' puts something in"),
+        ((), {"more": In("deep", 1)}, "is a constant, but port 'more' writes to it"),
     ):
         with pytest.raises(SpecError, match=message):
             program(regions, edges, {**program().program.ports, **ports}, (3, 2))
         asked = Program(Canvas(1, (3, 2), 4, regions), edges, {**program().program.ports, **ports}, heads=2)
         assert any(message in problem for problem in problems(asked))
-    with pytest.raises(SpecError, match="another region is at positions of it"):
+    with pytest.raises(SpecError, match="another region shares its positions"):
         program({**regions, "more": DEEP}, shape=(3, 2))
     for field, value in (("clock", "every(2)"), ("learning", Learning()), ("identity", Identity(2))):
         with pytest.raises(SpecError, match=f"a constant has no {field}"):
@@ -285,22 +285,22 @@ def test_programs_inside_of_networks_have_constants(tmp_path: Path) -> None:
     save_exported(tmp_path, {"store": alone.exported["store"] + 1})
     loaded = load_exported(tmp_path, made.network, made.params)
     assert not np.array_equal(loaded[f"{Coord(1)}/regions.store.rows"].values(), alone.exported["store"])
-    with pytest.raises(SpecError, match="rows come in only there"):
+    with pytest.raises(SpecError, match="need a network of one program"):
         compile_network(network, params, rows=np.zeros((2, 3)))
 
 
 def test_rows_that_are_none_of_the_program_are_refused() -> None:
     params = drawn(KEPT)
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"after": 2, "rows": np.zeros((2, 3))}, "both given"),
+        ({"after": 2, "rows": np.zeros((2, 3))}, "both set"),
         ({"after": 0}, "after"),
-        ({"rows": np.zeros((2, 4))}, r"rows are \[T, 3\], at least one, got \[2, 4\]"),
+        ({"rows": np.zeros((2, 4))}, r"rows must be \[T, 3\], at least one, got \[2, 4\]"),
         ({"rows": np.zeros((0, 3))}, "at least one"),
         ({"after": 10**14}, r"after must be a whole number from 1 to 16,777,216"),
-        ({"rows": [["a", "b", "c"]]}, "no numbers"),
-        ({"rows": np.zeros((2, 3), complex)}, "no numbers"),
-        ({"rows": [[0.0] * 3, [0.0]]}, "no numbers"),
-        ({"rows": {"heard": np.zeros((2, 3))}}, "rows are of heard"),
+        ({"rows": [["a", "b", "c"]]}, "an array of numbers"),
+        ({"rows": np.zeros((2, 3), complex)}, "an array of numbers"),
+        ({"rows": [[0.0] * 3, [0.0]]}, "an array of numbers"),
+        ({"rows": {"heard": np.zeros((2, 3))}}, "rows have the inputs heard"),
         ({"rows": {"seen": np.zeros((2, 2))}}, "input 'seen': expected"),
     ]
     for run, message in cases:

@@ -215,7 +215,7 @@ def test_rows_of_others_are_read_where_they_are_told() -> None:
     [found] = device.compile(graph, device.store()).run([*rows.values(), x])
     np.testing.assert_allclose(found, want, rtol=0, atol=1e-12)
     for told in (None, {}):
-        with pytest.raises(SpecError, match="rows of region 'eye', 2 steps back, are not told"):
+        with pytest.raises(SpecError, match="rows of region 'eye', 2 steps back, are missing"):
             emit(work, plan, weights, held, canvas, told) if told is not None else dispatch(facts, p, x)
 
 

@@ -191,13 +191,13 @@ def test_latency_counts_edges_and_lags() -> None:
 
 
 HELD: dict[str, tuple[dict[str, Any], dict[str, Any], str | None]] = {
-    "replaced": ({"conservation": "energy"}, {"write": "replace"}, "replaces what it holds"),
+    "replaced": ({"conservation": "energy"}, {"write": "replace"}, "replaces its content"),
     "added to": ({"conservation": "energy"}, {"write": "add"}, None),
     "in order": ({"equivariance": "permutation"}, {"rule": "rwkv"}, "has rule 'rwkv'"),
     "as a set": ({"equivariance": "permutation"}, {"rule": "cosine"}, None),
     "masked": ({"equivariance": "translation"}, {"mask": Rects([(0, 1, 0, 1)])}, "has a mask"),
     "copied": ({"equivariance": "translation"}, {"rule": "copy"}, None),
-    "in a ring": ({"causal": "acyclic"}, {}, "what it reads comes from it"),
+    "in a ring": ({"causal": "acyclic"}, {}, "what it reads depends on it"),
     "in a line": ({"causal": "acyclic"}, {"reads": "c"}, None),
     "filtered": ({"monotone": "non_increasing"}, {}, "it is non-increasing, but its carrier is 'filter'"),
     "from before": ({"causal": "forward_only"}, {}, "begins at frame 0, before its own, 1"),
@@ -254,9 +254,9 @@ def test_clocks_speak_of_what_is_there(clock: str, message: str | None, hint: st
 
 def test_refuses_what_does_not_fit() -> None:
     regions = {"a": Region(WHOLE), "things": Region(WHOLE, identity=Identity(capacity=5))}
-    with pytest.raises(SpecError, match=r"a mask is about positions, .* 5 rows of slots"):
+    with pytest.raises(SpecError, match=r"a mask needs positions, .* 5 rows of slots"):
         facts_of(chain(Edge(reads="things", writes="a", mask=Tile((1,))), regions=regions))
-    with pytest.raises(SpecError, match=r"a lag is about positions"):
+    with pytest.raises(SpecError, match=r"a lag needs positions"):
         facts_of(chain(Edge(reads="things", writes="a", lag=1), regions=regions, time="window"))
     facts_of(chain(Edge(reads="things", writes="a", lag=1), regions=regions))
     canvas = Canvas(frames=1, shape=(2**15,), width=8, regions={"a": Region(((0, 2**15),))})
@@ -277,6 +277,8 @@ def test_refuses_what_does_not_fit() -> None:
     wide = chain(
         Edge(reads="a", writes="a", rule="perceiver", options={"latents": 10**9}), regions={"a": Region(WHOLE)}
     )
-    with pytest.raises(SpecError, match=r"parameters would take .* GiB, of which 'edges.*latents' .* GiB; 16 GiB are"):
+    with pytest.raises(
+        SpecError, match=r"parameters would take .* GiB, 'edges.*latents' alone .* GiB; at most 16 GiB are"
+    ):
         all_params(facts_of(wide))
     assert any("parameters would take" in problem for problem in problems(wide))

@@ -145,7 +145,7 @@ def test_other_networks_show_a_program_as_one_node() -> None:
 
 def test_what_cannot_be_watched_is_refused() -> None:
     network = chain([TIMED, Dense(in_features=3, out_features=1)], (3,))
-    with pytest.raises(SpecError, match="end with a program"):
+    with pytest.raises(SpecError, match="needs a network whose last layer is a program"):
         fired(network, X, params=initialise(network))
     with pytest.raises(SpecError, match="needs params"):
         fired(NETWORK, X)

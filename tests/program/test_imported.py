@@ -248,7 +248,7 @@ def test_old_layouts_and_what_is_not_known() -> None:
     assert program.metadata == {"by": "me", "runs": "3"}
     said = "\n".join(notes)
     for part in (
-        "'odd' is not known",
+        "'odd' is unknown",
         "'my region!' is called",
         "'gone'",
         "day dream",
@@ -263,10 +263,10 @@ def test_old_layouts_and_what_is_not_known() -> None:
 
 def test_bad_files_are_errors_that_name_the_place() -> None:
     bad: dict[str, Any] = {
-        "no file of canvas": {"regions": {}},
+        "not a file of canvas": {"regions": {}},
         r"\$.layout.d_model: Expected `int`": small(layout={"T": 1, "spatial_shape": [4], "d_model": "8"}),
         r"\$.layout: Canvas: shape has no sides": small(layout={"T": 1, "d_model": 8}),
-        r"\$.regions.a.bounds: 3 numbers": small(regions={"a": {"bounds": [0, 1, 0]}}),
+        r"\$.regions.a.bounds: got 3 numbers": small(regions={"a": {"bounds": [0, 1, 0]}}),
         r"\$.regions.a: .* carrier: unknown 'magic'": small(
             regions={"a": {"bounds": [0, 1, 0, 1], "carrier": "magic"}}
         ),
@@ -274,7 +274,7 @@ def test_bad_files_are_errors_that_name_the_place() -> None:
         r"\$.topology\[0\]: 'dst' is missing": small(topology=[{"src": "a"}]),
         r"\$.topology\[0\]: .* rule: unknown 'attn'": small(topology=[{"src": "a", "dst": "b", "fn": "attn"}]),
         r"\$.topology\[0\]: .* weight must be": small(topology=[{"src": "a", "dst": "b", "weight": -1}]),
-        r"\$.regions.a: carrier 'constant' is none of the package": small(
+        r"\$.regions.a: the package has no carrier 'constant'": small(
             regions={"a": {"bounds": [0, 1, 0, 1], "carrier": "constant"}, "b": {"bounds": [0, 1, 1, 2]}}
         ),
         r"unknown temporal_fill 'x'": small(topology=[{"src": "a", "dst": "b", "temporal_fill": "x"}]),
@@ -282,7 +282,7 @@ def test_bad_files_are_errors_that_name_the_place() -> None:
     for message, data in bad.items():
         with pytest.raises(SpecError, match=message):
             imported(data)
-    with pytest.raises(SpecError, match="NaN is no number"):
+    with pytest.raises(SpecError, match="NaN is not a JSON number"):
         import_canvas('{"layout": NaN}')
     many = json.dumps(small(topology=[{"src": "a", "dst": "b"}] * 100_001))
     with pytest.raises(SpecError, match=r"100,001 edges would take 0\.1 GiB"):

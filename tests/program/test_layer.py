@@ -262,13 +262,13 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda: changed_edges(TIMED, when="err.size > 1"),
         "edge 'belief<eye#0': when: err.size > 1: the meter of 'err' has no kind 'size'",
     ),
-    "inner condition": (lambda: changed_edges(TIMED, when="inner(every(2), 1)"), "inner steps are of regions"),
+    "inner condition": (lambda: changed_edges(TIMED, when="inner(every(2), 1)"), "a condition cannot have inner steps"),
     "constraint": (
         lambda: program({"eye": EYE, "belief": changed(BELIEF, constraints=Constraints(causal="acyclic"))}),
-        "region 'belief': it is acyclic, but what it reads comes from it",
+        "region 'belief': it is acyclic, but what it reads depends on it",
     ),
-    "no input": (lambda: program(ports={"guess": Out("belief", 1)}), "no port takes in anything"),
-    "no output": (lambda: program(ports={"seen": In("eye", 1)}), "no port hands out anything"),
+    "no input": (lambda: program(ports={"guess": Out("belief", 1)}), "the program has no input port"),
+    "no output": (lambda: program(ports={"seen": In("eye", 1)}), "the program has no output port"),
     "no program": (lambda: Program(program="x"), "expected a Program, got str"),  # pyright: ignore[reportArgumentType]
 }
 

@@ -73,8 +73,8 @@ def test_several_states_share_what_they_act_on() -> None:
 def test_an_output_that_is_cut_off_is_told_with_the_edge_that_does_it() -> None:
     [problem] = problems(cut())
     assert problem == (
-        "output 'motor' depends on no input, by any way: edge 'belief<act#0' replaces all that 'belief' gets, "
-        "edge 'plan<act#0' replaces all that 'plan' gets"
+        "output 'motor' depends on no input over any path: edge 'belief<act#0' replaces all writes to 'belief', "
+        "edge 'plan<act#0' replaces all writes to 'plan'"
     )
     assert influence(cut()) == 0
     assert "motor → (depends on no input)" in region_text(cut(), "act")
@@ -92,7 +92,7 @@ def test_what_comes_in_where_it_is_replaced_is_read_before() -> None:
     program = replace(WIRED, edges=edges, ports=ports)
     assert latency(facts_of(program), "motor") == 0
     assert problems(program) == [
-        "output 'mind' depends on no input, by any way"  # it is handed out after the step, when it was replaced
+        "output 'mind' depends on no input over any path"  # it is handed out after the step, when it was replaced
     ]
 
 

@@ -185,7 +185,7 @@ def changed(old: str, new: str) -> str:
 
 HOSTILE: dict[str, tuple[str, str]] = {
     "nothing": ("", r"not valid JSON"),
-    "cut short": (PROGRAM.to_json()[:200], r"not valid JSON.* it is cut short"),
+    "cut short": (PROGRAM.to_json()[:200], r"not valid JSON.* it is truncated"),
     "a list": ("[]", r"expected an object, got a list"),
     "deep": ("[" * 100_000, r"not valid JSON \(nested too deep\)"),
     "deep inside": (
@@ -193,8 +193,8 @@ HOSTILE: dict[str, tuple[str, str]] = {
         r"\.frames: Expected `int`",
     ),
     "format": (changed("volumetric.program", "volumetric.network"), r"format is 'volumetric.network'"),
-    "version": (changed('"version": 1', '"version": 7'), r"version 7 is not known a newer volumetric wrote it"),
-    "version of text": (changed('"version": 1', '"version": "1"'), r"version '1' is not known"),
+    "version": (changed('"version": 1', '"version": 7'), r"version 7 is unknown a newer volumetric wrote it"),
+    "version of text": (changed('"version": 1', '"version": "1"'), r"version '1' is unknown"),
     "key": (changed('"edges"', '"edgs"'), r"\$: unknown key 'edgs'.*did you mean 'edges'"),
     "key of a region": (
         changed('"family"', '"famly"'),
@@ -203,9 +203,9 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "key of an edge": (changed('"mask"', '"mesk"'), r"\$\.edges\[0\]: unknown key.*did you mean 'mask'"),
     "key of a mask": (changed('"shape": [2', '"shap": [2'), r"\$\.edges\[0\]\.mask: unknown key.*did you mean 'shape'"),
     "kind of a mask": (changed('"tile"', '"tiles"'), r"\$\.edges\[0\]\.mask: unknown kind.*did you mean 'tile'"),
-    "key twice": (changed('"frames": 1', '"frames": 1, "frames": 1'), r"key 'frames' is there twice"),
+    "key twice": (changed('"frames": 1', '"frames": 1, "frames": 1'), r"duplicate key 'frames'"),
     "missing": (changed('"reads": "eye", ', ""), r"\$\.edges\[0\]: 'reads' is missing"),
-    "NaN": (changed('"width": 64', '"width": NaN'), r"NaN is no number of JSON"),
+    "NaN": (changed('"width": 64', '"width": NaN'), r"NaN is not a JSON number"),
     "infinity": (changed('"width": 64', '"width": 64, "current": 1e999'), r"\$\.canvas\.current: Expected `int`"),
     "width of text": (changed('"width": 64', '"width": "64"'), r"\$\.canvas\.width: Expected `int`, got `str`"),
     "width of nothing": (changed('"width": 64', '"width": null'), r"\$\.canvas\.width: Expected `int`, got `null`"),
@@ -217,7 +217,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
         changed('{"box": [[0, 1], [0, 4], [0, 4]], "family": "observation"}', '"eye"'),
         r"regions\.eye: exp",
     ),
-    "box": (changed("[0, 4]", "[0, 99]"), r"its box from 0 to 99 leaves the 8"),
+    "box": (changed("[0, 4]", "[0, 99]"), r"its box from 0 to 99 exceeds the 8"),
     "box of text": (changed("[0, 4]", '"04"'), r"\$\.canvas\.regions\.eye\.box\[1\]: Expected `array`"),
     "unknown region": (changed('"region": "eye"', '"region": "eyes"'), r"no region 'eyes'.*did you mean 'eye'"),
     "surrogate": (changed('"eye": {', r'"\ud800": {'), r"surrogate|cannot be called"),
@@ -247,7 +247,7 @@ def test_too_many_edges_are_refused_with_what_they_would_take(tmp_path: Path, mo
     monkeypatch.setattr(text, "MOST_BYTES", 100_000)
     with pytest.raises(SpecError, match=r"edges would take"):
         Program.from_json(written)
-    with pytest.raises(SpecError, match=r"a text of .* MiB"):
+    with pytest.raises(SpecError, match=r"the text has .* MiB"):
         Program.from_json(" " * 100_001)
     path = tmp_path / "a.program.json"
     path.write_text(written)

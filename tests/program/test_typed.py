@@ -172,5 +172,5 @@ def test_refuses() -> None:
     deep = SimpleNamespace(a=Field())
     for _ in range(70):
         deep = SimpleNamespace(b=deep)
-    with pytest.raises(SpecError, match="more than 64 objects"):
+    with pytest.raises(SpecError, match="more than 64 levels"):
         typed.compile(deep)

@@ -166,7 +166,7 @@ def test_what_cannot_be_drawn(home: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no generation"):
         fitness_curves([])
     (home / "history.jsonl").write_text("{}\n")
-    with pytest.raises(CheckpointError, match="no history"):
+    with pytest.raises(CheckpointError, match="is not the history"):
         plot_run(home)
 
 

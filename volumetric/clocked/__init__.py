@@ -1,4 +1,4 @@
-"""Clocked networks: machines that run tick by tick, their streams and how they learn."""
+"""Clocked networks: networks that run tick by tick, their streams, and online learning."""
 
 from __future__ import annotations
 

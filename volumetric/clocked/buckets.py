@@ -1,4 +1,4 @@
-"""Buckets: coordinates that compute alike, as one. What layers read and make lies in planes, ``[n, streams, …]``."""
+"""Buckets: layers with equal specs, computed together. Their inputs and outputs are planes, ``[n, streams, …]``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from volumetric.network.grid import Coord
 from volumetric.network.wiring import Source
 
 GROUPED = ("dense", "mlp", "swiglu")
-"""Kinds of which many with weights of their own are one product of groups."""
+"""Layer kinds that run as one grouped matrix product if each layer has separate weights."""
 
 Way: TypeAlias = Literal["rows", "grouped", "each"]
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Where a layer finds something: a row of a plane, as it was `back` ticks ago (0: what it read), or an input."""
+    """Source of a value: a row of a plane, `back` ticks ago (0: the layer's input), or an input port."""
 
     bucket: int = -1
     index: int = 0
@@ -32,16 +32,16 @@ class Ref:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """Coordinates with one spec, that read values of one shape and fire together.
+    """Layers with equal specs and equal input shapes that fire together.
 
     Attributes
     ----------
-    way : ``"rows"``: they have one set of weights, or none: all are rows of one call of the layer; ``"grouped"``: a
-        product of groups; ``"each"``: one after the other
-    back : how many of their last outputs are kept
-    read : whether what they read is kept
-    slots : what is summed, in this order; each has a `Ref` for each coordinate, or None for nothing
-    skips : the second operand of residuals, or None
+    way : ``"rows"``: one set of weights, or none, so that all layers are rows of one call; ``"grouped"``: a grouped
+        matrix product; ``"each"``: one call per layer
+    back : number of past outputs to store
+    read : whether to store the input
+    slots : terms of the input sum, in order; each has a `Ref` for each coordinate, or None
+    skips : second operand of residual layers, or None
     """
 
     coords: tuple[Coord, ...]
@@ -58,7 +58,7 @@ class Bucket:
 
     @property
     def size(self) -> int:
-        """How many coordinates."""
+        """Number of coordinates."""
         return len(self.coords)
 
 
@@ -66,7 +66,7 @@ def buckets_of(clocked: Clocked) -> tuple[Bucket, ...]:
     """Group the coordinates of a clocked network."""
     network = clocked.network
     back, read = reaches(clocked)
-    kept = kept_states(clocked)
+    states = kept_states(clocked)
     groups: dict[tuple[object, ...], list[Coord]] = {}
     for coord, spec in network.layers.items():
         identity = coord in network.disabled
@@ -78,8 +78,8 @@ def buckets_of(clocked: Clocked) -> tuple[Bucket, ...]:
             clocked.clocks.get(coord),
             back[coord],
             coord in read,
-            kept[out_key(coord, 1)].dtype,
-            _keys(clocked, coord) if not identity and spec.contextual else None,  # states of shared weights are rows
+            states[out_key(coord, 1)].dtype,
+            _keys(clocked, coord) if not identity and spec.contextual else None,  # with shared weights, states are rows
         )
         groups.setdefault(alike, []).append(coord)
     members = list(groups.values())
@@ -95,6 +95,7 @@ def _keys(clocked: Clocked, coord: Coord) -> tuple[str, ...]:
 def _bucket(
     clocked: Clocked, coords: Sequence[Coord], place: dict[Coord, tuple[int, int]], *, back: int, read: bool
 ) -> Bucket:
+    """Return the bucket of equal coordinates, with the sources of each."""
     network, first = clocked.network, coords[0]
     spec, identity = network.layers[first], first in network.disabled
 

@@ -1,4 +1,4 @@
-"""Clocked ↔ JSON."""
+"""`Clocked` networks to and from JSON."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from volumetric.network.network_json import check_head, network_from_dict, netwo
 FORMAT = "volumetric.clocked"
 VERSION = 2
 _EARLIER = 1
-"""A version whose clocks are tables of period and phase."""
+"""An older version, in which each clock is an object with period and phase."""
 _KEYS = ("format", "version", "network", "clocks", "hold", "start")
 
 
 def clocked_to_json(clocked: Clocked, *, network: bool = True) -> str:
-    """Return JSON text with sorted coordinates; `network` says whether the network is part of it."""
+    """Return JSON text with sorted coordinates; includes the network if `network` is true."""
     data: dict[str, Any] = {"format": FORMAT, "version": VERSION}
     if network:
         data["network"] = network_to_dict(clocked.network)
@@ -32,23 +32,23 @@ def clocked_to_json(clocked: Clocked, *, network: bool = True) -> str:
 
 
 def clocked_from_json(text: str | bytes, network: Network | None = None) -> Clocked:
-    """Inverse of `clocked_to_json`; `network` is the one that the text leaves out."""
+    """Read the text of `clocked_to_json`; pass `network` if the text does not contain it."""
     data = read_text(text, "clocked")
     earlier = isinstance(data, dict) and data.get("version") == _EARLIER
     check_head(data, _KEYS, "clocked", form=FORMAT, version=_EARLIER if earlier else VERSION)
     if "network" in data:
         own = _network(data["network"])
         if network is not None and network != own:
-            raise SpecError("$.network: it is not the network that was given", hint="give none, or leave it out here")
+            raise SpecError("$.network: the text has another network than the one passed", hint="pass no network")
         network = own
     if network is None:
-        raise SpecError("$.network: the text has none", hint="give the network that it was written for")
+        raise SpecError("$.network: the text has no network", hint="pass the network that it was written for")
     clocks = convert(data.get("clocks", {}), dict[str, str | dict[str, Any]], "$.clocks")
     hints = get_type_hints(Clocked)
     hold = convert(data.get("hold", {}), dict[str, str], "$.hold")
     start = convert(data.get("start", "zeros"), hints["start"], "$.start")
-    made = {Coord.parse(coord): clock_of(given, f"$.clocks.{coord}") for coord, given in clocks.items()}
-    return Clocked(network=network, clocks=made, hold=hold, start=start)  # pyright: ignore[reportArgumentType]  (it checks what is held)
+    parsed_clocks = {Coord.parse(coord): clock_of(entry, f"$.clocks.{coord}") for coord, entry in clocks.items()}
+    return Clocked(network=network, clocks=parsed_clocks, hold=hold, start=start)  # pyright: ignore[reportArgumentType]  (it checks what is held)
 
 
 def _network(data: Any) -> Network:
@@ -59,11 +59,11 @@ def _network(data: Any) -> Network:
 
 
 def clock_of(data: str | Mapping[str, Any], where: str) -> Clock:
-    """Return the clock that a text says, or a table with period and phase, as files before had it.
+    """Parse a clock from text, or from an object with period and phase as in older files.
 
     Raises
     ------
-    SpecError : it is none; the message begins with `where`
+    SpecError : `data` is not a clock; the message begins with `where`
     """
     if not isinstance(data, str):
         expect_keys(data, ("period", "phase"), where, "an object")

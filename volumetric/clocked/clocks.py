@@ -1,4 +1,4 @@
-"""What clocks of layers look at in a tick: what layers made in the tick before, and what inputs hold now."""
+"""Clocks of layers: they read the layers' outputs of the previous tick and the current values of inputs."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _OVER_FEATURES: Mapping[str, Callable[[Array], Array]] = {
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A tick as it is emitted; all that it tells is ``[streams, 1]``.
+    """Values that clocks watch, emitted for one tick; each is ``[streams, 1]``.
 
     Attributes
     ----------
-    before : what streams kept when it began
-    ports : input → what it holds
-    given : input → rows that it was given at this tick
+    before : states of the streams at the start of the tick
+    ports : input → current value
+    new_rows : input → rows that arrive at this tick
     """
 
     work: GraphBuilder
     machine: Machine
     before: Mapping[str, int]
     ports: Mapping[str, int]
-    given: Mapping[str, int]
+    new_rows: Mapping[str, int]
 
     def number(self, source: str) -> int:
-        """Emit what an event watches."""
+        """Emit the value that an event watches."""
         work, (place, kind) = self.work, self.machine.clocked.watched(source)
         x = self._rows(self.ports[place] if isinstance(place, str) else self._made(place))
         if kind == "min":
@@ -55,11 +55,11 @@ class Watch:
         return work.reduce(x, kind, (1,))
 
     def happens(self, name: str) -> int:
-        """Emit where an input is given a row that is not all zeros; any row of ids."""
+        """Emit whether an input receives a row that is not all zeros; any row of ids counts."""
         work, batch = self.work, self.machine.batch
-        if name not in self.given:
+        if name not in self.new_rows:
             return work.zeros((batch, 1))
-        x = self.given[name]
+        x = self.new_rows[name]
         if work.tensors[x].dtype == "int32":
             return work.affine(work.zeros((batch, 1)), 1.0, 1.0)
         x, zero = self._rows(x), work.scalar(0.0)
@@ -81,15 +81,15 @@ def firing(
     counts: Sequence[Array],
     read: Callable[[str], Array],
     ports: Mapping[str, Array],
-    given: Mapping[str, Array],
+    new_rows: Mapping[str, Array],
 ) -> tuple[Array, list[Array]]:
-    """Return where a layer's clock fires, bool ``[streams, 1]``, and its counts after the tick, in NumPy.
+    """Return whether a layer's clock fires, bool ``[streams, 1]``, and its counts after the tick, in NumPy.
 
     Parameters
     ----------
-    counts : of the clock, each ``[streams, 1]``
-    read : gives what is kept, by the keys of `kept_states`
-    ports, given : as of `Watch`
+    counts : counts of the clock, each ``[streams, 1]``
+    read : returns a state by its key in `kept_states`
+    ports, new_rows : see `Watch`
     """
     batch = len(next(iter(ports.values())))
 
@@ -99,43 +99,43 @@ def firing(
         return _OVER_FEATURES[kind](x.reshape(batch, -1))
 
     def happens(name: str) -> Array:
-        if name not in given:
+        if name not in new_rows:
             return np.zeros((batch, 1), bool)
-        x = given[name].reshape(batch, -1)
+        x = new_rows[name].reshape(batch, -1)
         return np.ones((batch, 1), bool) if clocked.network.ports[name].dtype == "int32" else _apart(x)
 
     return step(clocked.clocks[coord], counts, NumpySteps(number, happens))
 
 
-def fired(clocked: Clocked, kept: Callable[[str], Array], given: Mapping[str, Array], resets: Array) -> Array:
+def fired(clocked: Clocked, read_state: Callable[[str], Array], new_rows: Mapping[str, Array], resets: Array) -> Array:
     """Return which layers compute at the next tick, bool ``[layers, streams]``.
 
     Parameters
     ----------
-    kept : gives what is kept, by the keys of `kept_states`
-    given : input → rows ``[streams, …]`` that come with the tick
-    resets : bool ``[streams]``: which streams begin anew with it
+    read_state : returns a state by its key in `kept_states`
+    new_rows : input → rows ``[streams, …]`` that arrive at the tick
+    resets : bool ``[streams]``: streams that are reset at the tick
     """
     network, states = clocked.network, kept_states(clocked)
 
     def read(key: str) -> Array:
-        held = kept(key)
-        return np.where(resets.reshape(-1, *(1,) * (held.ndim - 1)), held.dtype.type(states[key].start), held)
+        value = read_state(key)
+        return np.where(resets.reshape(-1, *(1,) * (value.ndim - 1)), value.dtype.type(states[key].start), value)
 
-    found = np.ones((len(network.layers), len(resets)), bool)
+    fires = np.ones((len(network.layers), len(resets)), bool)
     ports = {name: np.zeros((len(resets), *port.shape), np.float32) for name, port in network.ports.items()}
     ports |= {name: read(port_key(name)) for name in network.ports if clocked.clocks and port_key(name) in states}
-    ports |= given
+    ports |= new_rows
     age = read("age")[:, 0] if clocked.start == "wavefront" else None
     for i, coord in enumerate(network.layers):
         if age is not None:
-            found[i] = age >= clocked.depths[coord]
+            fires[i] = age >= clocked.depths[coord]
         if coord in clocked.clocks:
             counts = [read(wait_key(coord, n)) for n in range(len(counters(clocked.clocks[coord])))]
-            found[i] &= firing(clocked, coord, counts, read, ports, given)[0][:, 0]
-    return found
+            fires[i] &= firing(clocked, coord, counts, read, ports, new_rows)[0][:, 0]
+    return fires
 
 
 def _apart(x: Array) -> Array:
-    """Whether a row has a number besides 0; NaN is none."""
+    """Return whether a row has a nonzero number; NaN does not count."""
     return np.asarray(((x > 0) | (x < 0)).any(1, keepdims=True))

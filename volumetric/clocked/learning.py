@@ -1,8 +1,8 @@
-"""Windows of ticks that are learned from: forward, loss, backward through all ticks, and update, as one program.
+"""Training on windows of ticks: forward, loss, backward through all ticks, and update, as one program.
 
-What streams keep lies in buffers of the store, under a name for each use, and goes on from window to window as
-constants. Weights of layers that are one bucket are read as one tensor. Most lie so in the store, as do their slots, so
-that an update takes as many operations for hundreds of layers as for one; the others are put together in the graph.
+States of streams are buffers of the tensor store. They carry over from window to window, and no gradient flows through
+them. The weights of a bucket's layers are read as one tensor. Most are stored stacked, together with their optimizer
+slots, so that an update takes as many operations for hundreds of layers as for one. The graph concatenates the others.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from volumetric.run.graph.training import KNOBS, EmitWeights, GetWeight, UpdateR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticks:
-    """A window.
+    """A window of ticks.
 
     Attributes
     ----------
-    count : ticks
-    given : inputs that have rows
-    rows : at which ticks rows come in
-    read : name of an output, and after which ticks it is handed out
-    fresh : whether streams begin with it; if not, they go on from what is kept
-    resets : whether streams begin anew within it
+    count : number of ticks
+    given : inputs that receive rows
+    rows : ticks at which rows arrive
+    read : name of an output, and the ticks after which it is returned
+    fresh : whether streams start with this window; if false, they continue from the stored states
+    resets : whether streams can be reset within the window
     """
 
     count: int
@@ -53,8 +53,8 @@ class Streams:
 
     Attributes
     ----------
-    name : under which what they keep is kept
-    stacks : weights that lie in the store as one
+    name : prefix of the names of state buffers
+    stacks : weights that are stored stacked
     """
 
     machine: Machine
@@ -62,20 +62,20 @@ class Streams:
     stacks: Stacks = field(default_factory=Stacks)
 
     def place(self, key: str) -> str:
-        """Name of the buffer of a state."""
+        """Return the name of a state's buffer."""
         return f"{self.name}/{self.machine.batch}/{key}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickPass:
-    """A window with what is asked of it.
+    """A window of ticks and its losses.
 
     Attributes
     ----------
-    objectives : the losses
-    checkpoint : ticks from one state that an update remembers to the next, between which all is computed once more on
-        the way back; 0: all is remembered
-    shared : whether losses have shares in what is learned from, see `emit_seeds`
+    objectives : losses
+    checkpoint : ticks between gradient checkpoints; the backward pass recomputes the ticks in between; 0: no
+        checkpoints, all values are stored
+    shared : whether the gradients of losses are weighted by shares, see `emit_seeds`
     """
 
     streams: Streams
@@ -87,103 +87,103 @@ class TickPass:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells it from others of the same machine."""
+        """Key of this pass among those of the same machine."""
         return self.streams.name, self.streams.machine.batch, self.ticks, tuple(of.key for of in self.objectives)
 
 
 def ticks_graph(of: TickPass, weights: EmitWeights) -> Graph:
-    """Return a window that learns nothing.
+    """Return the graph of a window without an update.
 
-    Inputs: rows of each input ``[rows, streams, …]``, if any come in; resets ``[ticks, streams]``, if there are any;
-    then for each of n losses targets [, weights]. Outputs: with losses the sums of their terms [n], and what was read
-    of each of their outputs, ``[streams, ticks, …]``.
+    Inputs: rows of each input ``[rows, streams, …]``, if any arrive; resets ``[ticks, streams]``, if any; then for each
+    of n losses targets [, weights]. Outputs: the sums of the losses' terms [n], if there are losses, then the values
+    of each output that is read, ``[streams, ticks, …]``.
     """
     work = GraphBuilder(flush=True)
     run, read = _emit(work, of.streams, of.ticks, weights(work))
-    made: list[int] = []
+    outputs: list[int] = []
     if of.objectives:
-        seen = emit_objectives(work, of.objectives, read, [emit_targets(work, one) for one in of.objectives])
-        made = [seen.totals, *(y for y, _ in seen.slopes)]
-    write_states(work, run.state, run.kept, of.streams.place)
-    return work.finish(made)
+        loss_terms = emit_objectives(work, of.objectives, read, [emit_targets(work, one) for one in of.objectives])
+        outputs = [loss_terms.totals, *(y for y, _ in loss_terms.slopes)]
+    write_states(work, run.state, run.stored, of.streams.place)
+    return work.finish(outputs)
 
 
 def learning_graph(of: TickPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
-    """Return a window with its update; nothing is written where a number would not be finite.
+    """Return the graph of a window with its update; nothing is written if a number is not finite.
 
-    Inputs: as `ticks_graph`; the shares if it is `shared`; the knobs. Output [n + 2]: sums of the terms, norm of the
-    gradients, 1 if it was written.
+    Inputs: those of `ticks_graph`; the shares if `shared`; the knobs. Output [n + 2]: sums of the terms, norm of the
+    gradients, 1 if the update was written.
     """
     work, count = GraphBuilder(flush=True), of.ticks.count
     param = weights(work)
     parts = Parts(work, param, stacking(work, param, of.streams.stacks), of.checkpoint or count)
     run, read = _emit(work, of.streams, of.ticks, param, parts)
-    seen = emit_objectives(work, of.objectives, read, [emit_targets(work, one) for one in of.objectives])
-    seeds = emit_seeds(work, seen.slopes, shared=of.shared)
+    loss_terms = emit_objectives(work, of.objectives, read, [emit_targets(work, one) for one in of.objectives])
+    seeds = emit_seeds(work, loss_terms.slopes, shared=of.shared)
     if count > parts.apart:
         seeds = parts.back(run, seeds)
     gradients = master_gradients(work, rule, seeds)
-    norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), seen.totals)
-    write_states(work, run.state, run.kept, of.streams.place, good)
-    return work.finish([work.concat([seen.totals, norm, good], 0)])
+    norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), loss_terms.totals)
+    write_states(work, run.state, run.stored, of.streams.place, good)
+    return work.finish([work.concat([loss_terms.totals, norm, good], 0)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A window as its ticks are emitted.
+    """Values of a window while its ticks are emitted.
 
     Attributes
     ----------
-    rows, marks : what comes in
-    kept, state : what streams kept when it began, and their newest
+    rows, marks : rows of inputs, and resets
+    stored, state : states at the start of the window, and current ones
     """
 
     ticks: Ticks
     rows: dict[str, int]
     marks: int | None
-    kept: dict[str, int]
+    stored: dict[str, int]
     state: dict[str, int]
 
     def tick(self, window: Window, t: int) -> dict[str, int]:
-        """Emit tick `t`, with what comes in there; return the outputs."""
+        """Emit tick `t` with the rows that arrive at it; return the outputs."""
         work, coming = window.work, self.ticks.rows
-        given = {name: at_tick(work, x, coming.index(t)) for name, x in self.rows.items()} if t in coming else {}
-        return window.tick(given, None if self.marks is None else at_tick(work, self.marks, t))
+        new_rows = {name: at_tick(work, x, coming.index(t)) for name, x in self.rows.items()} if t in coming else {}
+        return window.tick(new_rows, None if self.marks is None else at_tick(work, self.marks, t))
 
 
 def begin_window(work: GraphBuilder, streams: Streams, ticks: Ticks) -> Run:
-    """Add the inputs of a window."""
+    """Add the inputs of a window to the graph."""
     machine = streams.machine
     batch, ports = machine.batch, machine.clocked.network.ports
     rows = {n: work.input(n, (len(ticks.rows), batch, *ports[n].shape), ports[n].dtype) for n in ticks.given}
     marks = work.input("resets", (ticks.count, batch)) if ticks.resets else None
-    kept = {} if ticks.fresh else read_states(work, machine, streams.place)
-    return Run(ticks=ticks, rows=rows, marks=marks, kept=kept, state=dict(kept) or _fresh(work, machine))
+    stored = {} if ticks.fresh else read_states(work, machine, streams.place)
+    return Run(ticks=ticks, rows=rows, marks=marks, stored=stored, state=dict(stored) or _fresh(work, machine))
 
 
 def _emit(
     work: GraphBuilder, streams: Streams, ticks: Ticks, param: GetWeight, parts: Parts | None = None
 ) -> tuple[Run, dict[str, int]]:
-    """Emit a window; return it, and what was read of outputs, ``[streams, ticks, …]``."""
+    """Emit a window; return it and the values of its outputs, ``[streams, ticks, …]``."""
     run = begin_window(work, streams, ticks)
     if parts is None:
         window = Window(work, streams.machine, run.state, param, stacking(work, param, streams.stacks))
-        made = [run.tick(window, t) for t in range(ticks.count)]
+        outputs = [run.tick(window, t) for t in range(ticks.count)]
     else:
-        made = parts.forward(run, streams.machine)
+        outputs = parts.forward(run, streams.machine)
 
-    found: dict[str, int] = {}
+    series: dict[str, int] = {}
     for name, at in ticks.read:
-        rows = [work.reshape(y, (1, *work.shape(y))) for y in (made[t][name] for t in at)]
-        whole = work.concat(rows, 0)  # the gradient of each tick is then a part of one that nobody has to copy
-        found[name] = work.permute(whole, (1, 0, *range(2, len(work.shape(whole)))))
-    return run, found
+        rows = [work.reshape(y, (1, *work.shape(y))) for y in (outputs[t][name] for t in at)]
+        whole = work.concat(rows, 0)  # the gradient of each tick is then a view of one tensor, without a copy
+        series[name] = work.permute(whole, (1, 0, *range(2, len(work.shape(whole)))))
+    return run, series
 
 
 class Parts:
-    """A window in parts, of which all but the last are computed once more when gradients come back to them.
+    """A window in parts (gradient checkpointing): the backward pass recomputes all parts but the last.
 
-    Sums of gradients go on from part to part, so that the same numbers are added in the same order as in one piece.
+    Sums of gradients carry over from part to part, so that terms are added in the same order as without parts.
 
     Parameters
     ----------
@@ -195,10 +195,10 @@ class Parts:
     ) -> None:
         self.apart = apart
         self.before: list[dict[str, int]] = []
-        """What streams kept when each part began."""
+        """States of the streams at the start of each part."""
         self._work, self._param, self._stack = work, param, stack
         self._leaves: dict[int, None] = {}
-        self._made: list[dict[str, int]] = []
+        self._outputs: list[dict[str, int]] = []
         self._first: list[int] = []
         self._window: Window | None = None
 
@@ -209,67 +209,67 @@ class Parts:
             if t % self.apart == 0:
                 self.before.append(dict(run.state))
                 self._first.append(len(self._work.nodes))
-            self._made.append(run.tick(window, t))
-        return self._made
+            self._outputs.append(run.tick(window, t))
+        return self._outputs
 
     def _leaf(self, key: str, shape: Shape) -> int:
-        made = self._param(key, shape)
-        self._leaves[made] = None
-        return made
+        leaf = self._param(key, shape)
+        self._leaves[leaf] = None
+        return leaf
 
     def _stacked(self, keys: Sequence[str], shape: Shape) -> int:
-        made = self._stack(keys, shape)
-        self._leaves[made] = None
-        return made
+        leaf = self._stack(keys, shape)
+        self._leaves[leaf] = None
+        return leaf
 
     def back(self, run: Run, seeds: Mapping[int, int]) -> dict[int, int]:
-        """Emit the way back through all ticks; return the gradients of weights as ticks read them."""
+        """Emit the backward pass through all ticks; return the gradients of the weights that ticks read."""
         work, count = self._work, run.ticks.count
         assert self._window is not None
-        rows = {y for made in self._made for y in made.values()}
+        rows = {y for outputs in self._outputs for y in outputs.values()}
         slopes = differentiate(work, seeds, rows, since=self._first[-1])
         sums: dict[int, int] = {}
         later: dict[int, int] = {}
         after = dict(run.state)
         for n in reversed(range(len(self._first))):
             ticks = range(n * self.apart, min((n + 1) * self.apart, count))
-            state, made, first = after, {t: self._made[t] for t in ticks}, self._first[n]
+            state, outputs, first = after, {t: self._outputs[t] for t in ticks}, self._first[n]
             if later or n + 1 < len(self._first):
                 first, state = len(work.nodes), dict(self.before[n])
                 again, window = replace(run, state=state), self._window.beside(state)
-                made = {t: again.tick(window, t) for t in ticks}
-            given: dict[int, int] = dict(sums)
+                outputs = {t: again.tick(window, t) for t in ticks}
+            arriving: dict[int, int] = dict(sums)
             for key, end in after.items():
-                if end in later and state[key] not in given:
-                    given[state[key]] = later[end]
+                if end in later and state[key] not in arriving:
+                    arriving[state[key]] = later[end]
             for t in ticks:
-                for name, y in made[t].items():
-                    slope = slopes.get(self._made[t][name])
-                    if slope is not None and y not in given:
-                        given[y] = slope
+                for name, y in outputs[t].items():
+                    slope = slopes.get(self._outputs[t][name])
+                    if slope is not None and y not in arriving:
+                        arriving[y] = slope
             starts = [i for i in dict.fromkeys(self.before[n].values()) if work.tensors[i].dtype == "float32"]
-            found = differentiate(work, given, [*self._leaves, *starts], since=first)
-            sums = {leaf: found[leaf] for leaf in self._leaves if leaf in found}
-            later = {start: found[start] for start in starts if start in found}
+            gradients = differentiate(work, arriving, [*self._leaves, *starts], since=first)
+            sums = {leaf: gradients[leaf] for leaf in self._leaves if leaf in gradients}
+            later = {start: gradients[start] for start in starts if start in gradients}
             after = self.before[n]
         return sums
 
 
 def _fresh(work: GraphBuilder, machine: Machine) -> dict[str, int]:
-    found: dict[str, int] = {}
+    states: dict[str, int] = {}
     for key, buffer in machine.buffers.items():
         shape = buffer.shape(machine.batch)
         if buffer.dtype == "int32":
-            found[key] = work.constant(np.zeros(shape, np.int32), "start")
+            states[key] = work.constant(np.zeros(shape, np.int32), "start")
         else:
-            found[key] = work.broadcast(work.constant(np.full((1,) * len(shape), buffer.start), "start"), shape)
-    return found
+            states[key] = work.broadcast(work.constant(np.full((1,) * len(shape), buffer.start), "start"), shape)
+    return states
 
 
 def stacking(
     work: GraphBuilder, param: GetWeight, stacks: Stacks | None = None
 ) -> Callable[[Sequence[str], Shape], int]:
-    """Return what gives equal parameters as one; gradients of those put together are slices of that of the whole."""
+    """Return a function that returns equal parameters as one tensor; their gradients are slices of its gradient."""
     lying = stacks or Stacks()
 
     def stack(keys: Sequence[str], shape: Shape) -> int:

@@ -1,6 +1,6 @@
-"""What layers make of the targets that come to them in a tick: what they ask of others, and what they learn.
+"""Target propagation at one tick: targets that layers receive, targets that they send, and weight updates.
 
-How a layer learns from a target: `volumetric.run.graph.targets`.
+The update of a layer from its target is in `volumetric.run.graph.targets`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from volumetric.run.graph.training import EmitWeights, Pace
 
 
 def taught(clocked: Clocked, masters: Mapping[str, Shape]) -> list[Coord]:
-    """Return the layers that are told about: those with weights of which some are trained."""
+    """Return the layers that are reported: those with at least one trained weight."""
     network = clocked.network
     return [
         coord
@@ -39,7 +39,7 @@ def taught(clocked: Clocked, masters: Mapping[str, Shape]) -> list[Coord]:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Of an update of the inverses: a key for each turn, and how far numbers are moved, [1]."""
+    """Noise of an update of the inverses: a key for each step, and the size of the noise, [1]."""
 
     keys: Sequence[int]
     size: int
@@ -47,13 +47,13 @@ class Noise:
 
 @dataclass(kw_only=True)
 class Local:
-    """What comes to layers in one tick, what they ask for, and what they learn.
+    """Targets and updates of all layers at one tick.
 
     Attributes
     ----------
-    window : has made the tick, and has what it found and what it left
-    weights : gives weights as they are after the nodes so far
-    since : the first node of the tick: gradients go no further back
+    window : window that emitted the tick, with the states before and after it
+    weights : returns the weights after the nodes emitted so far
+    since : first node of the tick: gradients go no further back
     """
 
     work: GraphBuilder
@@ -64,15 +64,15 @@ class Local:
     since: int
 
     def __post_init__(self) -> None:
-        """Find what each bucket made that targets are meant for."""
+        """Emit, for each bucket, the output that its targets refer to."""
         self.before = self.window.before
         self.now = [self.window.moments[i] for i in range(len(self.machine.buckets))]
         self.meant = {i: self._meant(i) for i in range(len(self.now)) if self.machine.stops(i)}
         self.shifts: dict[int, int] = {}
-        """Bucket → how far its targets are from what it made, ``[n, streams, …]``."""
+        """Bucket → target minus output, ``[n, streams, …]``."""
 
     def _meant(self, i: int) -> Moment:
-        """Return what a bucket read and made when it made what its targets are meant for, and leave a trail."""
+        """Return a bucket's input and output at the tick that its targets refer to, and extend its trail."""
         work, machine, state, moment = self.work, self.machine, self.window.state, self.now[i]
         lags = [stop.lag for stop in (machine.wave.get(c) for c in machine.buckets[i].coords) if stop is not None]
         if not any(lags):
@@ -93,7 +93,7 @@ class Local:
         return Moment(then["x"], again.apply(i, then["x"]), then["fires"])
 
     def _earlier(self, i: int, name: str, now: int) -> int:
-        """Rows of a bucket's trail, each as long ago as its target is late."""
+        """Return rows of a bucket's trail, each taken `lag` ticks ago."""
         work, machine, bucket = self.work, self.machine, self.machine.buckets[i]
         where = name.partition("/")[0]
         members = [machine.named[where][1]] if where in machine.named else list(range(bucket.size))
@@ -107,17 +107,19 @@ class Local:
         return work.concat(parts, 0)
 
     def arrive(self, slopes: Mapping[Coord, int]) -> None:
-        """Give layers their targets; `slopes` are the gradients of each stream's losses for outputs that have some."""
+        """Emit the targets of layers; `slopes` are the gradients of each stream's losses by output."""
         work, machine = self.work, self.machine
-        told = {coord: self._told(coord, stop, slopes) for coord, stop in machine.wave.items() if stop.told}
+        loss_slopes = {
+            coord: self._told(coord, stop, slopes) for coord, stop in machine.wave.items() if stop.loss_share
+        }
         for i, meant in self.meant.items():
             bucket = machine.buckets[i]
             shape = (bucket.size, machine.batch, *bucket.shape)
-            parts = [] if (asked := self._asked(i, shape)) is None else [asked]
+            parts = [] if (request := self._asked(i, shape)) is None else [request]
             for n, stop in machine.stops(i).items():
-                slope = told.get(bucket.coords[n])
+                slope = loss_slopes.get(bucket.coords[n])
                 if slope is not None:
-                    own = work.affine(slope, -stop.kappa * stop.told * machine.batch)
+                    own = work.affine(slope, -stop.kappa * stop.loss_share * machine.batch)
                     rest = (0,) * (len(shape) - 1)
                     parts.append(work.pad(own, (n, *rest), (bucket.size - 1 - n, *rest)))
             if not parts:
@@ -129,7 +131,7 @@ class Local:
             self.shifts[i] = shift
 
     def _told(self, coord: Coord, stop: Stop, slopes: Mapping[Coord, int]) -> int | None:
-        """Return what losses say of an output, ``[1, streams, …]``, as late as what others ask of it; None: nothing."""
+        """Return the loss gradient of an output, ``[1, streams, …]``, delayed by its lag; None: no gradient."""
         work, state = self.work, self.window.state
         slope = slopes.get(coord)
         if slope is not None:
@@ -143,15 +145,15 @@ class Local:
         return self.before[f"told/{coord}/{stop.lag}"]
 
     def _asked(self, i: int, shape: Shape) -> int | None:
-        """What was asked of the layers of a bucket: sums over planes of what was asked, by a matrix of shares."""
+        """Return the requests to a bucket's layers: the planes of requests times a matrix of shares."""
         work, machine = self.work, self.machine
         columns: dict[tuple[int, int, int], int] = {}
         shares: list[tuple[int, tuple[int, int, int], float]] = []
         for n, stop in machine.stops(i).items():
             for ask in stop.asks:
                 bucket, row = machine.places[ask.reader]
-                columns.setdefault((bucket, ask.held + 1, row), len(columns))
-                shares.append((n, (bucket, ask.held + 1, row), ask.share))
+                columns.setdefault((bucket, ask.delay + 1, row), len(columns))
+                shares.append((n, (bucket, ask.delay + 1, row), ask.share))
         if not shares:
             return None
         parts = [work.part(self.before[f"ask/{b}/{k}"], 0, row, row + 1) for b, k, row in columns]
@@ -162,7 +164,7 @@ class Local:
         return work.reshape(work.gemm(work.constant(matrix, "shares"), table), shape)
 
     def ask(self) -> None:
-        """Let layers ask for what they should have read."""
+        """Emit the requests of layers to their sources: how their inputs should change."""
         work, state = self.work, self.window.state
         for i, meant in self.meant.items():
             if f"ask/{i}/1" not in state:
@@ -171,11 +173,11 @@ class Local:
             while f"ask/{i}/{k}" in state:
                 state[f"ask/{i}/{k}"] = self.before[f"ask/{i}/{k - 1}"]
                 k += 1
-            asked = work.zeros(work.shape(meant.x)) if i not in self.shifts else self._crossed(i, meant)
-            state[f"ask/{i}/1"] = asked
+            request = work.zeros(work.shape(meant.x)) if i not in self.shifts else self._crossed(i, meant)
+            state[f"ask/{i}/1"] = request
 
     def _crossed(self, i: int, meant: Moment) -> int:
-        """Emit what the layers of a bucket ask for, ``[n, streams, …]``."""
+        """Emit the requests of a bucket's layers, ``[n, streams, …]``."""
         work, stops, shift = self.work, self.machine.stops(i), self.shifts[i]
         bucket = self.machine.buckets[i]
         kinds = {stop.crossing for stop in stops.values()}
@@ -184,9 +186,9 @@ class Local:
         back: int | None = None
         if "derived" in kinds:
             weights = (work.stored(key, size) for key, size in self.rule.update.masters.items())
-            stops_at = {*self.before.values(), *weights}  # what came before this tick, and what it left
-            found = differentiate(work, {meant.y: shift}, [meant.x], stops=stops_at, since=self.since)
-            back = found.get(meant.x)
+            stops_at = {*self.before.values(), *weights}  # states before this tick, and weights
+            gradients = differentiate(work, {meant.y: shift}, [meant.x], stops=stops_at, since=self.since)
+            back = gradients.get(meant.x)
             if back is not None and len(stops) == bucket.size and kinds == {"derived"}:
                 return back
         parts: list[int] = []
@@ -201,20 +203,20 @@ class Local:
         return work.concat(parts, 0)
 
     def _crossed_alone(self, i: int, n: int, stop: Stop, meant: Moment) -> int:
-        """Emit what one layer asks for, by an inverse or a formula, ``[1, streams, …]``."""
+        """Emit the request of one layer, by an inverse or a formula, ``[1, streams, …]``."""
         work, batch = self.work, self.machine.batch
         step = step_of(self.machine.clocked, self.machine.buckets[i].coords[n])
         x, y, shift = (self._row(plane, n) for plane in (meant.x, meant.y, self.shifts[i]))
         if stop.crossing == "same":
-            made = shift
+            request = shift
         elif stop.crossing == "exact":
-            made = EXACT[step.op](self._base, step, x, y, shift)
+            request = EXACT[step.op](self._base, step, x, y, shift)
         else:
             assert stop.inverse is not None
             both = self._sent(stop, work.concat([work.add(y, shift), y], 0))
             back = emit_inverse(self._base, stop.inverse, step, both)
-            made = work.binary("sub", work.part(back, 0, 0, batch), work.part(back, 0, batch, 2 * batch))
-        return work.reshape(made, (1, *work.shape(x)))
+            request = work.binary("sub", work.part(back, 0, 0, batch), work.part(back, 0, batch, 2 * batch))
+        return work.reshape(request, (1, *work.shape(x)))
 
     def _row(self, plane: int, n: int) -> int:
         return self.work.reshape(self.work.part(plane, 0, n, n + 1), self.work.shape(plane)[1:])
@@ -224,11 +226,11 @@ class Local:
         return Scope(work=self.work, param=self.window.param, path="", sequences=self.machine.batch)
 
     def _sent(self, stop: Stop, y: int) -> int:
-        """What other layers see of an output."""
+        """Return an output as other layers read it."""
         return y if stop.sent is None else sent(self.work, stop.sent, y)
 
     def learn(self, knobs: int, totals: int | None, noise: Noise | None) -> list[int]:
-        """Emit the updates; return the norm, 1 where they are written, and what is told of layers, each [1]."""
+        """Emit the updates; return the norm, 1 if they are written, and the budgets and gaps of layers, each [1]."""
         work, machine, rule = self.work, self.machine, self.rule
         stored = {key: work.stored(key, shape) for key, shape in rule.update.masters.items()}
         seeds, budgets, gaps = dict[int, int](), dict[Coord, int](), dict[Coord, int]()
@@ -248,20 +250,20 @@ class Local:
         paces = self._paces(gradients, budgets)
         at_once = noise is not None and rule.course.inverse_steps == 1
         inverses = self._inverse_gradients(noise.keys[0], noise.size) if noise is not None and at_once else {}
-        told = [work.scalar(0.0), work.scalar(1.0)]
+        report = [work.scalar(0.0), work.scalar(1.0)]
         if gradients or inverses:
-            told = rule.write(work, knobs, inverses, totals, gradients, paces)
+            report = rule.write(work, knobs, inverses, totals, gradients, paces)
         if noise is not None and not at_once:
             for key in noise.keys:
                 written = rule.write(work, knobs, self._inverse_gradients(key, noise.size))
-                told = [told[0], work.binary("mul", told[1], written[1])]
+                report = [report[0], work.binary("mul", report[1], written[1])]
         half, zero = work.scalar(0.5), work.scalar(0.0)
         for coord in taught(machine.clocked, rule.update.masters):
-            told += [budgets.get(coord, half), gaps.get(coord, zero)]
-        return told
+            report += [budgets.get(coord, half), gaps.get(coord, zero)]
+        return report
 
     def _paces(self, gradients: Mapping[str, int], budgets: Mapping[Coord, int]) -> dict[str, Pace]:
-        """How fast each weight learns, by the mean budget of the layers that it is part of."""
+        """Return the pace of each weight, from the mean budget of the layers that use it."""
         network, of = self.machine.clocked.network, dict[str, list[int]]()
         for coord, budget in budgets.items():
             for p in network.layers[coord].params():
@@ -269,7 +271,7 @@ class Local:
         return {key: pace_of(self.work, of[key], self.rule.course.gate) for key in gradients}
 
     def _inverse_gradients(self, key: int, noise: int) -> dict[str, int]:
-        """Emit the gradients of what inverses learn: to find what a layer read, near what it read in this tick."""
+        """Emit the gradients of the inverses: to reconstruct a layer's input, near its input of this tick."""
         work, machine, param = self.work, self.machine, self.weights(self.work)
         parts, seeds, ends = dict[str, int](), dict[int, int](), set[int]()
         for i in self.meant:

@@ -1,4 +1,4 @@
-"""What a clocked network costs before it runs: how it is grouped, what streams keep, what learning remembers."""
+"""Cost of a clocked network before it runs: its buckets, bytes of stream states, bytes of training history."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 
 BYTES = 4
-"""Of a number: float32, and int32."""
+"""Bytes of a float32 or int32 number."""
 
 
 def ways(machine: Machine) -> dict[str, tuple[int, int]]:
-    """Return how buckets compute → how many of them do, and of how many layers; see `Bucket.way`."""
-    found: dict[str, tuple[int, int]] = {}
+    """Return `Bucket.way` (or ``"identity"``) → number of buckets and number of layers."""
+    counts: dict[str, tuple[int, int]] = {}
     for bucket in machine.buckets:
         name = "identity" if bucket.identity else bucket.way
-        buckets, layers = found.get(name, (0, 0))
-        found[name] = (buckets + 1, layers + bucket.size)
-    return found
+        buckets, layers = counts.get(name, (0, 0))
+        counts[name] = (buckets + 1, layers + bucket.size)
+    return counts
 
 
 def state_bytes(clocked: Clocked) -> int:
-    """Return what one stream keeps from tick to tick."""
-    return BYTES * sum(prod(kept.shape) for kept in kept_states(clocked).values())
+    """Return the bytes of one stream's states."""
+    return BYTES * sum(prod(state.shape) for state in kept_states(clocked).values())
 
 
 def tick_bytes(clocked: Clocked) -> int:
-    """Return what the gradients of a tick read of its rows and of what it made, for one stream.
+    """Return the bytes of a tick's inputs and results that its gradients read, for one stream.
 
-    What one layer makes and another one reads is one tensor, and is counted once.
+    A tensor that one layer writes and another reads counts once.
     """
     machine, work = Machine(clocked, 1), GraphBuilder()
     state = {key: work.stored(key, b.shape(1), b.dtype, role="state") for key, b in machine.buffers.items()}
@@ -48,8 +48,8 @@ def tick_bytes(clocked: Clocked) -> int:
 
     window = Window(work, machine, dict(state), param, stack)
     ports = clocked.network.ports.items()
-    given = {name: work.input(name, (1, *port.shape), port.dtype) for name, port in ports}
-    window.tick(given)
+    inputs = {name: work.input(name, (1, *port.shape), port.dtype) for name, port in ports}
+    window.tick(inputs)
     forward = tuple(work.nodes)
     floats = {key: i for key, i in state.items() if machine.buffers[key].dtype == "float32"}
     moved = {key: window.state[key] for key, i in floats.items() if window.state[key] != i}
@@ -57,25 +57,25 @@ def tick_bytes(clocked: Clocked) -> int:
     differentiate(work, seeds, [*params.values(), *floats.values()])
     views = {node.outputs[0]: node.inputs[0] for node in forward if node.op == "reshape"}
     later = {i: window.state[key] for key, i in state.items()}
-    made = {*given.values(), *(i for node in forward for i in node.outputs)}
+    computed = {*inputs.values(), *(i for node in forward for i in node.outputs)}
     read = {i for node in work.nodes[len(forward) :] for i in node.inputs}
-    # What a tick reads of the states is what the tick before made.
+    # The states that a tick reads are results of the previous tick.
     roots = {_root(views, later.get(i, i)) for i in (_root(views, i) for i in read)}
-    return BYTES * sum(prod(work.shape(i)) for i in roots & made)
+    return BYTES * sum(prod(work.shape(i)) for i in roots & computed)
 
 
 def _root(views: Mapping[int, int], i: int) -> int:
-    """The tensor whose storage a tensor has."""
+    """Return the tensor whose storage a tensor shares."""
     while i in views:
         i = views[i]
     return i
 
 
 def history_bytes(clocked: Clocked, window: int, *, checkpoint: int = 0, batch: int = 1) -> int:
-    """Return what backpropagation through a window of ticks remembers.
+    """Return the bytes that backpropagation through a window of ticks stores.
 
-    ``batch · (⌈window / c⌉ · state + c · tick)`` with the bytes of `state_bytes` and `tick_bytes`, where all that is
-    between two checkpoints, c ticks apart, is computed again; without checkpoints c is the window.
+    ``batch · (⌈window / c⌉ · state + c · tick)`` with the bytes of `state_bytes` and `tick_bytes`. Checkpoints are c
+    ticks apart, and the ticks in between are recomputed; without checkpoints, c is the window.
     """
     apart = min(checkpoint or window, window)
     return batch * (ceil(window / apart) * state_bytes(clocked) + apart * tick_bytes(clocked))

@@ -1,8 +1,8 @@
-"""Ticks of a clocked network at each of which its layers learn from targets that are on their way.
+"""Online learning: at each tick, layers of a clocked network learn from targets that travel between them.
 
-Behind each tick every layer that a target came to changes its weights in place, so that the next tick has the new
-ones. What is needed for that is kept like all that streams keep (`OnlineMachine`), so that memory does not depend on
-the number of ticks. How targets go: `wave`; what layers make of them: `local`.
+After each tick, every layer that received a target updates its weights in place; the next tick uses the new weights.
+Targets in transit are states of the streams (`OnlineMachine`), so that memory does not depend on the number of ticks.
+`wave` has the paths of targets, `local` the requests and updates of layers.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ def online_graph(
     objectives: Sequence[Objective],
     rule: TargetRule,
 ) -> Graph:
-    """Return ticks after which layers learn, at those of `learning`.
+    """Return the graph of a window whose layers learn after each tick of `learning`.
 
-    Inputs: rows and resets, as `ticks_graph`; for each objective, which is of one tick, targets [, weights] with an
-    axis of the ticks at which its output is read in front, and for each of these the factor on the gradients of its
-    terms; the knobs of each tick of `learning`; where inverses are learned, for each of their updates its key, int32
-    [n, 2], and for each tick its noise. Output: for each objective the sum of terms of each tick at which it is read;
-    then for each tick of `learning` the norm of its gradients, 1 if it was written, and the budgets and gaps of the
-    layers of `taught`.
+    Inputs: rows and resets, see `ticks_graph`; for each objective (of one tick) targets [, weights] with a leading
+    axis of the ticks at which its output is read, and for each of these ticks a factor on the gradients of its
+    terms; the knobs of each tick of `learning`; if inverses are learned, a key for each of their updates, int32
+    [n, 2], and the noise of each tick. Output: for each objective the sum of terms of each tick at which it is read;
+    then for each tick of `learning` the norm of its gradients, 1 if the update was written, and the budgets and gaps
+    of the layers of `taught`.
     """
     work = GraphBuilder(flush=True)
     machine = streams.machine
     assert isinstance(machine, OnlineMachine)
     run = begin_window(work, streams, ticks)
     read = dict(ticks.read)
-    told = {of.name: _Told.begun(work, of, len(read[of.name])) for of in objectives}
+    losses = {of.name: _Told.begun(work, of, len(read[of.name])) for of in objectives}
     knobs = keys = spread = -1
     if learning:
         knobs = work.input("knobs", (len(learning), KNOBS))
@@ -54,13 +54,13 @@ def online_graph(
         keys = work.input("noise", (len(learning) * rule.course.inverse_steps, 2), "int32")
         spread = work.input("spread", (len(learning), 1))
     totals: dict[str, list[int]] = {of.name: [] for of in objectives}
-    found, writes = list[int](), list[int]()
+    reports, writes = list[int](), list[int]()
     for t in range(ticks.count):
         since, param = len(work.nodes), weights(work)
         window = Window(work, machine, run.state, param, stacking(work, param))
         outputs = run.tick(window, t)
         sums, slopes = list[int](), dict[Coord, int]()
-        for name, of in told.items():
+        for name, of in losses.items():
             if t in read[name]:
                 total, slope = of.at(work, read[name].index(t), outputs[name])
                 totals[name].append(total)
@@ -76,20 +76,20 @@ def online_graph(
             if noisy:
                 turns = range(n * rule.course.inverse_steps, (n + 1) * rule.course.inverse_steps)
                 noise = Noise([at_tick(work, keys, turn) for turn in turns], at_tick(work, spread, n))
-            made = local.learn(at_tick(work, knobs, n), work.concat(sums, 0) if sums else None, noise)
-            found += made
-            writes.append(made[1])
+            report = local.learn(at_tick(work, knobs, n), work.concat(sums, 0) if sums else None, noise)
+            reports += report
+            writes.append(report[1])
     good = None
     for one in writes:
         good = one if good is None else work.binary("mul", good, one)
-    write_states(work, run.state, run.kept, streams.place, good)
-    numbers = [*(total for each in totals.values() for total in each), *found]
+    write_states(work, run.state, run.stored, streams.place, good)
+    numbers = [*(total for each in totals.values() for total in each), *reports]
     return work.finish([work.concat(numbers, 0)] if numbers else [])
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a loss says at ticks of a window: its targets, the weights of its terms, and factors on its gradients."""
+    """A loss at the ticks of a window: targets, weights of terms, and factors on gradients."""
 
     objective: Objective
     inputs: tuple[int, ...]
@@ -97,17 +97,17 @@ class _Told:
 
     @staticmethod
     def begun(work: GraphBuilder, of: Objective, ticks: int) -> _Told:
-        """Add its inputs."""
+        """Add the inputs of a loss to the graph."""
         inputs = [work.input(f"targets of {of.name}", (ticks, *of.target), of.target_type)]
         if of.weights is not None:
             inputs.append(work.input(f"weights of {of.name}", (ticks, *of.weights)))
         return _Told(of, tuple(inputs), work.input(f"scales of {of.name}", (ticks, 1)))
 
     def at(self, work: GraphBuilder, n: int, y: int) -> tuple[int, int]:
-        """Emit the sum of its terms in the n-th of these ticks, [1], and what `y` should go against."""
+        """Emit the sum of the terms at the n-th of these ticks, [1], and the gradient of `y`."""
         target, *weighing = (at_tick(work, x, n) for x in self.inputs)
-        told = (target, weighing[0] if weighing else None)
-        seen = emit_objectives(work, [self.objective], {self.objective.name: y}, [told])
-        [(_, slope)] = seen.slopes
+        targets = (target, weighing[0] if weighing else None)
+        loss_terms = emit_objectives(work, [self.objective], {self.objective.name: y}, [targets])
+        [(_, slope)] = loss_terms.slopes
         factor = work.reshape(at_tick(work, self.scales, n), (1,) * len(work.shape(slope)))
-        return seen.totals, work.binary("mul", slope, factor)
+        return loss_terms.totals, work.binary("mul", slope, factor)

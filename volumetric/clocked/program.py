@@ -1,4 +1,4 @@
-"""A window of ticks as one program: what streams keep lies in buffers of its store, and only rows go in and out."""
+"""A window of ticks as one program: states are buffers of its store; only rows go in and out."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from volumetric.graph.ops import Graph
 from volumetric.graph.stacks import stack_key
 
 
-def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str], *, resets: bool) -> Graph:
-    """Return ``rows · per_row`` ticks.
+def window_graph(machine: Machine, rows: int, per_row: int, fed_inputs: Sequence[str], *, resets: bool) -> Graph:
+    """Return the graph of ``rows · per_row`` ticks.
 
-    Inputs: for each of `given` its rows, ``[rows, streams, …]``, each for its first tick; where asked for, resets,
-    float32 ``[rows · per_row, streams]``. Outputs: ``[rows · per_row, streams, …]`` of every output of the network.
-    Buffers: weights by key, stacked ones by `stack_key`, and the machine's.
+    Inputs: rows of each of `fed_inputs`, ``[rows, streams, …]``, each read at the first of its ticks; if requested,
+    resets, float32 ``[rows · per_row, streams]``. Outputs: ``[rows · per_row, streams, …]`` of every output of the
+    network. Buffers: weights by key, stacked weights by `stack_key`, and the machine's states.
     """
     work = GraphBuilder(flush=True)
     ports = machine.clocked.network.ports
-    arrays = {n: work.input(n, (rows, machine.batch, *ports[n].shape), ports[n].dtype) for n in given}
+    arrays = {n: work.input(n, (rows, machine.batch, *ports[n].shape), ports[n].dtype) for n in fed_inputs}
     marks = work.input("resets", (rows * per_row, machine.batch)) if resets else None
     state = read_states(work, machine, str)
 
@@ -28,19 +28,19 @@ def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str]
         return work.stored(stack_key(keys), (len(keys), *shape))
 
     window = Window(work, machine, dict(state), work.stored, stack)
-    made: dict[str, list[int]] = {name: [] for name in machine.clocked.network.taps}
+    series: dict[str, list[int]] = {name: [] for name in machine.clocked.network.taps}
     for t in range(rows * per_row):
         row, late = divmod(t, per_row)
         now = {} if late else {n: at_tick(work, x, row) for n, x in arrays.items()}
         for name, y in window.tick(now, None if marks is None else at_tick(work, marks, t)).items():
-            made[name].append(work.reshape(y, (1, *work.shape(y))))
-    outputs = [work.concat(ys, 0) for ys in made.values()]
+            series[name].append(work.reshape(y, (1, *work.shape(y))))
+    outputs = [work.concat(ys, 0) for ys in series.values()]
     write_states(work, window.state, state, str)
     return work.finish(outputs)
 
 
 def read_states(work: GraphBuilder, machine: Machine, place: Callable[[str], str]) -> dict[str, int]:
-    """Return what streams keep as it is in its buffers, whose names `place` gives."""
+    """Return the states of streams from their buffers, which `place` names."""
     return {
         key: work.stored(place(key), buffer.shape(machine.batch), buffer.dtype, role="state")
         for key, buffer in machine.buffers.items()
@@ -50,33 +50,33 @@ def read_states(work: GraphBuilder, machine: Machine, place: Callable[[str], str
 def write_states(
     work: GraphBuilder,
     newest: Mapping[str, int],
-    kept: Mapping[str, int],
+    stored: Mapping[str, int],
     place: Callable[[str], str],
     apply: int | None = None,
 ) -> None:
-    """Write what streams keep after a window into its buffers, unless `apply` is 0.
+    """Write the states of streams after a window into their buffers, unless `apply` is 0.
 
     Parameters
     ----------
-    newest, kept : state → its value now, and as it was in the buffer; one that was not read is always written
-    place : name of the buffer of a state
+    newest, stored : state → its new value, and its value in the buffer; a state that was not read is always written
+    place : returns the name of a state's buffer
     """
-    read = set(kept.values())
+    read = set(stored.values())
     views = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
-    moved = {key: value for key, value in newest.items() if value != kept.get(key)}
-    for key, value in moved.items():  # what another state was is copied before any is replaced
+    moved = {key: value for key, value in newest.items() if value != stored.get(key)}
+    for key, value in moved.items():  # copy values of other states before any buffer is overwritten
         moved[key] = _copy(work, value) if _root(views, value) in read else value
     for key, value in moved.items():
         work.assign(place(key), value, apply)
 
 
 def at_tick(work: GraphBuilder, x: int, t: int) -> int:
-    """Emit entry `t` of the first axis."""
+    """Emit index `t` of the first axis."""
     return work.reshape(work.part(x, 0, t, t + 1), work.shape(x)[1:])
 
 
 def _root(views: Mapping[int, int], i: int) -> int:
-    """The tensor whose storage a tensor has."""
+    """Return the tensor whose storage a tensor shares."""
     while i in views:
         i = views[i]
     return i

@@ -1,4 +1,4 @@
-"""What a clocked network keeps of each of its streams from tick to tick, as data."""
+"""Declarations of the states that a clocked network keeps for each stream from tick to tick."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from volumetric.network.grid import Coord
 
 
 def kept_states(clocked: Clocked) -> dict[str, StateSpec]:
-    """Return all that is kept of a stream, by name.
+    """Return all states of a stream, by name.
 
-    ``out/<coord>/<k>``: what a layer made k ticks ago, from 1; ``read/<coord>``: what it read at the tick before;
+    ``out/<coord>/<k>``: output of a layer k ticks ago, k ≥ 1; ``read/<coord>``: its input at the previous tick;
     ``port/<name>``: the last row of an input; ``<coord>/<state>``: a state of the layer; ``wait/<coord>``,
     ``wait/<coord>/1``, …: the counts of its clock; ``age``: ticks since the stream began.
     """
-    return {kept.name: kept for kept in _all(clocked)}
+    return {state.name: state for state in _all(clocked)}
 
 
 def _kept(key: str, shape: Shape, dtype: Literal["float32", "int32"] = "float32", start: float = 0.0) -> StateSpec:
@@ -49,7 +49,7 @@ def _all(clocked: Clocked) -> Iterator[StateSpec]:
 
 
 def _dtype(clocked: Clocked, coord: Coord) -> Literal["float32", "int32"]:
-    """Ids stay ids where disabled layers pass them on."""
+    """Return the dtype of an output: int32 if a disabled layer passes ids on."""
     if coord not in clocked.network.disabled:
         return "float32"
     source = clocked.wires[coord].inputs[0]
@@ -59,8 +59,8 @@ def _dtype(clocked: Clocked, coord: Coord) -> Literal["float32", "int32"]:
 
 
 def reaches(clocked: Clocked) -> tuple[dict[Coord, int], set[Coord]]:
-    """Return how many of its last outputs anybody reads of each layer, and the layers whose inputs are read again."""
-    back = dict.fromkeys(clocked.network.layers, 1)  # a layer that does not fire keeps its own
+    """Return the number of past outputs to keep of each layer, and the layers whose inputs to keep."""
+    back = dict.fromkeys(clocked.network.layers, 1)  # a layer that does not fire keeps its last output
     read: set[Coord] = set()
     for w in clocked.wires.values():
         for source in clocked.sources(w):
@@ -72,15 +72,15 @@ def reaches(clocked: Clocked) -> tuple[dict[Coord, int], set[Coord]]:
 
 
 def out_key(coord: Coord, back: int) -> str:
-    """Name of what a layer made `back` ticks ago."""
+    """Return the state name of a layer's output `back` ticks ago."""
     return f"out/{coord}/{back}"
 
 
 def wait_key(where: object, n: int) -> str:
-    """Name of the count `n` of a clock."""
+    """Return the state name of count `n` of a clock."""
     return f"wait/{where}/{n}" if n else f"wait/{where}"
 
 
 def port_key(name: str) -> str:
-    """Name of what an input holds."""
+    """Return the state name of an input's value."""
     return f"port/{name}"

@@ -1,4 +1,4 @@
-"""Streams: sequences without an end, side by side, through a clocked network."""
+"""Streams: a batch of unbounded sequences through a clocked network."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from volumetric.run.streams.marks import check_marks, check_rows, check_streams,
 from volumetric.run.streams.rows import SEAL, Header
 
 LONGEST = 64
-"""Ticks of one program; longer runs take several, of powers of two."""
+"""Maximum ticks of one program; longer runs use several programs, of powers of two."""
 
 
 class ClockedStream(HasLiving):
-    """Streams of a clocked network on a device. What they keep stays there from call to call.
+    """Streams of a clocked network on a device. Their states stay on the device from call to call.
 
     Parameters
     ----------
-    device : where to compute
-    clocked : which machine
-    params : its weights
-    batch : streams side by side
+    device : device to compute on
+    clocked : clocked network
+    params : weights of the network
+    batch : number of streams
 
     Raises
     ------
-    CheckpointError : `params` are not those of the network
+    CheckpointError : `params` do not match the network
     """
 
     def __init__(self, device: HasGraphs, clocked: Clocked, params: Params, *, batch: int = 1) -> None:
@@ -60,8 +60,8 @@ class ClockedStream(HasLiving):
         self._put_weights(params)
         self._living = Living(clocked.network, params)
         self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
-        self._kept = KeptBuffers(self._store, self._machine.buffers, batch)
-        self._kept.begin()
+        self._buffers = KeptBuffers(self._store, self._machine.buffers, batch)
+        self._buffers.begin()
 
     def run(
         self,
@@ -71,26 +71,26 @@ class ClockedStream(HasLiving):
         per_row: int = 1,
         resets: Array | None = None,
     ) -> Array | dict[str, Array]:
-        """Run ticks: one or more for each row of `x`, or `ticks` of them on what the inputs hold.
+        """Run `per_row` ticks for each row of `x`, or `ticks` ticks on the values that the inputs hold.
 
         Parameters
         ----------
-        x : ``[batch, T, …]``, or by name; inputs that are left out hold what they have
-        ticks : how many, where there are no rows; with one row for each stream, it is held
+        x : ``[batch, T, …]``, or a dict by input name; inputs that are left out keep their values
+        ticks : number of ticks without rows, or with one row per stream, which is then held
         per_row : ticks for each row
-        resets : ``[batch, T]`` (or ``[batch, ticks]`` without rows): 1 where a stream begins anew with a row
+        resets : ``[batch, T]`` (or ``[batch, ticks]`` without rows): 1 resets a stream before that row
 
         Returns
         -------
-        float32 ``[batch, ticks, …]`` read after each tick; by name where the network has several outputs
+        float32 ``[batch, ticks, …]``, read after each tick; a dict by name if the network has several outputs
 
         Raises
         ------
-        ShapeError : rows or resets are not what the network reads; nothing has changed
+        ShapeError : rows or resets do not match the network's inputs; no state has changed
         """
-        given, rows = check_rows(self.clocked.network, x, self.batch)
+        inputs, rows = check_rows(self.clocked.network, x, self.batch)
         if ticks is not None and (rows > 1 or ticks < rows or per_row != 1):
-            raise SpecError(f"ticks goes with one row for each stream, or none, got {ticks} ticks and {rows} rows")
+            raise SpecError(f"ticks needs one row per stream, or no rows, got {ticks} ticks and {rows} rows")
         if per_row < 1:
             raise SpecError(f"per_row must be 1 tick or more, got {per_row}")
         if ticks is not None and rows:
@@ -98,13 +98,13 @@ class ClockedStream(HasLiving):
             return _joined(self.run(x, resets=marks), self.run(ticks=ticks - 1))
         rows = rows if ticks is None else ticks
         marks = None if resets is None else self._marks(check_marks(resets, self.batch, rows), per_row)
-        given = {name: np.ascontiguousarray(value.swapaxes(0, 1)) for name, value in given.items()}
+        inputs = {name: np.ascontiguousarray(value.swapaxes(0, 1)) for name, value in inputs.items()}
         shapes, taps = self.clocked.network.shapes, self.clocked.network.taps
-        found = [[np.zeros((0, self.batch, *shapes[coord][1:]), np.float32) for coord in taps.values()]]
-        found += [self._window(given, start, count, per_row, marks) for start, count in self._pieces(rows, per_row)]
+        windows = [[np.zeros((0, self.batch, *shapes[coord][1:]), np.float32) for coord in taps.values()]]
+        windows += [self._window(inputs, start, count, per_row, marks) for start, count in self._pieces(rows, per_row)]
         self.position += rows * per_row
-        made = {n: np.concatenate([ys[i] for ys in found]).swapaxes(0, 1) for i, n in enumerate(taps)}
-        return parted(self.clocked.network, x, made)
+        outputs = {n: np.concatenate([ys[i] for ys in windows]).swapaxes(0, 1) for i, n in enumerate(taps)}
+        return parted(self.clocked.network, x, outputs)
 
     def iterate(
         self,
@@ -114,23 +114,23 @@ class ClockedStream(HasLiving):
         chunk: int = 64,
         per_row: int = 1,
     ) -> Iterator[Array | dict[str, Array]]:
-        """Run rows as they come, a chunk at a time and the rest at the end, in memory that does not grow.
+        """Run an iterable of rows, in chunks; memory does not grow with the number of rows.
 
         Parameters
         ----------
-        rows : each ``[batch, …]``, or such by input; ``{}``: ticks on what the inputs hold
-        resets : for each row ``[batch]``, 1 where a stream begins anew with it
-        chunk : rows of a call
+        rows : each ``[batch, …]``, or a dict by input name; ``{}``: ticks on the values that the inputs hold
+        resets : for each row ``[batch]``, 1 resets a stream before that row
+        chunk : rows per call
         per_row : ticks for each row
 
         Yields
         ------
-        What `run` returns of each chunk
+        The result of `run` for each chunk
         """
         return (self.advance(part, per_row=per_row) for part in in_chunks(rows, resets, chunk=chunk))
 
     def advance(self, chunk: Chunk, *, per_row: int = 1) -> Array | dict[str, Array]:
-        """Run one chunk of rows; rows without any input are ticks on what the inputs hold."""
+        """Run one chunk of rows; rows without any input are ticks on the values that the inputs hold."""
         if chunk.x:
             return self.run(chunk.x, per_row=per_row, resets=chunk.resets)
         if per_row < 1:
@@ -142,11 +142,11 @@ class ClockedStream(HasLiving):
         return self.run(ticks=chunk.count * per_row, resets=resets)
 
     def reset(self, streams: Iterable[int] | None = None) -> None:
-        """Let all streams, or those that are named, begin anew."""
-        self._kept.reset(check_streams(streams, self.batch))
+        """Reset all streams, or the streams passed."""
+        self._buffers.reset(check_streams(streams, self.batch))
 
     def _marks(self, resets: Array, per_row: int) -> Array:
-        """Return which ticks begin anew, ``[ticks, batch]``: the first ones of rows."""
+        """Return the resets of ticks, ``[ticks, batch]``: only the first tick of a row can reset."""
         marks = np.zeros((resets.shape[1] * per_row, self.batch), np.float32)
         marks[::per_row] = resets.T
         return marks
@@ -167,7 +167,7 @@ class ClockedStream(HasLiving):
 
     @staticmethod
     def _pieces(rows: int, per_row: int) -> Iterator[tuple[int, int]]:
-        """Cut rows into powers of two, so that few programs serve all lengths."""
+        """Split rows into powers of two, so that few programs serve all lengths."""
         start, most = 0, max(1, LONGEST // per_row)
         while start < rows:
             count = min(1 << ((rows - start).bit_length() - 1), 1 << (most.bit_length() - 1))
@@ -175,12 +175,12 @@ class ClockedStream(HasLiving):
             start += count
 
     def _window(
-        self, given: Mapping[str, Array], start: int, rows: int, per_row: int, marks: Array | None
+        self, inputs: Mapping[str, Array], start: int, rows: int, per_row: int, marks: Array | None
     ) -> list[Array]:
         part = None if marks is None else marks[start * per_row : (start + rows) * per_row]
         if part is not None and not part.any():
             part = None
-        names = tuple(given)
+        names = tuple(inputs)
         key: Hashable = (rows, per_row, names, part is not None)
         program = self._programs.get(
             key,
@@ -188,69 +188,69 @@ class ClockedStream(HasLiving):
                 window_graph(self._machine, rows, per_row, names, resets=part is not None), self._store
             ),
         )
-        arrays = [value[start : start + rows] for value in given.values()]
+        arrays = [value[start : start + rows] for value in inputs.values()]
         return program.run(arrays if part is None else [*arrays, part])
 
     def state(self) -> dict[str, Array]:
-        """Return a copy of all that is kept, ``[batch, …]`` by the keys of `kept_states`."""
-        return self._machine.gathered(self._kept.get)
+        """Return a copy of all states, ``[batch, …]`` by the keys of `kept_states`."""
+        return self._machine.gathered(self._buffers.get)
 
     def activity(self, row: int | None = None) -> F32Array:
         """Return the root mean square of each layer's output, over its features, float32 ``[layers]``.
 
-        Layers are in reading order. A plane is read for each bucket, and not an array for each layer.
+        Layers are in reading order. The device is read once per bucket, not once per layer.
 
         Parameters
         ----------
-        row : which of the streams; None: all together
+        row : index of a stream; None: over all streams
         """
-        found = dict.fromkeys(self.clocked.network.layers, 0.0)
+        strengths = dict.fromkeys(self.clocked.network.layers, 0.0)
         some = slice(None) if row is None else slice(row, row + 1)
         for i, bucket in enumerate(self._machine.buckets):
-            made = self._kept.get(f"plane/{i}/1").reshape(bucket.size, self.batch, -1)[:, some].astype(np.float64)
-            found.update(zip(bucket.coords, np.sqrt(np.square(made).mean((1, 2))).tolist(), strict=True))
-        return np.array(list(found.values()), np.float32)
+            plane = self._buffers.get(f"plane/{i}/1").reshape(bucket.size, self.batch, -1)[:, some].astype(np.float64)
+            strengths.update(zip(bucket.coords, np.sqrt(np.square(plane).mean((1, 2))).tolist(), strict=True))
+        return np.array(list(strengths.values()), np.float32)
 
     def read(self, key: str) -> Array:
-        """Return a copy of one of them."""
+        """Return a copy of one state."""
         name, row = self._machine.locate(key)
-        return self._kept.get(name)[row or 0].copy()
+        return self._buffers.get(name)[row or 0].copy()
 
     def strength(self, key: str) -> Array:
-        """Return the root mean square over the last axis of what is kept, float64 ``[batch, …]``."""
+        """Return the root mean square of a state over its last axis, float64 ``[batch, …]``."""
         with np.errstate(over="ignore", invalid="ignore"):
             return np.sqrt(np.square(self.read(key), dtype=np.float64).mean(-1))
 
     def fill(self, values: Mapping[str, Held], position: int) -> None:
-        """Replace all that is kept by ``[batch, …]`` of each key, as it was after `position` ticks."""
-        self._kept.put(self._machine.spread(values))
+        """Replace all states by ``[batch, …]`` arrays by key, taken after `position` ticks."""
+        self._buffers.put(self._machine.spread(values))
         self.position = position
 
     def onto(self, clocked: Clocked, params: Params) -> ClockedStream:
-        """Return streams that go on from here on their own, of a machine whose fabrics have more nodes, or fewer.
+        """Return independent streams that continue from here on a machine whose fabrics have other nodes.
 
-        What nodes keep follows them by their ids, and so does whether they are masked; new ones begin.
+        States and masks of nodes follow the node ids; new nodes start fresh.
 
         Raises
         ------
-        SpecError : something else is different of what streams of the two machines keep
+        SpecError : the states of the two machines differ in anything else
         """
         from volumetric.run.streams.moved import followed, ways_between
 
-        made = ClockedStream(self._device, clocked, params, batch=self.batch)
-        told, asked, values = self._machine.kept, made._machine.kept, self.state()
-        for key, (of, to) in ways_between(self.clocked.network, clocked.network, told, asked).items():
-            shape = asked[key].shape
-            before = values[key] if key in told else np.zeros((self.batch, 0), np.float32)
-            was = told[key].shape if key in told else shape
+        stream = ClockedStream(self._device, clocked, params, batch=self.batch)
+        old_states, new_states, values = self._machine.stream_states, stream._machine.stream_states, self.state()
+        for key, (of, to) in ways_between(self.clocked.network, clocked.network, old_states, new_states).items():
+            shape = new_states[key].shape
+            before = values[key] if key in old_states else np.zeros((self.batch, 0), np.float32)
+            was = old_states[key].shape if key in old_states else shape
             values[key] = np.stack([followed(value, was, shape, of, to) for value in before])
-        made.fill({key: values[key] for key in asked}, self.position)
-        made._living.values = made._living.restored(made._living.after(self._living))
-        made._tell()
-        return made
+        stream.fill({key: values[key] for key in new_states}, self.position)
+        stream._living.values = stream._living.restored(stream._living.after(self._living))
+        stream._tell()
+        return stream
 
     def save(self) -> bytes:
-        """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
+        """Return the states of all streams as bytes for `restore`, on any device with these weights."""
         data = save_state(HeldValues(self.state(), self.position), self._specs)
         return (
             SEAL.close(Header(lengths=[len(data)], masked=self._living.saved()), [data])
@@ -259,29 +259,29 @@ class ClockedStream(HasLiving):
         )
 
     def restore(self, data: bytes) -> None:
-        """Go on where the streams went that `data` was saved of.
+        """Continue from the states that `save` wrote to `data`.
 
         Raises
         ------
-        CheckpointError : the bytes are damaged, or of another machine or batch; nothing has changed
+        CheckpointError : the bytes are damaged, or of another machine or batch; no state has changed
         """
-        given, living = HeldValues({}, 0), self._living.values
+        restored, living = HeldValues({}, 0), self._living.values
         if living:
             header, body = SEAL.open(data, Header)
             living, data = self._living.restored(header.masked), bytes(body)
-        restore_state(given, data, self._specs, sys.maxsize)
-        self.fill(given.values, given.position)
+        restore_state(restored, data, self._specs, sys.maxsize)
+        self.fill(restored.values, restored.position)
         self._living.values = living
         self._tell()
 
     def fork(self) -> ClockedStream:
-        """Return a copy: both go on independently, with the same weights on the device."""
-        made = copy(self)
-        made._store, made._programs = self._store.share(self._weights), ProgramCache()
-        made._living = self._living.fork()
-        made._kept = self._kept.onto(made._store)
-        made._tell()
-        return made
+        """Return an independent copy of the streams that shares the weights on the device."""
+        twin = copy(self)
+        twin._store, twin._programs = self._store.share(self._weights), ProgramCache()
+        twin._living = self._living.fork()
+        twin._buffers = self._buffers.onto(twin._store)
+        twin._tell()
+        return twin
 
     def _tell(self) -> None:
         for key, value in self._living.values.items():
@@ -289,12 +289,14 @@ class ClockedStream(HasLiving):
 
     @property
     def _specs(self) -> dict[str, StateSpec]:
-        """What is kept, as saved states declare it."""
-        return {key: replace(kept, shape=(self.batch, *kept.shape)) for key, kept in self._machine.kept.items()}
+        """Return the states in the form that saved files declare."""
+        return {
+            key: replace(spec, shape=(self.batch, *spec.shape)) for key, spec in self._machine.stream_states.items()
+        }
 
 
 def _joined(first: Array | dict[str, Array], then: Array | dict[str, Array]) -> Array | dict[str, Array]:
-    """Ticks behind one another."""
+    """Concatenate ticks."""
     if isinstance(first, dict) and isinstance(then, dict):
         return {name: np.concatenate([y, then[name]], 1) for name, y in first.items()}
     return np.concatenate([first, then], 1)  # pyright: ignore[reportArgumentType, reportCallIssue]  (both are arrays)

@@ -1,12 +1,12 @@
-"""How targets go through a clocked network: from its outputs against the wires, one layer a tick.
+"""Paths of targets through a clocked network: from the outputs backwards along the wires, one layer per tick.
 
-What a layer should have made tells what it should have read. It asks that of the layers that it reads, and what it asks
-of them arrives a tick later. Which layers are asked, by whom and how much follows from the network alone.
+The target of a layer's output gives a target for its input. The layer requests it from its sources, and the request
+arrives one tick later. Which layers receive requests, from whom and with which share depends on the network alone.
 
-By then they have made other outputs. Either what is asked is taken to be meant for the ``"present"`` one, as is right
-for inputs that are held; or it is ``"aligned"``: a layer remembers what it read since the output that is meant, the
-`lag` of the layer. What comes on shorter ways then waits for what comes on the longest. As a way round a loop has no
-end, only layers that come later in reading order ask.
+By then the sources have new outputs. With the timing ``"present"``, a request applies to the present output, which is
+right for inputs that are held. With ``"aligned"``, it applies to the output that caused it: a layer keeps its inputs
+of the last `lag` ticks, and requests on shorter paths wait for those on the longest. Loops would make that endless, so
+only layers later in reading order send requests.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from volumetric.run.graph.target_rule import Course
 from volumetric.run.plan import Step
 
 Crossing: TypeAlias = Literal["none", "same", "derived", "exact", "inverse"]
-"""How what a layer asks for follows from its target: not at all, as nobody is asked; it is the same; by a derivative of
-this layer, by a formula, or by an inverse."""
+"""How a layer's request follows from its target: none (no source takes one), the same value, by the layer's
+derivative, by a formula, or by an inverse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Of what `reader` asks for, `share` arrives at a layer, `held` ticks later than it could."""
+    """A request: `share` of the request of `reader` arrives at a layer, with `delay` extra ticks."""
 
     reader: Coord
     share: float
-    held: int
+    delay: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """A layer that targets come to.
+    """A layer that receives targets.
 
     Attributes
     ----------
-    asks : what arrives here
-    told : part that losses have in its target; 0: it is no output that has one
-    kappa : size of its way to the target, in gradients
-    lag : ticks from the output that is meant to the target for it
-    crossing : how its own reading is asked for
-    inverse : by which, if so
-    sent : the discrete layer through which alone others see its output
+    asks : requests that arrive here
+    loss_share : share of the losses in the target; 0: the layer is not an output with a loss
+    kappa : step from output to target, as a factor on the gradient
+    lag : ticks from an output to the arrival of its target
+    crossing : how the layer's own request is computed
+    inverse : the inverse, if `crossing` is ``"inverse"``
+    sent : the discrete layer that alone reads this output, if any
     """
 
     asks: tuple[Ask, ...]
-    told: float
+    loss_share: float
     kappa: float
     lag: int
     crossing: Crossing
@@ -66,7 +66,7 @@ Wave: TypeAlias = Mapping[Coord, Stop]
 
 
 def wave_of(clocked: Clocked, course: Course, outputs: Collection[str] = (OUTPUT,)) -> Wave:
-    """Return the layers that targets come to from some outputs.
+    """Return the layers that receive targets from the passed outputs.
 
     Raises
     ------
@@ -87,14 +87,16 @@ def wave_of(clocked: Clocked, course: Course, outputs: Collection[str] = (OUTPUT
         for coord in sorted(hops, reverse=True):
             ways = [1 + lags[j] + after for j, after, _ in edges.get(coord, ()) if j in hops]
             lags[coord] = max(ways, default=0)
-    asked = {source for source, found in edges.items() if source in hops and any(j in hops for j, _, _ in found)}
-    found: dict[Coord, Stop] = {}
+    asked_layers = {
+        source for source, readers in edges.items() if source in hops and any(j in hops for j, _, _ in readers)
+    }
+    stops: dict[Coord, Stop] = {}
     for coord in sorted(hops):
         asks = [(j, after, share) for j, after, share in edges.get(coord, ()) if j in hops]
         many = 1 if gradient else len(asks) + (coord in taps)
-        asks_none = not any(s in asked for s, _, _ in _sources(clocked, coord, 1.0))
+        asks_none = not any(s in asked_layers for s, _, _ in _sources(clocked, coord, 1.0))
         crossing = "none" if asks_none else _crossing(clocked, coord, derived=coord in derived)
-        found[coord] = Stop(
+        stops[coord] = Stop(
             asks=tuple(
                 Ask(
                     reader,
@@ -103,43 +105,43 @@ def wave_of(clocked: Clocked, course: Course, outputs: Collection[str] = (OUTPUT
                 )
                 for reader, after, share in asks
             ),
-            told=1 / many if coord in taps else 0.0,
+            loss_share=1 / many if coord in taps else 0.0,
             kappa=course.scale * course.growth ** hops[coord],
             lag=lags[coord],
             crossing=crossing,
             inverse=_inverse(clocked, coord, course.inverse) if crossing == "inverse" else None,
             sent=_sent(clocked, coord),
         )
-    return found
+    return stops
 
 
 def arrival(wave: Wave) -> int:
-    """Return the ticks after which what outputs were told has come to all layers, on the ways without loops."""
-    found: dict[Coord, int] = {}
+    """Return the ticks until a loss at the outputs has reached all layers, on paths without loops."""
+    arrivals: dict[Coord, int] = {}
 
     def of(coord: Coord) -> int:
-        if coord not in found:
-            found[coord] = wave[coord].lag if wave[coord].told else 0  # once round a loop is enough
-            found[coord] = max([found[coord], *(1 + ask.held + of(ask.reader) for ask in wave[coord].asks)])
-        return found[coord]
+        if coord not in arrivals:
+            arrivals[coord] = wave[coord].lag if wave[coord].loss_share else 0  # follow each loop only once
+            arrivals[coord] = max([arrivals[coord], *(1 + ask.delay + of(ask.reader) for ask in wave[coord].asks)])
+        return arrivals[coord]
 
     return max(map(of, sorted(wave, reverse=True)), default=0)
 
 
 def step_of(clocked: Clocked, coord: Coord) -> Step:
-    """Return a layer as a step of a plan."""
+    """Return the plan step of a layer."""
     network, spec = clocked.network, clocked.network.layers[coord]
     params = {p.name: network.resolve(f"{coord}/{p.name}") for p in spec.tensors()}
     return Step(op=spec.kind, where=str(coord), inputs=(), outputs=(), params=params, attrs={"spec": spec})
 
 
 def learns(clocked: Clocked, coord: Coord) -> bool:
-    """Whether a layer has weights that it uses."""
+    """Return whether a layer is enabled and has weights."""
     return coord not in clocked.network.disabled and bool(clocked.network.layers[coord].params())
 
 
 def _sources(clocked: Clocked, coord: Coord, share: float) -> Iterator[tuple[Coord, int, float]]:
-    """Yield the layers whose outputs one reads, with ticks to it and their share of what it reads."""
+    """Yield the source layers of a layer, with their delay in ticks and their share of its input."""
     w = clocked.wires[coord]
     whole = share if w.skip is None else share / 2
     for source in w.inputs:
@@ -156,9 +158,9 @@ def _sources(clocked: Clocked, coord: Coord, share: float) -> Iterator[tuple[Coo
 def _hops(
     clocked: Clocked, taps: set[Coord], edges: Mapping[Coord, list[tuple[Coord, int, float]]], level: Collection[Coord]
 ) -> dict[Coord, int]:
-    """Return the layers that depend on weights and reach an output, and how many are behind each on the shortest way.
+    """Return the layers that depend on weights and reach an output → layers after each on the shortest path.
 
-    Only those with weights count, and not those of `level`.
+    Only layers with weights count, except those of `level`.
     """
     weighted = {coord for coord in clocked.network.layers if learns(clocked, coord)}
     while more := {j for c in weighted for j, _, _ in edges.get(c, ())} - weighted:
@@ -167,36 +169,36 @@ def _hops(
     for source, readers in edges.items():
         for reader, _, _ in readers:
             sources.setdefault(reader, []).append(source)
-    found: dict[Coord, int] = {}
+    hops: dict[Coord, int] = {}
     waiting = dict.fromkeys(taps & weighted, 0)
     while waiting:
         coord = min(waiting, key=waiting.__getitem__)
-        found[coord] = waiting.pop(coord)
-        further = found[coord] + (learns(clocked, coord) and coord not in level)
+        hops[coord] = waiting.pop(coord)
+        further = hops[coord] + (learns(clocked, coord) and coord not in level)
         for source in sources.get(coord, ()):
-            if source not in found and source in weighted:
+            if source not in hops and source in weighted:
                 waiting[source] = min(waiting.get(source, further), further)
-    return found
+    return hops
 
 
 def _derived(
     clocked: Clocked, taps: set[Coord], edges: Mapping[Coord, list[tuple[Coord, int, float]]], course: Course
 ) -> set[Coord]:
-    """Return the layers that a derivative crosses: all, or those at the outputs up to the first with weights."""
+    """Return the layers whose request is a derivative: all, or those from the outputs to the first with weights."""
     if course.method == "gradient":
         for coord, spec in clocked.network.layers.items():
             if isinstance(spec, Discrete) and coord not in clocked.network.disabled:
                 refuse_opaque(spec, str(coord))
         return set(clocked.network.layers)
-    found, waiting = set[Coord](), sorted(taps)
+    crossed, waiting = set[Coord](), sorted(taps)
     while waiting:
         coord = waiting.pop()
-        if coord in found or (learns(clocked, coord) and course.top == "output"):
+        if coord in crossed or (learns(clocked, coord) and course.top == "output"):
             continue
-        found.add(coord)
+        crossed.add(coord)
         if not learns(clocked, coord):
             waiting += [source for source, readers in edges.items() if any(j == coord for j, _, _ in readers)]
-    return found
+    return crossed
 
 
 def _crossing(clocked: Clocked, coord: Coord, *, derived: bool) -> Crossing:
@@ -210,16 +212,16 @@ def _crossing(clocked: Clocked, coord: Coord, *, derived: bool) -> Crossing:
 
 def _inverse(clocked: Clocked, coord: Coord, kind: InverseKind) -> Inverse:
     network, spec = clocked.network, clocked.network.layers[coord]
-    given, wanted = network.shapes[coord][1:], network.reads[coord][1:]
+    output_shape, input_shape = network.shapes[coord][1:], network.reads[coord][1:]
     own = kind if isinstance(spec, Dense) else "learned"
     layer: LayerSpec | None = None
     if own == "learned":
-        layer = learned_inverse(step_of(clocked, coord), spec, given, wanted, _activation(clocked, coord))
-    return Inverse(where=str(coord), kind=own, layer=layer, shape=wanted)
+        layer = learned_inverse(step_of(clocked, coord), spec, output_shape, input_shape, _activation(clocked, coord))
+    return Inverse(where=str(coord), kind=own, layer=layer, shape=input_shape)
 
 
 def _activation(clocked: Clocked, reader: Coord) -> Activation:
-    """The activation that made what a layer reads: linear for sums, else that of its source, behind a discrete one."""
+    """Return the activation that a layer's input comes from, through discrete and disabled layers; linear for sums."""
     while len(inputs := clocked.wires[reader].inputs) == 1 and (source := inputs[0].coord) is not None:
         spec = clocked.network.layers[source]
         if isinstance(spec, Discrete) or source in clocked.network.disabled:
@@ -230,7 +232,7 @@ def _activation(clocked: Clocked, reader: Coord) -> Activation:
 
 
 def _sent(clocked: Clocked, coord: Coord) -> Discrete | None:
-    """The discrete layer through which alone others see an output, if there is one."""
+    """Return the discrete layer that alone reads an output, or None."""
     network = clocked.network
     readers = [w for w in clocked.wires.values() if any(s.coord == coord for s in clocked.sources(w))]
     specs = {network.layers[w.coord] if len(w.inputs) == 1 and not w.identity else None for w in readers}

@@ -1,4 +1,4 @@
-"""Ticks of a clocked network as nodes of a graph, bucket by bucket."""
+"""Emits ticks of a clocked network as graph nodes, bucket by bucket."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from volumetric.run.kept import Buffer
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]
 GetStack: TypeAlias = Callable[[Sequence[str], Shape], int]
-"""Keys of equal parameters, and the shape of each in a stack → one tensor ``[n, …]``, matrices turned round: products
-read those fastest whose columns are outputs."""
+"""Keys of equal parameters, and the shape of each → one tensor ``[n, …]``, with matrices transposed: products
+are fastest if the columns are outputs."""
 
 PIECES = 12
-"""Parts of which what a bucket reads is put together; of more, rows are looked up in a table."""
+"""Maximum number of slices to concatenate into a bucket's input; with more, rows are gathered from a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a bucket read and gave in a tick, ``[n, streams, …]``, and what fired: ``[n or 1, streams]``; None: all."""
+    """Input and output of a bucket at a tick, ``[n, streams, …]``, and what fired: ``[n or 1, streams]``; None: all."""
 
     x: int
     y: int
@@ -42,13 +42,13 @@ class Moment:
 
 
 class Machine:
-    """A clocked network for a number of streams: its buckets, and what is kept of them.
+    """A clocked network for a number of streams: its buckets and their state buffers.
 
     Attributes
     ----------
-    places, named : coordinate, or its text → its bucket and its row there
-    kept : key → what is kept of a stream, whatever the layout
-    buffers : key → what is kept from tick to tick, with the axes ``[n, streams, …]`` of planes
+    places, named : coordinate, or its text → bucket and row
+    stream_states : key → state of a stream, independent of the layout
+    buffers : key → state buffer, with the axes ``[n, streams, …]`` of planes
     """
 
     def __init__(self, clocked: Clocked, batch: int) -> None:
@@ -57,13 +57,13 @@ class Machine:
         self.places = {c: (i, n) for i, bucket in enumerate(self.buckets) for n, c in enumerate(bucket.coords)}
         self.named = {str(coord): place for coord, place in self.places.items()}
         self.buffers: dict[str, Buffer] = {}
-        kept = self.kept = kept_states(clocked)
+        states = self.stream_states = kept_states(clocked)
         for name, port in clocked.network.ports.items():
-            if port_key(name) in kept:
+            if port_key(name) in states:
                 self.buffers[port_key(name)] = Buffer(port.shape, dtype=port.dtype)
         for i, bucket in enumerate(self.buckets):
             for k in range(1, bucket.back + 1):
-                dtype = kept[f"out/{bucket.coords[0]}/{k}"].dtype
+                dtype = states[f"out/{bucket.coords[0]}/{k}"].dtype
                 self.buffers[f"plane/{i}/{k}"] = Buffer(bucket.shape, bucket.size, apart=True, dtype=dtype)
             if bucket.read:
                 self.buffers[f"plane/{i}/0"] = Buffer(bucket.reads, bucket.size, apart=True)
@@ -75,14 +75,14 @@ class Machine:
             self.buffers["age"] = Buffer((1,))
 
     def layer_states(self, i: int) -> dict[str, Buffer]:
-        """What the layers of a bucket keep, by key."""
+        """Return the state buffers of a bucket's layers, by key."""
         bucket = self.buckets[i]
         states = () if bucket.identity else bounded(bucket.spec.states((ROWS, *bucket.reads)), bucket.spec.kind)
         wheres = [(f"bucket/{i}", bucket.size)] if bucket.way == "rows" else [(str(c), 1) for c in bucket.coords]
         return {f"{where}/{state.name}": Buffer(state.shape, rows) for where, rows in wheres for state in states}
 
     def locate(self, key: str) -> tuple[str, int | None]:
-        """Return the buffer that holds what `kept_states` calls `key`, and its row there; None: all of it."""
+        """Return the buffer of the state `key` of `kept_states`, and its row there; None: the whole buffer."""
         kind, _, rest = key.partition("/")
         if kind in ("out", "read", "wait"):
             coord, _, back = rest.partition("/")
@@ -96,13 +96,13 @@ class Machine:
         return (f"bucket/{i}/{rest}", n) if self.buckets[i].way == "rows" else (key, 0)
 
     def gathered(self, get: Callable[[str], Array]) -> dict[str, Array]:
-        """Return all that is kept, ``[streams, …]``, of buffers ``[n, streams, …]``."""
-        places = {key: self.locate(key) for key in self.kept}
-        held = {name: get(name) for name in dict.fromkeys(name for name, _ in places.values())}
-        return {key: held[name][row or 0].copy() for key, (name, row) in places.items()}
+        """Return all states, ``[streams, …]``, from buffers ``[n, streams, …]``."""
+        places = {key: self.locate(key) for key in self.stream_states}
+        buffers = {name: get(name) for name in dict.fromkeys(name for name, _ in places.values())}
+        return {key: buffers[name][row or 0].copy() for key, (name, row) in places.items()}
 
     def spread(self, values: Mapping[str, Held]) -> dict[str, Array]:
-        """Return the buffers that hold what is kept, as `gathered` gives it; what is not in it has just begun."""
+        """Return the buffers of states in the form of `gathered`; missing states get their start values."""
         arrays = {name: buffer.fresh(self.batch) for name, buffer in self.buffers.items()}
         for key, value in values.items():
             name, row = self.locate(key)
@@ -111,13 +111,13 @@ class Machine:
 
 
 class Window:
-    """Ticks in a row: a builder, and the newest value of everything that is kept.
+    """Emitter of consecutive ticks: a graph builder and the current value of every state.
 
     Parameters
     ----------
-    state : buffer of the machine → tensor; replaced as ticks are emitted
-    param : gives a weight
-    stack : gives several of them as one
+    state : buffer of the machine → tensor; updated by each tick
+    param : returns a weight
+    stack : returns several weights as one tensor
     """
 
     def __init__(
@@ -127,17 +127,17 @@ class Window:
         self.param, self._stack = param, stack
         self._stacks: dict[tuple[str, ...], int] = {}
         self.moments: list[Moment] = []
-        """Of the newest tick, bucket by bucket."""
+        """Inputs and outputs of the last tick, by bucket."""
         self.before: dict[str, int] = {}
-        """What streams kept when it began, after resets."""
+        """States at the start of the last tick, after resets."""
 
-    def tick(self, given: Mapping[str, int], resets: int | None = None) -> dict[str, int]:
+    def tick(self, new_rows: Mapping[str, int], resets: int | None = None) -> dict[str, int]:
         """Emit one tick.
 
         Parameters
         ----------
-        given : input → rows ``[streams, …]``; what is left out holds
-        resets : ``[streams]``, 1 where a stream begins anew; None: none does
+        new_rows : input → rows ``[streams, …]``; inputs that are left out hold their value
+        resets : ``[streams]``, 1 resets a stream; None: no resets
 
         Returns
         -------
@@ -145,13 +145,13 @@ class Window:
         """
         work, machine, state = self.work, self.machine, self.state
         if resets is not None:
-            self._reset(resets, given)
-        ports = {name: self._port(name, given) for name in machine.clocked.network.ports}
+            self._reset(resets, new_rows)
+        ports = {name: self._port(name, new_rows) for name in machine.clocked.network.ports}
         before = self.before = dict(state)
         self.moments = []
         for i, bucket in enumerate(machine.buckets):
             x = self._gather(bucket.slots, bucket.reads, before, ports)
-            fires = self._fires(i, bucket, before, Watch(work, machine, before, ports, given))
+            fires = self._fires(i, bucket, before, Watch(work, machine, before, ports, new_rows))
             y = self._compute(i, bucket, x, fires, before, ports)
             self.moments.append(Moment(x, y, fires))
             if bucket.read:
@@ -171,37 +171,37 @@ class Window:
         plane = self.state[f"plane/{i}/1"]
         return self.work.reshape(self.work.part(plane, 0, n, n + 1), self.work.shape(plane)[1:])
 
-    def _port(self, name: str, given: Mapping[str, int]) -> int:
+    def _port(self, name: str, new_rows: Mapping[str, int]) -> int:
         machine = self.machine
-        if name in given:
-            return given[name]
+        if name in new_rows:
+            return new_rows[name]
         if port_key(name) in self.state:
             return self.state[port_key(name)]
         return self.work.zeros((machine.batch, *machine.clocked.network.ports[name].shape))
 
-    def _reset(self, resets: int, given: Mapping[str, int]) -> None:
-        """Set what streams keep to the start."""
+    def _reset(self, resets: int, new_rows: Mapping[str, int]) -> None:
+        """Reset the states of streams to their start values."""
         work = self.work
         resets = work.reshape(resets, (1, self.machine.batch))
-        kept = work.affine(resets, -1.0, 1.0)
+        stays = work.affine(resets, -1.0, 1.0)
         for key, tensor in self.state.items():
             buffer = self.machine.buffers[key]
-            if key.startswith("port/") and key.removeprefix("port/") in given:
-                continue  # the row that arrives takes its place
+            if key.startswith("port/") and key.removeprefix("port/") in new_rows:
+                continue  # the arriving row replaces it
             if key.startswith("trail/") and buffer.dtype == "int32":
-                continue  # whose marks of what fired are reset
+                continue  # it is enough to reset its marks of what fired
             if buffer.dtype == "int32":
                 raise UnsupportedError(
-                    f"a stream cannot begin anew while {key.removeprefix('port/')!r} holds ids",
-                    hint="give the input a row at every tick that resets",
+                    f"cannot reset a stream while input {key.removeprefix('port/')!r} holds ids",
+                    hint="pass a row of this input at every tick with a reset",
                 )
-            fresh = work.binary("mul_nonzero", tensor, self._mask(kept, buffer))
+            fresh = work.binary("mul_nonzero", tensor, self._mask(stays, buffer))
             self.state[key] = (
                 work.add(fresh, self._mask(work.affine(resets, buffer.start), buffer)) if buffer.start else fresh
             )
 
     def _mask(self, chosen: int, buffer: Buffer) -> int:
-        """View ``[n or 1, streams]`` so that it goes with what a buffer holds."""
+        """Reshape ``[n or 1, streams]`` to broadcast against a buffer."""
         work, batch = self.work, self.machine.batch
         ones = (1,) * len(buffer.row)
         if buffer.apart:
@@ -211,7 +211,7 @@ class Window:
     def _gather(
         self, slots: Sequence[Sequence[Ref | None]], row: Shape, before: Mapping[str, int], ports: Mapping[str, int]
     ) -> int:
-        """Emit the sum of what the coordinates of a bucket read, ``[n, streams, …]``."""
+        """Emit the input of a bucket: the sum of its slots, ``[n, streams, …]``."""
         return self.work.add(*(self._slot(refs, row, before, ports) for refs in slots))
 
     def _slot(self, refs: Sequence[Ref | None], row: Shape, before: Mapping[str, int], ports: Mapping[str, int]) -> int:
@@ -237,7 +237,7 @@ class Window:
     def _looked_up(
         self, refs: Sequence[Ref | None], row: Shape, before: Mapping[str, int], ports: Mapping[str, int]
     ) -> int:
-        """Rows of all planes that are read, by their numbers."""
+        """Gather rows from all planes that are read, by index."""
         work, lead = self.work, self.machine.batch
         width = lead * prod(row)
         first: dict[str, int] = {}
@@ -261,17 +261,17 @@ class Window:
             else:
                 name = f"plane/{ref.bucket}/{ref.back}"
                 ids.append(place(name, before[name], work.shape(before[name])[0]) + ref.index)
-        found = work.gather_rows(work.concat(table, 0), work.constant(np.array(ids, np.int32), "readers"))
-        return work.reshape(found, (len(refs), lead, *row))
+        gathered = work.gather_rows(work.concat(table, 0), work.constant(np.array(ids, np.int32), "readers"))
+        return work.reshape(gathered, (len(refs), lead, *row))
 
     def beside(self, state: dict[str, int]) -> Window:
-        """Return other ticks with the same weights."""
-        made = Window(self.work, self.machine, state, self.param, self._stack)
-        made._stacks = self._stacks
-        return made
+        """Return another window with the same weights."""
+        window = Window(self.work, self.machine, state, self.param, self._stack)
+        window._stacks = self._stacks
+        return window
 
     def apply(self, i: int, x: int) -> int:
-        """Emit what the layers of a bucket make of what they read, ``[n, streams, …]``; they replace their states."""
+        """Emit the output of a bucket's layers for their input, ``[n, streams, …]``; updates their states."""
         bucket = self.machine.buckets[i]
         return self._grouped(bucket, x) if bucket.way == "grouped" else self._layers(i, bucket, x)
 
@@ -284,7 +284,7 @@ class Window:
         before: Mapping[str, int],
         ports: Mapping[str, int],
     ) -> int:
-        """Emit what a bucket gives after it has read, ``[n, streams, …]``; what does not fire stays."""
+        """Emit the new output of a bucket, ``[n, streams, …]``; layers that do not fire keep theirs."""
         work, state = self.work, self.state
         if bucket.identity:
             y = x
@@ -304,35 +304,35 @@ class Window:
         return self._chosen(fires, whole, y, before[f"plane/{i}/1"])
 
     def _fires(self, i: int, bucket: Bucket, before: Mapping[str, int], watch: Watch) -> int | None:
-        """Emit which coordinates fire, ``[n or 1, streams]``; None: all of them, always."""
+        """Emit the coordinates that fire, ``[n or 1, streams]``; None: all, at every tick."""
         work, clocked = self.work, self.machine.clocked
-        found: int | None = None
+        fires: int | None = None
         if "age" in before and any(clocked.depths[c] for c in bucket.coords):
             depths = np.array([[clocked.depths[c] - 0.5] for c in bucket.coords])
             age = work.reshape(before["age"], (1, self.machine.batch))
-            found = work.binary("greater", age, work.constant(depths, "depths"))
+            fires = work.binary("greater", age, work.constant(depths, "depths"))
         if bucket.clock is not None:
             counts = [before[wait_key(i, n)] for n in range(len(counters(bucket.clock)))]
             due, after = step(bucket.clock, counts, GraphSteps(work, watch.number, watch.happens))
             work.detached.update((due, *after))
             self.state |= {wait_key(i, n): count for n, count in enumerate(after)}
             due = work.reshape(due, (1, self.machine.batch))
-            found = due if found is None else work.binary("mul", found, due)
-        return found
+            fires = due if fires is None else work.binary("mul", fires, due)
+        return fires
 
     def _chosen(self, fires: int, buffer: Buffer, new: int, old: int) -> int:
-        """Emit `new` where a coordinate fires in a stream, else `old`; nothing passes of the other one."""
+        """Emit `new` if a coordinate fires in a stream, else `old`; a select, so NaN of the other does not leak."""
         work, mask = self.work, self._mask(fires, buffer)
         other = work.affine(mask, -1.0, 1.0)
         return work.add(work.binary("mul_nonzero", new, mask), work.binary("mul_nonzero", old, other))
 
     def _layers(self, i: int, bucket: Bucket, x: int) -> int:
-        """Emit the layers of a bucket by their own rules: all coordinates as rows, or one after the other."""
+        """Emit the layers of a bucket by their emit rules: all coordinates as rows of one call, or one by one."""
         work, batch, network = self.work, self.machine.batch, self.machine.clocked.network
         each = [(f"bucket/{i}", bucket.coords[0], bucket.size)]
         if bucket.way == "each":
             each = [(str(coord), coord, 1) for coord in bucket.coords]
-        made: list[int] = []
+        outputs: list[int] = []
         for n, (path, coord, count) in enumerate(each):
             rows = work.reshape(work.part(x, 0, n, n + count), (count * batch, *bucket.reads))
 
@@ -341,11 +341,11 @@ class Window:
 
             scope = Scope(work=work, param=param, path=path, sequences=count * batch, resumes=True, states=self.state)
             y = scope.emit(bucket.spec, rows)
-            made.append(work.reshape(y, (count, batch, *bucket.shape)))
-        return work.concat(made, 0)
+            outputs.append(work.reshape(y, (count, batch, *bucket.shape)))
+        return work.concat(outputs, 0)
 
     def _grouped(self, bucket: Bucket, x: int) -> int:
-        """Emit layers with weights of their own as products of groups."""
+        """Emit layers with separate weights as a grouped matrix product."""
         work, spec = self.work, bucket.spec
         flat = work.reshape(x, (bucket.size, prod(work.shape(x)[1:-1]), work.shape(x)[-1]))
         if isinstance(spec, Dense):
@@ -373,7 +373,7 @@ class Window:
 
 
 def _follows(run: tuple[Ref | None, int], ref: Ref | None) -> bool:
-    """Whether `ref` is the next row after a run of them."""
+    """Return whether `ref` is the row after the last of `run`."""
     first, count = run
     if first is None or ref is None:
         return first is ref

@@ -1,4 +1,4 @@
-"""Fabrics: what one is declared of, and `compile`, which makes a network of it."""
+"""Fabrics: the parts of a declaration, and `compile`, which turns it into a network."""
 
 from volumetric.fabric import cells as cells
 from volumetric.fabric import graph as graph

@@ -1,4 +1,4 @@
-"""Blueprint: everything that is said of a fabric before it is made."""
+"""Blueprint: the declaration of a fabric."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ N = TypeVar("N")
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """Widths of what cells show their neighbours, and of what comes to a cell."""
+    """Widths of the values that cells send to their neighbours, and of the messages that they receive."""
 
     public: int = 32
     message: int = 32
@@ -57,12 +57,12 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverSlot:
-    """A receiver asks with what it has learned of its place; this does not change with time."""
+    """The query of a receiver is its learned slot, which is constant over time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverState:
-    """A receiver asks with what its cell last showed."""
+    """The query of a receiver is the last public output of its cell."""
 
 
 Query: TypeAlias = ReceiverSlot | ReceiverState
@@ -70,12 +70,12 @@ Query: TypeAlias = ReceiverSlot | ReceiverState
 
 @dataclass(frozen=True, slots=True)
 class BySenderTile:
-    """Senders in one tile of a lattice have one matrix of keys and values."""
+    """Senders in one tile of a lattice share one matrix of keys and values."""
 
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Take sides in any list."""
+        """Convert sides to a tuple."""
         object.__setattr__(self, "shape", whole_numbers("BySenderTile: shape", self.shape))
 
 
@@ -86,11 +86,12 @@ class DotProduct:
     Attributes
     ----------
     head_dim : width d of queries and keys
-    heads : how many, each with a λ of its own
+    heads : number of heads, each with its own λ
     value_dim : width of the values of a head; None: as `head_dim`
-    query : what a receiver asks with
-    share : whose keys and values have one matrix; None: tiles of a quarter of each side, or all without a lattice
-    learn_distance : λ is learned; if not, it stays at 0.5
+    query : query of a receiver
+    share : senders that share a matrix of keys and values; None: tiles of a quarter of each side, or all without a
+        lattice
+    learn_distance : λ is learned; if false, it stays at 0.5
     """
 
     head_dim: int = 32
@@ -107,29 +108,29 @@ class DotProduct:
         if self.value_dim is not None:
             check_whole("DotProduct: value_dim", self.value_dim)
         if not isinstance(self.query, Query):
-            raise SpecError(f"DotProduct: query is none, got {shown(self.query)}", hint="ReceiverSlot()")
+            raise SpecError(f"DotProduct: query is no query, got {shown(self.query)}", hint="ReceiverSlot()")
         if not isinstance(self.share, BySenderTile | None):
-            raise SpecError(f"DotProduct: share is none, got {shown(self.share)}", hint="BySenderTile((4, 4))")
+            raise SpecError(f"DotProduct: share is no tile, got {shown(self.share)}", hint="BySenderTile((4, 4))")
         check_flag("DotProduct: learn_distance", self.learn_distance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blueprint:
-    """A fabric as it is declared.
+    """The declaration of a fabric.
 
     Attributes
     ----------
-    graph : the body
-    inputs, outputs : name → width of its rows; the names are those of the graph
-    interface : widths inside
-    message : how a node combines what it reads
-    inner_steps : how often all nodes exchange messages for each row
-    dynamic : nodes can be masked, and masked ones woken, while it runs
+    graph : nodes, edges and populations
+    inputs, outputs : name → width of its rows; the graph has the same names
+    interface : widths inside the fabric
+    message : how a node combines the values that it reads
+    inner_steps : number of message exchanges per row
+    dynamic : nodes can be masked and unmasked at run time
     without : ids of nodes of the graph that do not exist
 
     Raises
     ------
-    SpecError : names of ports do not fit the graph, or cells have several widths
+    SpecError : port names do not match the graph, or cells have different widths
     """
 
     graph: Body
@@ -150,19 +151,19 @@ class Blueprint:
                 raise SpecError(f"Blueprint: {name} is no {kind.__name__}, got {shown(getattr(self, name))}")
         object.__setattr__(self, "without", whole_numbers("Blueprint: without", self.without))
         for name, kind in (("inputs", Input), ("outputs", Output)):
-            given = getattr(self, name)
-            if not isinstance(given, Mapping) or not all(isinstance(port, kind) for port in given.values()):
+            ports = getattr(self, name)
+            if not isinstance(ports, Mapping) or not all(isinstance(port, kind) for port in ports.values()):
                 hint = f'{name}={{"name": {kind.__name__}(128)}}'
-                raise SpecError(f"Blueprint: {name} are widths by name, got {shown(given)}", hint=hint)
-            object.__setattr__(self, name, MappingProxyType(dict(given)))
+                raise SpecError(f"Blueprint: {name} must be widths by name, got {shown(ports)}", hint=hint)
+            object.__setattr__(self, name, MappingProxyType(dict(ports)))
         widths = {name: p.cell.hidden for name, p in self.graph.populations.items()}
         if len(set(widths.values())) > 1:
-            told = ", ".join(f"{name}: {width}" for name, width in widths.items())
-            raise SpecError(f"cells have hidden widths {told}", hint="take one: all show rows of one width")
+            listed = ", ".join(f"{name}: {width}" for name, width in widths.items())
+            raise SpecError(f"cells have different hidden widths: {listed}", hint="all cells need one hidden width")
 
     @property
     def declared(self) -> Declared:
-        """What facts follow from: names, nodes and edges."""
+        """Names, nodes and edges, from which facts are computed."""
         body = self.graph
         nodes = _named("input", self.inputs, body.inputs, body, XBand("low"))
         handed = _named("output", self.outputs, body.outputs, body, Handed(XBand("high")))
@@ -198,5 +199,5 @@ def _named(
     if missing or unknown:
         name = (missing or unknown)[0]
         where = "no nodes in the graph" if missing else "nodes in the graph, but no width in the blueprint"
-        raise SpecError(f"{what} {name!r} has {where}", hint=f"give {what}s of the same names to both")
+        raise SpecError(f"{what} {name!r} has {where}", hint=f"use the same {what} names in both")
     return {name: nodes[name] for name in ports}

@@ -1,4 +1,4 @@
-"""The body of a fabric: its graph, which nodes take rows in and hand them out, and who reads whom."""
+"""The body of a fabric: its graph, its input and output nodes, and its edges."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from volumetric.layers.checks import check_choice, check_text, check_whole, tupl
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Nodes of an output, and how what they read becomes one row.
+    """Nodes of an output, and the reduction of their values to one row.
 
-    That is their ``"mean"``, all of them side by side (``"flatten"``), or what `slots` learned queries find
+    It is their ``"mean"``, their concatenation (``"flatten"``), or attention by `slots` learned queries
     (``"attend"``).
     """
 
@@ -29,7 +29,7 @@ class Output:
     slots: int = 1
 
     def __post_init__(self) -> None:
-        """Take ids in any list."""
+        """Check the fields, and convert ids to a tuple."""
         object.__setattr__(self, "nodes", nodes_of("an output: nodes", self.nodes))
         check_choice("an output: aggregate", self.aggregate, AGGREGATES)
         check_whole("an output: slots", self.slots)
@@ -37,13 +37,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Population:
-    """Nodes whose cells are alike.
+    """Nodes with cells of one kind.
 
     Attributes
     ----------
-    cell : what each node is, of `volumetric.fabric.cells`
-    nodes : which; None: all that no port and no other population names
-    share : whose weights are one: ``"none"``, ``"all"``, or ``"tile(4,4)"``
+    cell : cell of each node, see `volumetric.fabric.cells`
+    nodes : nodes of the population; None: all nodes of no port and no other population
+    share : nodes that share weights: ``"none"``, ``"all"``, or ``"tile(4,4)"``
     """
 
     cell: Cell
@@ -51,7 +51,7 @@ class Population:
     share: str = "none"
 
     def __post_init__(self) -> None:
-        """Take ids in any list."""
+        """Check the fields, and convert ids to a tuple."""
         if self.nodes is not None:
             object.__setattr__(self, "nodes", nodes_of("a population: nodes", self.nodes))
         if not isinstance(self.cell, Cell):
@@ -61,7 +61,7 @@ class Population:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """A graph with its roles; `lattice2d.Graph`, `lattice3d.Graph` and `graph.Explicit` make one."""
+    """A graph with ports, edges and populations; built by `lattice2d.Graph`, `lattice3d.Graph`, `graph.Explicit`."""
 
     graph: Graph
     inputs: Mapping[str, Nodes]
@@ -75,9 +75,9 @@ class Body:
             raise SpecError(f"a body: graph is no graph, got {shown(self.graph)}", hint="lattice2d.Graph makes a body")
         object.__setattr__(self, "connectivity", tuple_of("connectivity", self.connectivity, RULES))
         for name, (kind, hint) in _PARTS.items():
-            given = getattr(self, name)
-            if not all(isinstance(one, kind) for _, one in _items(name, given)):
-                raise SpecError(f"{name} of a graph are of {kind.__name__}, got {shown(given)}", hint=hint)
+            value = getattr(self, name)
+            if not all(isinstance(one, kind) for _, one in _items(name, value)):
+                raise SpecError(f"{name} of a graph must be of {kind.__name__}, got {shown(value)}", hint=hint)
         inputs = {name: nodes_of(f"input {name!r}", nodes) for name, nodes in self.inputs.items()}
         object.__setattr__(self, "inputs", inputs)
         if not self.populations:
@@ -95,10 +95,10 @@ _PARTS: Mapping[str, tuple[type, str]] = {
 }
 
 
-def _items(name: str, given: Any) -> Iterable[tuple[str, Any]]:
-    if not isinstance(given, Mapping):
-        raise SpecError(f"{name} of a graph are by name, got {shown(given)}", hint=_PARTS[name][1])
-    return given.items()
+def _items(name: str, value: Any) -> Iterable[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{name} of a graph must be a mapping by name, got {shown(value)}", hint=_PARTS[name][1])
+    return value.items()
 
 
 def body(
@@ -108,12 +108,14 @@ def body(
     connectivity: Sequence[Rule] | None,
     populations: Mapping[str, Population],
 ) -> Body:
-    """Put a body together; without ports they are left open, for `Blueprint` to give them the graph's ends."""
-    given = {} if outputs is None else outputs
+    """Build a body; missing ports are left empty, and `Blueprint` places them at the ends of the graph."""
+    output_ports = {} if outputs is None else outputs
     return Body(
         graph=graph,
         inputs={} if inputs is None else inputs,
-        outputs={name: out if isinstance(out, Output) else Output(out) for name, out in _items("outputs", given)},
+        outputs={
+            name: out if isinstance(out, Output) else Output(out) for name, out in _items("outputs", output_ports)
+        },
         connectivity=(LocalRadius(1.5),) if connectivity is None else tuple(connectivity),
         populations=populations,
     )

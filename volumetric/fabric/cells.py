@@ -1,4 +1,4 @@
-"""What nodes of a population can be."""
+"""Cells of populations."""
 
 from volumetric.fabric.layer.declared import GRU, LSTM, RNN, SLSTM, Axon
 

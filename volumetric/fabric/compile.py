@@ -16,18 +16,18 @@ from volumetric.network.grid import Coord, Grid
 from volumetric.network.weights import Params
 
 AT = Coord(0)
-"""Where the fabric is in its network."""
+"""Coordinate of the fabric in its network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A network of one fabric, with fresh weights.
+    """A network of one fabric, with initial weights.
 
     Attributes
     ----------
-    network : its input is a row with all inputs side by side, its output one with all outputs
+    network : network whose input row concatenates all inputs, and whose output row concatenates all outputs
     params : weights by key
-    latency : output → input → rows after which the output can depend on it, at the earliest; None: never
+    latency : output → input → minimum number of rows until the output can depend on it; None: never
     """
 
     network: Network
@@ -42,7 +42,7 @@ class Model:
         return spec
 
     def facts(self) -> dict[str, Any]:
-        """Return what it comes to: nodes, edges, populations, parameters, state of a stream in bytes, latency."""
+        """Return a summary: nodes, edges, populations, parameters, bytes of a stream's state, latency."""
         living = self.params[f"{AT}/living"].values() if self.fabric.dynamic else None
         return fabric_facts(self.fabric, living) | {
             "parameters": sum(prod(store.shape) for store in self.params.values())
@@ -50,7 +50,7 @@ class Model:
 
 
 def layer_of(blueprint: Blueprint) -> Fabric:
-    """Return a blueprint as the layer of a network."""
+    """Return the layer of a blueprint."""
     declared, message = blueprint.declared, blueprint.message
     return Fabric(
         graph=declared.graph,
@@ -73,11 +73,11 @@ def layer_of(blueprint: Blueprint) -> Fabric:
 
 
 def compile(blueprint: Blueprint, *, seed: int = 0) -> Model:  # noqa: A001  (the field's name for it)
-    """Return the network of a blueprint, with fresh weights.
+    """Return the network of a blueprint, with initial weights.
 
     Parameters
     ----------
-    seed : of the weights
+    seed : seed of the weights
 
     Raises
     ------
@@ -91,9 +91,9 @@ def compile(blueprint: Blueprint, *, seed: int = 0) -> Model:  # noqa: A001  (th
 
 
 def fabric_facts(spec: Fabric, living: Array | None = None) -> dict[str, Any]:
-    """Return what a fabric comes to: nodes, edges, populations, the state of a stream in bytes, latency.
+    """Return a summary of a fabric: nodes, edges, populations, bytes of a stream's state, latency.
 
-    Of a dynamic one also how many nodes live and how many are masked, where `living` tells, in the order of its facts.
+    With `living`, the mask of a dynamic fabric in the order of its facts, also the numbers of living and masked nodes.
     """
     facts = spec.facts
     counted = {} if living is None else {"living": int((living != 0).sum()), "masked": int((living == 0).sum())}

@@ -1,4 +1,4 @@
-"""Graphs without a lattice: nodes at coordinates of their own, with edges that are told or follow from distances."""
+"""Graphs without a lattice: nodes at arbitrary coordinates, with explicit edges or edges by distance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from volumetric.layers.checks import tuple_of
 __all__ = ["Annulus", "Explicit", "ExplicitEdges", "LocalRadius", "Output", "Region", "SmallWorld"]
 
 
-def Explicit(  # noqa: N802  (reads as what it makes)
+def Explicit(  # noqa: N802  (reads like a class)
     *,
     coords: Sequence[Sequence[float]],
     inputs: Mapping[str, Nodes],
@@ -26,12 +26,12 @@ def Explicit(  # noqa: N802  (reads as what it makes)
 
     Parameters
     ----------
-    coords : of each node
+    coords : coordinates of each node
     inputs, outputs : name → nodes
     populations : name → nodes and their cells
-    edges : pairs (receiver, sender), as far apart as their nodes
-    connectivity : further rules
+    edges : pairs (receiver, sender), with the distance of their nodes
+    connectivity : further rules for edges
     """
-    told = (ExplicitEdges(edges, None),) if len(edges) else ()  # pyright: ignore[reportArgumentType]  (it takes any list)
-    rules = (*told, *tuple_of("connectivity", connectivity, RULES))
+    explicit_edges = (ExplicitEdges(edges, None),) if len(edges) else ()  # pyright: ignore[reportArgumentType]  (it takes any list)
+    rules = (*explicit_edges, *tuple_of("connectivity", connectivity, RULES))
     return body(Places(coords), inputs, outputs, rules, populations)  # pyright: ignore[reportArgumentType]  (as do coordinates)

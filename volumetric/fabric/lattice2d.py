@@ -1,4 +1,4 @@
-"""Graphs on a lattice of width × height, and what names nodes and edges on it."""
+"""Graphs on a lattice of width × height, with sets of nodes and rules for edges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-def Graph(  # noqa: N802  (reads as what it makes)
+def Graph(  # noqa: N802  (reads like a class)
     *,
     width: int,
     height: int,
@@ -40,9 +40,9 @@ def Graph(  # noqa: N802  (reads as what it makes)
     ----------
     width, height : nodes along each axis
     populations : name → nodes and their cells
-    wrap : opposite sides meet
-    inputs : name → nodes that show the input's rows; None: one input, the first column along x
-    outputs : name → nodes that its rows are made of; None: one output, the last column along x
-    connectivity : rules whose edges are put together, explicit ones before all others; None: ``LocalRadius(1.5)``
+    wrap : opposite sides are adjacent (a torus)
+    inputs : name → nodes that take the input's rows; None: one input, the first column along x
+    outputs : name → nodes that form its rows; None: one output, the last column along x
+    connectivity : rules, whose edges are merged; explicit edges take precedence; None: ``LocalRadius(1.5)``
     """
     return body(Lattice((width, height), wrap), inputs, outputs, connectivity, populations)

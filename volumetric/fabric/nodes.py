@@ -1,4 +1,4 @@
-"""Nodes of a fabric that are masked, woken, split, taken out and put in: parameters follow the nodes that stay."""
+"""Mask, unmask, split, remove and add nodes of a fabric; parameters follow the nodes that stay."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Nodes = Iterable[int] | int
 
 
 def living(network: Network, params: Mapping[str, WeightStore], *, at: str | None = None) -> Array:
-    """Return the ids of the nodes of a fabric that live, rising: all that there are, unless it is `dynamic`.
+    """Return the ids of the living nodes of a fabric, ascending: all nodes, unless the fabric is `dynamic`.
 
     Parameters
     ----------
-    at : path of the fabric, ``"0.0.1.0"``; None: the only one of the network
+    at : path of the fabric, ``"0.0.1.0"``; None: the only fabric of the network
 
     Raises
     ------
-    SpecError : there is no such fabric
+    SpecError : the network has no fabric at `at`
     """
     path, spec = node_layer_at(network.layers, at, Fabric)
     there = params[network.resolve(f"{path}/living")].values() != 0 if spec.dynamic else slice(None)
@@ -39,17 +39,17 @@ def living(network: Network, params: Mapping[str, WeightStore], *, at: str | Non
 
 
 def mask(network: Network, params: Mapping[str, WeightStore], nodes: Nodes, *, at: str | None = None) -> Params:
-    """Return parameters with which nodes of a fabric are silent; see `living` for `at`.
+    """Return parameters with nodes of a fabric masked; see `living` for `at`.
 
     Raises
     ------
-    SpecError : there is no such fabric or node, or the fabric is not `dynamic`
+    SpecError : the fabric or a node does not exist, or the fabric is not `dynamic`
     """
     return _marked(network, params, nodes, at, 0)
 
 
 def unmask(network: Network, params: Mapping[str, WeightStore], nodes: Nodes, *, at: str | None = None) -> Params:
-    """Return parameters with which nodes of a fabric live; else as `mask`."""
+    """Return parameters with nodes of a fabric unmasked; otherwise like `mask`."""
     return _marked(network, params, nodes, at, 1)
 
 
@@ -66,32 +66,35 @@ def _marked(network: Network, params: Mapping[str, WeightStore], nodes: Nodes, a
 def split(
     network: Network, params: Mapping[str, WeightStore], node: int, into: int, *, at: str | None = None
 ) -> Params:
-    """Return parameters with which a node lives that has those of another; what it shares with others stays.
+    """Return parameters with node `into` unmasked as a copy of `node`; weights that it shares do not change.
 
     Parameters
     ----------
-    node : which has the parameters
-    into : which gets them
-    at : path of the fabric; None: the only one
+    node : node to copy from
+    into : node to copy to
+    at : path of the fabric; None: the only fabric
 
     Raises
     ------
-    SpecError : there is no such fabric or node, it is not `dynamic`, or the nodes are of two populations or ports
+    SpecError : the fabric or a node does not exist, the fabric is not `dynamic`, or the nodes belong to different
+        populations or ports
     """
     changed = unmask(network, params, [into], at=at)
     path, spec = node_layer_at(network.layers, at, Fabric)
     places_of(spec, [node])
     own = _roles(spec)
     if own[node] != own[into]:
-        raise SpecError(f"node {node} is of {own[node]}, node {into} of {own[into]}", hint="split within one of them")
+        raise SpecError(
+            f"cannot copy node {node} of {own[node]} to node {into} of {own[into]}", hint="both must have the same role"
+        )
 
     def with_twin(_: str, entries: Entries, value: Array) -> Array:
         target = entries.only(np.array([into]))
         if not target.size or entries.places[entries.nodes == node].size == 0:
             return value
-        made = np.moveaxis(value.copy(), entries.axis, 0)
-        made[entries.of(target)] = made[entries.of(entries.places[entries.nodes == node])]
-        return np.ascontiguousarray(np.moveaxis(made, 0, entries.axis))
+        twinned = np.moveaxis(value.copy(), entries.axis, 0)
+        twinned[entries.of(target)] = twinned[entries.of(entries.places[entries.nodes == node])]
+        return np.ascontiguousarray(np.moveaxis(twinned, 0, entries.axis))
 
     return _changed(network, changed, path, {n: e for n, e in param_entries(spec).items() if n != "living"}, with_twin)
 
@@ -99,14 +102,14 @@ def split(
 def remove(
     network: Network, params: Mapping[str, WeightStore], nodes: Nodes, *, at: str | None = None
 ) -> tuple[Network, Params]:
-    """Return a network whose fabric does not have some nodes, and the parameters of those that stay.
+    """Return a network whose fabric lacks some nodes, and the parameters of the nodes that stay.
 
-    It computes what the fabric does with these nodes masked, in less time and memory.
+    It computes the same as the fabric with these nodes masked, in less time and memory.
 
     Raises
     ------
-    SpecError : there is no such fabric or node, nothing would be left of a port or population, or an output could
-        depend on no input any more
+    SpecError : the fabric or a node does not exist, a port or population would have no nodes, or an output could no
+        longer depend on any input
     """
     path, spec = node_layer_at(network.layers, at, Fabric)
     gone = spec.facts.order[places_of(spec, nodes)].tolist()
@@ -116,22 +119,22 @@ def remove(
 def add(
     network: Network, params: Mapping[str, WeightStore], nodes: Nodes, *, at: str | None = None, seed: int = 0
 ) -> tuple[Network, Params]:
-    """Return a network whose fabric has some more of the nodes of its graph, and parameters, fresh ones for these.
+    """Return a network whose fabric has more nodes of its graph, and parameters; new nodes get initial ones.
 
     Parameters
     ----------
-    nodes : ids, of those that the fabric is `without`
-    seed : of the fresh parameters
+    nodes : ids from `without` of the fabric
+    seed : seed of the new parameters
 
     Raises
     ------
-    SpecError : there is no such fabric, or it has a node already, or its graph does not have it
+    SpecError : the fabric does not exist, or a node is already in the fabric or not in its graph
     """
     path, spec = node_layer_at(network.layers, at, Fabric)
     new, there = {nodes} if isinstance(nodes, int | np.integer) else set(nodes), set(spec.without)
     for node in new:
         if node not in there:
-            known = "is there" if node in spec.facts.order else "is none of the graph"
+            known = "already exists" if node in spec.facts.order else "is not in the graph"
             raise SpecError(f"node {node!r} {known}", hint=f"nodes that can be added: {list(spec.without)[:20]}")
     return _resized(network, params, path, spec, tuple(n for n in spec.without if n not in new), seed)
 
@@ -139,13 +142,13 @@ def add(
 def _resized(
     network: Network, params: Mapping[str, WeightStore], path: str, spec: Fabric, without: tuple[int, ...], seed: int
 ) -> tuple[Network, Params]:
-    made = dataclasses.replace(spec, without=tuple(sorted(map(int, without))))
+    resized = dataclasses.replace(spec, without=tuple(sorted(map(int, without))))
     late = latencies(spec)
-    for name, rows in latencies(made).items():
+    for name, rows in latencies(resized).items():
         if all(n is None for n in rows.values()) and any(n is not None for n in late[name].values()):
-            raise SpecError(f"output {name!r} could depend on no input any more", hint="keep nodes between them")
-    width = sum(port.dim for port in made.inputs)
-    one = Network(grid=Grid(1), layers={Coord(0): made}, input_shape=(width,), input_dtype="float32")
+            raise SpecError(f"output {name!r} could no longer depend on any input", hint="keep nodes between them")
+    width = sum(port.dim for port in resized.inputs)
+    one = Network(grid=Grid(1), layers={Coord(0): resized}, input_shape=(width,), input_dtype="float32")
     fresh = initialise(one, seed)
     before = param_entries(spec)
 
@@ -154,22 +157,22 @@ def _resized(
 
     where, *inside = path.split("/")
     coord = next(c for c in network.layers if str(c) == where)
-    other = network.with_layer(coord, _with_child(network.layers[coord], inside, made))
-    after = param_entries(made)
+    other = network.with_layer(coord, _with_child(network.layers[coord], inside, resized))
+    after = param_entries(resized)
     return other, _changed(other, params, path, after, follow)
 
 
-def _with_child(spec: LayerSpec, path: list[str], made: Fabric) -> LayerSpec:
-    """Return a layer with another one at a path inside of it."""
+def _with_child(spec: LayerSpec, path: list[str], layer: Fabric) -> LayerSpec:
+    """Return a layer with the layer at a path inside it replaced."""
     if not path:
-        return made
+        return layer
     name, *rest = path
     assert spec.children_field is not None
-    held: LayerSpec | tuple[LayerSpec, ...] = getattr(spec, spec.children_field)
-    if isinstance(held, LayerSpec):
-        changed = _with_child(held, rest, made)
+    inner: LayerSpec | tuple[LayerSpec, ...] = getattr(spec, spec.children_field)
+    if isinstance(inner, LayerSpec):
+        changed = _with_child(inner, rest, layer)
     else:
-        changed = tuple(_with_child(child, rest, made) if str(i) == name else child for i, child in enumerate(held))
+        changed = tuple(_with_child(child, rest, layer) if str(i) == name else child for i, child in enumerate(inner))
     return dataclasses.replace(spec, **{spec.children_field: changed})  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
 
 
@@ -180,19 +183,19 @@ def _changed(
     entries: Mapping[str, Entries],
     change: Callable[[str, Entries, Array], Array],
 ) -> Params:
-    """Return parameters, of which those that belong to nodes are changed; each keeps its scheme, and its master."""
-    made = dict(params)
+    """Return parameters with those of nodes changed; each keeps its dtype scheme and its master weights."""
+    stores = dict(params)
     for name, of in entries.items():
         key = network.resolve(f"{path}/{name}")
         store = params[key]
         value = change(name, of, store.master() if store.has_master else store.values())
         if store.has_master:
-            made[key] = WeightStore.from_array(value)
-            made[key].master()
-            made[key].morph(store.scheme)
+            stores[key] = WeightStore.from_array(value)
+            stores[key].master()
+            stores[key].morph(store.scheme)
         else:
-            made[key] = WeightStore.from_packed(encode(value, store.scheme))
-    return Params(made)
+            stores[key] = WeightStore.from_packed(encode(value, store.scheme))
+    return Params(stores)
 
 
 def _roles(spec: Fabric) -> dict[int, str]:

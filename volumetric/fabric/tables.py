@@ -1,4 +1,4 @@
-"""Fabrics from tables, as configuration files declare them: every part is data, and an error names its key."""
+"""Fabrics from tables of configuration files; errors name the key."""
 
 from __future__ import annotations
 
@@ -74,30 +74,30 @@ def fabric_of_data(
     vocabulary: int | None = None,
     inputs: int | None = None,
 ) -> Network:
-    """Return a fabric between what data give and what they ask for, as configuration files name it.
+    """Return a network with one fabric that maps the data's rows to their targets; the builder of configuration files.
 
     Parameters
     ----------
-    outputs : features at the end: all outputs side by side
+    outputs : width of the output row: all outputs concatenated
     graph : table with a ``kind``, ``"lattice2d"`` (`width`, `height`, `wrap`), ``"lattice3d"`` (and `depth`) or
-        ``"explicit"`` (`coords`, `edges`); and what is on it, by name: ``inputs`` (`nodes`, `dim`), ``outputs`` (and
-        `aggregate`, `slots`), ``populations`` (`cell`, `nodes`, `share`), and ``connectivity``, a list of rules. The
-        one input of a lattice is the first column along x unless told, the one output the last; the width of an only
-        port is that of the data
-    interface : ``public`` and ``message``, widths inside
+        ``"explicit"`` (`coords`, `edges`); and tables by name: ``inputs`` (`nodes`, `dim`), ``outputs`` (and
+        `aggregate`, `slots`), ``populations`` (`cell`, `nodes`, `share`), and ``connectivity``, a list of rules. By
+        default, a single input of a lattice is the first column along x, a single output the last; the default width
+        of a single port is that of the data
+    interface : ``public`` and ``message``, the widths inside the fabric
     message : ``head_dim``, ``heads``, ``value_dim``, ``query`` (``"slot"`` or ``"state"``), ``share`` (a tile of
-        senders) and ``learn_distance``, as of `volumetric.fabric.DotProduct`
-    inner_steps : messages for each row
+        senders) and ``learn_distance``, see `volumetric.fabric.DotProduct`
+    inner_steps : number of message exchanges per row
     dynamic : nodes can be masked
     without : nodes of the graph that do not exist
-    width : of the embedding of token ids; None: that of the cells, or of all inputs together
-    vocabulary : the data are token ids
-    inputs : features of a row of the data
+    width : width of the embedding of token ids; None: that of the cells, or of all inputs together
+    vocabulary : number of token ids, if the data are token ids
+    inputs : width of a row of the data
 
     Raises
     ------
-    SpecError : an entry is unknown or makes no sense; its key is named. Widths do not fit the data, or an output can
-        depend on no input
+    SpecError : an entry is unknown or invalid (the message names its key), widths do not match the data, or an output
+        can depend on no input
     """
     body, parts = _graph(graph)
     populations = _populations(parts.get("populations"))
@@ -107,16 +107,16 @@ def fabric_of_data(
     if vocabulary and width is None:
         dims = [port["dim"] for port in ins.values() if "dim" in port]
         width = sum(dims) if len(dims) == len(ins) else hidden
-    given = width if vocabulary else inputs
-    if given is None:
-        raise SpecError("a fabric reads token ids or rows of numbers, one behind the other", hint="[samples, T, …]")
-    _fill(ins, given, "inputs", "the embedding has" if vocabulary else "the data have")
-    _fill(outs, outputs, "outputs", "the data ask for")
+    features = width if vocabulary else inputs
+    if features is None:
+        raise SpecError("a fabric reads sequences of token ids or rows", hint="use data of shape [samples, T, …]")
+    _fill(ins, features, "inputs", "the embedding has" if vocabulary else "the data have")
+    _fill(outs, outputs, "outputs", "the targets have")
     low, high = (XBand(side) if isinstance(body, Lattice) else None for side in ("low", "high"))
-    told = {} if message is None else tables.entries(message, _MESSAGE, "message")
-    told.pop("kind", None)
-    if "share" in told:
-        told["kv_tile"] = told.pop("share")
+    message_fields = {} if message is None else tables.entries(message, _MESSAGE, "message")
+    message_fields.pop("kind", None)
+    if "share" in message_fields:
+        message_fields["kv_tile"] = message_fields.pop("share")
     spec = Fabric(
         graph=body,
         inputs=tuple(_port(InPort, name, of, low, len(ins), "inputs") for name, of in ins.items()),
@@ -127,16 +127,16 @@ def fabric_of_data(
         dynamic=dynamic,
         without=tuple(without or ()),
         **({} if interface is None else tables.entries(interface, _INTERFACE, "interface")),
-        **told,
+        **message_fields,
     )
     check_reached(spec)
     if not vocabulary:
-        return chain([spec], (given,))
-    return chain([Embedding(num_embeddings=vocabulary, embedding_dim=given), spec], (), "int32")
+        return chain([spec], (features,))
+    return chain([Embedding(num_embeddings=vocabulary, embedding_dim=features), spec], (), "int32")
 
 
 def _graph(table: dict[str, Any]) -> tuple[Graph, dict[str, Any]]:
-    """Return where nodes are, and the table's other parts."""
+    """Return the graph, and the other parts of the table."""
     kind = table.get("kind", "lattice2d")
     own = tables.keywords(GRAPHS[kind]) if isinstance(kind, str) and kind in GRAPHS else {}
     if own:
@@ -151,38 +151,40 @@ def _populations(table: Any) -> tuple[Population, ...]:
         raise SpecError(
             "graph.populations must be given", hint='populations.core = { cell = { kind = "slstm", hidden = 32 } }'
         )
-    made = []
+    populations = []
     for name, of in _named(table, "graph.populations"):
         where = f"graph.populations.{name}"
-        given = tables.expect_keys(of, ("cell", "nodes", "share"), where)
-        if "cell" not in given:
+        fields = tables.expect_keys(of, ("cell", "nodes", "share"), where)
+        if "cell" not in fields:
             raise SpecError(f"{where}: cell must be given", hint='cell = { kind = "slstm", hidden = 32 }')
-        cell: Cell = tables.choose(CELLS, given["cell"], f"{where}.cell")
-        nodes = _nodes(given["nodes"], f"{where}.nodes") if "nodes" in given else None
-        made.append(Population(name, cell, nodes, tables.typed(given.get("share", "none"), str, f"{where}.share")))
-    return tuple(made)
+        cell: Cell = tables.choose(CELLS, fields["cell"], f"{where}.cell")
+        nodes = _nodes(fields["nodes"], f"{where}.nodes") if "nodes" in fields else None
+        populations.append(
+            Population(name, cell, nodes, tables.typed(fields.get("share", "none"), str, f"{where}.share"))
+        )
+    return tuple(populations)
 
 
 def _ports(table: Any, types: MappingProxyType[str, Any], where: str) -> dict[str, dict[str, Any]]:
-    """Return ports by name, their nodes as such."""
-    made = {name: tables.entries(of, types, f"{where}.{name}") for name, of in _named(table, where)}
-    for name, of in made.items():
+    """Return ports by name, with parsed nodes."""
+    ports = {name: tables.entries(of, types, f"{where}.{name}") for name, of in _named(table, where)}
+    for name, of in ports.items():
         if "nodes" in of:
             of["nodes"] = _nodes(of["nodes"], f"{where}.{name}.nodes")
-    return made
+    return ports
 
 
 def _fill(ports: dict[str, dict[str, Any]], width: int, what: str, has: str) -> None:
-    """Give the only port that has no width what is left."""
+    """Set the width of the port without `dim` to the remaining width."""
     without = [name for name, of in ports.items() if "dim" not in of]
     left = width - sum(of.get("dim", 0) for of in ports.values())
     if len(without) > 1:
-        raise SpecError(f"graph.{what}.{without[0]}: dim must be given", hint="one at most may be left to the data")
+        raise SpecError(f"graph.{what}.{without[0]}: dim must be given", hint="only one port can leave it to the data")
     if without and left >= 1:
         ports[without[0]]["dim"] = left
     elif without or left:
         raise SpecError(
-            f"graph.{what} have {width - left} numbers side by side, {has} {width}",
+            f"graph.{what} have {width - left} numbers in all, {has} {width}",
             hint="leave out the dim of one of them",
         )
 
@@ -194,24 +196,24 @@ def _port(make: Callable[..., P], name: str, of: dict[str, Any], end: Nodes | No
 
 
 def _rules(parts: dict[str, Any], body: Graph) -> tuple[Rule, ...]:
-    """Return who reads whom: on a lattice the neighbours, unless told."""
-    given = parts.get("connectivity", [{"kind": "local_radius", "radius": 1.5}] if isinstance(body, Lattice) else [])
-    if not isinstance(given, list):
+    """Return the rules of connectivity; by default, neighbours on a lattice."""
+    listed = parts.get("connectivity", [{"kind": "local_radius", "radius": 1.5}] if isinstance(body, Lattice) else [])
+    if not isinstance(listed, list):
         raise SpecError(
-            f"graph.connectivity: expected a list, got {given!r}", hint='[{ kind = "local_radius", radius = 1.5 }]'
+            f"graph.connectivity: expected a list, got {listed!r}", hint='[{ kind = "local_radius", radius = 1.5 }]'
         )
     rules: list[Rule] = []
     if "edges" in parts:
         pairs = tables.typed(parts["edges"], tuple[tuple[int, int], ...], "graph.edges")
         rules.append(ExplicitEdges(pairs, None))
-    rules += (tables.choose(RULES, rule, f"graph.connectivity[{i}]") for i, rule in enumerate(given))
+    rules += (tables.choose(RULES, rule, f"graph.connectivity[{i}]") for i, rule in enumerate(listed))
     if not rules:
-        raise SpecError("graph: nobody reads anybody", hint="edges = [[1, 0], …] (receiver, sender), or connectivity")
+        raise SpecError("graph: there are no edges", hint="edges = [[1, 0], …] (receiver, sender), or connectivity")
     return tuple(rules)
 
 
 def _nodes(value: Any, where: str) -> Nodes:
-    """Return ids, or what names a set of nodes."""
+    """Return node ids, or a named set of nodes."""
     return (
         tables.typed(value, tuple[int, ...], where) if isinstance(value, list) else tables.choose(PLACES, value, where)
     )

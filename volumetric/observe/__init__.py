@@ -1,4 +1,4 @@
-"""Observers: statistics of what every layer makes, forward and backward, to logs, files, windows and HTTP."""
+"""Observers: statistics of every layer's outputs and gradients, to logs, files, windows and HTTP."""
 
 from volumetric.observe.activity import Recorder as Recorder
 from volumetric.observe.activity import record as record

@@ -1,4 +1,4 @@
-"""What layers do while a stream runs: frames, tick by tick or row by row, and recordings of them."""
+"""Activity of layers while a stream runs: frames, by tick or by row, and recordings of them."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from volumetric.program.layer.spec import Program
 
 MOST: Final = 1_000_000
-"""Values of a recording, nodes times frames, unless told otherwise."""
+"""Default limit on the values of a recording, nodes times frames."""
 _TAP: Final = "layer."
-_CALL: Final = 64  # rows of a call
+_CALL: Final = 64  # rows per call
 AnyStream = ClockedStream | RowStream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frame:
-    """What all nodes of a scene did at one tick.
+    """Activity of all nodes of a scene at one tick.
 
     Attributes
     ----------
     t : number of the tick or row, from 1
-    rms : root mean square of what each node made; float64 ``[nodes]``
-    fired : whether each computed; bool ``[nodes]``
-    reset : whether the stream began anew
-    edge : attention or gate of the scene's first edges, 0 … 1, of a program 1 where they fired; float64 ``[those]``,
-        none where there is none
+    rms : root mean square of each node's output; float64 ``[nodes]``
+    fired : whether each node computed; bool ``[nodes]``
+    reset : whether the stream was reset
+    edge : attention or gate of the scene's first edges, 0 … 1; for a program 1 if the edge fired; float64, may be
+        empty
     """
 
     t: int
@@ -54,22 +54,22 @@ class Frame:
 
 
 class Recorder:
-    """Runs a stream and looks at its layers after each tick, or row.
+    """Runs a stream and records its layers after each tick, or row.
 
-    Numbers of the stream are the same as without; a clocked network runs a tick at a time, which takes longer.
+    The stream's numbers do not change. A clocked network runs one tick per call, which takes longer.
 
     Parameters
     ----------
-    stream : that runs. One that goes row by row is left where it is until `close`
-    row : which of the streams side by side is looked at; None: all together
+    stream : stream to run; the state of a stream of rows changes only at `close`
+    row : index of the stream to record; None: all streams together
     every : ticks or rows from one frame to the next
-    most : values, nodes times frames, that are kept; what comes later runs and is counted
-    edges : most that the scene shows
-    tell : called with each frame as it comes
+    most : maximum number of stored values, nodes times frames; later frames are only counted
+    edges : maximum number of edges in the scene
+    tell : callback for each frame
 
     Raises
     ------
-    SpecError : there is no such stream, or a number is too small
+    SpecError : `row` is out of range, or `every` is below 1
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class Recorder:
         tell: Callable[[Frame], None] | None = None,
     ) -> None:
         if row is not None and not 0 <= row < stream.batch:
-            raise SpecError(f"row must be in 0 … {stream.batch - 1}, got {row}", hint="None looks at all streams")
+            raise SpecError(f"row must be in 0 … {stream.batch - 1}, got {row}", hint="None records all streams")
         if every < 1:
             raise SpecError(f"every must be at least 1, got {every}")
         machine = stream.clocked if isinstance(stream, ClockedStream) else stream.network
         self._network = machine.network if isinstance(machine, Clocked) else machine
         self._parts = parts_of(self._network)
-        self._held: dict[str, Array] = {}  # how strong the last row of each input was, of clocked networks
+        self._held: dict[str, Array] = {}  # clocked networks: strength of the last row of each input
         self.scene: Scene = scene_of(machine, edges=edges)
         self.seen, self.frames = 0, list[Frame]()
         self._stream, self._row, self._every = stream, row, every
@@ -107,15 +107,15 @@ class Recorder:
             self._tapped = stream.tapped({f"{_TAP}{i}": coord for i, coord in enumerate(layers)})
 
     def advance(self, chunk: Chunk, *, per_row: int = 1) -> Array | dict[str, Array]:
-        """Do what the stream's `advance` does; ticks for each row are of clocked networks."""
+        """Run the stream's `advance` and record it; `per_row` is for clocked networks."""
         if isinstance(self._stream, ClockedStream):
             return self._ticks(self._stream, chunk, per_row)
         if per_row != 1:
-            raise SpecError("per_row is of networks that run tick by tick")
+            raise SpecError("per_row needs a network that runs tick by tick")
         return self._rows(chunk)
 
     def close(self) -> None:
-        """Let the stream go on where this one is."""
+        """Move the stream to the state of the recorder."""
         if self._tapped is not None and isinstance(self._stream, RowStream):
             self._tapped.live_as(self._stream)
             self._stream.restore(self._tapped.save())
@@ -125,29 +125,31 @@ class Recorder:
     def _rows(self, chunk: Chunk) -> Array | dict[str, Array]:
         if self._tapped is None:
             raise SpecError("the recorder is closed")
-        self._tapped.live_as(self._stream)  # whose nodes may have been masked since
-        given = replace(chunk, x=by_port(self._network, chunk.x, self._tapped.batch))
+        self._tapped.live_as(self._stream)  # masks of its nodes may have changed
+        named_chunk = replace(chunk, x=by_port(self._network, chunk.x, self._tapped.batch))
         if self._program is not None:
-            return self._program_rows(self._program, self._tapped, chunk, given)
-        made: dict[str, list[Array]] = {}
+            return self._program_rows(self._program, self._tapped, chunk, named_chunk)
+        series: dict[str, list[Array]] = {}
         for at, stop in self._cuts(chunk.count):
-            part = _some(given, slice(at, stop))
-            found = self._tapped.advance(part)
-            outputs = found if isinstance(found, dict) else {OUTPUT: found}
+            part = _some(named_chunk, slice(at, stop))
+            rows = self._tapped.advance(part)
+            outputs = rows if isinstance(rows, dict) else {OUTPUT: rows}
             taps = [outputs.pop(f"{_TAP}{i}") for i in range(len(self._network.layers))]
             for name, y in outputs.items():
-                made.setdefault(name, []).append(y)
+                series.setdefault(name, []).append(y)
             if self._parts:
                 self._see_fabrics(self._tapped, part, taps)
             elif part.count:
                 self._see_rows(part, taps)
-        return parted(self._network, chunk.x, {name: np.concatenate(ys, 1) for name, ys in made.items()})
+        return parted(self._network, chunk.x, {name: np.concatenate(ys, 1) for name, ys in series.items()})
 
-    def _program_rows(self, spec: Program, stream: RowStream, chunk: Chunk, given: Chunk) -> Array | dict[str, Array]:
-        """Run rows through a program that is watched, which tells what its regions and edges did."""
+    def _program_rows(
+        self, spec: Program, stream: RowStream, chunk: Chunk, named_chunk: Chunk
+    ) -> Array | dict[str, Array]:
+        """Run rows through a watched program, whose outputs include the activity of regions and edges."""
         from volumetric.observe.program_scene import program_frames
 
-        rows = stream.advance(given)
+        rows = stream.advance(named_chunk)
         assert not isinstance(rows, dict)
         some = slice(None) if self._row is None else slice(self._row, self._row + 1)
         rms, fired, edge = program_frames(spec, self.scene, rows[some])
@@ -161,7 +163,7 @@ class Recorder:
         return len(self.frames) >= self._room and self.tell is None
 
     def _cuts(self, count: int) -> Iterator[tuple[int, int]]:
-        """Yield the rows of each call: all; where fabrics are looked at behind a call, up to a row that has a frame."""
+        """Yield the rows of each call: all rows, or with fabrics up to the next row with a frame."""
         at = stop = 0
         while at < count or not stop:
             stop = count if not self._parts or self._full else min(at + 1 + -self.seen % self._every, count)
@@ -179,7 +181,7 @@ class Recorder:
             self._see(rms[t], np.ones(len(taps), bool), reset=self._resets(chunk, t))
 
     def _see_fabrics(self, stream: RowStream, chunk: Chunk, taps: list[Array]) -> None:
-        """Look at the last row of a call, where it has a frame."""
+        """Record the last row of a call, if it has a frame."""
         if not chunk.count or self._full:
             self._missed += chunk.count
         if not chunk.count or self._full or (self.seen + chunk.count - 1) % self._every:
@@ -204,23 +206,25 @@ class Recorder:
             self._missed += chunk.count * per_row
             self.seen += chunk.count * per_row
             return stream.advance(chunk, per_row=per_row)
-        made: list[Array | dict[str, Array]] = []
+        outputs: list[Array | dict[str, Array]] = []
         for row in range(chunk.count):
             for late in range(per_row):
                 reset = not late and self._resets(chunk, row)
                 now = Chunk(x={}, count=1) if late else _some(chunk, slice(row, row + 1))
                 fires = self._fires(stream, now.x, now.resets)
-                made.append(stream.advance(now))
+                outputs.append(stream.advance(now))
                 rms = np.asarray(stream.activity(self._row))
                 if self._parts:
                     rms, fires = self._ticked(stream, now, rms, fires)
                 self._see(rms, fires, reset=reset)
-        if isinstance(made[0], Mapping):
-            return {name: np.concatenate([y[name] for y in made if isinstance(y, Mapping)], 1) for name in made[0]}
-        return np.concatenate([y for y in made if not isinstance(y, Mapping)], 1)
+        if isinstance(outputs[0], Mapping):
+            return {
+                name: np.concatenate([y[name] for y in outputs if isinstance(y, Mapping)], 1) for name in outputs[0]
+            }
+        return np.concatenate([y for y in outputs if not isinstance(y, Mapping)], 1)
 
     def _ticked(self, stream: ClockedStream, now: Chunk, rms: Array, fires: Array) -> tuple[Array, Array]:
-        """Return how strong each node is after a tick, and which computed, from the same of each layer."""
+        """Return the strength of each node after a tick and which nodes computed, from those of each layer."""
         from volumetric.observe.fabric_scene import awake, cells_of, strength, strengths
 
         some = slice(None) if self._row is None else slice(self._row, self._row + 1)
@@ -235,11 +239,11 @@ class Recorder:
             return False
         return bool(chunk.resets[slice(None) if self._row is None else self._row, t].any())
 
-    def _fires(self, stream: ClockedStream, given: Mapping[str, Array], reset: Array | None) -> Array:
-        """Which layers compute at the next tick; of several streams, in any."""
+    def _fires(self, stream: ClockedStream, inputs: Mapping[str, Array], reset: Array | None) -> Array:
+        """Return which layers compute at the next tick, in any of the recorded streams."""
         marks = np.zeros(stream.batch, bool) if reset is None else reset[:, 0] != 0
-        found = fired(stream.clocked, stream.read, {name: x[:, 0] for name, x in given.items()}, marks)
-        return np.asarray(found[:, slice(None) if self._row is None else self._row].reshape(len(found), -1).any(1))
+        fires = fired(stream.clocked, stream.read, {name: x[:, 0] for name, x in inputs.items()}, marks)
+        return np.asarray(fires[:, slice(None) if self._row is None else self._row].reshape(len(fires), -1).any(1))
 
     def _see(self, rms: Array, fired: Array, *, reset: bool, edge: Array | None = None) -> None:
         self.seen += 1
@@ -255,7 +259,7 @@ class Recorder:
             self.tell(frame)
 
     def recording(self, *, title: str = "", device: str = "", seed: int | None = None, per_row: int = 1) -> Recording:
-        """Return the frames so far, in bytes: each group of nodes on the scale of its largest finite value."""
+        """Return the frames so far as bytes, each group of nodes scaled by its largest finite value."""
         machine = self._stream.clocked if isinstance(self._stream, ClockedStream) else self._stream.network
         meta = Meta(
             title=title,
@@ -271,7 +275,7 @@ class Recorder:
 
 
 def assemble(meta: Meta, scene: Scene, frames: list[Frame]) -> Recording:
-    """Put frames together to a recording."""
+    """Build a recording from frames."""
     rms = np.array([frame.rms for frame in frames], np.float64).reshape(len(frames), len(scene.nodes))
     top = scale_of(scene, rms.max(0, initial=0.0, where=np.isfinite(rms)))
     node, odd = as_bytes(scene, rms, top)
@@ -295,7 +299,7 @@ def assemble(meta: Meta, scene: Scene, frames: list[Frame]) -> Recording:
 
 
 def scale_of(scene: Scene, largest: Array) -> F32Array:
-    """Return the largest value of each group, 1 where all are 0, from the largest of each node."""
+    """Return the largest value of each group, 1 if all are 0, from the largest value of each node."""
     top = dict.fromkeys(scene.groups, 0.0)
     for node, value in zip(scene.nodes, largest.tolist(), strict=True):
         top[node.group] = max(top[node.group], value)
@@ -305,7 +309,7 @@ def scale_of(scene: Scene, largest: Array) -> F32Array:
 
 
 def as_bytes(scene: Scene, rms: Array, scale: F32Array) -> tuple[Array, Array]:
-    """Return ``255 · min(1, rms / scale)`` for values ``[…, nodes]``, and where they are not finite."""
+    """Return ``255 · min(1, rms / scale)`` for values ``[…, nodes]``, and a mask of values that are not finite."""
     of = scale.astype(np.float64)[scene.group_of]
     odd = ~np.isfinite(rms)
     part = np.where(odd, 0.0, rms) / of
@@ -313,7 +317,7 @@ def as_bytes(scene: Scene, rms: Array, scale: F32Array) -> tuple[Array, Array]:
 
 
 def edges_as_bytes(values: Array) -> Array:
-    """Return ``255 · value`` for attention and gates, which are 0 … 1."""
+    """Return ``255 · value`` for attention and gates in 0 … 1."""
     return np.rint(255 * np.clip(np.nan_to_num(values), 0, 1)).astype(np.uint8)
 
 
@@ -329,40 +333,40 @@ def record(
     edges: int = 4000,
     title: str = "",
 ) -> Recording:
-    """Run rows through a network and record what its layers do.
+    """Run rows through a network and record the activity of its layers.
 
     Parameters
     ----------
-    machine : streams, which go on from where they are; or a network with `params`, whose streams begin here on `device`
-    x : ``[batch, T, …]``, or by input
-    resets : ``[batch, T]``, 1 where a stream begins anew with a row
-    row : which of the streams side by side is looked at; None: all together
+    machine : streams, which continue; or a network, whose streams start here on `device` with `params`
+    x : ``[batch, T, …]``, or a dict by input
+    resets : ``[batch, T]``, 1 resets a stream before that row
+    row : index of the stream to record; None: all streams together
     every : ticks or rows from one frame to the next
-    edges : most that the scene shows; of more, every so many are
+    edges : maximum number of edges in the scene; if there are more, an even sample is shown
 
     Raises
     ------
-    ShapeError, SpecError : rows are not what the network reads, there is no such stream, or `params` are missing
+    ShapeError, SpecError : rows do not match the network's inputs, `row` is out of range, or `params` are missing
 
     Examples
     --------
     >>> record(network, x, params=params).save("run.scope")  # doctest: +SKIP
     """
-    given = dict(x) if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
+    inputs = dict(x) if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
     if isinstance(machine, (Network, Clocked)):
         if params is None:
-            raise SpecError("a network needs params to run", hint="record(network, x, params=…)")
-        batch = len(next(iter(given.values())))
+            raise SpecError("a network needs params to run", hint="pass them: record(network, x, params=…)")
+        batch = len(next(iter(inputs.values())))
         stream: AnyStream = open_stream(open_device(device), machine, params, batch=batch)
     else:
         stream = machine
     recorder = Recorder(stream, row=row, every=every, edges=edges, most=2**62)
     marks = None if resets is None else np.asarray(resets)
-    count = max(np.shape(value)[1] if np.ndim(value) > 1 else 0 for value in given.values())
+    count = max(np.shape(value)[1] if np.ndim(value) > 1 else 0 for value in inputs.values())
     try:
         for at in range(0, max(count, 1), _CALL):
             some = slice(at, at + _CALL)
-            part = {name: value[:, some] for name, value in given.items()} if count else given
+            part = {name: value[:, some] for name, value in inputs.items()} if count else inputs
             now = None if marks is None else marks[:, some]
             recorder.advance(Chunk(x=part, count=min(_CALL, count - at), resets=now))
     finally:
@@ -371,7 +375,7 @@ def record(
 
 
 def _some(chunk: Chunk, at: slice) -> Chunk:
-    """Rows of a chunk."""
+    """Return a slice of a chunk's rows."""
     resets = None if chunk.resets is None else chunk.resets[:, at]
     count = len(range(*at.indices(chunk.count)))
     return Chunk(x={name: x[:, at] for name, x in chunk.x.items()}, count=count, resets=resets)

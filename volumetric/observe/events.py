@@ -1,4 +1,4 @@
-"""What observers are told: statistics of one array that a layer made, which a `Watch` collects over a pass."""
+"""Events for observers: statistics of a layer's output or gradient, which a `Watch` collects over a pass."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from volumetric.run import Plan
 from volumetric.run.plan import Step
 
 ACTIVE_ABOVE: Final = 1e-6
-"""An element counts as active where its magnitude is above this."""
+"""An element counts as active if its magnitude is above this."""
 
 Mode = Literal["forward", "backward"]
 
@@ -26,7 +26,7 @@ class Stats:
 
     Attributes
     ----------
-    min, max, mean : over all elements; NaN where an element is NaN, 0 of an empty array
+    min, max, mean : over all elements; NaN if an element is NaN, 0 for an empty array
     active : fraction of the elements above 1e-6 in magnitude
     total : number of elements
     """
@@ -39,7 +39,7 @@ class Stats:
 
     @classmethod
     def of(cls, array: Array) -> Stats:
-        """Return the statistics of an array; sums are taken in float64."""
+        """Return the statistics of an array; sums are in float64."""
         if array.size == 0:
             return cls(min=0.0, max=0.0, mean=0.0, active=0.0, total=0)
         return cls(
@@ -51,7 +51,7 @@ class Stats:
         )
 
     def __add__(self, other: Stats) -> Stats:
-        """Statistics of both arrays together."""
+        """Return the statistics of both arrays together."""
         total = self.total + other.total
         if not self.total or not other.total:
             return self if self.total else other
@@ -67,16 +67,16 @@ class Stats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerEvent:
-    """One layer in one pass.
+    """Statistics of one layer in one pass.
 
     Attributes
     ----------
-    mode : ``"forward"``: of the layer's output; ``"backward"``: of the gradient with respect to it
-    step : number of the pass, from 1; in training that of the update
+    mode : ``"forward"``: of the layer's output; ``"backward"``: of the gradient of the output
+    step : number of the pass, from 1; in training the number of the update
     where : coordinate of the layer, with ``/0`` and so on inside containers
-    kind : of the layer, or ``add`` and ``concat`` for what containers do
-    stats : of all rows of the pass together
-    model : name that tells several models apart
+    kind : kind of the layer, or ``add`` and ``concat`` for operations of containers
+    stats : statistics over all rows of the pass
+    model : name of the model
     """
 
     mode: Mode
@@ -87,7 +87,7 @@ class LayerEvent:
     model: str = "network"
 
     def describe(self) -> dict[str, Any]:
-        """Return JSON data; numbers that are not finite, which JSON cannot hold, as text."""
+        """Return JSON data; numbers that are not finite become text, since JSON has none."""
         stats = {
             name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in dataclasses.asdict(self.stats).items()
@@ -97,30 +97,30 @@ class LayerEvent:
 
 
 class Observer(Protocol):
-    """Takes events. It is called between two steps of a computation, so it should be quick.
+    """Receives events. It is called between two steps of a computation, so it should be fast.
 
-    It may have a method ``start(step)`` too, which training calls before its first update: what was told of updates
-    after `step`, by a run that was interrupted, will be told again.
+    It may also have a method ``start(step)``, which training calls before its first update. A resumed run repeats the
+    events of updates after `step`.
     """
 
     def observe(self, event: LayerEvent) -> None:
-        """Take one event."""
+        """Receive one event."""
         ...
 
     def close(self) -> None:
-        """Give back files and sockets."""
+        """Release files and sockets."""
         ...
 
 
 class Watch:
     """Collects statistics of one pass, which may have several parts, such as the sequences of a batch.
 
-    A device that holds its arrays elsewhere calls `add` with statistics that it took there.
+    A device with its own memory computes statistics there and calls `add`.
 
     Parameters
     ----------
-    observers : told at the end of each pass, layers in the order in which they were computed
-    model : name in the events
+    observers : called at the end of each pass, with layers in the order of computation
+    model : name of the model in the events
     """
 
     def __init__(self, observers: Sequence[Observer], model: str = "network") -> None:
@@ -130,21 +130,21 @@ class Watch:
         self._passes = 0
 
     def add(self, mode: Mode, step: Step, stats: Stats) -> None:
-        """Add statistics of a part of what `step` made, or of the gradient with respect to it."""
+        """Add statistics of a part of the output of `step`, or of its gradient."""
         key = (mode, step.where, step.op)
         self._sums[key] = self._sums[key] + stats if key in self._sums else stats
 
     def forward(self, plan: Plan, values: dict[int, Array]) -> None:
-        """Add every value of a forward pass, as the reference device returns them."""
+        """Add every value of a forward pass of the reference device."""
         for step in (step for step in plan.steps if step.outputs):
             self.add("forward", step, Stats.of(values[step.outputs[0]]))
 
     def backward(self, step: Step, gradient: Array) -> None:
-        """Add the gradient with respect to the output of `step`."""
+        """Add the gradient of the output of `step`."""
         self.add("backward", step, Stats.of(gradient))
 
     def flush(self, number: int | None = None) -> None:
-        """Tell the observers of the pass, and begin the next one. `number` is its number (None: counted here)."""
+        """Send the pass to the observers and start the next one; `number` is the pass's number, None: count here."""
         self._passes = self._passes + 1 if number is None else number
         sums, self._sums = self._sums, {}
         for (mode, where, kind), stats in sums.items():
@@ -153,5 +153,5 @@ class Watch:
                 observer.observe(event)
 
     def drop(self) -> None:
-        """Forget what was collected of a pass that failed."""
+        """Discard the statistics of a failed pass."""
         self._sums = {}

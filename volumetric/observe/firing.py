@@ -1,4 +1,4 @@
-"""What fired while a program ran: how often regions and edges computed in each row, what meters read, what it cost."""
+"""Firing of a program: computations of regions and edges in each row, values of meters, and cost."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from volumetric.run.streams import RowStream, open_stream
 from volumetric.run.streams.marks import parted
 
 _CALL = 1024
-"""Rows of a call: what is watched of longer runs is brought back part by part."""
+"""Rows per call; longer runs are split."""
 _COPIES: WeakKeyDictionary[RowStream, RowStream] = WeakKeyDictionary()
-"""Streams → copies that are watched, so that what these compile is compiled once for each; they go with the streams."""
+"""Streams → watched copies, which are compiled once per stream and freed with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Firing:
-    """What a program did in each row of some streams.
+    """Activity of a program in each row of some streams.
 
     Attributes
     ----------
-    program : that ran
-    outputs : what `stream.run` returns of these rows
-    regions : how often each region computed, in order; 0 where it did not fire; int64 ``[B, T, regions]``
-    edges : how often each edge read and wrote, likewise; 0 always of one that never writes
-    strength : root mean square of what each region holds behind the row, float32 ``[B, T, regions]``
-    meters : ``region.kind`` → what clocks read behind the row, float32 ``[B, T]``
-    resets : 1 where a stream began anew, ``[B, T]``
+    program : the program
+    outputs : result of `stream.run` for these rows
+    regions : number of computations of each region, in order; 0 if it did not fire; int64 ``[B, T, regions]``
+    edges : number of times that each edge read and wrote, int64 ``[B, T, edges]``; always 0 for an edge without a write
+    strength : root mean square of each region's content after the row, float32 ``[B, T, regions]``
+    meters : ``region.kind`` → value for clocks after the row, float32 ``[B, T]``
+    resets : 1 if a stream was reset before the row, ``[B, T]``
     """
 
     program: Declared
@@ -59,16 +59,16 @@ class Firing:
     resets: Array
 
     def region(self, name: str) -> Array:
-        """Return how often a region computed in each row, ``[B, T]``. Raises `SpecError` where there is none."""
+        """Return the computations of a region in each row, ``[B, T]``. Raises `SpecError` for an unknown name."""
         return self.regions[..., _place([*self.program.canvas.regions], name, "region")]
 
     def edge(self, name: str) -> Array:
-        """Return how often an edge did, ``[B, T]``. Raises `SpecError` where there is none of this name."""
+        """Return the computations of an edge in each row, ``[B, T]``. Raises `SpecError` for an unknown name."""
         return self.edges[..., _place([edge.name or "" for edge in self.program.edges], name, "edge")]
 
 
 def watchable(network: Network) -> Program | None:
-    """Return the program of which a network tells what fired: its last layer, and all that it hands out."""
+    """Return the program of a network, if it is the last layer and the only output; else None."""
     if network.inputs or network.outputs or not network.layers:
         return None
     *_, (coord, last) = network.layers.items()
@@ -76,7 +76,7 @@ def watchable(network: Network) -> Program | None:
 
 
 def watched_network(network: Network) -> Network:
-    """Return the network with what its last layer, a program, computed behind each row; weights and states stay."""
+    """Return the network with its last layer, a program, `watched`; weights and states do not change."""
     *_, (coord, last) = network.layers.items()
     assert isinstance(last, Program)
     return replace(network, layers={**network.layers, coord: replace(last, watched=True)})
@@ -90,30 +90,30 @@ def fired(
     device: AnyDevice = "auto",
     resets: Array | None = None,
 ) -> Firing:
-    """Run rows through a program and return what they make, and what fired.
+    """Run rows through a program; return its outputs and what fired.
 
-    Numbers are those of a run without; each row brings back a few numbers more, and strengths are computed.
+    The outputs are those of an ordinary run. Each row also returns a few numbers, and strengths are computed.
 
     Parameters
     ----------
-    machine : streams, which go on from where they are; or a network with `params`, whose streams begin here on `device`
-    x : ``[B, T, …]``, or by input or port
-    resets : ``[B, T]``, 1 where a stream begins anew with a row
+    machine : streams, which continue; or a network, whose streams start here on `device` with `params`
+    x : ``[B, T, …]``, or a dict by input or port
+    resets : ``[B, T]``, 1 resets a stream before that row
 
     Raises
     ------
     SpecError : the last layer is no program, or `params` are missing
-    ShapeError : rows are not what the network reads
+    ShapeError : rows do not match the network's inputs
     """
     network = machine if isinstance(machine, Network) else machine.network
     spec = watchable(network)
     if spec is None or spec.watched:
-        raise SpecError("what fires is told of networks that end with a program", hint="program.network() is one")
+        raise SpecError("fired needs a network whose last layer is a program", hint="program.network() builds one")
     batch = _batch(x, resets)
     if isinstance(machine, RowStream):
         rows = _run(machine, network, x, resets)
     elif params is None:
-        raise SpecError("a network needs params to run", hint="fired(network, x, params=…)")
+        raise SpecError("a network needs params to run", hint="pass them: fired(network, x, params=…)")
     else:
         watched = open_stream(open_device(device), watched_network(machine), params, batch=batch)
         assert isinstance(watched, RowStream)
@@ -134,18 +134,18 @@ def fired(
 
 
 def _batch(x: Array | Mapping[str, Array], resets: Array | None) -> int:
-    """Return how many streams rows are of. Raises `ShapeError` where they are not ``[B, T, …]``."""
-    given = dict(x) if isinstance(x, Mapping) else {INPUT: x}
-    for name, value in (given if resets is None else {**given, "resets": resets}).items():
+    """Return the number of streams of rows. Raises `ShapeError` unless they are ``[B, T, …]``."""
+    inputs = dict(x) if isinstance(x, Mapping) else {INPUT: x}
+    for name, value in (inputs if resets is None else {**inputs, "resets": resets}).items():
         if np.ndim(value) < 2:
             raise ShapeError(f"{name}: expected [B, T, …], got {list(np.shape(value))}")
-    if not given:
-        raise ShapeError("no input has rows", hint="give rows for every input")
-    return len(next(iter(given.values())))
+    if not inputs:
+        raise ShapeError("no input has rows", hint="pass rows for every input")
+    return len(next(iter(inputs.values())))
 
 
 def _run(stream: RowStream, network: Network, x: Array | Mapping[str, Array], resets: Array | None) -> Array:
-    """Run rows through a copy that is watched, and let the stream go on where that is."""
+    """Run rows through a watched copy, and move the stream to its state."""
     copy = _COPIES.get(stream)
     if copy is None:
         copy = _COPIES[stream] = stream.tapped({}, watched_network(network))
@@ -158,16 +158,16 @@ def _run(stream: RowStream, network: Network, x: Array | Mapping[str, Array], re
 
 
 def _through(copy: RowStream, x: Array | Mapping[str, Array], resets: Array | None) -> Array:
-    """Run rows through streams that are watched, a part at a time."""
-    given = x if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
-    count = max((np.shape(value)[1] for value in given.values() if np.ndim(value) > 1), default=0)
-    made: list[Array] = []
+    """Run rows through watched streams, a part at a time."""
+    inputs = x if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
+    count = max((np.shape(value)[1] for value in inputs.values() if np.ndim(value) > 1), default=0)
+    parts: list[Array] = []
     for at in range(0, max(count, 1), _CALL):
-        some = {name: value[:, at : at + _CALL] for name, value in given.items()}
+        some = {name: value[:, at : at + _CALL] for name, value in inputs.items()}
         now = None if resets is None else np.asarray(resets)[:, at : at + _CALL]
-        found = copy.run(some, resets=now)
-        made.append(found if not isinstance(found, dict) else np.concatenate([*found.values()], 2))
-    return np.concatenate(made, 1)
+        outputs = copy.run(some, resets=now)
+        parts.append(outputs if not isinstance(outputs, dict) else np.concatenate([*outputs.values()], 2))
+    return np.concatenate(parts, 1)
 
 
 def _place(names: list[str], name: str, what: str) -> int:
@@ -178,16 +178,16 @@ def _place(names: list[str], name: str, what: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a program computes for a stream, in floating-point operations of products.
+    """Cost of a program for a stream, in floating-point operations of matrix products.
 
-    A product of matrices ``[n, k]`` and ``[k, m]`` has ``2 n k m``. What goes element by element is not counted.
+    A product of matrices ``[n, k]`` and ``[k, m]`` has ``2 n k m``. Elementwise operations do not count.
 
     Attributes
     ----------
-    regions : each time that a region computes: its carrier, and slots through which it is read
-    edges : each time that an edge does. Each has maps of its own queries, keys and values, also where edges that share
-        parameters (``share="rule"``) have these computed once
-    ports : at each row: inputs and outputs are computed whatever fires
+    regions : cost of one computation of each region: its carrier, and the slots through which it is read
+    edges : cost of one computation of each edge. Projections to queries, keys and values count for each edge, although
+        edges that share parameters (``share="rule"``) compute them once
+    ports : cost per row of inputs and outputs, which are computed regardless of clocks
     """
 
     regions: Mapping[str, int]
@@ -196,22 +196,22 @@ class Work:
 
     @property
     def most(self) -> int:
-        """Of a row in which all regions and edges compute once."""
+        """Cost of a row in which all regions and edges compute once."""
         return sum(sum(of.values()) for of in (self.regions, self.edges, self.ports))
 
     def done(self, firing: Firing) -> Array:
-        """Return what was computed in each row of each stream, int64 ``[B, T]``."""
+        """Return the cost of each row of each stream, int64 ``[B, T]``."""
         regions, edges = (np.array([*of.values()], np.int64) for of in (self.regions, self.edges))
         return firing.regions @ regions + firing.edges @ edges + sum(self.ports.values())
 
 
 @lru_cache(maxsize=32)
 def work_of(program: Declared) -> Work:
-    """Return what the parts of a program cost, as counted from the nodes of which they are made.
+    """Return the cost of the parts of a program, counted from their graph nodes.
 
     Raises
     ------
-    SpecError : masks or lags do not fit, or rules cannot have their options
+    SpecError : masks or lags do not fit, or a rule has unsupported options
     """
     facts = facts_of(program)
     by_wire = {task.wire.index: task for task in tasks_of(facts)}
@@ -238,19 +238,19 @@ def _edge(facts: Facts, task: Task) -> int:
 
 def _region(facts: Facts, place: Place) -> int:
     d, name = facts.program.canvas.width, f"regions.{place.name}."
-    work, made = GraphBuilder(), list[int]()
+    work, outputs = GraphBuilder(), list[int]()
     p = _params(work, carrier_params(facts, place), name)
     rows = work.stored("rows", (1, len(place.positions), d))
     written = work.stored("written", (1, len(place.positions), 1))
     if place.carrier == "filter":
-        made += filtered(work, p, rows, rows, written)
+        outputs += filtered(work, p, rows, rows, written)
     if place.carrier == "memory":
-        held = work.stored("held", (1, *work.shape(p["memory.keys"])))
-        made += remembered(work, p, held, held, rows, written)
+        memory = work.stored("held", (1, *work.shape(p["memory.keys"])))
+        outputs += remembered(work, p, memory, memory, rows, written)
     if place.region.identity is not None:
         slots = work.stored("slots", (1, *work.shape(p["slots"])))
-        made.append(bound(work, p, facts.program.heads, slots, rows))
-    return flops_of(work.finish(made)) if made else 0
+        outputs.append(bound(work, p, facts.program.heads, slots, rows))
+    return flops_of(work.finish(outputs)) if outputs else 0
 
 
 def _port(facts: Facts, name: str) -> int:

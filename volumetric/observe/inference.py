@@ -1,4 +1,4 @@
-"""The reference device with observers: every forward call tells what each layer made."""
+"""The reference device with observers: every forward call reports each layer's output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from volumetric.run.graph.network import layered_graph
 
 
 class ObservedDevice(ReferenceDevice):
-    """A `ReferenceDevice` whose executables tell `observers` about every call of forward."""
+    """A `ReferenceDevice` whose executables report every forward call to `observers`."""
 
     def __init__(self, observers: Sequence[Observer], dtype: Float = np.float32) -> None:
         super().__init__(dtype)
@@ -28,9 +28,9 @@ class ObservedDevice(ReferenceDevice):
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> ReferenceExecutable:
         """Decode the parameters of `plan`."""
         plain = super().compile(plan, params, options)
-        made = _Observed(plan, plain.weights, plain.options, self.dtype)
-        made.overlaid, made.watch = plain.overlaid, Watch(self._observers)
-        return made
+        executable = _Observed(plan, plain.weights, plain.options, self.dtype)
+        executable.overlaid, executable.watch = plain.overlaid, Watch(self._observers)
+        return executable
 
 
 class _Observed(ReferenceExecutable):
@@ -38,16 +38,16 @@ class _Observed(ReferenceExecutable):
 
     @cached_property
     def _every(self) -> tuple[OpenGraph, tuple[int, ...]]:
-        """The graph of all values of the plan, and their numbers."""
+        """Return the graph of all values of the plan, and their ids."""
         graph, numbers = layered_graph(self.plan, values=True)
         return OpenGraph(graph, self._dtype), numbers
 
     def _rows(self, part: Part) -> Mapping[str, NDArray[np.float32]]:
-        """Compute every value of the plan, whichever outputs are wanted, and tell of it."""
+        """Compute every value of the plan, regardless of the requested outputs, and report it."""
         graph, numbers = self._every
-        found = dict(zip(numbers, self._append(graph, part), strict=True))
-        given = dict(zip(self.plan.inputs.values(), part.given.values(), strict=True))
-        self.watch.forward(self.plan, found)
+        values = dict(zip(numbers, self._append(graph, part), strict=True))
+        inputs = dict(zip(self.plan.inputs.values(), part.given.values(), strict=True))
+        self.watch.forward(self.plan, values)
         self.watch.flush()
-        of = {name: (given | found)[self.plan.outputs[name]] for name in part.outputs}
+        of = {name: (inputs | values)[self.plan.outputs[name]] for name in part.outputs}
         return {name: np.array(rows, np.float32) for name, rows in of.items()}

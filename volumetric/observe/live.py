@@ -1,4 +1,4 @@
-"""Activity as it comes, for viewers on this machine: the scene once, then a frame for each tick."""
+"""Live activity for viewers on this machine: the scene once, then a frame for each tick."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from volumetric.observe.local_server import LOCALHOST, LocalServer
 from volumetric.observe.scene import Scene
 
 WAITING: Final = 256
-"""Frames that wait for a viewer; of more, the oldest are dropped."""
+"""Maximum number of queued frames per viewer; beyond it, the oldest are dropped."""
 VIEWERS: Final = 16
-_QUIET: Final = 5.0  # seconds until a viewer is looked after
+_QUIET: Final = 5.0  # seconds without a frame until a viewer gets a comment, to detect whether it is still connected
 
 
 class _Viewer:
-    """What waits for one viewer, and how much it has missed."""
+    """Queued frames of one viewer, and the number of dropped ones."""
 
     def __init__(self) -> None:
         self.waiting: deque[dict[str, Any]] = deque()
@@ -33,7 +33,7 @@ class _Viewer:
 
 
 class ActivityServer:
-    """Serves ``GET /scene`` and ``GET /ticks``, server-sent events with a frame each; and a page, if it has one.
+    """Serves ``GET /scene``, ``GET /ticks`` (server-sent events with one frame each), and an optional page.
 
     A frame is ``{"t", "node", "odd", "fired", "edge", "reset", "scale", "meters", "dropped"}``: `node` has a byte for
     each node, ``255 · min(1, rms / scale)``, `odd` (not finite) and `fired` a bit, most significant first, `edge` a
@@ -44,7 +44,7 @@ class ActivityServer:
     ----------
     port : TCP port; 0 takes a free one, see `address`
     host : address to listen on; only this machine can reach the default
-    page : HTML that ``GET /`` answers, as `volumetric.viz.live_page` makes it; None: there is none
+    page : HTML for ``GET /``, for example of `volumetric.viz.live_page`; None: no page
 
     Raises
     ------
@@ -67,17 +67,17 @@ class ActivityServer:
 
     @property
     def address(self) -> str:
-        """Where it answers, as ``http://127.0.0.1:40123``."""
+        """URL of the server, such as ``http://127.0.0.1:40123``."""
         return self._server.address
 
     def push(self, frame: Frame) -> None:
-        """Hand a frame to all viewers. It does not wait for any."""
+        """Queue a frame for all viewers, without waiting."""
         self._largest = np.maximum(self._largest, np.where(np.isfinite(frame.rms), frame.rms, 0.0))
         if not self._viewers:
             return
         scale = scale_of(self._scene, self._largest)
         node, odd = as_bytes(self._scene, frame.rms, scale)
-        told = {
+        message = {
             "t": frame.t,
             "node": _text(node),
             "odd": _text(np.packbits(odd)),
@@ -89,19 +89,19 @@ class ActivityServer:
         }
         with self._changed:
             for viewer in self._viewers:
-                viewer.waiting.append(told)
+                viewer.waiting.append(message)
                 if len(viewer.waiting) > WAITING:
                     viewer.waiting.popleft()
                     viewer.dropped += 1
             self._changed.notify_all()
 
     def wait_for_viewers(self, seconds: float) -> bool:
-        """Wait until somebody looks, at most so long; return whether anybody does."""
+        """Wait at most `seconds` until a viewer is connected; return whether one is."""
         with self._changed:
             return self._changed.wait_for(lambda: bool(self._viewers), seconds)
 
     def drained(self, seconds: float) -> bool:
-        """Wait until no frame waits any more, at most so long; return whether that is so."""
+        """Wait at most `seconds` until all queues are empty; return whether they are."""
         with self._changed:
             return self._changed.wait_for(lambda: not any(viewer.waiting for viewer in self._viewers), seconds)
 
@@ -129,13 +129,13 @@ class ActivityServer:
                 self._changed.wait_for(lambda: viewer.waiting or self._closed, _QUIET)
                 if self._closed and not viewer.waiting:
                     return
-                told = None if not viewer.waiting else {**viewer.waiting.popleft(), "dropped": viewer.dropped}
-                viewer.dropped = 0 if told else viewer.dropped
+                message = None if not viewer.waiting else {**viewer.waiting.popleft(), "dropped": viewer.dropped}
+                viewer.dropped = 0 if message else viewer.dropped
                 self._changed.notify_all()
-            yield "" if told is None else json.dumps(told)
+            yield "" if message is None else json.dumps(message)
 
     def close(self) -> None:
-        """Send what waits, and stop listening."""
+        """Send the queued frames, and stop listening."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""A server of this machine that answers with JSON, and with events as they come. Nothing listens unless asked."""
+"""A local HTTP server for JSON and server-sent events. It listens only if created."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from volumetric.base.errors import DeviceError
 
 LOCALHOST = "127.0.0.1"
 Events = Callable[[], AbstractContextManager[Iterator[str] | None]]
-"""Opens what yields the data of events, ``""`` now and then where there are none; None: too many are listening."""
+"""Opens an iterator of event data, with ``""`` as keep-alive; None: too many clients."""
 
 
 class LocalServer:
-    """Answers GET on this machine.
+    """Answers GET requests on this machine.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class LocalServer:
         known = " or ".join((*shown, *pages, *flowing))
 
         class Handler(BaseHTTPRequestHandler):
-            timeout = 10  # seconds; a client that stays silent must not hold a thread forever
+            timeout = 10  # seconds, so that a silent client does not block a thread forever
 
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0]
@@ -71,21 +71,21 @@ class LocalServer:
                 self.close_connection = True
                 with events() as source:
                     if source is None:
-                        self.send_error(503, "too many are listening")
+                        self.send_error(503, "too many clients are listening")
                         return
                     self.send_response(200)
                     self.send_header("Content-Type", "text/event-stream")
                     self.send_header("Cache-Control", "no-store")
                     self.end_headers()
                     try:
-                        for data in source:  # a comment finds out whether anybody still listens
+                        for data in source:  # writing a comment fails if the client is gone
                             self.wfile.write(f"data: {data}\n\n".encode() if data else b":\n\n")
                             self.wfile.flush()
                     except OSError:
                         return  # the client is gone
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class names it so)
-                """Say nothing: stderr belongs to the program."""
+                """Log nothing: stderr belongs to the program."""
 
         try:
             self._server = ThreadingHTTPServer((host, port), Handler)
@@ -97,7 +97,7 @@ class LocalServer:
 
     @property
     def address(self) -> str:
-        """Where it answers, as ``http://127.0.0.1:40123``."""
+        """URL of the server, such as ``http://127.0.0.1:40123``."""
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}"
 

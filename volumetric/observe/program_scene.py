@@ -1,4 +1,4 @@
-"""Programs in a scene: a node for each region, in the middle of its box, and the edges between them."""
+"""Programs in a scene: a node for each region, at the centre of its box, and the edges between them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from volumetric.program.layer.watched import EDGES, REGIONS, STRENGTH
 
 
 def shown_program(network: Network) -> Program | None:
-    """Return the program that a network is, if it is nothing else: of others each layer is a node."""
+    """Return the program of a network with no other layers, else None: other networks show each layer as a node."""
     return watchable(network) if len(network.layers) == 1 else None
 
 
 def program_scene(spec: Program, edges: int) -> Scene:
-    """Return the scene of a program; `edges` is the most that are shown."""
+    """Return the scene of a program with at most `edges` edges."""
     facts = spec.facts
     program = facts.program
     families = {place.name: place.region.family for place in facts.places}
@@ -49,15 +49,15 @@ def program_scene(spec: Program, edges: int) -> Scene:
 
 
 def program_frames(spec: Program, scene: Scene, rows: Array) -> tuple[Array, Array, Array]:
-    """Return what regions and edges did in some rows of some streams, together.
+    """Return the activity of regions and edges in rows of some streams, over all of them.
 
     Parameters
     ----------
-    rows : of the program that is watched, ``[B, T, columns]``
+    rows : output of the watched program, ``[B, T, columns]``
 
     Returns
     -------
-    strength of regions, whether they fired, ``[T, regions]``, and for each edge of the scene 1 where it did
+    strength of regions, whether they fired, ``[T, regions]``, and for each edge of the scene 1 if it fired
     """
     columns = replace(spec, watched=True).ports("outputs")
     strength, regions, edges = (
@@ -75,7 +75,7 @@ def _chosen(facts: Facts, edges: int) -> range:
 
 
 def _node(facts: Facts, place: Place) -> Node:
-    """A region: x and y are the last two axes of its canvas, z the frame or what axis is before."""
+    """Return the node of a region: x and y are the last two axes of the canvas, z the axis before them (the frame)."""
     middle = [(low + high - 1) / 2 for low, high in place.region.box]
     frame, *space = middle
     x = space[-1]

@@ -1,4 +1,4 @@
-"""Recordings of activity, and the files that they are kept in (``.scope``)."""
+"""Recordings of activity, and their files (``.scope``)."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ VERSION: Final = 1
 SUFFIX: Final = ".scope"
 _META, _SCENE, _ACTIVITY = "meta.json", "scene.json", "activity.npz"
 _MOST: Final = {_META: 1 << 20, _SCENE: 1 << 25, _ACTIVITY: 1 << 28}
-"""Bytes of the parts of a file, unpacked."""
-_ARRAYS: Final = 1 << 30  # bytes of all arrays, unpacked
+"""Maximum bytes of the parts of a file, unpacked."""
+_ARRAYS: Final = 1 << 30  # maximum bytes of all arrays, unpacked
 _METER: Final = "meter."
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """What was recorded.
+    """Metadata of a recording.
 
     Attributes
     ----------
     network : SHA-256 of the network's JSON text
-    row : which of the streams side by side; None: the mean of all
+    row : index of the recorded stream; None: all streams together
     every : ticks, or rows, from one frame to the next
-    missed : ticks behind the last frame for which there was no room
+    missed : number of ticks after the last frame, which exceeded the limit
     """
 
     format: str = FORMAT
@@ -55,22 +55,22 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Recording:
-    """What the nodes of a scene did, frame by frame.
+    """Activity of the nodes of a scene, frame by frame.
 
     Attributes
     ----------
     ticks : number of the tick, or row, of each frame, from 1; int64 ``[frames]``
-    node : ``255 · min(1, rms / scale)`` of each node, where scale is that of its group; uint8 ``[frames, nodes]``
-    odd : where a node's output was not finite; bool like `node`
-    fired : where a node computed; bool like `node`
-    edge : ``255 ·`` attention or gate of the first edges; uint8 ``[frames, those]``
-    reset : whether the stream began anew; bool ``[frames]``
-    scale : of each group, in the order of `Scene.groups`; float32 ``[frames, groups]``
+    node : ``255 · min(1, rms / scale)`` of each node with the scale of its group; uint8 ``[frames, nodes]``
+    odd : whether a node's output was not finite; bool like `node`
+    fired : whether a node computed; bool like `node`
+    edge : ``255 ·`` attention or gate of the first edges; uint8 ``[frames, edges]``
+    reset : whether the stream was reset; bool ``[frames]``
+    scale : scale of each group, in the order of `Scene.groups`; float32 ``[frames, groups]``
     meters : name → float32 ``[frames]``
 
     Raises
     ------
-    CheckpointError : arrays do not go together
+    CheckpointError : shapes of arrays do not match
     """
 
     meta: Meta
@@ -88,15 +88,15 @@ class Recording:
         """Check the shapes."""
         self.scene.check()
         frames, nodes = self.ticks.shape[0] if self.ticks.ndim == 1 else -1, len(self.scene.nodes)
-        for name, wanted in (
+        for name, shape in (
             ("node", (frames, nodes)),
             ("odd", (frames, nodes)),
             ("fired", (frames, nodes)),
             ("reset", (frames,)),
             ("scale", (frames, len(self.scene.groups))),
         ):
-            if getattr(self, name).shape != wanted:
-                raise CheckpointError(f"a recording's {name} must have shape {wanted}, has {getattr(self, name).shape}")
+            if getattr(self, name).shape != shape:
+                raise CheckpointError(f"a recording's {name} must have shape {shape}, has {getattr(self, name).shape}")
         if self.edge.ndim != 2 or len(self.edge) != frames or self.edge.shape[1] > len(self.scene.edges):
             raise CheckpointError(f"a recording's edges must have shape [{frames}, …], have {self.edge.shape}")
         for name, values in self.meters.items():
@@ -104,7 +104,7 @@ class Recording:
                 raise CheckpointError(f"a recording's meter {name!r} must have {frames} values, has {values.shape}")
 
     def __len__(self) -> int:
-        """Frames."""
+        """Return the number of frames."""
         return len(self.ticks)
 
     def values(self) -> F32Array:
@@ -113,11 +113,11 @@ class Recording:
         return np.where(self.odd, np.nan, self.node / np.float32(255) * scale).astype(np.float32)
 
     def save(self, path: str | Path) -> None:
-        """Write a ``.scope`` file, whole or not at all.
+        """Write a ``.scope`` file atomically.
 
         Raises
         ------
-        CheckpointError : it cannot be written
+        CheckpointError : the file cannot be written
         """
         arrays = {"t": self.ticks, "node": self.node, "edge": self.edge, "reset": self.reset, "scale": self.scale}
         arrays |= {name: np.packbits(getattr(self, name), axis=1) for name in ("odd", "fired")}
@@ -132,18 +132,18 @@ class Recording:
 
     @classmethod
     def open(cls, path: str | Path) -> Recording:
-        """Read a ``.scope`` file, of which anything may be wrong.
+        """Read a ``.scope`` file and validate it.
 
         Raises
         ------
-        CheckpointError : it cannot be read, is damaged, of a later version, or larger than a recording is
+        CheckpointError : the file cannot be read, is damaged, of a later version, or too large
         """
         where = Path(path)
         try:
             if where.is_dir():
                 raise CheckpointError(
-                    f"{where} is a directory and no recording",
-                    hint=f"`volumetric scope record {where}` makes one of a model",
+                    f"{where} is a directory, not a recording",
+                    hint=f"`volumetric scope record {where}` records a model",
                 )
             if not where.is_file():
                 raise CheckpointError(f"cannot read {where}: there is no such file", hint=path_hint(where))
@@ -158,14 +158,15 @@ class Recording:
 
     @classmethod
     def _read(cls, handle: IO[bytes]) -> Recording:
+        """Return the recording in an open archive; raise `CheckpointError` if a part is missing or invalid."""
         parts = _members(handle, _MOST)
         missing = [name for name in _MOST if name not in parts]
         if missing:
-            raise CheckpointError(f"it has no {missing[0]}", hint="it is no recording of activity")
+            raise CheckpointError(f"it has no {missing[0]}", hint="this file is not a recording of activity")
         meta, scene = _decoded(parts[_META], Meta, _META), _decoded(parts[_SCENE], Scene, _SCENE)
         if meta.format != FORMAT or meta.version != VERSION:
             raise CheckpointError(
-                f"it is {meta.format!r}, version {meta.version}", hint=f"this is for {FORMAT!r}, version {VERSION}"
+                f"it is {meta.format!r}, version {meta.version}", hint=f"expected {FORMAT!r}, version {VERSION}"
             )
         arrays = {name: _array(name, raw) for name, raw in _members(io.BytesIO(parts[_ACTIVITY]), None).items()}
         nodes = len(scene.nodes)
@@ -175,19 +176,19 @@ class Recording:
                 raise CheckpointError(f"{_ACTIVITY} has no bits {name!r} of {nodes} nodes")
             arrays[name] = np.unpackbits(bits, axis=1, count=nodes).astype(bool)
         meters = {name.removeprefix(_METER): arrays.pop(name) for name in list(arrays) if name.startswith(_METER)}
-        wanted = {"t": "i", "node": "u", "edge": "u", "odd": "b", "fired": "b", "reset": "b", "scale": "f"}
-        for name, kind in wanted.items():
+        kinds = {"t": "i", "node": "u", "edge": "u", "odd": "b", "fired": "b", "reset": "b", "scale": "f"}
+        for name, kind in kinds.items():
             if name not in arrays or arrays[name].dtype.kind != kind:
                 raise CheckpointError(f"{_ACTIVITY} has no array {name!r} of kind {kind!r}")
         if any(of.dtype.kind != "f" for of in meters.values()):
-            raise CheckpointError(f"{_ACTIVITY} has meters that are no float32")
-        known = {name: arrays[name] for name in wanted if name != "t"}
+            raise CheckpointError(f"{_ACTIVITY} has meters that are not float32")
+        known = {name: arrays[name] for name in kinds if name != "t"}
         return cls(meta=meta, scene=scene, ticks=arrays["t"], meters=meters, **known)
 
 
 def _members(handle: IO[bytes], limits: Mapping[str, int] | None) -> dict[str, bytes]:
-    """Return the files of an archive, those of `limits` or the arrays of an ``.npz`` file, none of them too large."""
-    found: dict[str, bytes] = {}
+    """Return the files of an archive, those of `limits` or the arrays of an ``.npz`` file, and check their sizes."""
+    members: dict[str, bytes] = {}
     left = _ARRAYS
     try:
         with zipfile.ZipFile(handle) as file:
@@ -195,31 +196,31 @@ def _members(handle: IO[bytes], limits: Mapping[str, int] | None) -> dict[str, b
                 name = entry.filename if limits is not None else entry.filename.removesuffix(".npy")
                 most = left if limits is None else limits.get(name, -1)
                 if most < 0:
-                    continue  # of a later version
-                if entry.file_size > most or name in found:
-                    raise CheckpointError(f"its part {entry.filename!r} is twice there, or larger than {most:,} bytes")
+                    continue  # a part of a later version
+                if entry.file_size > most or name in members:
+                    raise CheckpointError(f"its part {entry.filename!r} is a duplicate, or larger than {most:,} bytes")
                 with file.open(entry) as part:
-                    found[name] = part.read(entry.file_size + 1)
-                left -= len(found[name])
-                if len(found[name]) != entry.file_size:
-                    raise CheckpointError(f"its part {entry.filename!r} has another size than it says")
+                    members[name] = part.read(entry.file_size + 1)
+                left -= len(members[name])
+                if len(members[name]) != entry.file_size:
+                    raise CheckpointError(f"its part {entry.filename!r} has another size than its header declares")
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
         raise CheckpointError(
-            f"it is damaged, or no recording: {error}",
-            hint="name a .scope file, as --record of run and scope record write it",
+            f"it is damaged, or not a recording: {error}",
+            hint="pass a .scope file of `volumetric run --record` or `volumetric scope record`",
         ) from None
-    return found
+    return members
 
 
 def _decoded(raw: bytes, to: Any, name: str) -> Any:
     try:
         return msgspec.json.decode(raw, type=to)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"its {name} is wrong: {error}") from None
+        raise CheckpointError(f"its {name} is invalid: {error}") from None
 
 
 def _array(name: str, raw: bytes) -> Array:
-    """Read an array whose header must say what follows; nothing is made room for that is not there."""
+    """Read an array; its header must match the data, so that no more memory than the data is allocated."""
     part = io.BytesIO(raw)
     try:
         version = np.lib.format.read_magic(part)
@@ -240,19 +241,17 @@ def _array(name: str, raw: bytes) -> Array:
     for n in shape:
         count *= n
     if fortran or dtype.str not in ("|u1", "|b1", "<f4", "<i8") or min(shape, default=0) < 0:
-        raise CheckpointError(f"its array {name!r} is of a kind that recordings do not have")
+        raise CheckpointError(f"its array {name!r} has a dtype that recordings do not have")
     data = raw[part.tell() :]
     if len(data) != count * dtype.itemsize:
-        raise CheckpointError(
-            f"its array {name!r} has {len(data)} bytes, its header announces {count * dtype.itemsize}"
-        )
-    found = np.frombuffer(data, dtype).reshape(shape)
-    if dtype.kind == "b":  # bytes other than 0 and 1 are no truth values
-        found = np.frombuffer(data, np.uint8).reshape(shape) != 0
-    return found
+        raise CheckpointError(f"its array {name!r} has {len(data)} bytes, its header declares {count * dtype.itemsize}")
+    array = np.frombuffer(data, dtype).reshape(shape)
+    if dtype.kind == "b":  # bytes other than 0 and 1 are not valid bools
+        array = np.frombuffer(data, np.uint8).reshape(shape) != 0
+    return array
 
 
 def describe(recording: Recording) -> str:
-    """Say in a line what is recorded."""
+    """Return one line of text about a recording."""
     meta, scene = recording.meta, recording.scene
     return f"{len(recording):,} frames of {len(scene.nodes):,} nodes ({scene.kind}), {meta.title or 'without a title'}"

@@ -1,4 +1,4 @@
-"""Observers that write a line for each event, to the log or a file, or keep the last steps and answer HTTP."""
+"""Observers: one line per event in the log or a file, or aggregates of the last steps, also over HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LogObserver:
 
     def __init__(self, every: int = 1) -> None:
         if every < 1:
-            raise SpecError(f"every must be at least 1, got {every}", hint="every=1 tells every step")
+            raise SpecError(f"every must be at least 1, got {every}", hint="every=1 logs every step")
         self._every = every
 
     def observe(self, event: LayerEvent) -> None:
@@ -43,12 +43,12 @@ class LogObserver:
 
 
 class JsonlObserver:
-    """Appends one JSON object a line to a file, which is made when the first event comes.
+    """Appends one JSON object per line to a file, which is created at the first event.
 
     Parameters
     ----------
-    path : file; lines that it has stay, but for those of updates that training makes again
-    every : take the events of every n-th step
+    path : file; existing lines stay, except those of updates that a resumed training repeats
+    every : write the events of every n-th step
 
     Raises
     ------
@@ -58,17 +58,17 @@ class JsonlObserver:
 
     def __init__(self, path: str | Path, every: int = 1) -> None:
         if every < 1:
-            raise SpecError(f"every must be at least 1, got {every}", hint="every=1 tells every step")
+            raise SpecError(f"every must be at least 1, got {every}", hint="every=1 writes every step")
         self.path = Path(path)
         self._every = every
         self._file: TextIO | None = None
 
     def start(self, step: int) -> None:
-        """Keep what the file tells of updates up to `step`; of a run that begins, nothing."""
+        """Remove lines of updates after `step` from the file; all lines if `step` is 0."""
         if not self.path.exists():
             return
         with self.path.open("rb") as old, atomic_file(self.path) as new:
-            # A killed run may have left half a line.
+            # A killed run may have left an incomplete line.
             new.writelines(line for line in old if step and line.endswith(b"\n") and self._number(line) <= step)
 
     def _number(self, line: bytes) -> int:
@@ -76,7 +76,7 @@ class JsonlObserver:
             return int(json.loads(line)["step"])
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
-                f"{self.path} is no record of layers: {error}", hint="move it away, or write to another file"
+                f"{self.path} is not a record of layers: {error}", hint="move it away, or write to another file"
             ) from None
 
     def observe(self, event: LayerEvent) -> None:
@@ -91,7 +91,7 @@ class JsonlObserver:
             self._file.flush()
         except OSError as error:
             raise CheckpointError(
-                f"cannot write {self.path}: {error.strerror or error}", hint="check space and rights"
+                f"cannot write {self.path}: {error.strerror or error}", hint="check disk space and permissions"
             ) from error
 
     def close(self) -> None:
@@ -102,28 +102,28 @@ class JsonlObserver:
 
 
 class WindowObserver:
-    """Aggregates over a window of steps: least minimum, greatest maximum, mean of means and of active fractions.
+    """Aggregates over a window of steps: minimum, maximum, mean of means and mean of active fractions.
 
     Parameters
     ----------
-    size : steps of the window, for each layer and direction
+    size : number of steps in the window, for each layer and direction
     """
 
     def __init__(self, size: int = 100) -> None:
         if size < 1:
-            raise SpecError(f"a window has at least 1 step, got {size}")
+            raise SpecError(f"a window must have at least 1 step, got {size}")
         self._size = size
         self._windows: dict[tuple[str, str, str, str], deque[LayerEvent]] = {}
-        self._lock = threading.Lock()  # a server reads while training writes
+        self._lock = threading.Lock()  # a server thread reads while training writes
 
     def observe(self, event: LayerEvent) -> None:
-        """Keep an event; the oldest one of a full window goes."""
+        """Store an event; a full window drops its oldest one."""
         key = (event.model, event.mode, event.where, event.kind)
         with self._lock:
             self._windows.setdefault(key, deque(maxlen=self._size)).append(event)
 
     def aggregates(self) -> list[LayerEvent]:
-        """Return one event for each layer and direction that stands for its whole window, with the newest step."""
+        """Return the aggregated event of each layer and direction, with the newest step."""
         with self._lock:
             windows = [list(window) for window in self._windows.values()]
         return [_aggregate(window) for window in windows]
@@ -137,7 +137,7 @@ class WindowObserver:
 
 
 def _aggregate(window: list[LayerEvent]) -> LayerEvent:
-    """Return the last event with the statistics of all; each step weighs the same, whatever its number of rows."""
+    """Return the last event with the statistics of all; each step has the same weight, whatever its number of rows."""
     stats = [event.stats for event in window]
     together = replace(
         stats[-1],
@@ -156,7 +156,7 @@ class HttpObserver:
     Parameters
     ----------
     port : TCP port; 0 takes a free one, see `address`
-    window : steps of the aggregates
+    window : number of steps in the aggregates
     host : address to listen on; only this machine can reach the default
 
     Raises
@@ -172,11 +172,11 @@ class HttpObserver:
 
     @property
     def address(self) -> str:
-        """Where it answers, as ``http://127.0.0.1:40123``."""
+        """URL of the server, such as ``http://127.0.0.1:40123``."""
         return self._server.address
 
     def observe(self, event: LayerEvent) -> None:
-        """Keep an event."""
+        """Store an event."""
         self._window.observe(event)
         self._latest.observe(event)
 

@@ -1,4 +1,4 @@
-"""What a viewer shows: nodes with a place in space, and what goes from one to another."""
+"""Scene for viewers: nodes with places in space, and edges between them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is active: a layer, a cell of a fabric, a region.
+    """An active unit: a layer, a cell of a fabric, or a region.
 
     Attributes
     ----------
-    id : its number, by which arrays of activity are ordered
-    group : nodes that share a scale
+    id : index in arrays of activity
+    group : name of the group, whose nodes share a scale
     at : x, y, z
-    size : numbers that it makes
+    size : number of output values
     """
 
     id: int
@@ -39,11 +39,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
-    """A way from one node to another.
+    """A connection between two nodes.
 
     Attributes
     ----------
-    delay : ticks, or rows, from what the source makes to who reads it
+    delay : ticks, or rows, from the output of the source to its reader
     """
 
     id: int
@@ -55,23 +55,23 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", 
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an input or an output of the network is."""
+    """The node of an input or an output of the network."""
 
     node: int
     direction: Literal["in", "out"]
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """All that stays as it is while a network runs.
+    """The constant part of a view: everything that does not change while a network runs.
 
     Attributes
     ----------
     kind : ``"systolic"`` (tick by tick), ``"stack"`` (row by row), ``"fabric"``, ``"program"``, …
     ports : inputs and outputs by name
     populations : group → number of its nodes
-    families : of programs: region → family
-    latency : output → ticks until an input can change it; of one fabric rows, by its own outputs
-    left_out : edges beyond the number that was asked for
+    families : for programs: region → family
+    latency : output → ticks until an input can change it; for a single fabric: its outputs → rows
+    left_out : number of edges beyond the requested maximum
     """
 
     kind: str
@@ -90,32 +90,32 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def group_of(self) -> list[int]:
-        """Place of each node's group in `groups`."""
+        """Index of each node's group in `groups`."""
         places = {name: i for i, name in enumerate(self.groups)}
         return [places[node.group] for node in self.nodes]
 
     def check(self) -> None:
-        """Raise `CheckpointError` unless numbers of nodes and edges are places in their lists."""
+        """Raise `CheckpointError` unless ids of nodes and edges are their list indices."""
         counts = len(self.nodes), len(self.edges)
         known = [node.id for node in self.nodes] == list(range(counts[0]))
         known &= [edge.id for edge in self.edges] == list(range(counts[1]))
         ends = [edge.source for edge in self.edges] + [edge.target for edge in self.edges]
         ends += [end.node for end in self.ports.values()]
         if not known or any(not 0 <= end < counts[0] for end in ends):
-            raise CheckpointError("the scene names nodes or edges that there are not")
+            raise CheckpointError("the scene names nodes or edges that do not exist")
         if any(abs(x) >= 1e9 for node in self.nodes for x in node.at):
-            raise CheckpointError("the scene has nodes that stand too far away")
+            raise CheckpointError("the scene has nodes that are too far away")
 
 
 def scene_of(machine: Network | Clocked, *, edges: int = 4000) -> Scene:
-    """Return the scene of a network: a node for each layer, where it stands in the grid, slots side by side.
+    """Return the scene of a network: a node for each layer at its place in the grid, with slots next to each other.
 
-    A fabric has a node for each of its own, where they stand on their lattice; its ports and populations are groups. A
-    program alone has a node for each region, in the middle of its box; families are groups.
+    A fabric has a node for each of its nodes, at its place on the lattice; ports and populations are groups. A network
+    of one program has a node for each region, at the centre of its box; families are groups.
 
     Parameters
     ----------
-    edges : most that are shown; of more, every so many are
+    edges : maximum number of edges; if there are more, an even sample is shown
 
     Raises
     ------
@@ -151,7 +151,7 @@ def scene_of(machine: Network | Clocked, *, edges: int = 4000) -> Scene:
 
 
 def parts_of(network: Network) -> dict[Coord, FabricPart]:
-    """Return the fabrics among the layers of a network, with the numbers of their nodes in its scene."""
+    """Return the fabrics among the layers of a network, with the indices of their nodes in its scene."""
     if all(spec.kind != "fabric" for spec in network.layers.values()):
         return {}
     from volumetric.observe.fabric_scene import fabric_parts
@@ -160,7 +160,7 @@ def parts_of(network: Network) -> dict[Coord, FabricPart]:
 
 
 def program_of(network: Network) -> Program | None:
-    """Return the program that a network is, if it is nothing else."""
+    """Return the program of a network with no other layers, else None."""
     if [spec.kind for spec in network.layers.values()] != ["program"]:
         return None
     from volumetric.observe.program_scene import shown_program
@@ -169,17 +169,17 @@ def program_of(network: Network) -> Program | None:
 
 
 def first_nodes(network: Network, parts: Mapping[Coord, FabricPart]) -> dict[Coord, int]:
-    """Return the number of the first node, mostly the only one, of each layer."""
-    found: dict[Coord, int] = {}
+    """Return the index of the first (often the only) node of each layer."""
+    firsts: dict[Coord, int] = {}
     first = 0
     for coord in network.layers:
-        found[coord] = first
+        firsts[coord] = first
         first += parts[coord].count if coord in parts else 1
-    return found
+    return firsts
 
 
 def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> Iterator[Node]:
-    reading, made = {port.coord for port in network.ports.values()}, set(network.taps.values())
+    reading, tapped = {port.coord for port in network.ports.values()}, set(network.taps.values())
     slots = 1 + max(coord.slot for coord in network.layers)
     starts = [_starts(network, parts, axis) for axis in range(3)]
     for coord, spec in network.layers.items():
@@ -189,7 +189,7 @@ def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[
             yield Node(
                 id=firsts[coord],
                 name=f"{coord} {spec.kind}",
-                role="output" if coord in made else "input" if coord in reading else "cell",
+                role="output" if coord in tapped else "input" if coord in reading else "cell",
                 group=spec.kind,
                 at=(x, y, z),
                 size=_size(network, coord),
@@ -204,21 +204,21 @@ def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[
 
 
 def _starts(network: Network, parts: Mapping[Coord, FabricPart], axis: int) -> dict[int, float]:
-    """Where layers stand along an axis: a fabric takes as much of it as it is wide."""
+    """Return the positions of layers along an axis; a fabric takes its width."""
     wide: dict[int, float] = {}
     for coord in network.layers:
         place = (coord.x, coord.y, coord.z)[axis]
         own = 1.0 + float(parts[coord].places[:, axis].max()) if coord in parts else 1.0
         wide[place] = max(wide.get(place, 1.0), own)
-    found, at = dict[int, float](), 0.0
+    starts, at = dict[int, float](), 0.0
     for place in range(max(wide) + 1):
-        found[place] = at
+        starts[place] = at
         at += wide.get(place, 1.0)
-    return found
+    return starts
 
 
 def _ports(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> dict[str, End]:
-    """Return the ends of the network; of one of a fabric alone those of the fabric, by their first nodes."""
+    """Return the nodes of the network's inputs and outputs; for a single fabric the first node of each of its ports."""
     if len(network.layers) == 1:
         for part in parts.values():
             return {
@@ -226,26 +226,26 @@ def _ports(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[
                 for role, name, own in part.groups
                 if role != "cell"
             }
-    found = {name: End(node=firsts[port.coord], direction="in") for name, port in network.ports.items()}
+    ends = {name: End(node=firsts[port.coord], direction="in") for name, port in network.ports.items()}
     last = {c: parts[c].ends[1][0] if c in parts else first for c, first in firsts.items()}
-    return found | {name: End(node=last[coord], direction="out") for name, coord in network.taps.items()}
+    return ends | {name: End(node=last[coord], direction="out") for name, coord in network.taps.items()}
 
 
 def _sampled(wires: list[Edge], parts: Mapping[Coord, FabricPart], numbers: range) -> tuple[Edge, ...]:
-    """Return the edges of these numbers, of all wires and then of all fabrics."""
+    """Return the edges with these numbers, counted over all wires and then all fabrics."""
     every = np.asarray(numbers, np.int64)
-    made = [wires[i] for i in every[every < len(wires)].tolist()]
+    edges = [wires[i] for i in every[every < len(wires)].tolist()]
     first = len(wires)
     for part in parts.values():
         senders, receivers, length, delay = part.edges
         mine = every[(every >= first) & (every < first + len(senders))] - first
         first += len(senders)
         each = (of[mine].tolist() for of in (senders, receivers, length, delay))
-        made += [
+        edges += [
             Edge(id=0, source=a, target=b, kind="edge", length=far, delay=late)
             for a, b, far, late in zip(*each, strict=True)
         ]
-    return tuple(msgspec.structs.replace(edge, id=i) for i, edge in enumerate(made))
+    return tuple(msgspec.structs.replace(edge, id=i) for i, edge in enumerate(edges))
 
 
 def _size(network: Network, coord: Coord) -> int:
@@ -258,7 +258,7 @@ def _size(network: Network, coord: Coord) -> int:
 def _edges(
     network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int], *, ticking: bool
 ) -> Iterator[Edge]:
-    """Yield what goes from layer to layer: from all nodes that hand out a fabric's rows, to all that take them in."""
+    """Yield the edges between layers: from all output nodes of a fabric, to all input nodes of one."""
     order = list(firsts)
     numbers = {coord: i for i, coord in enumerate(order)}
     for wire in network.wires:
@@ -281,7 +281,7 @@ def _edges(
 
 
 def _latency(machine: Network | Clocked, parts: Mapping[Coord, FabricPart]) -> dict[str, int]:
-    """Ticks to each output from the input that reaches it first; of networks that run row by row rows, in a fabric."""
+    """Return output → ticks from the input that reaches it first; for a single fabric in rows."""
     if not isinstance(machine, Clocked):
         return next(iter(parts.values())).latency if len(parts) == 1 else {}
     ways = {

@@ -1,4 +1,4 @@
-"""Programs: what one is declared of, how it is written down, and how two are compared."""
+"""Programs: declaration, file formats, comparison and compilation."""
 
 from __future__ import annotations
 

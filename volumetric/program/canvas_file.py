@@ -20,7 +20,7 @@ from volumetric.program.layer.text import read_json
 
 T = TypeVar("T")
 MODEL = "openai/text-embedding-3-small"
-"""Embedding model of a region that names none."""
+"""Default embedding model of a region."""
 
 
 class Layout(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Spec(Struct, frozen=True, kw_only=True):
 
 
 class Masked(Struct, frozen=True, kw_only=True):
-    """``MaskSpec``, which the package does not write."""
+    """``MaskSpec``; the package never writes it."""
 
     kind: str = "full"
     tile_h: int = 1
@@ -58,7 +58,7 @@ class Masked(Struct, frozen=True, kw_only=True):
 
 
 class Connection(Struct, frozen=True, kw_only=True):
-    """``Connection``; the package does not write the last three, but an edge has them."""
+    """``Connection``; the package never writes the last three fields, but its edges have them."""
 
     src: str
     dst: str
@@ -134,7 +134,7 @@ class ConnectionFields(Struct, frozen=True, kw_only=True):
 
 
 class CanvasFile(Struct, frozen=True, kw_only=True):
-    """A file of the package; without ``program_version`` it has a layout and a topology alone."""
+    """A file of the package; without ``program_version`` it has only a layout and a topology."""
 
     layout: Layout
     regions: Mapping[str, Spec]
@@ -147,17 +147,17 @@ class CanvasFile(Struct, frozen=True, kw_only=True):
 
 
 def read_canvas(text: str | bytes) -> tuple[CanvasFile, list[str]]:
-    """Return what a text of the package says, and what of it is not known.
+    """Parse a text of the package; also return a note for each unknown field.
 
     Raises
     ------
-    SpecError : it is none; the message names the place
+    SpecError : the text is no file of the package; the message names the place
     """
     data = read_json(text, "canvas")
     if not isinstance(data, dict) or "layout" not in data or "regions" not in data:
         raise SpecError(
-            "canvas: no file of canvas-engineering: it has no layout and regions",
-            hint="CanvasProgram.to_json or CanvasSchema.to_json writes one",
+            "canvas: not a file of canvas-engineering: it has no layout and no regions",
+            hint="write the file with CanvasProgram.to_json or CanvasSchema.to_json",
         )
     topology, layout = data.get("topology"), data["layout"]
     if isinstance(topology, list) and len(topology) > MOST_EDGES:
@@ -190,25 +190,25 @@ _INSIDE: Mapping[type, Mapping[str, tuple[type, str]]] = {
 
 
 def _known(data: Any, cls: type[Struct], where: str, notes: list[str]) -> Any:
-    """Leave keys out that the package would pass over, each with a note."""
+    """Drop keys that the package would ignore, with a note for each."""
     if not isinstance(data, dict):
         return data
-    found: dict[str, Any] = {}
+    known_fields: dict[str, Any] = {}
     for key, value in data.items():
         place = f"{where}.{key}"
         if key not in cls.__struct_fields__:
-            notes.append(f"{where}: {shown(key)} is not known and left out")
+            notes.append(f"{where}: {shown(key)} is unknown and was ignored")
             continue
         inside, form = _INSIDE.get(cls, {}).get(key, (None, "one"))
         if inside is None:
-            found[key] = value
+            known_fields[key] = value
         elif form == "by name" and isinstance(value, dict):
-            found[key] = {name: _known(one, inside, f"{place}.{name}", notes) for name, one in value.items()}
+            known_fields[key] = {name: _known(one, inside, f"{place}.{name}", notes) for name, one in value.items()}
         elif form == "listed" and isinstance(value, list):
-            found[key] = [_known(one, inside, f"{place}[{i}]", notes) for i, one in enumerate(value)]
+            known_fields[key] = [_known(one, inside, f"{place}[{i}]", notes) for i, one in enumerate(value)]
         else:
-            found[key] = _known(value, inside, place, notes)
-    return found
+            known_fields[key] = _known(value, inside, place, notes)
+    return known_fields
 
 
 NEVER = "!every(1)"
@@ -217,22 +217,22 @@ _CLAUSE = re.compile(r"\s*(\S(?:.*\S)?)\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*", re.DOTA
 
 
 class Names(Protocol):
-    """What clocks of a file speak of."""
+    """Resolves the names that clocks of a file use."""
 
     def watched(self, path: str) -> str | None:
-        """Return ``region.kind`` by the names of now, None if nothing measures it."""
+        """Return ``region.kind`` with the new names, or None if no meter measures it."""
         ...
 
     def event(self, name: str) -> str:
-        """Return the name of an event."""
+        """Return the new name of an event."""
         ...
 
 
 def clock_of(clock: ClockFields, names: Names) -> str | None:
-    """Return the text of a clock; None: it fires always.
+    """Return the text of a clock; None: it always fires.
 
-    The package asks for the cooldown first, then for silence, then for the rule. A cooldown of n keeps it still for
-    n - 1 steps there, and what nothing measures is 0.
+    The package checks the cooldown first, then silence, then the rule. There, a cooldown of n blocks n - 1 steps, and
+    a value without a meter is 0.
     """
     text = _rule(clock, names)
     if clock.max_silence is not None:
@@ -245,10 +245,9 @@ def clock_of(clock: ClockFields, names: Names) -> str | None:
 
 
 def trigger_of(trigger: str | None, names: Names) -> str | None:
-    """Return the text of a trigger; None: it holds always.
+    """Return the text of a trigger; None: it always holds.
 
-    It has clauses ``region.kind OP number``, joined by ``&&``. One that is malformed or about what nothing measures
-    never holds.
+    It has clauses ``region.kind OP number``, joined by ``&&``. A clause that is malformed or has no meter never holds.
     """
     if trigger is None or not trigger.strip():
         return None
@@ -278,7 +277,7 @@ def _rule(clock: ClockFields, names: Names) -> str:
         return f"{source} > {threshold}"
     if clock.mode == "boundary":
         return NEVER if clock.event_source is None else f"on({names.event(clock.event_source)})"
-    return ALWAYS  # as the package does with a mode that it does not know
+    return ALWAYS  # like the package for an unknown mode
 
 
 def _number(text: str) -> str | None:
@@ -292,18 +291,18 @@ def _number(text: str) -> str | None:
 
 
 def fields_of(clock: Clock) -> dict[str, Any] | None:
-    """Return the fields of a clock of the package; None: it has no such clock."""
-    found: dict[str, Any] = {}
+    """Return the fields of the equivalent clock of the package; None: there is none."""
+    fields: dict[str, Any] = {}
     if isinstance(clock, Inner):
-        found, clock = {"domain": "internal", "max_inner_steps": clock.steps}, clock.clock
+        fields, clock = {"domain": "internal", "max_inner_steps": clock.steps}, clock.clock
     if isinstance(clock, Cooldown):
-        found["cooldown"], clock = clock.steps + 1, clock.clock
+        fields["cooldown"], clock = clock.steps + 1, clock.clock
     if isinstance(clock, MaxSilence):
-        found["max_silence"], clock = clock.steps, clock.clock
+        fields["max_silence"], clock = clock.steps, clock.clock
     if isinstance(clock, Every) and not clock.phase:
-        return found | ({} if clock.period == 1 else {"period": clock.period})
+        return fields | ({} if clock.period == 1 else {"period": clock.period})
     if isinstance(clock, On):
-        return found | {"mode": "boundary", "event_source": clock.name}
+        return fields | {"mode": "boundary", "event_source": clock.name}
     if isinstance(clock, Event) and clock == Event(clock.source, above=clock.above if clock.above is not None else 0):
-        return found | {"mode": "on_event", "event_source": clock.source, "event_threshold": clock.above}
-    return found | {"mode": "on_event"} if str(clock) == NEVER else None
+        return fields | {"mode": "on_event", "event_source": clock.source, "event_threshold": clock.above}
+    return fields | {"mode": "on_event"} if str(clock) == NEVER else None

@@ -1,4 +1,4 @@
-"""How two programs differ, and whether one has what the other has learned."""
+"""Differences between two programs, and whether parameters of one fit the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEARNED = {
     "port": ("kind", "region", "dim", "pool"),
     "program": ("share", "heads", "parity"),
 }
-"""Fields on which it depends which parameters there are, how large they are, and what they stand for."""
+"""Fields that determine the set, the shapes and the meaning of parameters."""
 
 
 class Change(NamedTuple):
@@ -33,10 +33,10 @@ class Change(NamedTuple):
 
     Attributes
     ----------
-    of : of what: program, canvas, region, edge, port or meter
-    name : which one; "" for the program and its canvas
-    field : which field; "" for all of it
-    before, after : values as in JSON; `MISSING` where there is none
+    of : kind of the part: program, canvas, region, edge, port or meter
+    name : name of the part; "" for the program and its canvas
+    field : name of the field; "" for the whole part
+    before, after : values as in JSON; `MISSING` if absent
     """
 
     of: str
@@ -46,7 +46,7 @@ class Change(NamedTuple):
     after: Any
 
     def __str__(self) -> str:
-        """Return a line for people."""
+        """Return a line of text."""
         place = " ".join(part for part in (self.of, self.name) if part)
         if not self.field:
             return f"+ {place}" if self.before is MISSING else f"- {place}"
@@ -55,14 +55,14 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Compared:
-    """What two programs have in common.
+    """Result of a comparison of two programs.
 
     Attributes
     ----------
-    verdict : ``"equal"``; ``"extends"``: all that the first has learned has its place in the second; ``"conflicts"``
+    verdict : ``"equal"``; ``"extends"``: all parameters of the first fit the second; or ``"conflicts"``
     changes : all differences
-    conflicts : those because of which parameters of the first do not fit the second, or stand for something else there
-    lost : parameters of the first that have no place in the second, or one of another shape
+    conflicts : differences that make parameters of the first not fit the second, or change their meaning
+    lost : parameters of the first that are missing in the second, or have another shape there
     """
 
     verdict: Literal["equal", "extends", "conflicts"]
@@ -71,27 +71,27 @@ class Compared:
     lost: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the verdict and all that led to it, line by line."""
-        said = {
+        """Return the verdict and its reasons, line by line."""
+        verdict_texts = {
             "equal": "equal",
             "extends": "the second extends the first: its parameters load by key",
             "conflicts": "conflicts: parameters of the first do not fit the second",
         }
         marked = [f"{'! ' if change in self.conflicts else '  '}{change}" for change in self.changes]
-        return "\n".join([said[self.verdict], *marked, *(f"! parameter {name}" for name in self.lost)])
+        return "\n".join([verdict_texts[self.verdict], *marked, *(f"! parameter {name}" for name in self.lost)])
 
 
 def diff(a: Program, b: Program) -> tuple[Change, ...]:
-    """Return what is different in `b`: regions, edges and ports by name, field by field."""
+    """Return the differences from `a` to `b`: regions, edges and ports by name, field by field."""
     return () if a == b else tuple(_changes(program_to_dict(a), program_to_dict(b)))
 
 
 def compatible(a: Program, b: Program) -> Compared:
-    """Return whether parameters of `a` load by key into `b`: all regions, edges and ports are there, of one size.
+    """Return whether parameters of `a` load by key into `b`: it has all regions, edges and ports, with equal sizes.
 
     Raises
     ------
-    SpecError : one of them cannot be run: masks do not fit, or rules cannot have their options
+    SpecError : one of them cannot be run: masks do not fit, or a rule has unsupported options
     """
     changes = diff(a, b)
     conflicts = tuple(change for change in changes if _conflict(change))
@@ -107,18 +107,18 @@ def parameters_of(program: Program) -> dict[str, Shape]:
 
 
 def distances(a: Program, b: Program, *, most: float = math.inf) -> list[tuple[str, str, float]]:
-    """Return how far regions of two programs are apart in meaning, pair by pair, nearest first.
+    """Return the semantic distances between regions of two programs, pair by pair, nearest first.
 
-    ``1 - cos`` of their semantic vectors, + 0.3 where families differ, + 0.2 where carriers do; of regions whose
-    vectors are of one model and length.
+    The distance is ``1 - cos`` of the semantic vectors, + 0.3 if families differ, + 0.2 if carriers differ. Only
+    vectors of the same model and length are compared.
 
     Parameters
     ----------
-    most : pairs further apart are left out
+    most : maximum distance of the pairs to return
     """
     pairs = ((x, y, _apart(one, other)) for x, one in a.canvas.regions.items() for y, other in b.canvas.regions.items())
-    found = [(x, y, apart) for x, y, apart in pairs if apart is not None and apart <= most]
-    return sorted(found, key=lambda pair: pair[2])
+    near_pairs = [(x, y, apart) for x, y, apart in pairs if apart is not None and apart <= most]
+    return sorted(near_pairs, key=lambda pair: pair[2])
 
 
 def _apart(one: Region, other: Region) -> float | None:

@@ -1,4 +1,4 @@
-"""What a program is made of and comes to, for people and tools."""
+"""Summaries and checks of programs, for people and tools."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from volumetric.program.layer.timing import CANVAS, all_states, timing_of
 
 
 def describe(program: Program) -> dict[str, Any]:
-    """Return what a program comes to as plain values, which JSON takes.
+    """Return a summary of a program as JSON data.
 
     Raises
     ------
-    SpecError : masks or lags do not fit, or rules cannot have their options
+    SpecError : masks or lags do not fit, or a rule has unsupported options
     """
     facts = facts_of(program)
     canvas = program.canvas
@@ -55,30 +55,30 @@ def describe(program: Program) -> dict[str, Any]:
 
 
 def problems(program: Program) -> list[str]:
-    """Return what keeps a program from being run, a sentence each."""
+    """Return the reasons why a program cannot be run, a sentence each."""
     try:
         facts = facts_of(program)
     except SpecError as error:
         return [str(error)]
-    found = violations(facts) + disturbances(facts)
+    messages = violations(facts) + disturbances(facts)
     for check in (timing_of, all_params):
         try:
             check(facts)
         except SpecError as error:
-            found.append(str(error))
-    found += [f"no port {what} anything" for what, of in _ends(program).items() if not of]
+            messages.append(str(error))
+    messages += [f"the program has no {what} port" for what, of in _ends(program).items() if not of]
     try:
-        return [*found, *dead_outputs(facts).values()]
-    except SpecError:  # a rule cannot have its options, which is among what was found
-        return found
+        return [*messages, *dead_outputs(facts).values()]
+    except SpecError:  # a rule has unsupported options, which the messages already include
+        return messages
 
 
 def unseen_inputs(program: Program) -> list[str]:
-    """Return the inputs that no output depends on, nor a loss of a region, a clock or a condition.
+    """Return the inputs that no output, no loss of a region, no clock and no condition depends on.
 
     Raises
     ------
-    SpecError : masks or lags do not fit, or rules cannot have their options
+    SpecError : masks or lags do not fit, or a rule has unsupported options
     """
     log = Log()
     facts = facts_of(shadowed_edges(silent_edges(program, log), log))
@@ -91,7 +91,7 @@ def unseen_inputs(program: Program) -> list[str]:
 
 
 def _states(facts: Facts) -> dict[str, Shape]:
-    """States of a stream; of a program whose clocks ask for what is not there all but their counts."""
+    """Return the states of a stream; without counts of clocks if a clock is invalid."""
     try:
         return all_states(facts)
     except SpecError:
@@ -99,7 +99,7 @@ def _states(facts: Facts) -> dict[str, Shape]:
 
 
 def _ends(program: Program) -> dict[str, object]:
-    return {"takes in": program.inputs, "hands out": program.outputs}
+    return {"input": program.inputs, "output": program.outputs}
 
 
 def _region(facts: Facts, index: int) -> dict[str, Any]:

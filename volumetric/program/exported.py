@@ -27,16 +27,16 @@ _SIGNS = {"above": ">", "at_least": ">=", "below": "<", "at_most": "<=", "equal"
 
 
 class Exported(NamedTuple):
-    """Text of a file, and what of the program it cannot hold, a sentence each."""
+    """Text of a file, and the parts of the program that it cannot represent, a sentence each."""
 
     text: str
     lost: tuple[str, ...]
 
 
 def export_canvas(program: Program) -> Exported:
-    """Return a program as canvas-engineering 0.5.0 writes one, so that its ``CanvasProgram.from_json`` reads it.
+    """Return a program in the file format of canvas-engineering 0.5.0, for its ``CanvasProgram.from_json``.
 
-    What `writes` becomes ``src``, and what it `reads` ``dst``, for there ``src`` asks and is written.
+    `writes` becomes ``src``, and `reads` becomes ``dst``, because there ``src`` has the queries and is written.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def export_canvas(program: Program) -> Exported:
 
 
 class _Export:
-    """One program on its way."""
+    """State of one export."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -69,14 +69,14 @@ class _Export:
             "region_programs": {place.name: self._region(place) for place in self._facts.places},
             "connection_programs": pairs,
         }
-        kept = {name: value for name, value in data.items() if value or name in ("regions", "topology")}
-        return Exported(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", tuple(self._lost))
+        nonempty = {name: value for name, value in data.items() if value or name in ("regions", "topology")}
+        return Exported(json.dumps(nonempty, indent=2, ensure_ascii=False) + "\n", tuple(self._lost))
 
     def _of_program(self, program: Program) -> None:
         if not program.parity:
-            self._lost.append("it computes as the package does: parity, and one set of parameters for a rule")
+            self._lost.append("parity with the package, with one set of parameters per rule")
         elif program.share == "edge":
-            self._lost.append("parameters of each edge: the package has one set for a rule")
+            self._lost.append("parameters of each edge: the package has one set per rule")
         if program.timing == "stream":
             self._lost.append("time: the package runs windows")
         self._lost += [f"port {name!r}" for name, port in program.ports.items() if not isinstance(port, Signal)]
@@ -86,59 +86,68 @@ class _Export:
                 self._lost.append(f"the meter of region {meter.region!r}")
 
     def _region(self, place: Place) -> dict[str, Any]:
+        """Return the region's entry of ``region_programs``; note everything without a field in the file."""
         region, what = place.region, f"region {place.name!r}"
         if region.keeps_old:
-            self._lost.append(f"{what}: what edges add comes on top of what was there")
+            self._lost.append(f"{what}: residual additions of edges")
         if region.slots is not None:
             self._lost.append(f"{what}: its {region.slots} slots of memory")
         if region.carrier == "constant":
-            self._lost.append(f"{what}: that it is a constant, whose rows are a parameter")
-        found: dict[str, Any] = {"family": region.family, "tags": list(region.tags), "carrier": _carrier(region)}
+            self._lost.append(f"{what}: its constant, whose rows are a parameter")
+        region_fields: dict[str, Any] = {
+            "family": region.family,
+            "tags": list(region.tags),
+            "carrier": _carrier(region),
+        }
         if region.fires is not None:
             clock = fields_of(region.fires)
             if clock is None:
                 self._lost.append(f"{what}: clock {region.clock!r}")
             else:
-                found["clock"] = clock
+                region_fields["clock"] = clock
         if region.learning is not None:
-            found["learning"] = self._learning(place)
+            region_fields["learning"] = self._learning(place)
         if region.keep == "runtime":
-            self._lost.append(f"{what}: that it is kept at work, which its family may change there")
+            self._lost.append(f"{what}: its keep 'runtime', which its family may override there")
         elif region.keep != "auto":
-            found["compile_mode"] = region.keep
+            region_fields["compile_mode"] = region.keep
         if region.constraints is not None:
-            held = region.constraints
-            found["constraints"] = _fields(
+            constraints = region.constraints
+            region_fields["constraints"] = _fields(
                 ConstraintFields(
-                    equivariance=held.equivariance,
-                    conservation=held.conservation,
-                    causal_direction=held.causal,
-                    monotonicity=held.monotone,
+                    equivariance=constraints.equivariance,
+                    conservation=constraints.conservation,
+                    causal_direction=constraints.causal,
+                    monotonicity=constraints.monotone,
                 )
             )
         if region.identity is not None:
             slots = region.identity
-            found["identity"] = {"mode": slots.mode, "slot_capacity": slots.capacity, "birth_death": slots.births}
-        return found
+            region_fields["identity"] = {
+                "mode": slots.mode,
+                "slot_capacity": slots.capacity,
+                "birth_death": slots.births,
+            }
+        return region_fields
 
     def _learning(self, place: Place) -> dict[str, Any]:
         learning = place.region.learning
         assert learning is not None
-        found: dict[str, Any] = {"mode": learning.mode}
+        learning_fields: dict[str, Any] = {"mode": learning.mode}
         if learning.losses is not None:
-            found["losses"] = list(learning.losses)
+            learning_fields["losses"] = list(learning.losses)
             if any(weight != 1 for weight in learning.losses.values()):
                 self._lost.append(f"region {place.name!r}: weights of losses")
         if learning.keep != "auto":
-            found["compile_mode"] = learning.keep
-        return found
+            learning_fields["compile_mode"] = learning.keep
+        return learning_fields
 
     def _connection(self, wire: Wire, pairs: dict[str, dict[str, Any]]) -> dict[str, Any]:
         edge, what = wire.edge, f"edge {wire.name!r}"
         if edge.lag is not None and edge.fill != "hold":
             self._lost.append(f"{what}: fill {edge.fill!r}, which the package does not write")
         region = self._facts.places[wire.writes].region
-        found = Connection(
+        connection = Connection(
             src=edge.writes,
             dst=edge.reads,
             weight=wire.weight,
@@ -150,20 +159,20 @@ class _Export:
         )
         own_rule, own_write = BY_OPERATOR.get(edge.operator, (None, "add"))
         if (wire.rule == "cross" and own_rule not in (None, "cross")) or (wire.write == "add" and own_write != "add"):
-            self._lost.append(f"{what}: operator {edge.operator!r} has a rule and way of writing of its own there")
+            self._lost.append(f"{what}: operator {edge.operator!r} has its own rule and write mode there")
         for field in ("options", "heads"):
             if getattr(edge, field):
                 self._lost.append(f"{what}: {field}")
         if edge.mask is not None and not isinstance(edge.mask, Full):
             self._lost.append(f"{what}: its mask")
         self._condition(wire, pairs)
-        return _fields(found)
+        return _fields(connection)
 
     def _condition(self, wire: Wire, pairs: dict[str, dict[str, Any]]) -> None:
         edge = wire.edge
         several = self._pairs[wire.writes, wire.reads] > 1
         if several:
-            self._lost.append(f"edge {wire.name!r}: the package tells it and others of its pair apart by rule alone")
+            self._lost.append(f"edge {wire.name!r}: the package distinguishes edges of a pair only by rule")
         if edge.holds is None:
             return
         trigger = _trigger(edge.holds)
@@ -178,16 +187,16 @@ class _Export:
 
 
 def _spec(place: Place) -> dict[str, Any]:
-    region, said = place.region, place.region.semantic or Semantic()
+    region, semantic = place.region, place.region.semantic or Semantic()
     return _fields(
         Spec(
             bounds=tuple(end for side in region.box for end in side),
             period=region.period,
             is_output=region.output,
             loss_weight=region.loss_weight,
-            semantic_type=said.type,
-            semantic_embedding=said.vector,
-            embedding_model=said.model or MODEL,
+            semantic_type=semantic.type,
+            semantic_embedding=semantic.vector,
+            embedding_model=semantic.model or MODEL,
             default_attn=_NAMES.get(region.rule or "cross", region.rule or "cross"),
             carrier=_carrier(region),
         )
@@ -195,19 +204,19 @@ def _spec(place: Place) -> dict[str, Any]:
 
 
 def _fields(of: Struct) -> dict[str, Any]:
-    """What a part of a file says beside what the package takes for said."""
+    """Return the fields of a part that differ from the package's defaults."""
     return {field.name: value for field in fields(of) if (value := getattr(of, field.name)) != field.default}
 
 
 def _carrier(region: Region) -> str:
-    """The carrier in the words of the package, which has no constants."""
+    """Return the carrier in the terms of the package, which has no constants."""
     return "deterministic" if region.carrier == "constant" else region.carrier
 
 
 def _trigger(clock: Clock) -> str | None:
-    """A condition in the words of the package: comparisons that all hold."""
+    """Return a condition in the terms of the package: a conjunction of comparisons."""
     if str(clock) == NEVER:
-        return "never"  # which is malformed there, and so never holds
+        return "never"  # malformed there, so that it never holds
     clauses: list[str] = []
     for part in clock.terms if isinstance(clock, And) else (clock,):
         if not isinstance(part, Event):

@@ -12,7 +12,7 @@ from volumetric.program.layer.text import MOST_BYTES
 
 SUFFIX = ".program.json"
 _WIDTH = 64
-"""Of regions, for what so many edges would take: those of a file that is too long are counted, not read."""
+"""Width of regions to estimate memory for edges: edges of a file that is too long are counted, not read."""
 
 
 def read_program(path: str | os.PathLike[str]) -> Program:
@@ -21,7 +21,7 @@ def read_program(path: str | os.PathLike[str]) -> Program:
     Raises
     ------
     CheckpointError : the file cannot be read
-    SpecError : it holds no program; the message names file and place
+    SpecError : the file has no valid program; the message names file and place
     """
     text = read_bytes(path)
     try:
@@ -31,22 +31,22 @@ def read_program(path: str | os.PathLike[str]) -> Program:
 
 
 def save_program(path: str | os.PathLike[str], program: Program) -> None:
-    """Write a program to a file, whole or not at all.
+    """Write a program to a file atomically.
 
     Raises
     ------
-    CheckpointError : it cannot be written
+    CheckpointError : the file cannot be written
     """
     write_atomic(path, program.to_json().encode())
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """Return what a file holds, if that may be a program.
+    """Return the bytes of a file, if they may be a program.
 
     Raises
     ------
     CheckpointError : the file cannot be read
-    SpecError : it is too long
+    SpecError : the file is too long
     """
     try:
         with Path(path).open("rb") as file:
@@ -58,10 +58,10 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
                 edges += (rest + data).count(b'"reads"')
                 rest = data[-6:]
     except OSError as error:
-        hint = "name a file that volumetric wrote or a program was written to"
+        hint = "pass a file of a program, x.program.json"
         if isinstance(error, IsADirectoryError):
-            hint = "name a file, x.program.json; of a model's directory `volumetric inspect` tells the programs"
+            hint = "pass a file, x.program.json; `volumetric inspect` lists the programs of a model's directory"
         raise CheckpointError(f"{path}: {error.strerror or error}", hint=hint) from None
     if edges > MOST_EDGES:
         refuse_edges(edges, _WIDTH)
-    raise SpecError(f"{path}: longer than {MOST_BYTES >> 20} MiB, which no program is")
+    raise SpecError(f"{path}: the file is longer than {MOST_BYTES >> 20} MiB, the limit for programs")

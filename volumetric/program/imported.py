@@ -1,4 +1,4 @@
-"""Programs and layouts of canvas-engineering as programs."""
+"""Import of programs and layouts of canvas-engineering."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ _FILLS = {"drop": "drop", "hold": "hold", "interpolate": "lerp"}
 
 
 class Imported(NamedTuple):
-    """A program, and what of the file it does not say or does in another way, a sentence each."""
+    """A program, and its differences from the file, a sentence each."""
 
     program: Program
     notes: tuple[str, ...]
 
 
 def import_canvas(text: str | bytes, *, operators: bool = True, heads: int = 4) -> Imported:
-    """Return the program of a file that canvas-engineering 0.5.0 wrote, a program or a layout with its topology.
+    """Return the program of a file of canvas-engineering 0.5.0, a program or a layout with its topology.
 
-    There ``src`` asks and is written, so it becomes what the edge `writes`, and ``dst`` what it `reads`. The program
-    computes as the package does (`parity`): one set of parameters for all edges of a rule, no residual sums. Ends of
-    frames that the package leaves out of an edge are masks here.
+    There ``src`` has the queries and is written, so it becomes `writes` of the edge, and ``dst`` becomes `reads`. The
+    program computes as the package does (`parity`): one set of parameters for all edges of a rule, no residual sums.
+    Frames that the package excludes from an edge become masks.
 
     Parameters
     ----------
-    operators : an operator says rule and way of writing where the file does not, as the package documents; if false it
-        is a word, as its version 0.5.0 treats it
-    heads : of attention, which no file says
+    operators : an operator sets rule and write mode if the file does not, as the package documents; if false it is only
+        a label, as in version 0.5.0
+    heads : number of attention heads, which files do not have
 
     Raises
     ------
-    SpecError : it is no such file; the message names the place
+    SpecError : the text is no valid file; the message names the place
     """
     file, notes = read_canvas(text)
     return _Import(file, notes, operators and file.program_version is not None, heads).done()
 
 
 class _Import:
-    """One file on its way."""
+    """State of one import."""
 
     def __init__(self, file: CanvasFile, notes: list[str], by_operator: bool, heads: int) -> None:
         self._file, self._notes, self._by_operator, self._heads = file, notes, by_operator, heads
@@ -80,7 +80,7 @@ class _Import:
             pairs = {f"{one.src}|{one.dst}" for one in file.topology}
             for key in of:
                 if key not in (file.regions if what == "region_programs" else pairs):
-                    self._notes.append(f"$.{what}: there is no {shown(key)}; what it says is left out")
+                    self._notes.append(f"$.{what}: there is no {shown(key)}; its entry was ignored")
         layout = file.layout
         shape = layout.spatial_shape or tuple(side for side in (layout.H, layout.W) if side is not None)
         regions = {self._names[name]: self._region(name, spec) for name, spec in file.regions.items()}
@@ -107,7 +107,7 @@ class _Import:
         return Imported(program, tuple(self._notes))
 
     def watched(self, path: str) -> str | None:
-        """Return ``region.kind`` by the names of now, None if nothing measures it."""
+        """Return ``region.kind`` with the new names, or None if no meter measures it."""
         region, _, kind = path.rpartition(".")
         if (
             region not in self._names
@@ -120,32 +120,39 @@ class _Import:
         return f"{self._names[region]}.{kind}"
 
     def event(self, name: str) -> str:
-        """Return the name of an event, which becomes a port."""
+        """Return the new name of an event, which becomes a port."""
         return self._events.setdefault(name, _name(name))
 
     def _carrier(self, name: str) -> str:
-        given = self._file.region_programs.get(name)
-        return self._file.regions[name].carrier if given is None or given.carrier == "deterministic" else given.carrier
+        fields = self._file.region_programs.get(name)
+        return (
+            self._file.regions[name].carrier if fields is None or fields.carrier == "deterministic" else fields.carrier
+        )
 
     def _region(self, name: str, spec: Spec) -> Region:
-        where, given = f"$.regions.{name}", self._file.region_programs.get(name) or RegionFields()
+        """Return the region of an entry of ``regions``; note each difference."""
+        where, fields = f"$.regions.{name}", self._file.region_programs.get(name) or RegionFields()
         bounds = spec.bounds
         if len(bounds) % 2:
-            raise SpecError(f"{where}.bounds: {len(bounds)} numbers", hint="a low and a high end along each axis")
+            raise SpecError(
+                f"{where}.bounds: got {len(bounds)} numbers", hint="expected a low and a high end along each axis"
+            )
         carrier = self._carrier(name)
         if spec.carrier not in ("deterministic", carrier):
-            self._notes.append(f"{where}: carrier {spec.carrier!r} of the layout gives way to {carrier!r}")
+            self._notes.append(f"{where}: carrier {carrier!r} replaces {spec.carrier!r} of the layout")
         if carrier == "constant":
-            raise SpecError(f"{where}: carrier 'constant' is none of the package", hint="its keep can be constant")
+            raise SpecError(f"{where}: the package has no carrier 'constant'", hint="its keep can be constant")
         if carrier in ("filter", "memory", "diffusive"):
             self._notes.append(
-                f"{where}: carrier {carrier!r} has no equations in the package; it acts once parity is off"
+                f"{where}: carrier {carrier!r} has no equations in the package; it has no effect with parity"
             )
-        family = given.family if re.fullmatch(r"[A-Za-z_][\w-]{0,63}", given.family, re.ASCII) else _word(given.family)
-        if family != given.family:
-            self._notes.append(f"{where}: family {shown(given.family)} is called {family!r}")
-        if family == "memory" and given.learning is None and given.compile_mode == "runtime":
-            self._notes.append(f"{where}: the package exports memories where nothing is said; this one is kept at work")
+        family = (
+            fields.family if re.fullmatch(r"[A-Za-z_][\w-]{0,63}", fields.family, re.ASCII) else _word(fields.family)
+        )
+        if family != fields.family:
+            self._notes.append(f"{where}: family {shown(fields.family)} is now called {family!r}")
+        if family == "memory" and fields.learning is None and fields.compile_mode == "runtime":
+            self._notes.append(f"{where}: the package exports memories by default; this one has keep 'runtime'")
         semantic = Semantic(
             spec.semantic_type,
             spec.semantic_embedding,
@@ -157,44 +164,44 @@ class _Import:
                 tuple(zip(bounds[::2], bounds[1::2], strict=True)),
                 family=family,
                 carrier=carrier,  # pyright: ignore[reportArgumentType]  (checked there)
-                tags=given.tags,
+                tags=fields.tags,
                 period=spec.period,
-                clock=None if given.clock is None else clock_of(given.clock, self),
+                clock=None if fields.clock is None else clock_of(fields.clock, self),
                 rule=None if spec.default_attn == "cross_attention" else spec.default_attn,
                 residual=False if family in ("state", "memory") else None,
-                learning=self._learning(where, given),
-                keep="auto" if given.compile_mode == "runtime" else given.compile_mode,  # pyright: ignore[reportArgumentType]  (checked there)
-                identity=self._identity(where, given),
-                constraints=None if given.constraints is None else _constraints(asdict(given.constraints)),
+                learning=self._learning(where, fields),
+                keep="auto" if fields.compile_mode == "runtime" else fields.compile_mode,  # pyright: ignore[reportArgumentType]  (checked there)
+                identity=self._identity(where, fields),
+                constraints=None if fields.constraints is None else _constraints(asdict(fields.constraints)),
                 loss_weight=spec.loss_weight,
                 output=spec.is_output,
                 semantic=None if semantic == Semantic() else semantic,
             ),
         )
 
-    def _learning(self, where: str, given: RegionFields) -> Learning | None:
-        if given.learning is None:
+    def _learning(self, where: str, fields: RegionFields) -> Learning | None:
+        if fields.learning is None:
             return None
-        learning, where = given.learning, f"{where}: learning"
+        learning, where = fields.learning, f"{where}: learning"
         mode, keep = learning.mode, learning.compile_mode
         if mode not in MODES:
-            self._notes.append(f"{where} mode {shown(mode)} is not known; it learns nothing")
+            self._notes.append(f"{where} mode {shown(mode)} is unknown; it learns nothing")
             mode = "none"
         if keep == "distill":
-            self._notes.append(f"{where} compile_mode 'distill' does nothing in the package; it is kept at work")
+            self._notes.append(f"{where} compile_mode 'distill' does nothing in the package; the keep is 'runtime'")
             keep = "runtime"
         odd = [name for name in learning.losses if name not in LOSSES]
         if odd:
-            self._notes.append(f"{where} losses without equations are left out: {shown(', '.join(odd))}")
+            self._notes.append(f"{where} losses without equations were ignored: {shown(', '.join(odd))}")
         losses = dict.fromkeys((name for name in learning.losses if name in LOSSES), 1.0)
         return Learning(mode, losses or None, keep)  # pyright: ignore[reportArgumentType]  (checked there)
 
-    def _identity(self, where: str, given: RegionFields) -> Identity | None:
-        identity = given.identity
+    def _identity(self, where: str, fields: RegionFields) -> Identity | None:
+        identity = fields.identity
         if identity is None:
             return None
         if identity.mode == "persistent":
-            self._notes.append(f"{where}: slots persist; the package begins them anew at each call")
+            self._notes.append(f"{where}: slots persist; the package resets them at each call")
         if identity.mode == "tracklet":
             self._notes.append(f"{where}: slots of mode 'tracklet' are persistent ones with births")
         if ALIASES.get(identity.binding_fn, identity.binding_fn) != "cross":
@@ -203,6 +210,7 @@ class _Import:
         return Identity(identity.slot_capacity, mode, identity.birth_death)
 
     def _edges(self, number: int, one: Connection, canvas: Canvas) -> Iterator[Edge]:
+        """Yield the edges of an entry of ``topology``; note each difference."""
         where = f"$.topology[{number}]"
         for end in (one.src, one.dst):
             if end not in self._names:
@@ -214,14 +222,14 @@ class _Import:
         operator = more.operator if more.operator != "attend" else one.operator
         mask = self._mask(where, one)
         if mask is not None and (one.t_src is not None or one.t_dst is not None):
-            self._notes.append(f"{where}: its mask gives way to its frames")
+            self._notes.append(f"{where}: its mask was ignored because it has frames")
             mask = None
         rule = ALIASES.get(fn := one.fn or self._file.regions[one.src].default_attn, fn)
         write = next((mode for mode in (more.write_mode, one.write_mode) if mode != "add"), "add")
         if self._by_operator:
             own_rule, own_write = BY_OPERATOR.get(operator, (None, "add"))
             if (rule == "cross" and own_rule not in (None, "cross")) or (write == "add" and own_write != "add"):
-                self._notes.append(f"{where}: operator {operator!r} has its own rule or way of writing")
+                self._notes.append(f"{where}: operator {operator!r} has its own rule or write mode")
             rule = own_rule if rule == "cross" and own_rule is not None else rule
             write = own_write if write == "add" else write
         if one.temporal_fill not in _FILLS:
@@ -244,17 +252,17 @@ class _Import:
         if mask is None or mask.kind == "full":
             return None
         if mask.kind != "tile":
-            self._notes.append(f"{where}: a mask of kind {shown(mask.kind)} masks nothing in the package, nor here")
+            self._notes.append(f"{where}: a mask of kind {shown(mask.kind)} masks nothing, as in the package")
             return None
         self._notes.append(f"{where}: a tile without keys writes nothing; the package lets it read the whole region")
         return _at(where, lambda: Tile(mask.tile_shape or (mask.tile_h, mask.tile_w)))
 
 
 def _framed(one: Connection, canvas: Canvas, names: Mapping[str, str], mask: Mask | None) -> Iterator[dict[str, Any]]:
-    """Yield lag, mask and weight of the edges that a connection comes to.
+    """Yield lag, mask and weight of the edges of a connection.
 
-    For each reference frame of the canvas there, positions ``t_src`` frames on ask, and those ``t_dst`` frames on
-    answer; None stands for all frames.
+    For each reference frame of the canvas there, positions ``t_src`` frames later are queries, and those ``t_dst``
+    frames later are keys; None means all frames.
     """
     if one.t_src is None and one.t_dst is None:
         yield {"weight": one.weight, "mask": mask}
@@ -280,7 +288,7 @@ def _framed(one: Connection, canvas: Canvas, names: Mapping[str, str], mask: Mas
 
 
 def _frame_rows(region: Region) -> list[tuple[int, int, int]]:
-    """Frames of a region, each with the range of its positions."""
+    """Return the frames of a region, each with the range of its positions."""
     each = 1
     for low, high in region.box[1:]:
         each *= high - low
@@ -288,19 +296,21 @@ def _frame_rows(region: Region) -> list[tuple[int, int, int]]:
     return [(frame, (frame - first) * each, (frame - first + 1) * each) for frame in range(first, last)]
 
 
-def _constraints(given: Mapping[str, Any]) -> Constraints:
-    return Constraints(given["equivariance"], given["conservation"], given["causal_direction"], given["monotonicity"])
+def _constraints(fields: Mapping[str, Any]) -> Constraints:
+    return Constraints(
+        fields["equivariance"], fields["conservation"], fields["causal_direction"], fields["monotonicity"]
+    )
 
 
 def _names_of(regions: Mapping[str, Spec]) -> dict[str, str]:
-    """Names that regions have here: as there, as far as they can be names."""
-    found: dict[str, str] = {}
+    """Return the names of regions: those of the file, with invalid characters replaced."""
+    own_names: dict[str, str] = {}
     for name in regions:
         own = _name(name)
-        while own != name and (own in found.values() or own in regions):
+        while own != name and (own in own_names.values() or own in regions):
             own += "_"
-        found[name] = own
-    return found
+        own_names[name] = own
+    return own_names
 
 
 def _name(name: str) -> str:
@@ -308,8 +318,8 @@ def _name(name: str) -> str:
 
 
 def _word(text: str) -> str:
-    found = re.sub(r"[^A-Za-z0-9_]", "_", text)[:60]
-    return found if re.match(r"[A-Za-z_]", found) else f"_{found}"
+    word = re.sub(r"[^A-Za-z0-9_]", "_", text)[:60]
+    return word if re.match(r"[A-Za-z_]", word) else f"_{word}"
 
 
 def _at(where: str, make: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Programs of types: objects with fields become regions, packed side by side; their nesting says who reads whom."""
+"""Programs from types: fields of objects become regions, packed on a canvas; nesting determines the edges."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ ENDLESS = 2**62
 
 
 def packed(sides: Mapping[str, Sides], shape: Sides) -> dict[str, Box]:
-    """Return a place for each box, in their order: along the last axis, then in rows, and these in layers.
+    """Return a place for each box, in order: along the last axis, then in rows, then in layers.
 
-    A row is as deep as its deepest box; a box for which there is no room begins the next.
+    A row is as deep as its deepest box; a box that does not fit starts the next row.
 
     Raises
     ------
-    SpecError : the shape is too small; the message says what would do
+    SpecError : the shape is too small; the message suggests a larger one
     """
     for name, of in sides.items():
         for axis, (side, room) in enumerate(zip(of, shape, strict=True)):
             if side > room:
                 raise SpecError(
                     f"field {name!r} is {_by(of)}, and the canvas {_by(shape)}: axis {axis} has no room for it",
-                    hint=f"shape={shape_for(sides)} takes all fields",
+                    hint=f"shape={shape_for(sides)} has room for all fields",
                 )
-    found = _shelved(sides, (ENDLESS, *shape[1:]))
-    needed = max(box[0][1] for box in found.values())
+    places = _shelved(sides, (ENDLESS, *shape[1:]))
+    needed = max(box[0][1] for box in places.values())
     if needed > shape[0]:
         raise SpecError(
             f"fields need a canvas of {_by((needed, *shape[1:]))}, this one is {_by(shape)}",
-            hint=f"shape={(needed, *shape[1:])}, or none: then it is as large as needed",
+            hint=f"use shape={(needed, *shape[1:])}, or no shape: then the canvas is as large as needed",
         )
-    return found
+    return places
 
 
 def shape_for(sides: Mapping[str, Sides]) -> Sides:
-    """Return a shape, about as long as wide, on which boxes have room."""
+    """Return a shape, about as long as wide, with room for all boxes."""
     axes = len(next(iter(sides.values())))
     total = sum(math.prod(of) for of in sides.values())
     side = math.ceil(total ** (1 / axes) - 1e-9)
@@ -65,17 +65,17 @@ def shape_for(sides: Mapping[str, Sides]) -> Sides:
 def _shelved(sides: Mapping[str, Sides], shape: Sides) -> dict[str, Box]:
     axes = len(shape)
     at, deep = [0] * axes, [0] * axes
-    found: dict[str, Box] = {}
+    places: dict[str, Box] = {}
     for name, of in sides.items():
         for axis in range(axes - 1, 0, -1):
-            if at[axis] + of[axis] > shape[axis]:  # the next row begins, or layer, …
+            if at[axis] + of[axis] > shape[axis]:  # start the next row, or layer, …
                 at[axis:] = [0] * (axes - axis)
                 at[axis - 1] += deep[axis - 1]
                 deep[axis - 1 :] = [0] * (axes - axis + 1)
-        found[name] = tuple((low, low + side) for low, side in zip(at, of, strict=True))
+        places[name] = tuple((low, low + side) for low, side in zip(at, of, strict=True))
         deep = [max(most, side) for most, side in zip(deep, of, strict=True)]
         at[-1] += of[-1]
-    return found
+    return places
 
 
 def _by(sides: Sides) -> str:
@@ -87,13 +87,13 @@ DEEPEST = 64
 
 @dataclass(frozen=True, init=False, slots=True)
 class Field:
-    """A region whose place on the canvas is not chosen yet.
+    """A region without a place on the canvas yet.
 
     Parameters
     ----------
-    h, w : sides in space of two axes
-    shape : sides in space of any axes, instead
-    frames : how many frames it has from the first on; None: all
+    h, w : sides for two spatial axes
+    shape : sides for any number of spatial axes, instead of `h` and `w`
+    frames : number of frames, starting with the first; None: all
     region : fields of a `Region`: ``family="observation"``, ``carrier="filter"``, …
     """
 
@@ -105,7 +105,7 @@ class Field:
         self, h: int = 1, w: int = 1, *, shape: Sequence[int] | None = None, frames: int | None = None, **region: Any
     ) -> None:
         if shape is not None and (h, w) != (1, 1):
-            raise SpecError("Field: give h and w, or shape")
+            raise SpecError("Field: pass h and w, or shape")
         sides = (h, w) if shape is None else tuple(shape)
         if not sides:
             raise SpecError("Field: shape has no sides")
@@ -121,9 +121,9 @@ class Field:
             object.__setattr__(self, name, value)
 
     def changed(self, **region: Any) -> Field:
-        """Return it with other fields of its region."""
-        given = {name: getattr(self.region, name) for name in Region.__struct_fields__ if name != "box"}
-        return Field(shape=self.shape, frames=self.frames, **given | region)
+        """Return a copy with changed fields of its region."""
+        fields = {name: getattr(self.region, name) for name in Region.__struct_fields__ if name != "box"}
+        return Field(shape=self.shape, frames=self.frames, **fields | region)
 
 
 Within = Literal["dense", "isolated", "chain", "star"]
@@ -145,28 +145,27 @@ def compile(  # noqa: A001  (its name in the field)
 ) -> Program:
     """Return the program of an object whose attributes are fields, objects of the same kind, and lists of these.
 
-    A region is called by its path, ``"arms[0].joints"``. An object in another has a *coarse* region at its own path,
-    which its fields and those of the other read and are read by; it is that of the dataclass field's
-    ``metadata["coarse"]``, of the class attribute ``__coarse__``, or one position, and its period is the mean of those
-    below it, weighted by their positions. Of the pairs that nesting joins, those become edges that have
-    an operator by their families.
+    The name of a region is its path, ``"arms[0].joints"``. A nested object has a *coarse* region at its own path, which
+    exchanges edges with its fields and with those of the outer object. It is the dataclass field's
+    ``metadata["coarse"]``, the class attribute ``__coarse__``, or one position; its period is the mean of the regions
+    below it, weighted by their positions. A pair that nesting joins becomes an edge if its families have an operator.
 
     Parameters
     ----------
     root : a dataclass, a pydantic model, or any object
-    frames, shape, width : of the canvas; without a shape it is as small as packing allows
-    within : fields of one object read each other all (``"dense"``), themselves alone (``"isolated"``), themselves and
-        the one before (``"chain"``), or the first and each other one themselves and one another (``"star"``)
-    arrays : elements of a list: do not read each other, their coarse regions all do (``"dense"``), or those beside each
-        other in a ``"ring"``, or their fields of the same name do (``"matched"``)
-    temporal : edges see all frames at once, the ``"same_frame"`` alone, or (``"causal"``) the frame before, and each
+    frames, shape, width : size of the canvas; without a shape it is as small as packing allows
+    within : edges between fields of one object: all pairs (``"dense"``), only self-edges (``"isolated"``), self-edges
+        and the preceding field (``"chain"``), or self-edges and both directions with the first field (``"star"``)
+    arrays : edges between elements of a list: none, between all coarse regions (``"dense"``), between neighbouring ones
+        in a ``"ring"``, or between fields of the same name (``"matched"``)
+    temporal : edges see all frames at once, only the ``"same_frame"``, or (``"causal"``) the preceding frame, and each
         region its own frame as well
-    interleaved : fields of the same name stand side by side on the canvas
-    ports : of the program
+    interleaved : place fields of the same name next to each other on the canvas
+    ports : ports of the program
 
     Raises
     ------
-    SpecError : there is no field, objects are too deep inside of one another, or a shape is too small
+    SpecError : there is no field, objects are nested too deeply, or the shape is too small
     """
     check_choice("within", within, ("dense", "isolated", "chain", "star"))
     check_choice("arrays", arrays, ("isolated", "dense", "matched", "ring"))
@@ -189,7 +188,7 @@ def compile(  # noqa: A001  (its name in the field)
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A field at its path; `name` is that of the attribute."""
+    """A field at its path; `name` is the attribute's name."""
 
     path: str
     field: Field
@@ -198,7 +197,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Node:
-    """An object: its fields, and the objects in it by attribute, one or a list."""
+    """An object: its fields, and its nested objects by attribute, one or a list."""
 
     path: str
     coarse: _Entry | None = None
@@ -207,9 +206,9 @@ class _Node:
 
 
 def _walked(of: Any, path: str, above: list[Any]) -> _Node:
-    """The tree of an object."""
+    """Return the tree of an object."""
     if len(above) > DEEPEST:
-        raise SpecError(f"{path[:70]}: more than {DEEPEST} objects inside of one another")
+        raise SpecError(f"{path[:70]}: objects are nested more than {DEEPEST} levels deep")
     node = _Node(path)
     ones: list[tuple[bool, list[_Node]]] = []
     lists: list[tuple[bool, list[_Node]]] = []
@@ -220,17 +219,17 @@ def _walked(of: Any, path: str, above: list[Any]) -> _Node:
             node.fields.append(_Entry(place, value, name))
         elif isinstance(value, list | tuple):
             node.fields += [_Entry(f"{place}[{i}]", v, name) for i, v in enumerate(value) if isinstance(v, Field)]
-            found = [_inside(of, v, name, f"{place}[{i}]", [*above, of]) for i, v in enumerate(value) if _kind(v)]
-            lists.append((True, [one for one in found if one is not None]))
+            nodes = [_inside(of, v, name, f"{place}[{i}]", [*above, of]) for i, v in enumerate(value) if _kind(v)]
+            lists.append((True, [one for one in nodes if one is not None]))
         elif _kind(value):
-            found = _inside(of, value, name, place, [*above, of])
-            ones += [] if found is None else [(False, [found])]
+            inner = _inside(of, value, name, place, [*above, of])
+            ones += [] if inner is None else [(False, [inner])]
     node.inside = [*ones, *(one for one in lists if one[1])]
     return node
 
 
 def _kind(value: Any) -> bool:
-    """Whether a value may have fields in it."""
+    """Return whether a value may contain fields."""
     return not isinstance(value, Field | int | float | str | bytes | type(None) | type) and bool(_names(value))
 
 
@@ -244,7 +243,7 @@ def _names(of: Any) -> list[str]:
 
 
 def _inside(holder: Any, of: Any, name: str, path: str, above: list[Any]) -> _Node | None:
-    """An object in another, with its coarse region; None: it has no fields, or is one that it is inside of."""
+    """Return a nested object with its coarse region; None: it has no fields, or contains itself."""
     if any(of is one for one in above):
         return None
     node = _walked(of, path, above)
@@ -253,16 +252,16 @@ def _inside(holder: Any, of: Any, name: str, path: str, above: list[Any]) -> _No
         return None
     named = {one.name: one for one in dataclasses.fields(holder)} if dataclasses.is_dataclass(holder) else {}
     metadata = named[name].metadata.get("coarse") if name in named else None
-    given = next((one for one in (metadata, getattr(type(of), "__coarse__", None)) if isinstance(one, Field)), Field())
+    coarse = next((one for one in (metadata, getattr(type(of), "__coarse__", None)) if isinstance(one, Field)), Field())
     positions = [math.prod(one.field.shape) for one in below]
     mean = sum(one.field.region.period * n for one, n in zip(below, positions, strict=True)) / sum(positions)
-    semantic = given.region.semantic or Semantic(f"coarse: {path}")
-    node.coarse = _Entry(path, given.changed(period=max(1, round(mean)), semantic=semantic), name)
+    semantic = coarse.region.semantic or Semantic(f"coarse: {path}")
+    node.coarse = _Entry(path, coarse.changed(period=max(1, round(mean)), semantic=semantic), name)
     return node
 
 
 def _all(node: _Node) -> Iterator[_Entry]:
-    """All fields below a node, and its own coarse one first."""
+    """Return all fields below a node, its own coarse field first."""
     yield from () if node.coarse is None else (node.coarse,)
     yield from node.fields
     for _, nodes in node.inside:
@@ -288,7 +287,7 @@ def _region(of: _Entry, box: tuple[tuple[int, int], ...], frames: int) -> Region
 
 
 def _pairs(node: _Node, within: Within, arrays: Arrays) -> Iterator[tuple[str, str]]:
-    """Pairs (writes, reads) that nesting joins."""
+    """Return the pairs (writes, reads) that nesting joins."""
     yield from _beside(node.fields, within)
     for listed, nodes in node.inside:
         for one in nodes:

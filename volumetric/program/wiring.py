@@ -1,4 +1,4 @@
-"""Edges without naming each: by families, or by a figure that regions make."""
+"""Generators of edges: by families, or by topology."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from volumetric.program.layer.edge import Edge
 
 
 def autowire(*, loops: bool = True) -> list[Autowire]:
-    """Return what stands in a list of edges for all that families ask for: ``autowire() + [Edge(...)]``.
+    """Return a placeholder for all edges by families in a list of edges: ``autowire() + [Edge(...)]``.
 
-    A pair that another edge of the list joins is left to that edge. Edges that would replace what others bring add to
-    it: *intervene*, and *act* and *write* where several states do so to one region. For families of (reads → writes):
+    It skips pairs that another edge of the list joins. Edges that would replace results of others add instead:
+    *intervene*, and *act* and *write* if several states write one region. Operators by families (reads → writes):
 
     ============================  ===============
     observation → state           observe
@@ -35,23 +35,23 @@ def autowire(*, loops: bool = True) -> list[Autowire]:
 
     Parameters
     ----------
-    loops : regions read themselves, too
+    loops : also add self-edges
     """
     return [Autowire(loops=loops)]
 
 
 def dense(regions: Sequence[str], **fields: Any) -> list[Edge]:
-    """Return edges by which each region reads all, itself among them; `fields` are of each edge."""
+    """Return edges between all pairs of regions, including self-edges; `fields` are those of each edge."""
     return [Edge(reads=reads, writes=writes, **fields) for writes in regions for reads in regions]
 
 
 def isolated(regions: Sequence[str], **fields: Any) -> list[Edge]:
-    """Return edges by which each region reads itself."""
+    """Return a self-edge for each region."""
     return [Edge(reads=name, writes=name, **fields) for name in regions]
 
 
 def hub(centre: str, spokes: Sequence[str], *, back: bool = True, **fields: Any) -> list[Edge]:
-    """Return edges by which each region reads itself, one in the centre all others, and (`back`) these the centre."""
+    """Return self-edges, edges by which the centre reads all others, and (`back`) edges by which these read it."""
     edges = isolated([centre, *spokes], **fields)
     for name in spokes:
         edges.append(Edge(reads=name, writes=centre, **fields))
@@ -60,24 +60,24 @@ def hub(centre: str, spokes: Sequence[str], *, back: bool = True, **fields: Any)
 
 
 def chain(regions: Sequence[str], **fields: Any) -> list[Edge]:
-    """Return edges by which each region reads itself, and the one before it in the list."""
+    """Return edges by which each region reads itself and the preceding region in the list."""
     ways = [Edge(reads=before, writes=after, **fields) for before, after in pairwise(regions)]
     return isolated(regions, **fields) + ways
 
 
 def causal(regions: Sequence[str], **fields: Any) -> list[Edge]:
-    """Return edges by which each region reads itself, now and a step back, and all others a step back."""
+    """Return edges by which each region reads itself (now and one step back), and all others one step back."""
     own = [Edge(reads=name, writes=name, lag=lag, **fields) for name in regions for lag in (0, 1)]
     pairs = [(writes, reads) for writes in regions for reads in regions if reads != writes]
     return own + [Edge(reads=reads, writes=writes, lag=1, **fields) for writes, reads in pairs]
 
 
 def localised(program: Program, regions: Iterable[str], rule: str = "local") -> Program:
-    """Return the program with all edges between some regions, and of each with itself, by one rule.
+    """Return the program with one rule for all edges between some regions, including self-edges.
 
     Raises
     ------
-    SpecError : there is no such region, or no such rule
+    SpecError : a region or the rule is unknown
     """
     own = list(regions)
     for name in own:

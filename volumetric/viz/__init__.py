@@ -1,6 +1,6 @@
 """Pictures: heat maps as web pages, and everything else through matplotlib (the extra ``viz``).
 
-Names are imported when they are first used; see ``__init__.pyi``.
+Names are imported at first use; see ``__init__.pyi``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Films of recorded activity: a web page that needs nothing else, or a GIF."""
+"""Films of recorded activity: a self-contained web page, or a GIF."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from volumetric.viz.activity_page import COLOURS, FROM, GROUND, NAMED, ODD_COLOU
 from volumetric.viz.gif import gif
 
 TOP, ODD = 254, 255
-"""Codes of a node at the end of its scale, and of one whose output is not finite; 0 is 0."""
+"""Codes of a node at the top of its scale, and of one whose output is not finite; 0 is the bottom."""
 _SHADES, _MIXED = 62, 254
-"""Colours of a group, and of all groups together, in a GIF."""
+"""Number of colours of a group, and of all groups together, in a GIF."""
 _FRAMES_A_SECOND, _SHORTEST = 25.0, 2.0
-"""Of a film, unless asked for; and seconds that it then takes at least."""
+"""Default frames per second of a film, and its minimum duration in seconds at that default."""
 _ONE_LINE: Final = 12
-"""Columns up to which all panels stand side by side."""
-_LARGEST: Final = 480  # pixels of a GIF's longer side, about
+"""Maximum number of columns with all panels in one line."""
+_LARGEST: Final = 480  # approximate pixels of a GIF's longer side
 
 
 def save_film(recording: Recording, path: str | Path, *, rate: float | None = None, frames: int = 500) -> None:
-    """Write a film, whole or not at all. It goes round.
+    """Write a film atomically. It loops.
 
-    Cells stand where the nodes are: a panel for each depth. Each group has a colour and a scale of its own, see
-    `levels_of`; brightness is the square root of a value's part in it, so that weak ones show.
+    Cells are at the places of the nodes, with a panel for each depth. Each group has its own colour and scale, see
+    `levels_of`. Brightness is the square root of a value's fraction of the scale, so that weak values are visible.
 
     Parameters
     ----------
-    path : ends in ``.html``: a page with play, pause and scrubbing; or in ``.gif``
-    rate : frames a second; None: 25, or fewer where the film would take less than two seconds
-    frames : most that a GIF has; of more, every so many are drawn
+    path : ends in ``.html`` (a page with play, pause and scrubbing) or in ``.gif``
+    rate : frames per second; None: 25, or fewer if the film would be shorter than two seconds
+    frames : maximum number of frames of a GIF; if there are more, every n-th is drawn
 
     Raises
     ------
-    UnsupportedError : `path` ends in something else
-    CheckpointError : it cannot be written
-    SpecError : a number is too small
+    UnsupportedError : `path` has another suffix
+    CheckpointError : the file cannot be written
+    SpecError : `rate` or `frames` is too small
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -56,16 +56,16 @@ def save_film(recording: Recording, path: str | Path, *, rate: float | None = No
         raise SpecError(f"a film needs a rate of 1 or more, got {rate}")
     if frames < 1:
         raise SpecError(f"a film needs frames of 1 or more, got {frames}")
-    made = (
+    data = (
         film_gif(recording, rate=rate, frames=frames) if suffix == ".gif" else film_page(recording, rate=rate).encode()
     )
-    write_atomic(path, made)
+    write_atomic(path, data)
 
 
 def places_of(scene: Scene) -> list[tuple[int, int]]:
-    """Column and line of each node: panels of one depth each, in lines that make the whole about square.
+    """Return the column and line of each node: one panel per depth, in lines that make the picture about square.
 
-    Where nodes do not stand in a grid, the places of a panel are as many as it needs for them to stand about alone.
+    If nodes are not on a grid, a panel has enough places for most nodes to have their own.
     """
     at = np.array([node.at for node in scene.nodes], np.float64).reshape(len(scene.nodes), 3)
     column, line, depth = (_ranks(at[:, i], len(at)) for i in range(3))
@@ -78,7 +78,7 @@ def places_of(scene: Scene) -> list[tuple[int, int]]:
 
 
 def _ranks(x: Array, count: int) -> Array:
-    """Whole numbers for places along an axis: their order where they are few, else evenly from least to largest."""
+    """Return integer places along an axis: ranks if there are few values, else evenly spaced bins."""
     values, order = np.unique(x, return_inverse=True)
     most = max(1, 2 * int(np.ceil(count**0.5)))
     if len(values) <= max(most, 32):
@@ -87,31 +87,31 @@ def _ranks(x: Array, count: int) -> Array:
 
 
 def levels_of(recording: Recording) -> Array:
-    """Return the values between which each group's brightness goes, ``[groups, 2]``.
+    """Return the range of values of each group's brightness, ``[groups, 2]``.
 
-    From 0 to the largest value of the group; where nine tenths of its values are above half of that, from there, since
-    a population that is always about as strong would be bright all the time and show nothing.
+    It is 0 to the largest value of the group. If nine tenths of the values are above half of that, it starts at their
+    10 % quantile, because a group of almost constant strength would always be bright.
     """
     values, groups = recording.values().astype(np.float64), np.array(recording.scene.group_of, np.int64)
-    found = np.zeros((len(recording.scene.groups), 2))
-    for group in range(len(found)):
+    levels = np.zeros((len(recording.scene.groups), 2))
+    for group in range(len(levels)):
         own = values[:, groups == group]
         own = own[np.isfinite(own) & ~recording.odd[:, groups == group]]
         high = float(own.max(initial=0.0))
         low = float(np.quantile(own, 0.1)) if own.size else 0.0
-        found[group] = low if high / 2 < low < 0.999 * high else 0.0, high or 1.0
-    return found
+        levels[group] = low if high / 2 < low < 0.999 * high else 0.0, high or 1.0
+    return levels
 
 
 def codes_of(recording: Recording, levels: Array) -> Array:
-    """Return a byte for each value, ``[frames, nodes]``: 0 … 254 between the levels of its group, 255 not finite."""
+    """Return a byte for each value, ``[frames, nodes]``: 0 … 254 within the levels of its group, 255 if not finite."""
     low, high = levels[np.array(recording.scene.group_of, np.int64)].reshape(-1, 2).T
     part = np.clip((recording.values().astype(np.float64) - low) / (high - low), 0.0, 1.0)
     return np.where(recording.odd, ODD, np.rint(TOP * np.nan_to_num(part))).astype(np.uint8)
 
 
 def film_page(recording: Recording, *, rate: float = 25) -> str:
-    """Return the page: the nodes, what goes between them, what plays, pauses and scrubs."""
+    """Return the page: nodes, edges, and controls to play, pause and scrub."""
     scene, meta = recording.scene, recording.meta
     levels = levels_of(recording)
     film: dict[str, Any] = {
@@ -130,12 +130,12 @@ def film_page(recording: Recording, *, rate: float = 25) -> str:
 
 
 def live_page(scene: Scene, title: str) -> str:
-    """Return the page that shows what comes from ``/ticks`` of the server that hands it out, see `ActivityServer`."""
+    """Return the page that shows the events of ``/ticks`` of its own server, see `ActivityServer`."""
     return page(title, {**scene_data(scene, places_of(scene)), "live": True})
 
 
 def film_gif(recording: Recording, *, rate: float, frames: int) -> bytes:
-    """Return an animated GIF; time runs as at `rate` frames a second also where frames are left out."""
+    """Return an animated GIF; its speed corresponds to `rate` frames per second even if frames are skipped."""
     scene = recording.scene
     places = np.array(places_of(scene), np.int64).reshape(-1, 2)
     wide, high = places.max(0, initial=0) + 1

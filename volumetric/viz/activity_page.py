@@ -1,4 +1,4 @@
-"""The page of a film, and the one that follows a network that runs: one canvas, one script, nothing from elsewhere."""
+"""Pages of films and of running networks: one canvas and one script, without external resources."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ COLOURS: Final = (
     (255, 210, 122), (122, 205, 255), (150, 230, 140), (255, 150, 200), (190, 165, 255), (255, 160, 100),
     (110, 225, 200), (225, 225, 225),
 )  # fmt: skip
-"""Of groups, at the ends of their scales; with more groups they come again."""
+"""Colours of groups at the top of their scales; with more groups they repeat."""
 FROM, ODD_COLOUR, GROUND = (26, 26, 36), (194, 24, 91), (17, 17, 17)
 NAMED: Final = 40
-"""Nodes that have their names written into them, at most."""
+"""Maximum number of nodes to write names into cells."""
 _LINKS: Final = 400
-"""Links that are shown at first, at most."""
+"""Maximum number of links to show them by default."""
 
 
 def scene_data(scene: Scene, places: list[tuple[int, int]]) -> dict[str, Any]:
-    """Return what the script is told of a scene: where cells stand, what they are called, whose colour they have."""
+    """Return the scene data of the script: places, names and colours of cells."""
     return {
         "cells": places,
         "names": [node.name for node in scene.nodes],
@@ -38,29 +38,29 @@ def scene_data(scene: Scene, places: list[tuple[int, int]]) -> dict[str, Any]:
 
 
 def _depths(scene: Scene, places: list[tuple[int, int]]) -> list[tuple[int, int, str]]:
-    """Column and line below each panel, and the depth that it shows; nothing where there is one panel alone."""
+    """Return the column and line below each panel, and its depth; nothing for a single panel."""
     depths = sorted({node.at[2] for node in scene.nodes})
     if len(depths) < 2:
         return []
     high = 1 + max((node_line for node_line in _lines(scene, places)), default=0)
-    found = []
+    labels = []
     for depth in depths:
         own = [place for node, place in zip(scene.nodes, places, strict=True) if node.at[2] == depth]
         left, top = (min(place[axis] for place in own) for axis in (0, 1))
         panel = top - top % (high + 1)
-        found.append((left, panel + high, f"depth {depth:g}"))
-    return found
+        labels.append((left, panel + high, f"depth {depth:g}"))
+    return labels
 
 
 def _lines(scene: Scene, places: list[tuple[int, int]]) -> list[int]:
-    """Lines of the cells of the first panel's depth, from its top."""
+    """Return the line of each cell of the first depth."""
     first = min(node.at[2] for node in scene.nodes)
     return [place[1] for node, place in zip(scene.nodes, places, strict=True) if node.at[2] == first]
 
 
 def page(title: str, film: Mapping[str, Any], *, note: str = "") -> str:
-    """Return the page of a film, or, of data with ``"live"``, one that asks the server that it comes from."""
-    # "<" would end the script where a name had "</script>"
+    """Return the page of a film, or, for data with ``"live"``, one that reads events from its own server."""
+    # a "<" in a name could end the script with "</script>"
     data = json.dumps(film, separators=(",", ":")).replace("<", "\\u003c")
     live = bool(film.get("live"))
     last = max(int(film.get("frames", 0)) - 1, 0)
@@ -68,7 +68,7 @@ def page(title: str, film: Mapping[str, Any], *, note: str = "") -> str:
         ""
         if live
         else f'<input id="at" type="range" min="0" max="{last}" value="0" aria-label="tick">'
-        '<label>frames a second <select id="speed"></select></label>'
+        '<label>frames per second <select id="speed"></select></label>'
     )
     links = " checked" if len(film["edges"]) <= _LINKS else ""
     named = html.escape(title)
@@ -78,8 +78,8 @@ def page(title: str, film: Mapping[str, Any], *, note: str = "") -> str:
         f'<output id="tick"></output><label><input id="ways" type="checkbox"{links}> links</label></div>\n'
         '<div class="all"><canvas id="grid"></canvas><div><ul id="groups"></ul>\n'
         '<p><span class="odd"></span> not finite; framed: <span class="in">input</span>, '
-        '<span class="out">output</span>. The brighter, the larger the root mean square of what a node makes, on the '
-        "scale of its group; brightness is the square root of the part of it. Darker still: did not "
+        '<span class="out">output</span>. Brightness is the square root of the root mean square of a node\'s output '
+        "on the scale of its group. Darkened: did not "
         f'compute.{html.escape(note)}</p><p id="cell"></p></div></div>\n'
         f"<script>const film={data};\n{_SCRIPT}</script>\n</html>\n"
     )
@@ -118,9 +118,9 @@ film.groups.forEach((name, i) => {
 });
 function legend(levels) {
   film.groups.forEach((name, i) => {
-    const nodes = film.group.filter(g => g === i).length, told =
+    const nodes = film.group.filter(g => g === i).length, range =
       levels[i] ? `: ${text(levels[i][0])} … ${text(levels[i][1])}` : "";
-    get("groups").children[i].lastChild.textContent = `${name} (${nodes})${told}`;
+    get("groups").children[i].lastChild.textContent = `${name} (${nodes})${range}`;
   });
 }
 function arrow(a, b) {
@@ -162,7 +162,7 @@ function draw() {
     arrow(a, b);
     brush.globalAlpha = 1;
   });
-  get("tick").textContent = frame ? frame.told : film.live ? "waiting for the first tick" : "no ticks";
+  get("tick").textContent = frame ? frame.label : film.live ? "waiting for the first tick" : "no ticks";
   play.textContent = runs ? "Pause" : "Play";
   get("cell").textContent = hovered < 0 || !frame ? "" :
     `${film.names[hovered]}: ${frame.code[hovered] === 255 ? "not finite" : text(frame.value(hovered))}`;
@@ -178,7 +178,7 @@ if (film.live) follow(); else show();
 draw();
 function show() {
   const codes = bytes(film.codes), idle = bytes(film.idle), acts = bytes(film.acts), resets = new Set(film.reset);
-  const told = film.frames ? acts.length / film.frames : 0, speed = get("speed");
+  const edgeCount = film.frames ? acts.length / film.frames : 0, speed = get("speed");
   let before = 0, rest = 0;
   for (const rate of [...new Set([film.rate, 1, 2, 5, 10, 25, 60])].sort((a, b) => a - b))
     speed.add(new Option(rate, rate, false, rate === film.rate));
@@ -189,10 +189,10 @@ function show() {
     if (film.frames) frame = {
       code: codes.subarray(now * count, (now + 1) * count),
       rests: i => bit(idle, now * count + i),
-      acts: i => i >= told || acts[now * told + i],
+      acts: i => i >= edgeCount || acts[now * edgeCount + i],
       value: i => { const [low, high] = film.levels[film.group[i]];
         return low + codes[now * count + i] / 254 * (high - low); },
-      told: `tick ${film.ticks[now]}${resets.has(now) ? ", begins anew" : ""}`,
+      label: `tick ${film.ticks[now]}${resets.has(now) ? ", reset" : ""}`,
     };
     draw();
   };
@@ -213,14 +213,14 @@ function show() {
 }
 function follow() {
   const events = new EventSource("ticks");
-  const floors = film.groups.map(() => []);  // of the last frames: what nine tenths of a group's nodes are above
+  const floors = film.groups.map(() => []);  // of the last frames: the 10 % quantile of each group's nodes
   let missed = 0;
   legend([]);
   play.onclick = () => { runs = !runs; draw(); };
   events.onmessage = event => {
-    const told = JSON.parse(event.data), node = bytes(told.node), odd = bytes(told.odd), fired = bytes(told.fired);
-    const edge = bytes(told.edge);
-    missed += told.dropped;
+    const message = JSON.parse(event.data), node = bytes(message.node), odd = bytes(message.odd);
+    const fired = bytes(message.fired), edge = bytes(message.edge);
+    missed += message.dropped;
     const levels = film.groups.map((name, g) => {
       const own = Array.from(node).filter((_, i) => film.group[i] === g && !bit(odd, i)).sort((a, b) => a - b);
       floors[g].push(own.length ? own[Math.floor(own.length / 10)] : 0);
@@ -234,13 +234,13 @@ function follow() {
       code: node.map((_, i) => bit(odd, i) ? 255 : Math.round(254 * part(i))),
       rests: i => fired.length && !bit(fired, i),
       acts: i => i >= edge.length || edge[i],
-      value: i => node[i] / 255 * told.scale[film.groups[film.group[i]]],
-      told: `tick ${told.t}${told.reset ? ", begins anew" : ""}, mean ${text(told.meters.mean)}` +
+      value: i => node[i] / 255 * message.scale[film.groups[film.group[i]]],
+      label: `tick ${message.t}${message.reset ? ", reset" : ""}, mean ${text(message.meters.mean)}` +
         `${missed ? `, ${missed} missed` : ""}`,
     };
-    legend(film.groups.map((name, g) => [levels[g] / 255 * told.scale[name], told.scale[name]]));
+    legend(film.groups.map((name, g) => [levels[g] / 255 * message.scale[name], message.scale[name]]));
     draw();
   };
-  events.onerror = () => { events.close(); get("cell").textContent = "the stream has ended; reload to look again"; };
+  events.onerror = () => { events.close(); get("cell").textContent = "the stream has ended; reload to reconnect"; };
 }
 """

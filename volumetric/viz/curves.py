@@ -1,4 +1,4 @@
-"""Curves of a run of evolution: fitness, and species as a stack, over generations."""
+"""Curves of a run of evolution over generations: fitness, stacked species, and fronts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _COLOURS = 20
 
 
 def fitness_curves(generations: Sequence[dict[str, Any]], title: str = "fitness") -> Figure:
-    """Draw best, mean and worst fitness of each generation, and the spread around the mean.
+    """Draw best, mean and worst fitness of each generation, and the standard deviation around the mean.
 
     Parameters
     ----------
-    generations : what `Evaluated` events say, as plain values
+    generations : fields of `Evaluated` events, as plain values
 
     Raises
     ------
-    SpecError : there are none
+    SpecError : there are no generations
     """
     expect_some(generations)
     x = [event["generation"] for event in generations]
@@ -42,7 +42,7 @@ def fitness_curves(generations: Sequence[dict[str, Any]], title: str = "fitness"
         low = float(np.percentile(worst, 10))
         high = float(best.max())
         margin = 0.05 * (high - low) or 1.0
-        axes.set_ylim(low - margin, high + margin)  # one failed genome must not flatten the rest
+        axes.set_ylim(low - margin, high + margin)  # so that one failed genome does not flatten the rest
     axes.set(xlabel="generation", ylabel="fitness", title=title)
     axes.legend(loc="lower right")
     axes.grid(alpha=0.3)
@@ -77,19 +77,19 @@ def species_stack(generations: Sequence[dict[str, Any]], title: str = "species")
 def expect_some(generations: Sequence[dict[str, Any]]) -> None:
     """Raise `SpecError` if there is no generation."""
     if not generations:
-        raise SpecError("the history tells of no generation", hint="run it for at least one")
+        raise SpecError("the history has no generation", hint="run at least one generation")
 
 
 def fronts(generations: Sequence[dict[str, Any]], title: str = "front") -> Figure:
-    """Draw the first two objectives of what nothing beat, in up to five generations, the last one strongest.
+    """Draw the first two objectives of the Pareto fronts of up to five generations, the last one darkest.
 
     Parameters
     ----------
-    generations : what `FrontEvaluated` events say, as plain values
+    generations : fields of `FrontEvaluated` events, as plain values
 
     Raises
     ------
-    SpecError : there are none
+    SpecError : there are no generations
     """
     expect_some(generations)
     figure = new_figure(width=7, height=4.5)

@@ -1,4 +1,4 @@
-"""Diagrams: boxes, lines between them by weight, frames around boxes that belong together, and a legend."""
+"""Diagrams: boxes, lines between them by weight, frames around groups of boxes, and a legend."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 _SWEEPS = 12
 _LINE = 0.45
-"""Room of a passing line, in that of a box."""
+"""Height of a passing line, as a fraction of a box."""
 
 Key: TypeAlias = str | tuple[int, int]
-"""A box, or the place of line i in a column."""
+"""A box, or the point of line i in a column."""
 
 
 @dataclass(slots=True)
 class Layout:
-    """Where everything is; columns count from 0 at the left, rows are in units of a box, 0 in the middle, downwards.
+    """Positions; columns count from 0 at the left, rows are in units of a box, downwards from 0 in the middle.
 
     Attributes
     ----------
-    column : of each box
-    row : of each box
-    ways : of each line, the rows at which it passes the columns between its ends, from the left to the right one
+    column : column of each box
+    row : row of each box
+    ways : for each line, its rows in the columns between its ends, from left to right
     """
 
     column: dict[str, int]
@@ -39,17 +39,17 @@ class Layout:
 
     @property
     def height(self) -> tuple[float, float]:
-        """Least and greatest row of anything."""
+        """Smallest and largest row."""
         rows = [*self.row.values(), *(row for way in self.ways for _, row in way)]
         return min(rows), max(rows)
 
 
 def lay_out(columns: Mapping[str, int], lines: Sequence[tuple[str, str]]) -> Layout:
-    """Place boxes whose columns are known, with few crossings of lines and few bends.
+    """Place boxes in known columns, with few crossings and bends of lines.
 
     Parameters
     ----------
-    columns : box → column; boxes of a column stand in this order where lines do not ask for another
+    columns : box → column; boxes of a column keep this order unless lines suggest another
     lines : pairs of boxes; they may lead backwards or stay in a column
     """
     used = {number: place for place, number in enumerate(sorted(set(columns.values())))}
@@ -77,15 +77,15 @@ def lay_out(columns: Mapping[str, int], lines: Sequence[tuple[str, str]]) -> Lay
         forwards = sweep % 2 == 0
         order = range(len(members)) if forwards else range(len(members) - 1, -1, -1)
         for number in order:
-            wanted = []
+            desired = []
             for key in members[number]:
                 near = [rows[other] for c, other in neighbours.get(key, ()) if (c < number) == forwards or sweep > 5]
-                wanted.append(sum(near) / len(near) if near else rows[key] if key in neighbours else 0.0)
+                desired.append(sum(near) / len(near) if near else rows[key] if key in neighbours else 0.0)
             if sweep < _SWEEPS // 2:
-                places = sorted(range(len(wanted)), key=lambda i, w=wanted: w[i])
+                places = sorted(range(len(desired)), key=lambda i, w=desired: w[i])
                 members[number] = [members[number][i] for i in places]
-                wanted = [wanted[i] for i in places]
-            _stack(members[number], wanted, rows)
+                desired = [desired[i] for i in places]
+            _stack(members[number], desired, rows)
     return Layout(
         column=column,
         row={name: rows[name] for name in column},
@@ -93,17 +93,17 @@ def lay_out(columns: Mapping[str, int], lines: Sequence[tuple[str, str]]) -> Lay
     )
 
 
-def _stack(keys: Sequence[Key], wanted: Sequence[float], rows: dict[Key, float]) -> None:
-    """Give keys of one column, in this order and apart, the rows that are nearest to what is wanted.
+def _stack(keys: Sequence[Key], desired: Sequence[float], rows: dict[Key, float]) -> None:
+    """Assign rows to the keys of a column, in this order, without overlap, and closest to the wanted rows.
 
-    Without the room that those before take, rows only need to rise: isotonic regression, by pooling neighbours that
-    are in the wrong order (Ayer et al. 1955).
+    After subtracting the height of the preceding keys, rows only need to ascend: isotonic regression, by pooling
+    neighbours in the wrong order (Ayer et al. 1955).
     """
     offsets = [0.0]
     for one, other in itertools.pairwise(keys):
         offsets.append(offsets[-1] + (_room(one) + _room(other)) / 2)
     pools: list[tuple[float, int]] = []
-    for row, offset in zip(wanted, offsets, strict=False):
+    for row, offset in zip(desired, offsets, strict=False):
         mean, count = row - offset, 1
         while pools and pools[-1][0] > mean:
             before, members = pools.pop()
@@ -121,15 +121,15 @@ POSITIVE, NEGATIVE, PLAIN = "#2166ac", "#b2182b", "#555555"
 _FILLS: Final = {"input": "#eef3e2", "output": "#fdf0d5", "hidden": "#ffffff", "join": "#e9e9e9"}
 _WIDE, _HIGH = 1.3, 0.46
 _PITCH, _ROW = 2.35, 0.74
-"""Inches: size of a box; from one column, and one row, to the next."""
+"""Inches: size of a box, and distances between columns and between rows."""
 _THIN, _THICK = 0.5, 3.0
 _NUMBERS = 60
-"""Lines that carry their weight as a number; of more the strongest do."""
+"""Maximum number of lines with their weight as text; the strongest lines have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A box: its lines of text, the column it stands in, and what it is, which decides its colour."""
+    """A box: its lines of text, its column, and its role, which sets its colour."""
 
     text: str
     column: int
@@ -138,7 +138,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """A line from one box to another. `weight` decides colour, width and number; None: a plain one. `faint`: dotted."""
+    """A line between boxes. `weight` sets colour, width and text; None: a plain line. `faint`: dotted."""
 
     source: str
     target: str
@@ -156,7 +156,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagram:
-    """What is drawn. `faint` says in the legend what dotted lines are."""
+    """Contents of a diagram. `faint` is the legend text of dotted lines."""
 
     title: str
     boxes: Mapping[str, Box]
@@ -166,7 +166,7 @@ class Diagram:
     notes: Sequence[str] = field(default_factory=tuple)
 
     def draw(self) -> Figure:
-        """Return the picture; it grows with what is in it, up to the limits of `new_figure`."""
+        """Return the picture; its size depends on its contents, up to the limits of `new_figure`."""
         edges = list(self.edges)
         layout = lay_out(
             {name: box.column for name, box in self.boxes.items()}, [(edge.source, edge.target) for edge in edges]
@@ -246,13 +246,13 @@ def _place(layout: Layout, name: str) -> tuple[float, float]:
 
 
 def _beside(edges: Sequence[Edge], layout: Layout, last: int) -> float:
-    """Room that lines within the last column take at its right."""
+    """Return the width of lines within the last column, at its right."""
     inside = [edge for edge in edges if layout.column[edge.source] == layout.column[edge.target] == last]
     return max((_reach(layout, edge) for edge in inside), default=0.0)
 
 
 def _reach(layout: Layout, edge: Edge) -> float:
-    """How far a line that stays in its column goes to the right of the boxes."""
+    """Return how far a line within a column extends to the right of the boxes."""
     return 0.5 + 0.12 * _ROW * abs(layout.row[edge.source] - layout.row[edge.target])
 
 
@@ -268,7 +268,7 @@ def _box(axes: Axes, x: float, y: float, fill: str) -> None:
 
 
 def _fitted(text: str, most: int = 21) -> str:
-    """Shorten lines in their middle that are wider than a box."""
+    """Shorten lines of text that are wider than a box, in their middle."""
     half = most // 2
     return "\n".join(s if len(s) <= most else f"{s[:half]}…{s[-half:]}" for s in text.split("\n"))
 
@@ -278,8 +278,8 @@ def _width(weight: float, strongest: float) -> float:
 
 
 def _ports(edges: Sequence[Edge], layout: Layout) -> dict[tuple[int, str], float]:
-    """Where lines leave and reach boxes, off the middle of a side, in inches: in the order of their other ends."""
-    found: dict[tuple[int, str], float] = {}
+    """Return where lines leave and reach boxes, in inches from the middle of a side, ordered by their other ends."""
+    offsets: dict[tuple[int, str], float] = {}
     for end in ("source", "target"):
         by_box: dict[str, list[int]] = {}
         for i, edge in enumerate(edges):
@@ -297,8 +297,8 @@ def _ports(edges: Sequence[Edge], layout: Layout) -> dict[tuple[int, str], float
             members.sort(key=near)
             room = min(0.09, (_HIGH - 0.12) / max(len(members), 1))
             for place, i in enumerate(members):
-                found[i, end] = (place - (len(members) - 1) / 2) * room
-    return found
+                offsets[i, end] = (place - (len(members) - 1) / 2) * room
+    return offsets
 
 
 def _line(
@@ -320,7 +320,7 @@ def _line(
         )
     )  # fmt: skip
     if numbered and weight is not None:
-        # Not all in one line: neighbours would lie on each other.
+        # Stagger the texts, so that neighbours do not overlap.
         x, y = _along(points[:4] if len(points) > 4 else points, 0.3 + 0.2 * (i % 3))
         axes.text(
             x, y, f"{weight:.2g}", fontsize=6, color=colour, ha="center", va="center", zorder=2.5,
@@ -331,12 +331,12 @@ def _line(
 def _way(
     edge: Edge, layout: Layout, i: int, ports: Mapping[tuple[int, str], float]
 ) -> list[tuple[float, float]]:  # fmt: skip
-    """Points of cubic curves from box to box, through its place in every column between."""
+    """Return points of cubic curves from box to box, through the line's point in every column between."""
     (x0, y0), (x1, y1) = _place(layout, edge.source), _place(layout, edge.target)
     y0, y1 = y0 + ports[i, "source"], y1 + ports[i, "target"]
     half = _WIDE / 2
     if layout.column[edge.source] == layout.column[edge.target]:
-        out = half + _reach(layout, edge)  # beside the column; a line to itself is a loop
+        out = half + _reach(layout, edge)  # next to the column; a self-connection is a loop
         lift = 0.16 if edge.source == edge.target else 0.0
         return [(x0 + half, y0 - lift), (x0 + out, y0 - lift), (x1 + out, y1 + lift), (x1 + half, y1 + lift)]
     forwards = x1 > x0
@@ -355,7 +355,7 @@ def _way(
 
 
 def _along(points: Sequence[tuple[float, float]], t: float) -> tuple[float, float]:
-    """Point of a cubic curve at `t`."""
+    """Return the point of a cubic curve at `t`."""
     weights = [math.comb(3, k) * (1 - t) ** (3 - k) * t**k for k in range(4)]
     x, y = (sum(w * p[axis] for w, p in zip(weights, points, strict=True)) for axis in (0, 1))
     return x, y

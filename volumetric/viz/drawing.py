@@ -1,4 +1,4 @@
-"""Networks as diagrams: genomes by nodes and connections, grids by layers, with containers opened."""
+"""Networks as diagrams: genomes by nodes and connections, grids by layers, with the contents of containers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _INPUT = "input"
 _CHAIN, _CHILDREN = 16, 12
-"""Layers of a chain, and children of a container, that are drawn one by one."""
+"""Maximum number of layers of a chain, and of children of a container, to draw one by one."""
 
 
 def draw_genome(
@@ -31,16 +31,16 @@ def draw_genome(
 ) -> Figure:
     """Draw the nodes and connections of a genome: inputs on the left, outputs on the right.
 
-    Blue connections are positive, red ones negative, wider ones stronger, dotted ones disabled; each carries its
-    weight, and a box its activation and bias.
+    Blue connections are positive, red ones negative, wider ones stronger, dotted ones disabled. Text shows the weight
+    of a connection, and the activation and bias of a node.
 
     Parameters
     ----------
-    inputs, outputs : names of these nodes; empty: their numbers
+    inputs, outputs : names of these nodes; empty: numbered
 
     Raises
     ------
-    SpecError : there are names, but not one for each input or output
+    SpecError : the number of names differs from that of the inputs or outputs
     """
     wide, out = genome.interface.inputs, genome.interface.outputs
     names = dict(enumerate(_named("input", inputs, "in", wide)))
@@ -64,11 +64,10 @@ def draw_genome(
 
 
 def draw_network(network: Network, title: str = "network") -> Figure:
-    """Draw the layers of a network from left to right, each container as a frame around what is in it.
+    """Draw the layers of a network from left to right, each container as a frame around its children.
 
-    Dotted lines are links, and what residuals add. A layer that is switched off is drawn beside its name's "off". A
-    network with several rows or columns, and one of more than 16 layers in a chain, is drawn as its grid instead, see
-    `draw_slabs`.
+    Dotted lines are links and residuals. A disabled layer is marked "(off)". A network with several rows or columns,
+    or with more than 16 layers in a chain, is drawn as its grid instead, see `draw_slabs`.
     """
     if network.grid.rows * network.grid.cols > 1 or len(network.layers) > _CHAIN:
         return draw_slabs(network, title)
@@ -76,42 +75,42 @@ def draw_network(network: Network, title: str = "network") -> Figure:
     inputs = {name: _INPUT if name == INPUT else f"{_INPUT} {name}" for name in network.ports}
     for name, port in network.ports.items():
         opened.boxes[inputs[name]] = Box(text=f"{name}\n{'×'.join(map(str, port.shape))}", column=0, role="input")
-    made: dict[Coord, str] = {}
+    output_box: dict[Coord, str] = {}
     read: dict[Coord, str] = {}
 
     def value(source: Source) -> str:
         if source.coord is None:
             return inputs[source.port]
-        return (made if source.side == "output" else read)[source.coord]
+        return (output_box if source.side == "output" else read)[source.coord]
 
     later: list[tuple[str, Source]] = []
     for wire in network.wires:
         spec, coord = network.layers[wire.coord], wire.coord
-        ready = [source for source in wire.inputs if source.coord is None or source.coord in made]
+        ready = [source for source in wire.inputs if source.coord is None or source.coord in output_box]
         later += [(str(coord), source) for source in wire.inputs if source not in ready]
         first, *others = map(value, ready) if ready else (_INPUT,)
         read[coord], before = first, len(opened.edges)
         if wire.identity:
-            made[coord] = opened.leaf(str(coord), f"{coord}\n{spec.kind} (off)", first)
+            output_box[coord] = opened.leaf(str(coord), f"{coord}\n{spec.kind} (off)", first)
         else:
             shape = "×".join(str(size) for size in network.shapes[coord] if size > 0)
-            made[coord] = opened.add(str(coord), f"{coord}", spec, first, f"→ {shape}")
-        if not ready:  # it stands behind the input, but does not read it
+            output_box[coord] = opened.add(str(coord), f"{coord}", spec, first, f"→ {shape}")
+        if not ready:  # placed after the input, without a line
             opened.edges[before:] = [edge for edge in opened.edges[before:] if edge.source != _INPUT]
         ends = [*others, *([] if wire.skip is None else [value(wire.skip)])]
         opened.edges += [Edge(source=end, target=opened.entry[str(coord)], faint=True) for end in ends]
     opened.edges += [Edge(source=value(source), target=opened.entry[at], faint=True) for at, source in later]
     for name, coord in network.taps.items():
-        box = opened.boxes[made[coord]]
+        box = opened.boxes[output_box[coord]]
         text = box.text if name == OUTPUT else f"{box.text}\n{name}"
-        opened.boxes[made[coord]] = dataclasses.replace(box, text=text, role="output")
+        opened.boxes[output_box[coord]] = dataclasses.replace(box, text=text, role="output")
     return Diagram(
         title=title, boxes=opened.boxes, edges=opened.edges, frames=opened.frames, faint="link or residual"
     ).draw()
 
 
 class _Opened:
-    """Boxes, lines and frames of layers that are added one after the other."""
+    """Boxes, lines and frames of layers, added one after the other."""
 
     def __init__(self) -> None:
         self.boxes: dict[str, Box] = {}
@@ -120,7 +119,7 @@ class _Opened:
         self.entry: dict[str, str] = {}
 
     def leaf(self, path: str, text: str, *sources: str, role: str = "hidden") -> str:
-        """Add a box behind its sources and return its name."""
+        """Add a box to the right of its sources and return its name."""
         column = 1 + max(self.boxes[source].column for source in sources)
         self.boxes[path] = Box(text=text, column=column, role=role)
         self.edges += [Edge(source=source, target=path) for source in sources]
@@ -128,7 +127,7 @@ class _Opened:
         return path
 
     def add(self, path: str, name: str, spec: LayerSpec, source: str, shape: str = "") -> str:
-        """Add a layer, opened if it is a container, and return the name of the box whose value it gives."""
+        """Add a layer, or the children of a container, and return the name of the box with its output."""
         children = spec.children()
         if not 0 < len(children) <= _CHILDREN:
             return self.leaf(path, "\n".join(filter(None, (name, _told(spec), shape))), source)
@@ -137,7 +136,7 @@ class _Opened:
             end = self._sequential(path, spec, source)
         elif isinstance(spec, Parallel):
             end = self._parallel(path, spec, source)
-        else:  # a scaffold: what it does around the layers that it holds is the box that they end in
+        else:  # a scaffold: its own operations are the box at the end of its children
             ends = [self.add(f"{path}/{name}", name, child, source) for name, child in children.items()]
             end = self.leaf(f"{path}/join", spec.kind, *ends, role="join")
         inside = tuple(box for box in self.boxes if box not in before)
@@ -163,22 +162,22 @@ class _Opened:
 
 
 def _told(spec: LayerSpec) -> str:
-    """Kind of a layer, its width where it has one, and its activation."""
+    """Return the kind of a layer, its width if it has one, and its activation."""
     width = getattr(spec, "out_features", None)
     activation = getattr(spec, "activation", "linear")
     return f"{spec.kind}{'' if width is None else f' {width}'}{'' if activation == 'linear' else f' {activation}'}"
 
 
-def _named(what: str, given: Sequence[str], short: str, count: int) -> Sequence[str]:
-    if given and len(given) != count:
+def _named(what: str, names: Sequence[str], short: str, count: int) -> Sequence[str]:
+    if names and len(names) != count:
         raise SpecError(
-            f"{len(given)} names for {count} {what}s", hint=f'name every {what}, as {what}s = ["a", "b"], or none'
+            f"got {len(names)} names for {count} {what}s", hint=f'name every {what}: {what}s = ["a", "b"], or none'
         )
-    return given or [f"{short} {i}" for i in range(count)]
+    return names or [f"{short} {i}" for i in range(count)]
 
 
 def _depths(genome: Genome) -> dict[int, int]:
-    """Column of each node: the longest way to it from the inputs that does not go round; outputs are last."""
+    """Return the column of each node: its longest acyclic path from the inputs; outputs are last."""
     inputs, outputs = genome.interface.inputs, genome.interface.outputs
     fixed = range(inputs, inputs + outputs)
     active = genome.connections[genome.connections["enabled"]]
@@ -192,26 +191,26 @@ def _depths(genome: Genome) -> dict[int, int]:
     depths = {node: 0 if node < inputs else 1 for node in nodes}
     for node in reversed(order):
         for target in followers.get(node, ()):
-            if place[target] > place[node]:  # else the connection leads back
+            if place[target] > place[node]:  # else the connection is recurrent
                 depths[target] = max(depths[target], depths[node] + 1)
     last = 1 + max(depths.values(), default=0)
     return depths | dict.fromkeys(fixed, last)
 
 
 def _finished(nodes: Sequence[int], followers: dict[int, list[int]]) -> list[int]:
-    """Nodes in the order in which a depth first search leaves them."""
+    """Return nodes in depth-first postorder."""
     order: list[int] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     for start in nodes:
-        stack = [] if start in seen else [(start, iter(followers.get(start, ())))]
-        seen.add(start)
+        stack = [] if start in visited else [(start, iter(followers.get(start, ())))]
+        visited.add(start)
         while stack:
             node, rest = stack[-1]
-            target = next((t for t in rest if t not in seen), None)
+            target = next((t for t in rest if t not in visited), None)
             if target is None:
                 order.append(node)
                 stack.pop()
             else:
-                seen.add(target)
+                visited.add(target)
                 stack.append((target, iter(followers.get(target, ()))))
     return order

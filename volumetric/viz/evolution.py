@@ -1,4 +1,4 @@
-"""Pictures of a run of evolution from what its directory holds."""
+"""Pictures of a run of evolution from the files of its directory."""
 
 from __future__ import annotations
 
@@ -29,41 +29,43 @@ if TYPE_CHECKING:
 
 FORMS = ("png", "svg", "pdf")
 _MOST = 64
-"""Genomes in a similarity matrix."""
+"""Maximum number of genomes in a similarity matrix."""
 
 
 def plot_run(home: Path, form: str = "png") -> list[Path]:
-    """Draw fitness, species, champion and the similarity of the population, or fronts, into the directory of a run.
+    """Draw fitness, species, champion and similarity of the population, or fronts, into the directory of a run.
 
     Parameters
     ----------
-    home : directory that ``volumetric evolve`` wrote
+    home : directory of ``volumetric evolve``
     form : "png", "svg" or "pdf"
 
     Returns
     -------
-    The files that were written
+    The files written
 
     Raises
     ------
     CheckpointError : the directory holds no run, or a damaged one
-    UnsupportedError : another form, or matplotlib is missing
+    UnsupportedError : the form is unknown, or matplotlib is missing
     """
     if form not in FORMS:
-        raise UnsupportedError(f"cannot draw {form!r}", hint="one of " + ", ".join(FORMS))
+        raise UnsupportedError(f"cannot draw {form!r}", hint="use one of " + ", ".join(FORMS))
     generations = read_history(home / "history.jsonl")
     if generations and "front" in generations[0]:
         return [save_figure(fronts(generations), home / f"front.{form}")]
     run = load_any(home / "checkpoint.npz")
     drawn = {"fitness": fitness_curves(generations), "species": species_stack(generations)}
     if run.champion is not None:
-        genome, told = run.champion.genome, f"genome {run.champion.id}, fitness {run.champion.fitness:.6g}"
+        genome, title = run.champion.genome, f"genome {run.champion.id}, fitness {run.champion.fitness:.6g}"
         if isinstance(genome, Genome):
             names = read_job(home / "config.toml").names if (home / "config.toml").is_file() else NodeNames()
-            drawn["champion"] = draw_genome(genome, told, inputs=names.inputs, outputs=names.outputs)
+            drawn["champion"] = draw_genome(genome, title, inputs=names.inputs, outputs=names.outputs)
         else:
             spec = watchable(genome.network) if len(genome.network.layers) == 1 else None
-            drawn["champion"] = draw_network(genome.network, told) if spec is None else draw_program(spec.program, told)
+            drawn["champion"] = (
+                draw_network(genome.network, title) if spec is None else draw_program(spec.program, title)
+            )
     paths = [save_figure(figure, home / f"{name}.{form}") for name, figure in drawn.items()]
     similarity = home / f"similarity.{form}"
     similarity_of(run).save(similarity)
@@ -71,18 +73,18 @@ def plot_run(home: Path, form: str = "png") -> list[Path]:
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """Return what the history tells of each generation."""
+    """Return the events of each generation in the history."""
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return [line for line in lines if line["event"] in ("Evaluated", "FrontEvaluated")]
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="name a run's directory") from None
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="pass a run's directory") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} is no history of a run: {error}") from None
+        raise CheckpointError(f"{path} is not the history of a run: {error}") from None
 
 
 def load_any(path: Path) -> Run[Any, Any]:
-    """Return the run of a checkpoint, whatever its genomes are."""
+    """Return the run of a checkpoint, for any kind of genome."""
     try:
         return Population.load(path)
     except CheckpointError as first:
@@ -93,10 +95,10 @@ def load_any(path: Path) -> Run[Any, Any]:
 
 
 def similarity_of(run: Run[Any, Any]) -> Heatmap:
-    """Return how alike the best genomes of the current generation are, by species, then from best to worst.
+    """Return the similarity of the best genomes of the current generation, by species, then from best to worst.
 
-    Grids are compared by DNA. Genomes of nodes and connections have a compatibility distance δ instead, which is shown
-    as ``1 / (1 + δ)``.
+    Grids are compared by DNA. Genomes of nodes and connections have a compatibility distance δ, shown as
+    ``1 / (1 + δ)``.
     """
     fitness = run.progress.fitness
     worth = np.zeros(len(run.pool)) if fitness is None else run.sign * fitness
@@ -119,5 +121,5 @@ def similarity_of(run: Run[Any, Any]) -> Heatmap:
         columns=names,
         title=title,
         ticks=ticks,
-        note="a label where a species begins, as far as there is room; its genomes stand from best to worst",
+        note="labels mark the first genome of a species, if there is room; its genomes go from best to worst",
     )

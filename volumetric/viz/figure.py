@@ -1,4 +1,4 @@
-"""The one place that imports matplotlib: figures that are drawn into files, never on a screen."""
+"""The only module that imports matplotlib: figures for files, without a screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(*, width: float, height: float) -> Figure:
-    """Return an empty figure of `width` × `height` inches, at most 60 each, that no window shows.
+    """Return an empty figure of `width` × `height` inches, at most 60 each, without a window.
 
     Raises
     ------
@@ -32,13 +32,13 @@ def new_figure(*, width: float, height: float) -> Figure:
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """Return the inches that a line of text of `size` points is wide in the standard font, without kerning."""
+    """Return the width in inches of a line of text of `size` points in the standard font, without kerning."""
     return sum(_advance(letter, bold) for letter in text) * size / 72
 
 
 @lru_cache(1024)
 def _advance(letter: str, bold: bool) -> float:
-    """How far a letter moves on, in sizes of the font."""
+    """Return the advance width of a letter, in units of the font size."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -49,10 +49,10 @@ def _advance(letter: str, bold: bool) -> float:
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure in the form that its name says, in one step."""
+    """Write a figure atomically, in the format of its suffix."""
     out = io.BytesIO()
     form = path.suffix[1:].lower()
-    # Of lines on flat grounds the first level of PNG takes half of the time, and about as many bytes.
+    # For lines on flat backgrounds, PNG level 1 takes half of the time, for about as many bytes.
     few: dict[str, Any] = {"pil_kwargs": {"compress_level": 1}} if form == "png" else {}
     figure.savefig(out, format=form, dpi=120, **few)
     write_atomic(path, out.getvalue())

@@ -1,4 +1,4 @@
-"""Animated GIFs (CompuServe 1990, GIF89a), so that a film needs no image library."""
+"""Writer of animated GIFs (CompuServe 1990, GIF89a), without an image library."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError, SpecError
 
-_LOOP = b"\x21\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00"  # for ever
+_LOOP = b"\x21\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00"  # forever
 _CODES = 4096
 
 
 def gif(frames: Array, colours: Sequence[tuple[int, ...]], *, seconds: float) -> bytes:
-    """Return an animation that goes round for ever. A frame holds what has changed since the one before, and no more.
+    """Return an animation that loops forever. A frame stores only the rectangle that differs from the previous frame.
 
     Parameters
     ----------
-    frames : numbers of colours, uint8 ``[frames, height, width]``, at least one
-    colours : red, green and blue in 0 … 255 of each number, 2 … 256 of them
-    seconds : how long each frame stands, in steps of 0.01; at least 0.02, below which viewers take their own pace
+    frames : colour indices, uint8 ``[frames, height, width]``, at least one frame
+    colours : red, green and blue in 0 … 255 of each index, 2 … 256 colours
+    seconds : duration of each frame, in steps of 0.01; at least 0.02, because viewers ignore shorter ones
 
     Raises
     ------
-    ShapeError : the frames are of another shape, too large, or have numbers without a colour
+    ShapeError : the frames have another shape, are too large, or have indices without a colour
     SpecError : there are too few or too many colours
     """
     if not 2 <= len(colours) <= 256:
-        raise SpecError(f"a GIF has 2 … 256 colours, got {len(colours)}")
+        raise SpecError(f"a GIF needs 2 … 256 colours, got {len(colours)}")
     if frames.ndim != 3 or 0 in frames.shape or max(frames.shape[1:]) > 65535 or frames.max() >= len(colours):
-        raise ShapeError(f"a GIF has frames [n, height, width] of numbers below {len(colours)}, got {frames.shape}")
+        raise ShapeError(f"a GIF needs frames [n, height, width] of indices below {len(colours)}, got {frames.shape}")
     bits = max(2, (len(colours) - 1).bit_length())
     table = [*colours, *[(0, 0, 0)] * ((1 << bits) - len(colours))]
     _, height, width = frames.shape
@@ -41,7 +41,7 @@ def gif(frames: Array, colours: Sequence[tuple[int, ...]], *, seconds: float) ->
     for i, frame in enumerate(frames):
         top, bottom, left, right = (0, height, 0, width) if i == 0 else _changed(frames[i - 1], frame)
         piece = frame[top:bottom, left:right]
-        parts.append(b"\x21\xf9\x04" + struct.pack("<BHBB", 0x04, delay, 0, 0))  # stays when the next one comes
+        parts.append(b"\x21\xf9\x04" + struct.pack("<BHBB", 0x04, delay, 0, 0))  # the next frame draws over it
         parts.append(b"\x2c" + struct.pack("<HHHHB", left, top, right - left, bottom - top, 0) + bytes([bits]))
         packed = _lzw(piece.tobytes(), bits)
         parts += [bytes([len(packed[at : at + 255])]) + packed[at : at + 255] for at in range(0, len(packed), 255)]
@@ -50,7 +50,7 @@ def gif(frames: Array, colours: Sequence[tuple[int, ...]], *, seconds: float) ->
 
 
 def _changed(before: Array, after: Array) -> tuple[int, int, int, int]:
-    """Return the rectangle in which two frames differ, one pixel where they do not."""
+    """Return the rectangle in which two frames differ; one pixel if they are equal."""
     differs = before != after
     rows, columns = np.flatnonzero(differs.any(1)), np.flatnonzero(differs.any(0))
     if not len(rows):
@@ -59,19 +59,19 @@ def _changed(before: Array, after: Array) -> tuple[int, int, int, int]:
 
 
 def _lzw(pixels: bytes, bits: int) -> bytes:
-    """Compress by the variant of LZW that GIF has: codes grow from ``bits + 1`` to 12, least significant bit first."""
+    """Compress with the LZW variant of GIF: codes grow from ``bits + 1`` to 12 bits, least significant bit first."""
     clear, stop = 1 << bits, (1 << bits) + 1
-    out, held, count = bytearray(), 0, 0
+    out, pending, count = bytearray(), 0, 0
     known: dict[tuple[int, int], int] = {}
     size, following = bits + 1, stop + 1
 
     def put(code: int) -> None:
-        nonlocal held, count
-        held |= code << count
+        nonlocal pending, count
+        pending |= code << count
         count += size
         while count >= 8:
-            out.append(held & 255)
-            held >>= 8
+            out.append(pending & 255)
+            pending >>= 8
             count -= 8
 
     put(clear)
@@ -95,5 +95,5 @@ def _lzw(pixels: bytes, bits: int) -> bytes:
     put(prefix)
     put(stop)
     if count:
-        out.append(held & 255)
+        out.append(pending & 255)
     return bytes(out)

@@ -1,4 +1,4 @@
-"""Heat maps of a table of numbers, as a web page that needs nothing else, or as a picture through matplotlib."""
+"""Heat maps of a table of numbers, as a self-contained web page, or as a picture through matplotlib."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ PICTURES = (".png", ".svg", ".pdf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heatmap:
-    """A table of numbers in -1 … 1 with names; NaN marks a cell that has none.
+    """A table of numbers in -1 … 1 with names; NaN marks an empty cell.
 
-    Colours spread over the numbers that there are, so that small differences show, unless `scale` says between which
-    numbers. A table with negative numbers runs from red over white, which is 0, to blue.
+    Colours cover the range of the numbers, so that small differences are visible, or that of `scale`. If there are
+    negative numbers, colours go from red over white, which is 0, to blue.
 
     Attributes
     ----------
     values : float ``[rows, columns]``
-    rows, columns : their names
-    title : what is shown
-    scale : numbers at the ends of the colours; None: the least and the largest
-    ticks : place → label along both axes of a picture; None: the names, of many every so many
-    note : what the numbers mean, below the map
+    rows, columns : names of rows and columns
+    title : title of the map
+    scale : numbers at the ends of the colours; None: the smallest and the largest number
+    ticks : place → label along both axes of a picture; None: the names, or every n-th if there are many
+    note : text below the map
     """
 
     values: NDArray[np.float64]
@@ -47,12 +47,12 @@ class Heatmap:
     note: str = ""
 
     def save(self, path: str | Path) -> None:
-        """Write the map to `path`: ``.html`` is a page of its own, ``.png``, ``.svg`` and ``.pdf`` need matplotlib.
+        """Write the map to `path`: ``.html`` is self-contained; ``.png``, ``.svg`` and ``.pdf`` need matplotlib.
 
         Raises
         ------
         UnsupportedError
-            The suffix is none of these, or matplotlib is missing.
+            The suffix is unknown, or matplotlib is missing.
         """
         path = Path(path)
         suffix = path.suffix.lower()
@@ -62,32 +62,32 @@ class Heatmap:
             save_figure(self._picture(), path)
         else:
             known = ", ".join((".html", *PICTURES))
-            raise UnsupportedError(f"cannot draw to {path.name!r}", hint=f"name the file with one of {known}")
+            raise UnsupportedError(f"cannot draw to {path.name!r}", hint=f"use one of the suffixes {known}")
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Numbers at the ends of the colours: the scale, or those of all cells that compare one thing with another."""
+        """Numbers at the ends of the colours: `scale`, or the range of all cells (off the diagonal of a square map)."""
         return self._found if self.scale is None else self.scale
 
     @property
     def _found(self) -> tuple[float, float]:
-        """Least and largest number, or a range around 0 if there are negative ones; apart, also if all are equal."""
+        """Range of the numbers, symmetric around 0 if some are negative; never empty, even if all are equal."""
         others = self.values.astype(np.float64)
         if list(self.rows) == list(self.columns) and len(self.rows) > 1:
             others[np.diag_indices_from(others)] = np.nan
-        found = others[np.isfinite(others)]
-        if not found.size:
+        finite = others[np.isfinite(others)]
+        if not finite.size:
             return 0.0, 1.0
-        low, high = float(found.min()), float(found.max())
+        low, high = float(finite.min()), float(finite.max())
         if low < 0:
             most = max(-low, high)
             return -most, most
-        if high - low < _LEAST:  # equal numbers: in the middle
+        if high - low < _LEAST:  # equal numbers get the middle colour
             return low - _LEAST, high + _LEAST
         return low, high
 
     def html(self) -> str:
-        """Return the page: a table whose cells are coloured, with every number as a tooltip, and the scale."""
+        """Return the page: a table with coloured cells, every number as a tooltip, and the scale."""
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         low, high = self.limits
         digits = _digits(*self._found)
@@ -104,19 +104,20 @@ class Heatmap:
         )
 
     def _ticks(self, names: Sequence[str]) -> Mapping[int, str]:
-        """Return place → label, no more than there is room for."""
+        """Return place → label, as many as there is room for."""
         if self.ticks is not None:
             return self.ticks
         every = -(-len(names) // _LABELS)
         return {place: names[place] for place in range(0, len(names), every)} if every else {}
 
     def _picture(self) -> Figure:
+        """Draw the table with matplotlib: small tables with numbers, large ones as colours only."""
         height, width = self.values.shape
         low, high = self.limits
         numbers = width <= _NUMBERS
         fitted = min(0.22, _LARGEST / max(height, width))
         figure = new_figure(width=3.0 + (0.5 if numbers else fitted) * width, height=1.7 + fitted * height)
-        axes = figure.add_subplot(facecolor="#dddddd")  # shows where there is no number
+        axes = figure.add_subplot(facecolor="#dddddd")  # colour of empty cells
         from matplotlib.colors import LinearSegmentedColormap
 
         colours = LinearSegmentedColormap.from_list("values", [stop / 255 for stop in _colours(low)])
@@ -145,11 +146,11 @@ _STYLE = (
     ".scale{display:inline-block;width:16em;height:1em;vertical-align:middle}"
 )
 _LEAST = 1e-9
-"""Numbers that differ by less have one colour."""
+"""Smallest range of numbers with different colours."""
 _NUMBERS = 24
 _LABELS, _LARGEST = 32, 7.0
-"""Labels along an axis, and inches that a map without numbers takes."""
-"""Columns up to which pictures show the numbers themselves."""
+"""Maximum number of labels along an axis, and inches of a map without numbers."""
+"""Maximum number of columns of a picture with numbers."""
 Colour = NDArray[np.float64]
 
 
@@ -162,7 +163,7 @@ _RISING = _shades((255, 255, 217), (65, 182, 196), (8, 29, 88))
 
 
 def _colours(low: float) -> tuple[Colour, ...]:
-    """Red, green and blue, 0 to 255, at the low end, in the middle and at the high end."""
+    """Return red, green and blue, 0 to 255, at the low end, in the middle and at the high end."""
     return _SIGNED if low < 0 else _RISING
 
 
@@ -177,7 +178,7 @@ def _is_dark(colour: Colour) -> bool:
 
 
 def _digits(low: float, high: float) -> int:
-    """Decimals that tell numbers between two apart."""
+    """Return the number of decimals that distinguish numbers in a range."""
     return int(np.clip(np.ceil(1 - np.log10(max(high - low, 1e-4))), 2, 5))
 
 
@@ -186,7 +187,7 @@ def _stops(low: float) -> str:
 
 
 def _cell(value: float, low: float, high: float, digits: int) -> str:
-    """Return one cell."""
+    """Return the HTML of a cell."""
     if np.isnan(value):
         return "<td></td>"
     colour = _colour(float(value), low, high)

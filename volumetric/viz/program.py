@@ -22,22 +22,22 @@ _TITLE, _SMALL = 10.0, 7.0
 _ROW: Final = 0.165
 """Inches of a line of the legend."""
 _LEAST: Final = 3.2
-"""Inches that a picture is wide, at least."""
+"""Minimum width of a picture in inches."""
 
 
 def draw_program(program: Program, title: str = "program") -> Figure:
     """Draw a program on its canvas.
 
     Each region is a box, in the colour of its family, with carrier, clock and ports as text. Strips between borders of
-    regions are as wide as text needs, so that boxes are not to scale; numbers at the sides are coordinates. Axes before
-    the last two, frames too, are cut where regions begin and end, and each part is a panel; a canvas that would be a
-    strip is cut into bands. Arrows go from what an edge reads to what it writes: colours are rules, a wide line
-    replaces, a dashed one writes through a gate, a dotted one never writes. Conditions, lags and weights stand beside
-    them, or in the legend with the number that stands there.
+    regions are as wide as their text, so that boxes are not to scale; numbers at the sides are coordinates. Axes before
+    the last two, frames too, are split at the borders of regions into panels; a long, narrow canvas is split into
+    bands. Arrows go from the region that an edge reads to the one that it writes. Colours are rules; a wide line
+    replaces, a dashed one writes through a gate, a dotted one never writes. Conditions, lags and weights are next to
+    the arrows, or in the legend under a number.
 
     Parameters
     ----------
-    title : above the picture
+    title : title above the picture
 
     Raises
     ------
@@ -59,7 +59,7 @@ def draw_program(program: Program, title: str = "program") -> Figure:
     )
     high = 0.35 + (sheet.high + 0.4) + _ROW * legend + 0.15
     figure = new_figure(width=wide, height=high)
-    figure.set_layout_engine(None)  # all places are known: an inch of the sheet is one of the figure
+    figure.set_layout_engine(None)  # positions are fixed: an inch of the sheet is an inch of the figure
     of_all = (sheet.wide + 0.45) / wide, (sheet.high + 0.4) / high
     axes = figure.add_axes(((1 - of_all[0]) / 2, 1 - 0.35 / high - of_all[1], *of_all))
     axes.set_xlim(-0.3, sheet.wide + 0.15)
@@ -78,13 +78,13 @@ def draw_program(program: Program, title: str = "program") -> Figure:
 
 
 def _columns(labels: Sequence[object], wide: float) -> int:
-    """How many columns of a legend fit into a width."""
+    """Return the number of legend columns that fit into a width."""
     most = max(text_width(line, _SMALL) for label in labels for line in str(label).split("\n"))
     return max(1, min(4, len(labels), int((wide - 0.1) / (most + 0.5))))
 
 
 def _notes(labels: Labels, wide: float) -> list[Any]:
-    """Marks for labels that had no room beside their arrows."""
+    """Return legend entries for labels without room next to their arrows."""
     from matplotlib.lines import Line2D
 
     letters = max(20, int((wide - 0.7) / 0.062))

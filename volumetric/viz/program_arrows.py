@@ -1,4 +1,4 @@
-"""Arrows of a program's picture: which sides of boxes they meet, how they bend, and what stands beside them."""
+"""Arrows of a program's picture: the sides of boxes that they meet, their curves, and their labels."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _RULES: Final = (
 STYLES: Final = {"add": "-", "gate": (0, (4, 2)), "replace": "-"}
 WIDTHS: Final = {"add": 1.0, "gate": 1.0, "replace": 2.2}
 _REACH: Final = 1.2
-"""Inches that a curve goes straight, so that long ones stay near the canvas."""
+"""Inches of the straight ends of a curve, so that long curves stay near the canvas."""
 _HEAD: Final = 3.2 / 72, 1.6 / 72
-"""Inches that the head of an arrow is long, and half of its width."""
+"""Length and half width of an arrow head, in inches."""
 _Points: TypeAlias = "list[tuple[float, float]]"
 
 
@@ -35,26 +35,26 @@ def rule_colour(rule: str) -> str:
 
 @dataclass(frozen=True)
 class _Way:
-    """An arrow: its edge, and the sides of the two boxes at which it begins and ends."""
+    """An arrow: its edge, and the sides of the boxes where it starts and ends."""
 
     wire: Wire
     sides: tuple[str, str]
 
 
 class Arrows:
-    """Arrows of edges, between boxes of regions: each has a place of its own at both sides that it meets.
+    """Arrows of edges between boxes of regions; no two arrows share a point at a side.
 
     Parameters
     ----------
     spots : box of each region that is drawn
-    taken : where text stands
+    occupied : boxes with text
 
     Attributes
     ----------
-    labels : what stands beside them
+    labels : labels of the arrows
     """
 
-    def __init__(self, facts: Facts, spots: Mapping[str, Spot], taken: Iterable[Spot]) -> None:
+    def __init__(self, facts: Facts, spots: Mapping[str, Spot], occupied: Iterable[Spot]) -> None:
         self.facts, self.spots = facts, spots
         wires = [w for w in self.facts.wires if {w.edge.reads, w.edge.writes} <= self.spots.keys()]
         self.ways = [
@@ -66,7 +66,7 @@ class Arrows:
         self.curves = [(way.wire, _curve(places[i, 0], places[i, 1], way.sides)) for i, way in enumerate(self.ways)]
         self.curves += self._loops([wire for wire in wires if wire.reads == wire.writes])
         self.labels = Labels()
-        self.labels.take(taken)
+        self.labels.take(occupied)
         self.labels.take(_around(points[end]) for _, points in self.curves for end in (0, -1))
         for i, (_, points) in enumerate(self.curves):
             self.labels.pass_by(i, (_middle(points, t / _STEPS) for t in range(_STEPS + 1)))
@@ -76,7 +76,7 @@ class Arrows:
                 self.labels.place(text, i, [_middle(points, t) for t in _ALONG], rule_colour(wire.rule))
 
     def draw(self, axes: Axes) -> None:
-        """Draw them all, those of one style together; limits of the axes stay as they are."""
+        """Draw all arrows, grouped by style; does not change the limits of the axes."""
         from matplotlib.collections import PathCollection, PolyCollection
         from matplotlib.lines import Line2D
         from matplotlib.path import Path
@@ -107,12 +107,12 @@ class Arrows:
         self.labels.draw(axes)
 
     def _places(self) -> dict[tuple[int, int], tuple[float, float]]:
-        """Where each arrow begins and ends: side by side, in the order of what is at their other ends."""
+        """Return the start and end of each arrow, along the sides, ordered by their other ends."""
         by_side: dict[tuple[str, str], list[tuple[int, int]]] = {}
         for i, way in enumerate(self.ways):
             for end, name in enumerate((way.wire.edge.reads, way.wire.edge.writes)):
                 by_side.setdefault((name, way.sides[end]), []).append((i, end))
-        found: dict[tuple[int, int], tuple[float, float]] = {}
+        places: dict[tuple[int, int], tuple[float, float]] = {}
         for (name, side), members in by_side.items():
             left, top, wide, high = self.spots[name]
             upright = side in ("left", "right")
@@ -125,16 +125,16 @@ class Arrows:
             first, last = (0.4, 0.88) if upright else (0.3, 0.9)
             for n, member in enumerate(sorted(members, key=other)):
                 part = first + (last - first) * (n + 0.5) / len(members)
-                found[member] = (
+                places[member] = (
                     (left + (0.0 if side == "left" else wide), top + part * high)
                     if upright
                     else (left + part * wide, top + (0.0 if side == "top" else high))
                 )
-        return found
+        return places
 
     def _loops(self, wires: Sequence[Wire]) -> list[tuple[Wire, _Points]]:
-        """Edges from a region to itself: around the lower right corner of its box, one outside of the other."""
-        counts, found = Counter(wire.edge.writes for wire in wires), list[tuple[Wire, _Points]]()
+        """Draw edges from a region to itself: nested around the lower right corner of its box."""
+        counts, loops = Counter(wire.edge.writes for wire in wires), list[tuple[Wire, _Points]]()
         used = Counter[str]()
         for wire in wires:
             name = wire.edge.writes
@@ -144,8 +144,8 @@ class Arrows:
             reach = 0.16 + 0.5 * far
             used[name] += 1
             ends = (right, bottom - far), (right - far, bottom)
-            found.append((wire, [ends[0], (right + reach, bottom - far), (right - far, bottom + reach), ends[1]]))
-        return found
+            loops.append((wire, [ends[0], (right + reach, bottom - far), (right - far, bottom + reach), ends[1]]))
+        return loops
 
 
 def _style(wire: Wire) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _style(wire: Wire) -> dict[str, Any]:
 
 
 def _sides(a: Spot, b: Spot) -> tuple[str, str]:
-    """At which sides an arrow leaves the first box and meets the second."""
+    """Return the sides where an arrow leaves the first box and meets the second."""
     beside = a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
     above = a[0] < b[0] + b[2] and b[0] < a[0] + a[2]
     right, down = a[0] + a[2] / 2 <= b[0] + b[2] / 2, a[1] + a[3] / 2 <= b[1] + b[3] / 2
@@ -171,26 +171,26 @@ def _sides(a: Spot, b: Spot) -> tuple[str, str]:
 
 
 def _around(point: tuple[float, float]) -> Spot:
-    """What an end of an arrow takes."""
+    """Return the box that an end of an arrow occupies."""
     return point[0] - 0.05, point[1] - 0.05, 0.1, 0.1
 
 
 _ALONG: Final = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.12, 0.88)
-"""Where words may stand along an arrow, the best first."""
+"""Positions of labels along an arrow, best first."""
 _STEPS: Final = 24
-"""Points of an arrow that labels look at."""
+"""Points of an arrow that labels avoid."""
 _NORMAL: Final = {"left": (-1.0, 0.0), "right": (1.0, 0.0), "top": (0.0, -1.0), "bottom": (0.0, 1.0)}
 
 
 def _curve(a: tuple[float, float], b: tuple[float, float], sides: tuple[str, str]) -> _Points:
-    """Points of a cubic curve that leaves and meets boxes straight."""
+    """Return points of a cubic curve that is perpendicular to the boxes at its ends."""
     reach = min(max(0.12, 0.42 * math.dist(a, b)), _REACH)
     (ax, ay), (bx, by) = (_NORMAL[side] for side in sides)
     return [a, (a[0] + reach * ax, a[1] + reach * ay), (b[0] + reach * bx, b[1] + reach * by), b]
 
 
 def _head(points: _Points, line: float) -> _Points:
-    """Corners of the head of an arrow, the tip in the middle; with a border like its line it ends where that does."""
+    """Return the corners of an arrow head, tip in the middle; drawn with the line's border, it ends at the box."""
     (x0, y0), (x, y) = points[-2:]
     far, (long, half) = math.dist((x0, y0), (x, y)), _HEAD
     ux, uy = (x - x0) / far, (y - y0) / far

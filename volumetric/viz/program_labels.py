@@ -1,4 +1,4 @@
-"""Words in a program's picture: how clocks are cut into lines, and where words stand beside arrows."""
+"""Text in a program's picture: line breaks of clocks, and placement of labels next to arrows."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LINE: Final = 0.155
-"""Inches of a line of text in a box."""
+"""Height of a line of text in a box, in inches."""
 Spot = tuple[float, float, float, float]
 """Left, top, width and height of a box, in inches."""
 _SIZE: Final = 6.0
 _MOST: Final = 400
-"""Words beside arrows, at most."""
+"""Maximum number of labels of arrows."""
 
 
 def folded(text: str, most: int = 34) -> list[str]:
-    """Cut a clock into lines, behind its operators where that goes."""
-    words, found = text.split(" "), [""]
+    """Break a clock into lines, after its operators if possible."""
+    words, lines = text.split(" "), [""]
     for word in words:
-        if found[-1] and len(found[-1]) + len(word) > most:
-            found.append("    " + word)
+        if lines[-1] and len(lines[-1]) + len(word) > most:
+            lines.append("    " + word)
         else:
-            found[-1] += (" " if found[-1] else "") + word
-    return found
+            lines[-1] += (" " if lines[-1] else "") + word
+    return lines
 
 
 def edge_label(edge: Edge) -> str:
-    """What stands beside an arrow: its condition, its lag and a weight that is not 1."""
+    """Return the label of an arrow: its condition, its lag, and its weight if not 1."""
     parts = ["" if edge.when is None else edge.when, "" if edge.lag is None else f"lag {edge.lag}"]
     parts.append("" if edge.weight == 1 else f"× {edge.weight:.3g}")
     return ", ".join(filter(None, parts))
 
 
 def label_width(text: str) -> float:
-    """Inches that a label of an arrow is wide."""
+    """Return the width of an arrow's label in inches."""
     return max(text_width(line, _SIZE) for line in _lines(text)) + 0.08
 
 
@@ -57,37 +57,37 @@ class _Label:
 
 @dataclass
 class Labels:
-    """Labels of arrows: each where it covers no other words and no end of an arrow, else as a number with a note.
+    """Labels of arrows, placed so that they cover no text and no arrow end, else as a number with a note.
 
     Attributes
     ----------
-    notes : number of each label that had no room, by its text
-    left_out : labels that are not drawn, as there were too many
+    notes : text of each label without room → its number
+    left_out : number of labels that are not drawn because there are too many
     """
 
     notes: dict[str, int] = field(default_factory=dict)
     left_out: int = 0
     _placed: list[_Label] = field(default_factory=list)
     _taken: dict[tuple[int, int], list[Spot]] = field(default_factory=dict)
-    """What must not be covered, by the square inches that it lies in."""
+    """Boxes that must not be covered, by the square inches that they touch."""
     _arrows: dict[tuple[int, int], list[tuple[float, float, int]]] = field(default_factory=dict)
-    """Points of arrows and the numbers of these, by the square inch."""
+    """Points of arrows with the numbers of the arrows, by the square inch."""
 
     def take(self, spots: Iterable[Spot]) -> None:
-        """Keep places free of labels."""
+        """Mark boxes as occupied."""
         for spot in spots:
             for square in _squares(spot):
                 self._taken.setdefault(square, []).append(spot)
 
     def pass_by(self, arrow: int, points: Iterable[tuple[float, float]]) -> None:
-        """Tell where an arrow is, which labels of others had better not cover."""
+        """Add the points of an arrow, which labels of other arrows avoid."""
         for x, y in points:
             self._arrows.setdefault((int(x // 1), int(y // 1)), []).append((x, y, arrow))
 
     def place(self, text: str, arrow: int, places: Sequence[tuple[float, float]], colour: str) -> None:
-        """Find a place for a label, of some the best first: as it is where one is free, else as a number.
+        """Place a label at the first free position (best first), else place its number.
 
-        Free is a place that hides nothing taken, and at most one other arrow.
+        A position is free if it hides nothing occupied, and at most one other arrow.
         """
         if len(self._placed) >= _MOST:
             self.left_out += 1
@@ -109,11 +109,11 @@ class Labels:
             return
 
     def _hidden(self, box: Spot) -> float:
-        """Area of a box that is taken."""
+        """Return the occupied area of a box."""
         return sum(_shared(box, other) for square in _squares(box) for other in self._taken.get(square, ()))
 
     def _crossed(self, box: Spot, arrow: int) -> int:
-        """Count other arrows that a box hides a part of."""
+        """Return the number of other arrows that a box hides partly."""
         x, y, wide, high = box
         return len(
             {
@@ -125,7 +125,7 @@ class Labels:
         )
 
     def draw(self, axes: Axes) -> None:
-        """Draw them all above everything else."""
+        """Draw all labels on top."""
         numbers = {str(number) for number in self.notes.values()}
         for label in self._placed:
             round_one = label.text in numbers
@@ -149,6 +149,6 @@ def _squares(spot: Spot) -> list[tuple[int, int]]:
 
 
 def _shared(a: Spot, b: Spot) -> float:
-    """Area that two boxes have in common."""
+    """Return the common area of two boxes."""
     wide, high = (min(a[i] + a[i + 2], b[i] + b[i + 2]) - max(a[i], b[i]) for i in (0, 1))
     return max(0.0, wide) * max(0.0, high)

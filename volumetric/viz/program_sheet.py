@@ -1,4 +1,4 @@
-"""Where the regions of a program's picture are, and what stands in their boxes."""
+"""Layout of a program's picture: boxes of regions and their text."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 FAMILIES: Final = {
     "observation": "#dbe9f6", "state": "#e3f1dc", "memory": "#efe3f4", "residual": "#fbe3dc", "action": "#fdf0cf",
 }  # fmt: skip
-"""Colours of families; others take those of `_OTHERS` in turn."""
+"""Colours of families; other families cycle through `_OTHERS`."""
 _OTHERS: Final = ("#e6e6e6", "#d8efec", "#f3dbe8", "#ece7d3", "#dfe1f2")
 _LEAST, _MOST, _EACH = 1.0, 3.2, 0.16
-"""Inches: the narrowest and the widest strip between two borders of regions, and of a position."""
+"""Inches: minimum and maximum width of a strip between two borders of regions, and width of a position."""
 _GAP: Final = 0.2
 _WIDEST_GAP: Final = 0.5
-"""Inches beside a box, and at most where words stand beside arrows."""
+"""Inches next to a box, and their maximum with labels of arrows."""
 _PANELS: Final = 8
 _LONG, _STRIP = 9.0, 3.0
-"""A canvas that is longer than so many inches and than so many times its other side is cut into bands."""
+"""A canvas longer than this many inches, and than this many times its other side, is split into bands."""
 NAME, TEXT = 8.0, 6.5
 """Sizes of the text in a box, in points."""
 
 
 def family_colours(program: Program) -> dict[str, str]:
-    """Return the colour of each family that a program has."""
+    """Return the colour of each family of a program."""
     others = itertools.cycle(_OTHERS)
     families = dict.fromkeys(region.family for region in program.canvas.regions.values())
     return {family: FAMILIES.get(family) or next(others) for family in families}
@@ -44,23 +44,23 @@ def family_colours(program: Program) -> dict[str, str]:
 def region_text(program: Program, name: str) -> list[str]:
     """Return the lines in the box of a region: name, family and carrier, clock, ports."""
     region = program.canvas.regions[name]
-    found = [name, region.carrier if region.family in FAMILIES else f"{region.family}, {region.carrier}"]
+    lines = [name, region.carrier if region.family in FAMILIES else f"{region.family}, {region.carrier}"]
     if region.clock is not None:
-        found += folded(f"when {region.clock}")
+        lines += folded(f"when {region.clock}")
     for port, of in program.ports.items():
         if not isinstance(of, Signal) and of.region == name:
-            found.append(_out(program, port) if isinstance(of, Out) else f"→ {port}")
-    return found
+            lines.append(_out(program, port) if isinstance(of, Out) else f"→ {port}")
+    return lines
 
 
 def _out(program: Program, port: str) -> str:
-    """Name an output, and say where it depends on no input."""
+    """Return the text of an output; it says if the output depends on no input."""
     dead = port in dead_outputs(facts_of(program))
     return f"{port} → (depends on no input)" if dead else f"{port} →"
 
 
 def written(spot: Spot, lines: Sequence[str]) -> Spot:
-    """Return where the text of a region stands in its box."""
+    """Return the place of a region's text in its box."""
     return spot[0] + 0.05, spot[1] + 0.05, _width(lines) + 0.04, 1.25 * LINE + 0.118 * (len(lines) - 1)
 
 
@@ -70,17 +70,16 @@ def _width(lines: Sequence[str]) -> float:
 
 
 class Sheet:
-    """Where everything is, in inches from the upper left corner.
+    """Positions, in inches from the upper left corner.
 
-    Strips between borders of regions are as wide as text needs. Axes before the last two, frames too, are cut where
-    regions begin and end, and each part is a panel; a canvas that is much longer than wide is cut into bands, which are
-    panels, too.
+    Strips between borders of regions are as wide as their text. Axes before the last two, frames too, are split at the
+    borders of regions into panels. A canvas that is much longer than wide is split into bands, which are also panels.
 
     Attributes
     ----------
-    wide, high : of all panels together
+    wide, high : size of all panels together
     texts : lines in the box of each region
-    left_out : parts of the canvas that are not drawn, as they are too many
+    left_out : number of panels that are not drawn because there are too many
     """
 
     def __init__(self, program: Program) -> None:
@@ -114,16 +113,16 @@ class Sheet:
 
     @property
     def _before(self) -> range:
-        """Axes before the last two; of a canvas with one axis of space frames."""
+        """Axes before the last two; for a canvas with one spatial axis, the frames."""
         return range(len(self.canvas.sides) - (1 if self.flat else 2))
 
     def _cuts(self, axis: int) -> list[int]:
-        """Borders of regions along an axis, and the ends of the canvas."""
+        """Return the borders of regions along an axis, and the ends of the canvas."""
         ends = {end for region in self.canvas.regions.values() for end in region.box[axis]}
         return sorted(ends | {0, self.canvas.sides[axis]})
 
     def _strips(self, axis: int, needs: Sequence[float]) -> list[float]:
-        """Place of each border of an axis: strips grow with what they hold, and to what regions need for their text."""
+        """Return the place of each border of an axis; strips grow with their positions and the text of regions."""
         cuts = self.cuts[axis]
         sizes = [min(_MOST, max(0.45, _EACH * (b - a))) for a, b in itertools.pairwise(cuts)]
         for region, need in zip(self.canvas.regions.values(), needs, strict=True):
@@ -134,9 +133,9 @@ class Sheet:
         return [0.0, *itertools.accumulate(sizes)]
 
     def _bands(self, axis: int, places: Sequence[float], others: Sequence[float]) -> list[tuple[int, int]]:
-        """First and last border of each band of an axis: one unless the canvas is a strip along it.
+        """Return the first and last border of each band of an axis: one band, unless the canvas is a strip along it.
 
-        Bands end at borders that cut no region in two, where there is one near.
+        Bands end at borders that split no region, if there is one nearby.
         """
         last, long, short = len(places) - 1, places[-1], others[-1]
         if long <= max(_LONG, _STRIP * short):
@@ -153,8 +152,8 @@ class Sheet:
         return list(itertools.pairwise([*ends, last]))
 
     def spots(self, name: str) -> list[Spot]:
-        """Return the box of a region in each panel that it is in."""
-        box, found = self.canvas.regions[name].box, list[Spot]()
+        """Return the box of a region in each of its panels."""
+        box, spots = self.canvas.regions[name].box, list[Spot]()
         across = [self.cuts[-1].index(end) for end in box[-1]]
         down = [0, 1] if self.flat else [self.cuts[-2].index(end) for end in box[-2]]
         for number, (parts, rows, columns) in enumerate(self.panels):
@@ -169,17 +168,17 @@ class Sheet:
                 x, y = x + self.columns[left], y + self.rows[top]
                 wide, high = self.columns[right] - self.columns[left], self.rows[bottom] - self.rows[top]
                 (gx, gy) = self.gaps
-                found.append((x + gx, y + gy, wide - 2 * gx, high - 2 * gy))
-        return found
+                spots.append((x + gx, y + gy, wide - 2 * gx, high - 2 * gy))
+        return spots
 
     def _origin(self, number: int) -> tuple[float, float]:
-        """Where borders that are at 0 inches would be in a panel, if it showed them."""
+        """Return the place in a panel of borders at 0 inches."""
         _, rows, columns = self.panels[number]
         x, y = self.panel[0] * (number % self.across), self.panel[1] * (number // self.across)
         return x - self.columns[columns[0]], y + (0.35 if self.headed else 0.0) - self.rows[rows[0]]
 
     def draw_grounds(self, axes: Axes) -> None:
-        """Draw the canvas of each panel, with coordinates, and what the panel is."""
+        """Draw the canvas of each panel, with coordinates and the panel's title."""
         from matplotlib.patches import Rectangle
 
         small: dict[str, Any] = {"fontsize": 6, "color": "#777777"}
@@ -200,17 +199,17 @@ class Sheet:
                         corner[0] - 0.05, y + self.rows[i], str(self.cuts[-2][i]), ha="right", va="center", **small
                     )
             if self.headed:
-                said = [
+                texts = [
                     f"{'frames' if axis == 0 else f'axis {axis - 1}'} {self.cuts[axis][i]}:{self.cuts[axis][i + 1]}"
                     for axis, i in zip(self._before, parts, strict=True)
                     if self.canvas.sides[axis] > 1
                 ]
                 axes.text(
-                    corner[0], corner[1] - 0.2, ", ".join(said), ha="left", va="bottom", fontsize=7, color="#444444"
+                    corner[0], corner[1] - 0.2, ", ".join(texts), ha="left", va="bottom", fontsize=7, color="#444444"
                 )
 
     def draw_region(self, axes: Axes, name: str, spots: Sequence[Spot], colour: str) -> None:
-        """Draw the box of a region in each panel; its text stands out from arrows that cross it."""
+        """Draw the box of a region in each panel; its text has a margin against arrows that cross it."""
         from matplotlib.patches import FancyBboxPatch
         from matplotlib.patheffects import withStroke
 

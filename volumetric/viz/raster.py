@@ -1,4 +1,4 @@
-"""What fired in a program, over time: a line for each region and edge, a column for each row, meters below."""
+"""Raster of a program's firing over time: a line for each region and edge, a column for each row, meters below."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CURVES: Final = ("#1b4f9c", "#b3411b", "#2e7d32", "#7b1fa2", "#00796b", "#9e770
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of the raster: what it is called, its colour, and how often it computed in each row."""
+    """A line of the raster: name, colour, and number of computations in each row."""
 
     name: str
     colour: str
@@ -36,21 +36,21 @@ class _Line:
 def draw_firing(
     firing: Firing, title: str = "what fired", *, stream: int = 0, meters: Sequence[str] | None = None, most: int = 60
 ) -> Figure:
-    """Draw when regions and edges computed, in one of the streams.
+    """Draw when regions and edges computed, for one stream.
 
-    A mark says that something computed in a row, a darker one that it did so several times. At the right is the share
-    of rows. Dotted lines are rows with which the stream began anew. Regions have the colours of `draw_program`'s
-    families, darker; edges those of its rules.
+    A mark means one computation in a row, a darker one several. At the right is the share of rows. Dotted lines are
+    resets of the stream. Regions have the colours of `draw_program`'s families, darker; edges those of its rules.
 
     Parameters
     ----------
-    stream : which of those side by side
-    meters : whose curves stand below, ``region.kind``; None: those that some clock or condition reads
-    most : regions, and edges, that are drawn; of more, those that fired least often, and how many are not is said
+    stream : index of the stream
+    meters : meters to draw as curves below, ``region.kind``; None: those that some clock or condition reads
+    most : maximum number of regions, and of edges, to draw: those that fired least often; a heading has the number of
+        the others
 
     Raises
     ------
-    SpecError : there is no such stream, or no such meter
+    SpecError : the stream or a meter does not exist
     UnsupportedError : matplotlib is not installed
     """
     batch, rows, _ = firing.regions.shape
@@ -100,14 +100,14 @@ def _edges(firing: Firing, stream: int) -> list[_Line]:
 
 
 def _fewest(lines: list[_Line], most: int) -> tuple[list[_Line], int]:
-    """Lines of what fired least often, in their order, and how many there are beside them."""
+    """Return the lines that fired least often, in the order of `lines`, and the number of others."""
     often = np.array([(line.counts > 0).sum() for line in lines], np.int64)
     chosen = sorted(np.argsort(often, kind="stable")[:most].tolist())
     return [lines[i] for i in chosen], len(lines) - len(chosen)
 
 
 def _read(firing: Firing) -> list[str]:
-    """Meters that clocks and conditions read."""
+    """Return the meters that clocks and conditions read."""
     program = firing.program
     texts = [region.clock for region in program.canvas.regions.values()] + [edge.when for edge in program.edges]
     return [name for name in firing.meters if any(name in text for text in texts if text)]
@@ -151,10 +151,10 @@ def _short(name: str, most: int = 34) -> str:
 
 
 def _deep(colour: str) -> str:
-    """A colour as strong as those of rules, of the same hue."""
+    """Return a colour of the same hue, as strong as those of rules."""
     import colorsys
 
     r, g, b = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     hue, _, saturation = colorsys.rgb_to_hls(r, g, b)
-    made = colorsys.hls_to_rgb(hue, 0.4, min(0.75, saturation * 1.2))
-    return "#" + "".join(f"{round(255 * part):02x}" for part in made)
+    rgb = colorsys.hls_to_rgb(hue, 0.4, min(0.75, saturation * 1.2))
+    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)

@@ -1,4 +1,4 @@
-"""Networks as the grid that they are: a slab for each depth, rows and columns of cells in it, slots in the cells."""
+"""Networks as grids: a slab for each depth with rows and columns of cells, and slots in the cells."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _COLOURS: Final = (
 )  # fmt: skip
 _CHAIN, _LINK, _IN, _OUT = "#777777", "#2166ac", "#4d8a2f", "#c76a00"
 _WIDE, _LINE, _GAP, _SLANT = 1.3, 0.135, 0.2, 0.32
-"""Inches: width of a cell, height of a line of text, room between cells, and how far each row is moved to the left."""
+"""Inches: width of a cell, height of a line of text, gap between cells, and shift of each row to the left."""
 _LINES, _LINKS = 9, 400
-"""Lines of text in a cell, and links, that are drawn; what is left out is said."""
+"""Maximum number of lines of text in a cell, and of links; the picture says how many are omitted."""
 
 
 class _Cell(NamedTuple):
-    """Middle of a cell."""
+    """Centre of a cell."""
 
     x: float
     y: float
@@ -37,8 +37,8 @@ class _Cell(NamedTuple):
 def draw_slabs(network: Network, title: str = "network") -> Figure:
     """Draw a network's grid: slabs by depth from left to right, rows and columns in each, layers as lines of text.
 
-    Grey arrows are the chain in reading order, blue ones links and residuals (dotted where they arrive rows or ticks
-    later), green and orange ones inputs and outputs. Layers that containers hold stand below them, moved to the right.
+    Grey arrows are the chain in reading order, blue ones links and residuals (dotted with a delay of rows or ticks),
+    green and orange ones inputs and outputs. Children of containers are indented below them.
     """
     texts = _texts(network)
     high = _LINE * max(len(lines) for lines in texts.values()) + 0.14
@@ -57,14 +57,14 @@ def draw_slabs(network: Network, title: str = "network") -> Figure:
     kinds = list(dict.fromkeys(spec.kind for spec in network.layers.values()))
     for z in depths:
         _slab(axes, origin[z], slab, z, grid.rows)
-    for cell, said in texts.items():
+    for cell, cell_lines in texts.items():
         z, y, x = cell
         left, top = origin[z]
         shift = (grid.rows - 1 - y) * _SLANT
         place = _Cell(left + 0.3 + shift + x * (_WIDE + _GAP) + _WIDE / 2, top + 0.4 + y * (high + _GAP) + high / 2)
         places[cell] = place
         first = next(spec for coord, spec in network.layers.items() if (coord.z, coord.y, coord.x) == cell)
-        _cell(axes, place, high, said, _COLOURS[kinds.index(first.kind) % len(_COLOURS)])
+        _cell(axes, place, high, cell_lines, _COLOURS[kinds.index(first.kind) % len(_COLOURS)])
     left_out = _wires(axes, network, places, high)
     axes.set_xlim(-0.55, across * (slab[0] + 0.5) + 0.05)
     axes.set_ylim(lines * (slab[1] + 0.25), -0.1)
@@ -76,14 +76,16 @@ def draw_slabs(network: Network, title: str = "network") -> Figure:
 
 
 def _texts(network: Network) -> dict[tuple[int, int, int], list[tuple[str, bool]]]:
-    """Lines of each cell that has layers, and whether each is of a layer that is switched off."""
-    found: dict[tuple[int, int, int], list[tuple[str, bool]]] = {}
+    """Return the lines of each cell with layers, and whether each line belongs to a disabled layer."""
+    texts: dict[tuple[int, int, int], list[tuple[str, bool]]] = {}
     for coord, spec in network.layers.items():
         off = coord in network.disabled
         shape = "×".join(str(size) for size in network.shapes[coord] if size > 0)
-        said = found.setdefault((coord.z, coord.y, coord.x), [])
-        said += [(line, off) for line in _said(spec, f" → {shape}" + " (off)" * off)]
-    return {cell: said if len(said) <= _LINES else [*said[: _LINES - 1], ("…", False)] for cell, said in found.items()}
+        lines = texts.setdefault((coord.z, coord.y, coord.x), [])
+        lines += [(line, off) for line in _said(spec, f" → {shape}" + " (off)" * off)]
+    return {
+        cell: lines if len(lines) <= _LINES else [*lines[: _LINES - 1], ("…", False)] for cell, lines in texts.items()
+    }
 
 
 def _said(spec: LayerSpec, more: str = "", inside: int = 0) -> Iterable[str]:
@@ -108,7 +110,7 @@ def _slab(axes: Axes, origin: tuple[float, float], size: tuple[float, float], z:
     axes.text(left + wide, top + 0.2, f"depth {z}", fontsize=8, color="#60607a", va="bottom", ha="right")
 
 
-def _cell(axes: Axes, place: _Cell, high: float, said: list[tuple[str, bool]], colour: str) -> None:
+def _cell(axes: Axes, place: _Cell, high: float, lines: list[tuple[str, bool]], colour: str) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     axes.add_patch(
@@ -117,8 +119,8 @@ def _cell(axes: Axes, place: _Cell, high: float, said: list[tuple[str, bool]], c
             facecolor=colour, edgecolor="#444", linewidth=0.8, zorder=3,
         )
     )  # fmt: skip
-    top = place.y - _LINE * (len(said) - 1) / 2
-    for i, (line, off) in enumerate(said):
+    top = place.y - _LINE * (len(lines) - 1) / 2
+    for i, (line, off) in enumerate(lines):
         text = line if len(line) <= 24 else f"{line[:14]}…{line[-9:]}"
         axes.text(
             place.x, top + i * _LINE, text, fontsize=6.5, ha="center", va="center", zorder=4,
@@ -127,7 +129,7 @@ def _cell(axes: Axes, place: _Cell, high: float, said: list[tuple[str, bool]], c
 
 
 def _wires(axes: Axes, network: Network, places: Mapping[tuple[int, int, int], _Cell], high: float) -> int:
-    """Draw what goes from cell to cell; return how many links are left out."""
+    """Draw the connections between cells; return the number of omitted links."""
     before: Coord | None = None
     links: list[tuple[Source, Coord]] = []
     drawn: set[tuple[Coord, Coord]] = set()
@@ -153,7 +155,7 @@ def _wires(axes: Axes, network: Network, places: Mapping[tuple[int, int, int], _
 
 
 def _first(coord: Coord) -> Coord:
-    """Place of a cell, whatever the slot."""
+    """Return the place of a cell, regardless of the slot."""
     return Coord(coord.z, coord.y, coord.x)
 
 
@@ -164,12 +166,12 @@ def _arrow(
     from matplotlib.patches import FancyArrowPatch
 
     a, b = places[source.z, source.y, source.x], places[target.z, target.y, target.x]
-    if a == b:  # from slot to slot: the text says it
+    if a == b:  # from slot to slot: only in the text
         return
     beside = abs(a.y - b.y) < high / 2 and 0 < b.x - a.x < _WIDE + 2 * _GAP
     if beside:
         start, end = (a.x + _WIDE / 2, a.y), (b.x - _WIDE / 2, b.y)
-    elif abs(a.y - b.y) < high / 2:  # along a row, over what stands between
+    elif abs(a.y - b.y) < high / 2:  # along a row, in an arc over the cells between
         start, end, bend = (a.x, a.y - high / 2), (b.x, b.y - high / 2), -0.2 if b.x > a.x else 0.2
     else:
         down = 1 if b.y > a.y else -1

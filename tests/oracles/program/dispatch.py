@@ -73,7 +73,7 @@ def _read(facts: Facts, task: Task, canvas: Array, told: Told | None) -> Array:
         return told(rows, back)
     place = facts.places[rows]
     if back or place.through != "positions":
-        raise SpecError(f"rows of region {place.name!r}, {back} steps back, are not told")
+        raise SpecError(f"rows of region {place.name!r}, {back} steps back, are missing")
     return canvas[:, place.positions]
 
 

@@ -1,4 +1,4 @@
-"""What the cells of a fabric compute, all nodes of a population at once; and their parameters and states."""
+"""Equations, parameters and states of a fabric's cells, for all nodes of a population at once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from volumetric.layers.recurrent import Cell as Step
 from volumetric.layers.scope import flat
 
 SPREAD = 0.02
-"""Deviation of fresh weights of a node from those that all of its population begin with."""
+"""Deviation of a node's initial weights from those that its population shares."""
 
 
 def step_of(cell: Cell) -> Step | None:
-    """Return the equations of a cell with gates; None: it has none."""
+    """Return the equations of a cell with gates; None: the cell has no gates."""
     if isinstance(cell, RNN):
         return CELLS[f"rnn_{cell.nonlinearity}"]
     if isinstance(cell, SLSTM):
@@ -31,18 +31,18 @@ def step_of(cell: Cell) -> Step | None:
 
 
 def states_of(cell: Cell) -> dict[str, int]:
-    """What a node keeps besides what it shows: name → width."""
+    """Return the states of a node besides its public output: name → width."""
     if isinstance(cell, Axon):
         return {"c1": cell.pairs, "c2": cell.pairs}
     step = step_of(cell)
     assert step is not None
-    # What an LSTM, a GRU or an RNN shows is its h.
+    # The public output of an LSTM, a GRU or an RNN is its h.
     own = step.states if isinstance(cell, SLSTM) else step.states[1:]
     return dict.fromkeys(own, cell.hidden)
 
 
 def params_of(cell: Cell, count: int) -> tuple[ParamSpec, ...]:
-    """Parameters of `count` sets of weights; the first axis has the sets."""
+    """Return the parameters of `count` sets of weights; the first axis is the set."""
     h = cell.hidden
 
     def spec(name: str, *shape: int, init: str = "fan_in", packable: bool = True, **fields: object) -> ParamSpec:
@@ -85,43 +85,43 @@ def params_of(cell: Cell, count: int) -> tuple[ParamSpec, ...]:
 
 
 REST = "rest"
-"""What a cell with gates keeps besides its first state, ``[states - 1, n, B, H]``."""
+"""Name of the states of a cell with gates after its first one, ``[states - 1, n, B, H]``."""
 
 Fixed = dict[str, int]
-"""What does not change from row to row: name → tensor."""
+"""Tensors that are constant over the rows: name → tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arriving:
-    """How messages come to cells: ``x = inner m + offset``, with ``[H, heads · e]`` and ``[n, H]``."""
+    """Map from messages to inputs of cells: ``x = inner m + offset``, with ``[H, heads · e]`` and ``[n, H]``."""
 
     inner: int
     offset: int
 
 
 def fixed_of(work: GraphBuilder, of: Population, p: Mapping[str, int], sets: Array, arriving: Arriving) -> Fixed:
-    """Emit the weights of a population's nodes, so that messages go straight into gates.
+    """Emit the weights of a population's nodes, merged so that messages go straight into gates.
 
     Parameters
     ----------
-    p : parameters of its sets of weights, by name
-    sets : which set each node has
+    p : parameters of the population's sets of weights, by name
+    sets : set of weights of each node
     """
     cell = of.cell
-    made = _axon_fixed(work, p) if isinstance(cell, Axon) else _gates_fixed(work, cell, p)
+    weights = _axon_fixed(work, p) if isinstance(cell, Axon) else _gates_fixed(work, cell, p)
     into = p["input.weight" if isinstance(cell, Axon) else "ih.weight"]
     n, h = work.shape(arriving.offset)
     offset = by_node(work, work.reshape(arriving.offset, (n, 1, h)), chosen(work, turned(work, into), sets))
     offset = work.reshape(offset, (n, work.shape(offset)[2]))
-    made["from_x"] = joined(work, arriving.inner, into)
-    found = {name: chosen(work, tensor, sets) for name, tensor in made.items()}
-    bias = found.pop("bias", None)
-    found["offset"] = offset if bias is None else work.binary("add", offset, bias)
-    return {name: _flat_sets(work, name, tensor) for name, tensor in found.items()}
+    weights["from_x"] = joined(work, arriving.inner, into)
+    per_node = {name: chosen(work, tensor, sets) for name, tensor in weights.items()}
+    bias = per_node.pop("bias", None)
+    per_node["offset"] = offset if bias is None else work.binary("add", offset, bias)
+    return {name: _flat_sets(work, name, tensor) for name, tensor in per_node.items()}
 
 
 def _flat_sets(work: GraphBuilder, name: str, tensor: int) -> int:
-    """View what is a vector for each node so that it goes with ``[n, B, …]``."""
+    """Reshape one vector per node to broadcast against ``[n, B, …]``."""
     if len(work.shape(tensor)) > 2 or name in ("offset", "hidden"):
         return tensor
     sets, width = work.shape(tensor)
@@ -141,7 +141,7 @@ def _gates_fixed(work: GraphBuilder, cell: Cell, p: Mapping[str, int]) -> Fixed:
 
 
 def _between_heads(work: GraphBuilder, weight: int) -> int:
-    """Emit whole matrices ``[sets, 4 H, H]``, which have 0 between heads."""
+    """Emit full matrices ``[sets, 4 H, H]`` with zeros between heads."""
     sets, gates, heads, width, _ = work.shape(weight)
     rows: list[int] = []
     for head in range(heads):
@@ -158,29 +158,29 @@ def _axon_fixed(work: GraphBuilder, p: Mapping[str, int]) -> Fixed:
 
 
 def advance(
-    work: GraphBuilder, of: Population, fixed: Mapping[str, int], m: int, shown: int, kept: Mapping[str, int]
+    work: GraphBuilder, of: Population, fixed: Mapping[str, int], m: int, shown: int, states: Mapping[str, int]
 ) -> tuple[int, dict[str, int]]:
-    """Emit one step: what nodes show, ``[n, B, H]``, and what they keep.
+    """Emit one step: the public outputs of nodes, ``[n, B, H]``, and their states.
 
     Parameters
     ----------
     m : messages, ``[n, B, heads · e]``
-    shown, kept : what they showed, and kept as `together` has it
+    shown, states : previous public outputs, and states in the form of `together`
     """
     cell = of.cell
     if isinstance(cell, Axon):
-        return _axon(work, fixed, m, kept)
+        return _axon(work, fixed, m, states)
     step = step_of(cell)
     assert step is not None
-    h = kept["y"] if isinstance(cell, SLSTM) else shown
+    h = states["y"] if isinstance(cell, SLSTM) else shown
     from_x = by_node(work, m, fixed["from_x"])
     hidden = _wide(work, fixed["hidden"], work.shape(m)[0]) if isinstance(cell, GRU) else None
     from_h = by_node(work, h, fixed["from_h"], hidden)
     n, batch, wide = work.shape(from_x)
     rows, size = n * batch, wide // step.blocks
     from_x, from_h = (work.reshape(x, (rows, wide)) for x in (from_x, from_h))
-    found = kept.get(REST, h if step.direct else None)
-    before = None if found is None else work.reshape(found, (len(step.direct), rows, size))
+    rest = states.get(REST, h if step.direct else None)
+    before = None if rest is None else work.reshape(rest, (len(step.direct), rows, size))
     h, others = cell_step(work, step, from_x, from_h, fixed["offset"], before)
     h = work.reshape(h, (n, batch, size))
     after = {} if others is None else {REST: work.reshape(others, (len(step.states) - 1, n, batch, size))}
@@ -200,8 +200,10 @@ def _normal(work: GraphBuilder, cell: SLSTM, y: int, gain: int) -> int:
     return work.binary("mul", work.reshape(normal, (n, batch, h)), gain)
 
 
-def _axon(work: GraphBuilder, fixed: Mapping[str, int], m: int, kept: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-    mixed, c1, c2 = by_node(work, m, fixed["from_x"], fixed["offset"]), kept["c1"], kept["c2"]
+def _axon(
+    work: GraphBuilder, fixed: Mapping[str, int], m: int, states: Mapping[str, int]
+) -> tuple[int, dict[str, int]]:
+    mixed, c1, c2 = by_node(work, m, fixed["from_x"], fixed["offset"]), states["c1"], states["c2"]
 
     def mul(a: int, name: str) -> int:
         return work.binary("mul", a, fixed[name])
@@ -212,33 +214,33 @@ def _axon(work: GraphBuilder, fixed: Mapping[str, int], m: int, kept: Mapping[st
     return work.binary("add", by_node(work, read, fixed["out"]), fixed["out_bias"]), {"c1": a, "c2": b}
 
 
-def together(work: GraphBuilder, of: Population, kept: Mapping[str, int]) -> dict[str, int]:
-    """Emit what nodes keep, ``[n, B, …]`` each, as `advance` takes it: states behind the first in one tensor."""
+def together(work: GraphBuilder, of: Population, states: Mapping[str, int]) -> dict[str, int]:
+    """Emit the states of nodes, ``[n, B, …]`` each, in the form of `advance`: all but the first in one tensor."""
     first, rest = _names(of)
     if not rest:
-        return dict(kept)
-    parts = [work.reshape(kept[name], (1, *work.shape(kept[name]))) for name in rest]
-    return {**{name: kept[name] for name in first}, REST: work.concat(parts, 0)}
+        return dict(states)
+    parts = [work.reshape(states[name], (1, *work.shape(states[name]))) for name in rest]
+    return {**{name: states[name] for name in first}, REST: work.concat(parts, 0)}
 
 
-def apart(work: GraphBuilder, of: Population, kept: Mapping[str, int]) -> dict[str, int]:
-    """The way back from `together`."""
+def apart(work: GraphBuilder, of: Population, states: Mapping[str, int]) -> dict[str, int]:
+    """Emit the inverse of `together`."""
     first, rest = _names(of)
     if not rest:
-        return dict(kept)
-    parts = work.split(kept[REST], (1,) * len(rest), 0)
-    found = {name: work.reshape(part, work.shape(part)[1:]) for name, part in zip(rest, parts, strict=True)}
-    return {**{name: kept[name] for name in first}, **found}
+        return dict(states)
+    parts = work.split(states[REST], (1,) * len(rest), 0)
+    rest_states = {name: work.reshape(part, work.shape(part)[1:]) for name, part in zip(rest, parts, strict=True)}
+    return {**{name: states[name] for name in first}, **rest_states}
 
 
 def _names(of: Population) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What nodes keep by themselves, and what they keep together, in the order of the cell's states."""
+    """Return the names of states kept alone and of those merged by `together`, in the order of the cell's states."""
     names, step = tuple(states_of(of.cell)), step_of(of.cell)
     rest = () if step is None else step.states[1:]
     return tuple(name for name in names if name not in rest), rest
 
 
 def kept_by(of: Population) -> tuple[str, ...]:
-    """Names of what `together` gives."""
+    """Return the names of the tensors of `together`."""
     first, rest = _names(of)
     return (*first, REST) if rest else first

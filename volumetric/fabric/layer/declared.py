@@ -1,4 +1,4 @@
-"""What a fabric is declared of besides its graph: populations of cells, and ports."""
+"""Declarations of populations of cells, and of ports."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _check_name(name: Any, what: str) -> None:
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise SpecError(
             f"{what} cannot be called {shown(name)}",
-            hint='a letter or "_", then letters, digits, "_" and "-", 64 in all',
+            hint='a name is a letter or "_", then letters, digits, "_" and "-", at most 64 characters',
         )
 
 
 class SLSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="slstm"):
-    """A cell with exponential gates, as `layers.SLSTM` without its convolution; neighbours read its normalised y."""
+    """A cell with exponential gates: `layers.SLSTM` without its convolution; neighbours read its normalised y."""
 
     hidden: int
     heads: int = 1
@@ -43,12 +43,12 @@ class SLSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
 
     @property
     def silent(self) -> bool:
-        """Whether what it shows is always 0, as its norm makes heads of one number."""
+        """Whether its public output is always 0, because its norm is over heads of one number."""
         return self.heads == self.hidden
 
 
 class Axon(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="axon"):
-    """A cell of pairs that turn and shrink, as `layers.Axon`, read through silu; `width` pairs, by default `hidden`."""
+    """A cell of rotating, decaying pairs, see `layers.Axon`, read through silu; `width` pairs, default `hidden`."""
 
     hidden: int
     width: int | None = None
@@ -66,7 +66,7 @@ class Axon(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
 
 
 class LSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="lstm"):
-    """A cell as of `layers.LSTM`."""
+    """The cell of `layers.LSTM`."""
 
     hidden: int
 
@@ -76,7 +76,7 @@ class LSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
 
 
 class GRU(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="gru"):
-    """A cell as of `layers.GRU`."""
+    """The cell of `layers.GRU`."""
 
     hidden: int
 
@@ -86,7 +86,7 @@ class GRU(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, t
 
 
 class RNN(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="rnn"):
-    """A cell as of `layers.RNN`."""
+    """The cell of `layers.RNN`."""
 
     hidden: int
     nonlinearity: Literal["tanh", "relu"] = "tanh"
@@ -98,10 +98,10 @@ class RNN(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, t
 
 
 AGGREGATES = ("mean", "flatten", "attend")
-"""How an output makes one row of what its nodes read."""
+"""Reductions of an output's nodes to one row."""
 
 Cell: TypeAlias = SLSTM | Axon | LSTM | GRU | RNN
-"""What every node of a population is."""
+"""Kinds of cells."""
 
 
 class Population(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -109,10 +109,10 @@ class Population(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     Attributes
     ----------
-    name : of its parameters and states
-    cell : what each node is
-    nodes : which; None: all recurrent nodes that no other population names
-    share : whose weights are one: ``"none"``, ``"all"``, or those of nodes in a tile, ``"tile(4,4)"``
+    name : name in the keys of its parameters and states
+    cell : cell of each node
+    nodes : nodes of the population; None: all recurrent nodes of no other population
+    share : nodes that share weights: ``"none"``, ``"all"``, or those in a tile, ``"tile(4,4)"``
     """
 
     name: str
@@ -136,12 +136,12 @@ class Population(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     @property
     def tile(self) -> tuple[int, ...] | None:
         """Sides of the tiles that share weights."""
-        found = _TILE.fullmatch(self.share.replace(" ", ""))
-        return None if found is None else tuple(map(int, found[1].split(",")))
+        match = _TILE.fullmatch(self.share.replace(" ", ""))
+        return None if match is None else tuple(map(int, match[1].split(",")))
 
 
 class InPort(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An input: part of a row, `dim` numbers, that its nodes show, each through a matrix of its own."""
+    """An input: `dim` columns of the input row, which its nodes take, each through its own matrix."""
 
     name: str
     nodes: Nodes
@@ -155,12 +155,12 @@ class InPort(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class OutPort(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An output: part of a row, `dim` numbers, made of what its nodes read.
+    """An output: `dim` columns of the output row, computed from its nodes.
 
     Attributes
     ----------
-    aggregate : how: the ``"mean"`` of its nodes, all of them side by side (``"flatten"``), or by `slots` learned
-        queries that attend over them (``"attend"``)
+    aggregate : reduction: the ``"mean"`` of its nodes, their concatenation (``"flatten"``), or attention over them by
+        `slots` learned queries (``"attend"``)
     """
 
     name: str

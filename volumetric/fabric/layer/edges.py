@@ -1,4 +1,4 @@
-"""Who reads whom: rules of connectivity, each of which gives edges for some receivers at a time."""
+"""Edges: rules of connectivity, each of which yields edges for a block of receivers at a time."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from volumetric.fabric.layer.graphs import Graph, Lattice
 from volumetric.layers.checks import check_number, check_whole, whole_numbers, whole_pairs
 
 MOST_EDGES = 10**7
-"""Edges of a fabric are fewer than this."""
+"""Upper bound (exclusive) on the number of edges of a fabric."""
 BYTES = 28
-"""Of an edge in a fabric's facts and in its tensors of ids."""
+"""Bytes of an edge in a fabric's facts and in its tensors of ids."""
 BLOCK = 2**21
-"""Pairs of nodes that are looked at at a time."""
+"""Number of node pairs per block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Edges: receivers, senders, distances, and whether a receiver that is its own sender is meant so."""
+    """Edges: receivers, senders, distances, and whether self-loops are allowed."""
 
     receivers: Array
     senders: Array
@@ -36,7 +36,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Where nodes are, ``[N, axes]``, and which take rows in and hand them out, bool ``[N]``."""
+    """Coordinates of nodes, ``[N, axes]``, and which of them are input and output nodes, bool ``[N]``."""
 
     graph: Graph
     coords: Array
@@ -44,7 +44,7 @@ class Roles:
     outputs: Array
 
     def allowed(self, receivers: Array, senders: Array) -> Array:
-        """Whether each pair may be an edge, loops aside."""
+        """Return whether each pair may be an edge, regardless of self-loops."""
         no = self.inputs[receivers] | self.outputs[senders] | (self.inputs[senders] & self.outputs[receivers])
         return ~no
 
@@ -52,7 +52,7 @@ class Roles:
 class LocalRadius(
     Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="local_radius"
 ):
-    """All nodes at a distance of at most `radius`. `delay` is how many rows an edge takes, as in the other rules."""
+    """All nodes at a distance of at most `radius`. `delay` is the delay of edges in rows, as in the other rules."""
 
     radius: float
     delay: int = 1
@@ -70,7 +70,7 @@ class LocalRadius(
 
 
 class Annulus(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="annulus"):
-    """The `count` nearest of the nodes further away than `inner` and at most `outer`; of equals the lower ids."""
+    """The `count` nearest nodes at distances in (`inner`, `outer`]; ties go to the lower ids."""
 
     inner: float
     outer: float
@@ -86,18 +86,18 @@ class Annulus(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     def find(self, of: Roles) -> Iterator[Found]:
         """Yield its edges."""
-        for found in _between(of, self.inner, self.outer):
-            order = np.lexsort((found.senders, found.distance, found.receivers))
-            receivers = found.receivers[order]
+        for edges in _between(of, self.inner, self.outer):
+            order = np.lexsort((edges.senders, edges.distance, edges.receivers))
+            receivers = edges.receivers[order]
             rank = np.arange(len(order)) - np.searchsorted(receivers, receivers)
-            kept = order[rank < self.count]
-            yield Found(found.receivers[kept], found.senders[kept], found.distance[kept])
+            nearest = order[rank < self.count]
+            yield Found(edges.receivers[nearest], edges.senders[nearest], edges.distance[nearest])
 
 
 class SmallWorld(
     Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="small_world"
 ):
-    """`count` nodes anywhere, drawn for each receiver (Watts and Strogatz 1998)."""
+    """`count` random nodes, drawn for each receiver (Watts and Strogatz 1998)."""
 
     count: int
     seed: int = 0
@@ -116,7 +116,7 @@ class SmallWorld(
 
 
 class Columns(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="columns"):
-    """Within tiles of a lattice all nodes read each other, and each reads `fibres` drawn nodes of other tiles."""
+    """All nodes within a tile of a lattice read each other, and each reads `fibres` random nodes of other tiles."""
 
     tile: tuple[int, ...]
     fibres: int = 0
@@ -151,9 +151,9 @@ class Columns(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 class ExplicitEdges(
     Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="explicit_edges"
 ):
-    """Pairs (receiver, sender), also of a node with itself; `distance` of all, or None for that of the nodes.
+    """Pairs (receiver, sender), also self-loops; `distance` for all of them, or None for the distance of the nodes.
 
-    They count before what other rules find: such an edge has the distance and the delay that are said here.
+    They take precedence over other rules: their edges have the distance and the delay of this rule.
     """
 
     edges: tuple[tuple[int, int], ...] = ()
@@ -164,7 +164,7 @@ class ExplicitEdges(
         """Check the fields."""
         force_setattr(self, "edges", whole_pairs("ExplicitEdges: edges", self.edges))
         if not self.edges:
-            raise SpecError("ExplicitEdges: there are none", hint="give pairs (receiver, sender)")
+            raise SpecError("ExplicitEdges: there are no edges", hint="pass pairs (receiver, sender)")
         if self.distance is not None:
             check_number("ExplicitEdges: distance", self.distance, above=-1e-9)
         check_whole("ExplicitEdges: delay", self.delay)
@@ -175,15 +175,15 @@ class ExplicitEdges(
         wrong = pairs[(pairs < 0) | (pairs >= of.graph.count)]
         if wrong.size:
             raise SpecError(f"an edge names node {wrong[0]}", hint=f"nodes are 0 … {of.graph.count - 1}")
-        found = _measured(of, pairs[:, 0], pairs[:, 1])
+        edges = _measured(of, pairs[:, 0], pairs[:, 1])
         refused = np.flatnonzero(~of.allowed(pairs[:, 0], pairs[:, 1]))
         if refused.size:
             receiver, sender = pairs[refused[0]].tolist()
             raise SpecError(
                 f"the edge from node {sender} to node {receiver} is not possible",
-                hint="nothing goes into an input node, out of an output node, or from one straight to the other",
+                hint="an input node receives nothing, an output node sends nothing, and no edge joins the two directly",
             )
-        distance = found.distance if self.distance is None else np.full(len(pairs), float(self.distance))
+        distance = edges.distance if self.distance is None else np.full(len(pairs), float(self.distance))
         yield Found(pairs[:, 0], pairs[:, 1], distance, loops=True)
 
 
@@ -192,11 +192,11 @@ RULES = (LocalRadius, Annulus, SmallWorld, Columns, ExplicitEdges)
 
 
 def refuse_many(count: float) -> None:
-    """Raise `SpecError` where so many edges are too many."""
+    """Raise `SpecError` if the number of edges is too large."""
     if count >= MOST_EDGES:
         raise SpecError(
             f"{count:,.0f} edges would take {count * BYTES / 2**30:,.1f} GiB; fewer than {MOST_EDGES:,} are possible",
-            hint="a smaller radius, count or tile",
+            hint="use a smaller radius, count or tile",
         )
 
 
@@ -205,7 +205,7 @@ def _measured(of: Roles, receivers: Array, senders: Array) -> Found:
 
 
 def _between(of: Roles, inner: float, outer: float) -> Iterator[Found]:
-    """Yield all pairs further apart than `inner` and at most `outer`, all pairs of a receiver together."""
+    """Yield all pairs at distances in (`inner`, `outer`], grouped by receiver."""
     readers = np.flatnonzero(~of.inputs)
     if isinstance(of.graph, Lattice):
         offsets = _stencil(of.graph, inner, outer)
@@ -228,20 +228,20 @@ def _between(of: Roles, inner: float, outer: float) -> Iterator[Found]:
         yield _kept(of, _measured(of, receivers, every), inner, outer)
 
 
-def _kept(of: Roles, found: Found, inner: float, outer: float) -> Found:
-    near = (found.distance > max(inner, 0.0)) & (found.distance <= outer) & of.allowed(found.receivers, found.senders)
-    return Found(found.receivers[near], found.senders[near], found.distance[near])
+def _kept(of: Roles, edges: Found, inner: float, outer: float) -> Found:
+    near = (edges.distance > max(inner, 0.0)) & (edges.distance <= outer) & of.allowed(edges.receivers, edges.senders)
+    return Found(edges.receivers[near], edges.senders[near], edges.distance[near])
 
 
 def _pairs(graph: Lattice, offsets: Array) -> float:
-    """Number of pairs of nodes so far apart."""
+    """Return the number of pairs of nodes at such distances."""
     if graph.wrap:
         return float(len(offsets)) * graph.count
     return float(np.prod(np.asarray(graph.sizes) - np.abs(offsets), -1).sum())
 
 
 def _stencil(graph: Lattice, inner: float, outer: float) -> Array:
-    """Offsets to all nodes within reach, float64 ``[n, axes]``; on a ring each node has one."""
+    """Return the offsets to all nodes in range, float64 ``[n, axes]``; with `wrap`, each node has one offset."""
     reach = math.floor(outer)
     ranges = []
     for size in graph.sizes:
@@ -254,7 +254,7 @@ def _stencil(graph: Lattice, inner: float, outer: float) -> Array:
 
 
 def _drawn(of: Roles, count: int, seed: int, tiles: Array | None) -> Found:
-    """Draw `count` senders for each receiver, of other tiles where there are any; fewer where there are not as many."""
+    """Draw at most `count` senders for each receiver, from other tiles if there are tiles."""
     rng = np.random.Generator(np.random.Philox(seed))
     cells = np.flatnonzero(~of.inputs & ~of.outputs)
     shows = np.flatnonzero(~of.outputs)
@@ -262,19 +262,19 @@ def _drawn(of: Roles, count: int, seed: int, tiles: Array | None) -> Found:
     senders: list[Array] = []
     for r in np.flatnonzero(~of.inputs).tolist():
         pool = cells if of.outputs[r] else shows
-        taken = np.zeros(0, np.int64)
+        drawn = np.zeros(0, np.int64)
         own = pool == r if tiles is None else tiles[pool] == tiles[r]
         free = len(pool) - int(own.sum())
-        wanted = min(count, free)
-        if wanted * 4 >= free:
-            taken = rng.permutation(pool[~own])[:wanted]
-        while len(taken) < wanted:
+        needed = min(count, free)
+        if needed * 4 >= free:
+            drawn = rng.permutation(pool[~own])[:needed]
+        while len(drawn) < needed:
             more = pool[rng.integers(0, len(pool), 2 * count)]
             more = more[more != r] if tiles is None else more[tiles[more] != tiles[r]]
-            _, first = np.unique(np.concatenate([taken, more]), return_index=True)
-            taken = np.concatenate([taken, more])[np.sort(first)][:wanted]
-        receivers.append(np.full(wanted, r))
-        senders.append(taken)
+            _, first = np.unique(np.concatenate([drawn, more]), return_index=True)
+            drawn = np.concatenate([drawn, more])[np.sort(first)][:needed]
+        receivers.append(np.full(needed, r))
+        senders.append(drawn)
     if not receivers:
         return Found(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     return _measured(of, np.concatenate(receivers), np.concatenate(senders))

@@ -1,15 +1,15 @@
-"""The nodes of a fabric: products of all nodes of a kind at once, and one step as the body of a scan.
+"""Graph of a fabric: products over all nodes of a kind at once, and one step as the body of a scan.
 
-Nodes are the first axis, streams the second. What no row changes is emitted before the scan: products of weights with
-weights, queries, and what belongs to each node; and so is, for all rows at once, what input nodes show and tell, and
-behind it what output nodes read. What cells tell, their keys and values, goes on from step to step: it is computed
-once, for those that read it in the next step and for outputs.
+Nodes are the first axis, streams the second. Values that are constant over rows are emitted before the scan: products
+of weights with weights, queries, and values of each node. The outputs, keys and values of input nodes are also emitted
+before it, for all rows at once; the inputs of output nodes are emitted after it. Keys and values of cells carry over
+from step to step: they are computed once, for their readers in the next step and for outputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -50,9 +50,9 @@ def emit_fabric(scope: Scope, spec: Fabric, x: int) -> int:
     living = living_of(scope, spec)
     fixed = _fixed(work, spec, plan, p, living)
     in_order = work.reshape(work.permute(rows, (1, 0, 2)), (length * batch, columns))
-    given = shown_by(work, living, shown_by_inputs(work, spec, p, in_order), 0)
-    xs = [_row_by_row(work, _tell(work, fixed, plan.inputs, "in", given), length)]
-    xs += [_row_by_row(work, given, length)] if spec.remembered else []
+    shown_inputs = shown_by(work, living, shown_by_inputs(work, spec, p, in_order), 0)
+    xs = [_row_by_row(work, _tell(work, fixed, plan.inputs, "in", shown_inputs), length)]
+    xs += [_row_by_row(work, shown_inputs, length)] if spec.remembered else []
     keep = scope.kept_before(x)
     xs += [] if keep is None else [work.reshape(work.permute(keep, (1, 0)), (length, 1, batch, 1))]
     begun = _begin(scope, spec, plan, fixed, x, living)
@@ -68,8 +68,8 @@ def emit_fabric(scope: Scope, spec: Fabric, x: int) -> int:
     [read], ends = repeat(work, body, xs, [*fixed.values()], [*begun.values()], written=written)
     if scope.keeps_state(x):
         _end(scope, spec, dict(zip(begun, ends, strict=True)), living)
-    _, told, _, wide = work.shape(read)
-    kv = work.reshape(work.permute(read, (1, 0, 2, 3)), (told, length * batch, wide))
+    _, senders, _, wide = work.shape(read)
+    kv = work.reshape(work.permute(read, (1, 0, 2, 3)), (senders, length * batch, wide))
     m = attend(work, fixed["ask outputs"], kv, plan.to_outputs, _named(fixed, "outputs "), spec.heads)
     o = by_node(work, m, joined(work, p["message.weight"], p["readout.weight"]), p["readout.bias"])
     y = handed_out(work, spec, p, shown_by(work, living, o, plan.facts.senders_count), living)
@@ -78,20 +78,20 @@ def emit_fabric(scope: Scope, spec: Fabric, x: int) -> int:
 
 
 def _row_by_row(work: GraphBuilder, x: int, length: int) -> int:
-    """View ``[nodes, T · B, …]`` as ``[T, nodes, B, …]``."""
+    """Reshape ``[nodes, T · B, …]`` to ``[T, nodes, B, …]``."""
     nodes, rows, width = work.shape(x)
     return work.permute(work.reshape(x, (nodes, length, rows // length, width)), (1, 0, 2, 3))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Plan:
-    """What follows from a fabric's facts.
+    """Layout of the computation, derived from a fabric's facts.
 
     Attributes
     ----------
-    to_cells, to_outputs : how they read; senders are counted once for each delay
-    inputs, cells : products by which they tell
-    read : cells that outputs read: the first, and one past the last
+    to_cells, to_outputs : how they read; senders are repeated for each delay
+    inputs, cells : grouped products that compute their keys and values
+    read : range of cells that outputs read: the first, and one past the last
     """
 
     facts: Facts
@@ -109,9 +109,9 @@ def _plan(spec: Fabric) -> _Plan:
     own = np.arange(facts.inputs, count) if cell_delays[0] == 1 else np.full(facts.cells, -1)
     from_ = np.searchsorted(cell_delays, late[:edge]) * count + senders[:edge]
     to_cells = reading_of(facts.starts[: facts.cells + 1], from_, facts.distance[:edge], own, len(cell_delays) * count)
-    asked = senders[edge:] - facts.inputs
-    low, high = (int(asked.min()), int(asked.max()) + 1) if asked.size else (0, 1)
-    from_ = np.searchsorted(out_delays, late[edge:]) * (high - low) + asked - low
+    cells_read = senders[edge:] - facts.inputs
+    low, high = (int(cells_read.min()), int(cells_read.max()) + 1) if cells_read.size else (0, 1)
+    from_ = np.searchsorted(out_delays, late[edge:]) * (high - low) + cells_read - low
     nobody = np.full(facts.outputs, -1)
     starts = facts.starts[facts.cells :] - edge
     to_outputs = reading_of(starts, from_, facts.distance[edge:], nobody, len(out_delays) * (high - low))
@@ -126,7 +126,7 @@ def _plan(spec: Fabric) -> _Plan:
 
 
 def _fixed(work: GraphBuilder, spec: Fabric, plan: _Plan, p: dict[str, int], living: int | None) -> dict[str, int]:
-    """Emit what no row changes."""
+    """Emit the values that are constant over rows."""
     facts, h = plan.facts, spec.hidden
     count = len(facts.order)
     slots = work.binary("add", work.constant(spec.places(), "places"), p["slot"])
@@ -135,31 +135,31 @@ def _fixed(work: GraphBuilder, spec: Fabric, plan: _Plan, p: dict[str, int], liv
         own = work.reshape(work.part(slots, 0, first, last), (1, last - first, 2 * h))
         weight = p[name]
         wide = work.shape(weight)[0]
-        made = work.gemm(own, work.reshape(weight, (1, wide, 2 * h)), trans_b=True)
-        return work.reshape(made, (last - first, wide))
+        product = work.gemm(own, work.reshape(weight, (1, wide, 2 * h)), trans_b=True)
+        return work.reshape(product, (last - first, wide))
 
     ask = of_slots(facts.inputs, count, "query.weight")
     ask = work.reshape(ask, (count - facts.inputs, 1, spec.keys))
-    found = {"ask outputs": work.part(ask, 0, facts.cells, facts.cells + facts.outputs)}
+    fixed = {"ask outputs": work.part(ask, 0, facts.cells, facts.cells + facts.outputs)}
     if spec.query == "state":
-        found["ask"] = work.permute(work.reshape(p["state_query.weight"], (1, spec.keys, h)), (0, 2, 1))
+        fixed["ask"] = work.permute(work.reshape(p["state_query.weight"], (1, spec.keys, h)), (0, 2, 1))
     else:
-        found["ask"] = work.part(ask, 0, 0, facts.cells)
+        fixed["ask"] = work.part(ask, 0, 0, facts.cells)
     tell = joined(work, p["public.weight"], p["kv.weight"])
     for name, parts in (("in", plan.inputs), ("cell", plan.cells)):
-        found |= {f"tell {name} {n}": _sets(work, tell, part) for n, part in enumerate(parts)}
+        fixed |= {f"tell {name} {n}": _sets(work, tell, part) for n, part in enumerate(parts)}
     cost = None
     if spec.learn_distance:
         cost = work.reshape(work.unary(p["distance"], "softplus"), (1, spec.heads))
     low, high = (facts.inputs + cell for cell in plan.read)
     readers = ("cells", plan.to_cells, 0, facts.senders_count), ("outputs", plan.to_outputs, low, high)
     for name, reading, first, last in readers:
-        made = biases(work, reading, cost, SHARPNESS)
+        bias = biases(work, reading, cost, SHARPNESS)
         if living is not None:
-            made = without_masked(work, reading, made, work.part(living, 0, first, last))
-        found |= {f"{name} {k}": v for k, v in made.items()}
+            bias = without_masked(work, reading, bias, work.part(living, 0, first, last))
+        fixed |= {f"{name} {k}": v for k, v in bias.items()}
     if living is not None:
-        found["living"] = living
+        fixed["living"] = living
     wide, narrow = work.shape(p["message.weight"])
     inner = work.gemm(
         work.reshape(p["cell_input.weight"], (1, h, wide)), work.reshape(p["message.weight"], (1, wide, narrow))
@@ -169,19 +169,19 @@ def _fixed(work: GraphBuilder, spec: Fabric, plan: _Plan, p: dict[str, int], liv
         own, start = facts.populations[of.name], f"cells.{of.name}."
         arriving = Arriving(work.reshape(inner, (h, narrow)), work.part(offset, 0, own.start, own.stop))
         weights = {name.removeprefix(start): tensor for name, tensor in p.items() if name.startswith(start)}
-        made = fixed_of(work, of, weights, facts.shares[of.name], arriving)
-        found |= {f"{of.name}.{name}": tensor for name, tensor in made.items()}
-    return found
+        per_node = fixed_of(work, of, weights, facts.shares[of.name], arriving)
+        fixed |= {f"{of.name}.{name}": tensor for name, tensor in per_node.items()}
+    return fixed
 
 
 def _sets(work: GraphBuilder, tell: int, part: Part) -> int:
-    """Matrices of a part's groups, ``[groups, H, keys and values]``."""
+    """Emit the matrices of a part's groups, ``[groups, H, keys and values]``."""
     count, h, wide = work.shape(tell)
     if part.ids == tuple(range(count)):
         return tell
     table = work.reshape(tell, (count, h * wide))
-    found = work.gather_rows(table, work.constant(np.array(part.ids, np.int32), "groups"))
-    return work.reshape(found, (len(part.ids), h, wide))
+    matrices = work.gather_rows(table, work.constant(np.array(part.ids, np.int32), "groups"))
+    return work.reshape(matrices, (len(part.ids), h, wide))
 
 
 def _tell(work: GraphBuilder, fixed: dict[str, int], parts: tuple[Part, ...], name: str, shown: int) -> int:
@@ -196,36 +196,36 @@ def _named(fixed: dict[str, int], start: str) -> dict[str, int]:
 def _begin(
     scope: Scope, spec: Fabric, plan: _Plan, fixed: dict[str, int], x: int, living: int | None
 ) -> dict[str, int]:
-    """Emit what the first row finds: states with the axis of streams before the last, and what was told of them."""
-    work, facts, found = scope.work, plan.facts, dict[str, int]()
+    """Emit the states before the first row, with streams as the second to last axis, and their keys and values."""
+    work, facts, states = scope.work, plan.facts, dict[str, int]()
     for state in spec.states():
         whole = start(scope, x, state.name, state.shape)
         axes = len(state.shape)
         moved = work.permute(whole, (*range(1, axes), 0, axes))
         if state.name != "past":
-            found[state.name] = shown_by(work, living, moved, first_of(spec, state.name))
+            states[state.name] = shown_by(work, living, moved, first_of(spec, state.name))
             continue
         for k in range(spec.remembered):
             part = work.part(moved, 0, k, k + 1)
-            found[f"past {k}"] = shown_by(work, living, work.reshape(part, work.shape(part)[1:]), 0)
+            states[f"past {k}"] = shown_by(work, living, work.reshape(part, work.shape(part)[1:]), 0)
     for of in spec.populations:
-        kept = {name: found.pop(f"{of.name}.{name}") for name in states_of(of.cell)}
-        found |= {f"{of.name}.{name}": tensor for name, tensor in together(work, of, kept).items()}
-    found["told"] = _tell(work, fixed, plan.cells, "cell", found["shown"])
+        own = {name: states.pop(f"{of.name}.{name}") for name in states_of(of.cell)}
+        states |= {f"{of.name}.{name}": tensor for name, tensor in together(work, of, own).items()}
+    states["told"] = _tell(work, fixed, plan.cells, "cell", states["shown"])
     for k in range(spec.remembered):
-        whole = found[f"past {k}"]
-        given, cells = work.split(whole, (facts.inputs, facts.cells), 0)
-        told = _tell(work, fixed, plan.inputs, "in", given), _tell(work, fixed, plan.cells, "cell", cells)
-        found[f"told {k}"] = work.concat(told, 0)
-    return found
+        whole = states[f"past {k}"]
+        inputs, cells = work.split(whole, (facts.inputs, facts.cells), 0)
+        keys_values = _tell(work, fixed, plan.inputs, "in", inputs), _tell(work, fixed, plan.cells, "cell", cells)
+        states[f"told {k}"] = work.concat(keys_values, 0)
+    return states
 
 
 def _end(scope: Scope, spec: Fabric, ends: dict[str, int], living: int | None) -> None:
-    """Give states their new values."""
+    """Store the new values of states."""
     work = scope.work
     for of in spec.populations:
-        kept = {name: ends[f"{of.name}.{name}"] for name in kept_by(of)}
-        ends = {**ends, **{f"{of.name}.{name}": tensor for name, tensor in apart(work, of, kept).items()}}
+        own = {name: ends[f"{of.name}.{name}"] for name in kept_by(of)}
+        ends = {**ends, **{f"{of.name}.{name}": tensor for name, tensor in apart(work, of, own).items()}}
     for state in spec.states():
         if state.name == "past":
             parts = [ends[f"past {k}"] for k in range(spec.remembered)]
@@ -238,12 +238,12 @@ def _end(scope: Scope, spec: Fabric, ends: dict[str, int], living: int | None) -
 
 @dataclass(slots=True)
 class _Row:
-    """A row, as it is emitted.
+    """Emitter of one row.
 
     Attributes
     ----------
-    fixed : what no row changes
-    state : what it finds, and then leaves
+    fixed : values that are constant over rows
+    state : state before the row, then after it
     """
 
     work: GraphBuilder
@@ -251,10 +251,9 @@ class _Row:
     plan: _Plan
     fixed: dict[str, int]
     state: dict[str, int]
-    _kept: dict[str, int] = field(default_factory=dict)
 
     def run(self, xs: list[int], *, resets: bool) -> int:
-        """Emit the row; return what its outputs read."""
+        """Emit the row; return the keys and values that outputs read."""
         work, spec, state = self.work, self.spec, self.state
         if resets:
             state |= {name: work.binary("mul_nonzero", of, xs[-1]) for name, of in state.items()}
@@ -264,14 +263,16 @@ class _Row:
             self._inner(xs[0], began)
         read = self._read(began)
         if spec.remembered:
-            told, past = began[:-1], [cells, *(state[f"past {k}"] for k in range(spec.remembered - 1))]
-            state |= {f"told {k}": of for k, of in enumerate(told)} | {f"past {k}": of for k, of in enumerate(past)}
+            keys_values, past = began[:-1], [cells, *(state[f"past {k}"] for k in range(spec.remembered - 1))]
+            state |= {f"told {k}": of for k, of in enumerate(keys_values)} | {
+                f"past {k}": of for k, of in enumerate(past)
+            }
         return read
 
-    def _inner(self, given: int, began: list[int]) -> None:
-        """Let all cells read, and then step."""
+    def _inner(self, inputs: int, began: list[int]) -> None:
+        """Emit one inner step: all cells read, then step."""
         work, spec, plan, state = self.work, self.spec, self.plan, self.state
-        now = work.concat((given, state["told"]), 0)
+        now = work.concat((inputs, state["told"]), 0)
         kv = work.concat([now if delay == 1 else began[delay - 1] for delay in plan.facts.cell_delays], 0)
         ask = self.fixed["ask"] if spec.query == "slot" else by_node(work, state["shown"], self.fixed["ask"])
         m = attend(work, ask, kv, plan.to_cells, _named(self.fixed, "cells "), spec.heads)
@@ -279,42 +280,42 @@ class _Row:
         for of in spec.populations:
             own, start = plan.facts.populations[of.name], f"{of.name}."
             mine = [work.part(x, 0, own.start, own.stop) for x in (m, state["shown"])]
-            kept = {name: state[start + name] for name in kept_by(of)}
-            shown, after = advance(work, of, _named(self.fixed, start), mine[0], mine[1], kept)
+            states = {name: state[start + name] for name in kept_by(of)}
+            shown, after = advance(work, of, _named(self.fixed, start), mine[0], mine[1], states)
             state |= {start + name: tensor for name, tensor in after.items()}
             parts.append(shown)
         state["shown"] = shown_by(work, self.fixed.get("living"), work.concat(parts, 0), plan.facts.inputs)
         state["told"] = _tell(work, self.fixed, plan.cells, "cell", state["shown"])
 
     def _read(self, began: list[int]) -> int:
-        """Emit what cells that outputs read have told, once for each delay."""
+        """Emit keys and values of the cells that outputs read, once for each delay."""
         work, first, (low, high) = self.work, self.plan.facts.inputs, self.plan.read
-        made = [
+        parts = [
             work.part(self.state["told"], 0, low, high)
             if delay == 1
             else work.part(began[delay - 2], 0, first + low, first + high)
             for delay in self.plan.facts.output_delays
         ]
-        return work.concat(made, 0)
+        return work.concat(parts, 0)
 
 
 def shown_by_inputs(work: GraphBuilder, spec: Fabric, p: Mapping[str, int], x: int) -> int:
-    """Emit what input nodes show, ``[inputs, R, H]``, of rows ``[R, columns]``."""
+    """Emit the public outputs of input nodes, ``[inputs, R, H]``, for rows ``[R, columns]``."""
     rows = work.shape(x)[0]
-    made: list[int] = []
+    parts: list[int] = []
     for name, (first, last) in spec.ports("inputs").items():
         part = work.reshape(work.part(x, 1, first, last), (1, rows, last - first))
         weight = p[f"ports.{name}.weight"]
         wide = work.shape(weight)[0]
         y = work.gemm(part, work.reshape(weight, (1, wide, last - first)), p[f"ports.{name}.bias"], trans_b=True)
-        made.append(work.permute(work.reshape(y, (rows, wide // spec.hidden, spec.hidden)), (1, 0, 2)))
-    return work.concat(made, 0)
+        parts.append(work.permute(work.reshape(y, (rows, wide // spec.hidden, spec.hidden)), (1, 0, 2)))
+    return work.concat(parts, 0)
 
 
 def handed_out(work: GraphBuilder, spec: Fabric, p: Mapping[str, int], o: int, living: int | None) -> int:
-    """Emit rows of all outputs ``[R, columns]`` of what their nodes have, ``[outputs, R, H]``.
+    """Emit rows of all outputs ``[R, columns]`` from the values of their nodes, ``[outputs, R, H]``.
 
-    Masked nodes have zeros there; `living` ``[nodes, 1]`` tells which are not, None: none is.
+    Masked nodes have zeros there; `living` ``[nodes, 1]`` is 1 for the others; None: no node is masked.
     """
     return work.concat([_port(work, spec, port, p, o, living) for port in spec.outputs], 1)
 
@@ -340,7 +341,7 @@ def _port(work: GraphBuilder, spec: Fabric, port: OutPort, p: Mapping[str, int],
 
 
 def _asked(work: GraphBuilder, nodes: int, query: int, there: int | None) -> int:
-    """Emit what learned queries find among ``[R, n, H]`` that are `there`, side by side: ``[1, R, slots · H]``."""
+    """Emit attention of learned queries over ``[R, n, H]`` with mask `there`, concatenated: ``[1, R, slots · H]``."""
     rows, count, h = work.shape(nodes)
     slots = work.shape(query)[0]
     ask = work.reshape(work.affine(query, h**-0.5), (1, slots, h))
@@ -348,5 +349,5 @@ def _asked(work: GraphBuilder, nodes: int, query: int, there: int | None) -> int
     if there is not None:
         scores = work.binary("mask", scores, work.reshape(there, (1, 1, count)))
     weights = work.softmax(work.reshape(scores, (rows * slots, count)))
-    found = work.gemm(work.reshape(weights, (rows, slots, count)), nodes)
-    return work.reshape(found, (1, rows, slots * h))
+    answers = work.gemm(work.reshape(weights, (rows, slots, count)), nodes)
+    return work.reshape(answers, (1, rows, slots * h))

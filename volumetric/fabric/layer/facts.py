@@ -1,7 +1,7 @@
-"""What a declaration comes to: nodes in the order of computing, and their edges as plain arrays.
+"""Facts of a declaration: nodes in the order of computation, and their edges as arrays.
 
-Nodes are numbered anew: inputs, then cells, population by population, then outputs. Cells whose keys and values have
-one matrix stand together.
+Nodes are renumbered: inputs, then cells, population by population, then outputs. Cells that share a matrix of keys and
+values are adjacent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from volumetric.fabric.layer.places import ids_of
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What facts follow from."""
+    """The declaration from which facts are computed."""
 
     graph: Graph
     connectivity: tuple[Rule, ...]
@@ -35,22 +35,22 @@ class Declared:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Nodes and edges. Arrays are not to be written to.
+    """Nodes and edges. Do not write to the arrays.
 
     Attributes
     ----------
     order : id of each node, int64 ``[N]``
-    coords : where they are, float64 ``[N, axes]``
-    inputs, cells, outputs : how many nodes of each there are, in this order
+    coords : coordinates of nodes, float64 ``[N, axes]``
+    inputs, cells, outputs : number of nodes of each kind, in this order
     starts : first edge of each receiver, cells and then outputs, and the end, int64 ``[R + 1]``
-    senders : node that each edge comes from, int32 ``[E]``; the edges of a receiver by distance, then by id
-    distance : float64 ``[E]``
-    delay : rows that an edge takes, int32 ``[E]``
+    senders : sender of each edge, int32 ``[E]``; the edges of a receiver are sorted by distance, then by id
+    distance : distance of each edge, float64 ``[E]``
+    delay : delay of each edge in rows, int32 ``[E]``
     ports : input or output → its nodes, as rows of its kind
     populations : name → its nodes, as rows of cells
     groups : matrix of keys and values of each sender, int64 ``[inputs + cells]``
     shares : population → set of weights of each of its nodes, int64 ``[n]``
-    silent : senders whose cells always show 0, bool ``[inputs + cells]``
+    silent : senders whose public output is always 0, bool ``[inputs + cells]``
     """
 
     order: Array
@@ -70,7 +70,7 @@ class Facts:
 
     @property
     def senders_count(self) -> int:
-        """Nodes that others may read."""
+        """Number of nodes that can be senders."""
         return self.inputs + self.cells
 
     @property
@@ -80,17 +80,17 @@ class Facts:
 
     @property
     def to_cells(self) -> int:
-        """Edges that end at cells; the rest, behind them, ends at outputs."""
+        """Number of edges that end at cells; the edges after them end at outputs."""
         return int(self.starts[self.cells])
 
     @cached_property
     def cell_delays(self) -> list[int]:
-        """Delays of the edges that end at cells, rising; 1 where there are none."""
+        """Delays of the edges that end at cells, ascending; 1 if there are no edges."""
         return np.unique(self.delay[: self.to_cells]).tolist() or [1]
 
     @cached_property
     def output_delays(self) -> list[int]:
-        """The same of those that end at outputs."""
+        """Delays of the edges that end at outputs, ascending."""
         return np.unique(self.delay[self.to_cells :]).tolist() or [1]
 
 
@@ -100,7 +100,7 @@ def facts_of(declared: Declared) -> Facts:
 
     Raises
     ------
-    SpecError : a node has two roles or none, nothing is left of a port or population, or there are too many edges
+    SpecError : a node has two roles or none, a port or population has no nodes left, or there are too many edges
     """
     graph = declared.graph
     there = _there(graph, declared.without)
@@ -124,12 +124,12 @@ def facts_of(declared: Declared) -> Facts:
     place[order] = np.arange(len(order))
     counts = [sum(map(len, ids)) for ids in (ports.values(), cells.values(), handed.values())]
     coords = graph.coords()
-    found = _edges(declared.connectivity, Roles(graph, coords, inputs, outputs))
+    edges = _edges(declared.connectivity, Roles(graph, coords, inputs, outputs))
     if declared.without:
-        kept = there[found[0]] & there[found[1]]
-        found = tuple(column[kept] for column in found)
-    receivers = place[found[0]] - counts[0]
-    by = np.lexsort((found[1], found[2], receivers))
+        keep = there[edges[0]] & there[edges[1]]
+        edges = tuple(column[keep] for column in edges)
+    receivers = place[edges[0]] - counts[0]
+    by = np.lexsort((edges[1], edges[2], receivers))
     starts = np.searchsorted(receivers[by], np.arange(counts[1] + counts[2] + 1))
     _, groups = np.unique(kv[order[: counts[0] + counts[1]]], return_inverse=True)
     shares = {p.name: _shared(graph, p, cells[p.name]) for p in declared.populations}
@@ -141,9 +141,9 @@ def facts_of(declared: Declared) -> Facts:
         cells=counts[1],
         outputs=counts[2],
         starts=starts,
-        senders=place[found[1][by]].astype(np.int32),
-        distance=found[2][by],
-        delay=found[3][by].astype(np.int32),
+        senders=place[edges[1][by]].astype(np.int32),
+        distance=edges[2][by],
+        delay=edges[3][by].astype(np.int32),
         ports={**_slices(ports), **_slices(handed)},
         populations=_slices(cells),
         groups=groups.reshape(-1),
@@ -153,7 +153,7 @@ def facts_of(declared: Declared) -> Facts:
 
 
 def _there(graph: Graph, without: tuple[int, ...]) -> Array:
-    """Return which nodes of a graph there are, bool ``[N]``."""
+    """Return which nodes of a graph exist, bool ``[N]``."""
     there = np.ones(graph.count, bool)
     for node in without:
         if isinstance(node, bool) or not isinstance(node, int) or not 0 <= node < graph.count:
@@ -165,21 +165,21 @@ def _there(graph: Graph, without: tuple[int, ...]) -> Array:
 
 
 def _left(what: str, named: Mapping[str, Array], there: Array) -> dict[str, Array]:
-    """Return the nodes that there are of each port or population."""
+    """Return the existing nodes of each port or population."""
     left = {name: ids[there[ids]] for name, ids in named.items()}
     for name, ids in left.items():
         if not ids.size:
-            raise SpecError(f"{what} {name!r} is left without nodes", hint="keep one of them")
+            raise SpecError(f"{what} {name!r} is left without nodes", hint="keep at least one of its nodes")
     return left
 
 
 def _disjoint(named: Mapping[str, Array]) -> dict[int, str]:
-    """Return the role of each node that has one; raise `SpecError` where a node has two."""
+    """Return the role of each node that has one; raise `SpecError` if a node has two."""
     role: dict[int, str] = {}
     for name, ids in named.items():
         for node in ids.tolist():
             if node in role:
-                raise SpecError(f"node {node} is of {role[node]} and of {name}", hint="give each its own nodes")
+                raise SpecError(f"node {node} belongs to {role[node]} and to {name}", hint="a node has one role")
             role[node] = name
     return role
 
@@ -187,40 +187,40 @@ def _disjoint(named: Mapping[str, Array]) -> dict[int, str]:
 def _populations(
     graph: Graph, populations: Sequence[Population], role: Mapping[int, str], kv: Array
 ) -> dict[str, Array]:
-    """Return the cells of each population; those with one matrix of keys and values together."""
+    """Return the cells of each population; cells that share a matrix of keys and values are adjacent."""
     free = np.ones(graph.count, bool)
     free[list(role)] = False
-    taken = np.full(graph.count, -1)
-    found: dict[str, Array] = {}
+    owner = np.full(graph.count, -1)
+    cells: dict[str, Array] = {}
     rest = [p for p in populations if p.nodes is None]
     if len(rest) > 1:
         raise SpecError(
-            f"populations {rest[0].name!r} and {rest[1].name!r} both have no nodes of their own",
-            hint="name the nodes of all but one",
+            f"populations {rest[0].name!r} and {rest[1].name!r} both have no `nodes`",
+            hint="only one population can take the remaining nodes: list the nodes of the others",
         )
     for number, of in enumerate(populations):
         if of.nodes is None:
             continue
         ids = ids_of(of.nodes, graph, f"population {of.name!r}")
         ids = ids[free[ids]]
-        twice = ids[taken[ids] >= 0]
+        twice = ids[owner[ids] >= 0]
         if twice.size:
-            other = populations[int(taken[twice[0]])].name
-            raise SpecError(f"node {twice[0]} is of populations {other!r} and {of.name!r}")
-        taken[ids] = number
-        found[of.name] = ids
-    left = np.flatnonzero(free & (taken < 0))
+            other = populations[int(owner[twice[0]])].name
+            raise SpecError(f"node {twice[0]} belongs to populations {other!r} and {of.name!r}")
+        owner[ids] = number
+        cells[of.name] = ids
+    left = np.flatnonzero(free & (owner < 0))
     if rest:
-        found[rest[0].name] = left
+        cells[rest[0].name] = left
     elif left.size:
         raise SpecError(
-            f"{left.size:,} nodes, as node {left[0]}, are of no population and no port",
-            hint="leave nodes out of one population: it takes all that are left",
+            f"{left.size:,} nodes, for example node {left[0]}, belong to no population and no port",
+            hint="omit `nodes` of one population: it takes all remaining nodes",
         )
-    for name, ids in found.items():
+    for name, ids in cells.items():
         if not ids.size:
-            raise SpecError(f"population {name!r} has no nodes", hint="those of ports are not among them")
-    return {p.name: _by_group(found[p.name], kv) for p in populations}
+            raise SpecError(f"population {name!r} has no nodes", hint="nodes of ports do not count")
+    return {p.name: _by_group(cells[p.name], kv) for p in populations}
 
 
 def _by_group(ids: Array, kv: Array) -> Array:
@@ -238,7 +238,7 @@ def _groups(graph: Graph, tile: tuple[int, ...] | None) -> Array:
 
 
 def _shared(graph: Graph, of: Population, ids: Array) -> Array:
-    """Return which weights each node of a population has."""
+    """Return the set of weights of each node of a population."""
     if of.share == "none":
         return np.arange(len(ids))
     if of.tile is None:
@@ -249,16 +249,16 @@ def _shared(graph: Graph, of: Population, ids: Array) -> Array:
 def _edges(rules: Sequence[Rule], of: Roles) -> tuple[Array, Array, Array, Array]:
     """Return receivers, senders, distances and delays of all edges.
 
-    Where several give the same one, explicit edges count, else the first rule.
+    If several rules yield the same edge, explicit edges take precedence, else the first rule.
     """
     parts: list[tuple[Array, Array, Array, Array]] = []
     count = 0
     for rule in sorted(rules, key=lambda rule: not isinstance(rule, ExplicitEdges)):
-        for found in rule.find(of):
-            keep = of.allowed(found.receivers, found.senders)
-            if not found.loops:
-                keep &= found.receivers != found.senders
-            parts.append(_part(found, keep, rule.delay))
+        for edges in rule.find(of):
+            keep = of.allowed(edges.receivers, edges.senders)
+            if not edges.loops:
+                keep &= edges.receivers != edges.senders
+            parts.append(_part(edges, keep, rule.delay))
             count += int(keep.sum())
             refuse_many(count)
     if not parts:
@@ -273,22 +273,22 @@ def _edges(rules: Sequence[Rule], of: Roles) -> tuple[Array, Array, Array, Array
 
 
 def _refuse_two(pairs: Array, receivers: Array, senders: Array, distance: Array, delay: Array) -> None:
-    """Raise `SpecError` where an explicit edge, by the number of its pair, has two distances or delays."""
+    """Raise `SpecError` if an explicit edge, by the number of its pair, has two distances or delays."""
     _, places, edge = np.unique(pairs, return_index=True, return_inverse=True)
     first = places[edge.reshape(-1)]
     two = np.flatnonzero((distance != distance[first]) | (delay != delay[first]))
     if two.size:
         n, before = int(two[0]), int(first[two[0]])
         raise SpecError(
-            f"the edge from node {senders[n]} to node {receivers[n]} is explicit twice, with distance "
+            f"duplicate explicit edge from node {senders[n]} to node {receivers[n]}: with distance "
             f"{distance[before]:g} and delay {delay[before]}, and with distance {distance[n]:g} and delay {delay[n]}",
-            hint="leave one of them out",
+            hint="remove one of them",
         )
 
 
-def _part(found: Found, keep: Array, delay: int) -> tuple[Array, Array, Array, Array]:
-    receivers = found.receivers[keep]
-    return receivers, found.senders[keep], found.distance[keep], np.full(len(receivers), delay, np.int32)
+def _part(edges: Found, keep: Array, delay: int) -> tuple[Array, Array, Array, Array]:
+    receivers = edges.receivers[keep]
+    return receivers, edges.senders[keep], edges.distance[keep], np.full(len(receivers), delay, np.int32)
 
 
 def _slices(ids: Mapping[str, Array]) -> dict[str, slice]:

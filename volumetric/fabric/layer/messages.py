@@ -1,4 +1,4 @@
-"""How nodes read, edge by edge or as products of matrices; products of nodes with weights; nodes that are masked."""
+"""Attention along edges, sparse or as dense matrix products; products of nodes with weights; masks of nodes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from volumetric.layers.scope import Scope
 
 DENSE = 16
-"""Receivers with the same senders from which on matrices are multiplied."""
+"""Minimum number of receivers with the same senders for a dense matrix product."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Receivers whose senders are `senders`, but for themselves; `far` has the distances, infinite without an edge."""
+    """Receivers with common `senders`, except themselves; `far` has the distances, infinite without an edge."""
 
     receivers: Array
     senders: Array
@@ -33,15 +33,15 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Who reads whom, for receivers of a kind.
+    """Edges of the receivers of a kind, split into sparse and dense parts.
 
     Attributes
     ----------
-    rest : receivers that read edge by edge
-    edges : theirs
-    far : their distances
-    blocks : the others
-    order : row of each receiver behind all of them, None where they are in order
+    rest : receivers with sparse edges
+    edges : edges of `rest`
+    far : distances of `edges`
+    blocks : the other receivers, in dense blocks
+    order : row of each receiver in the concatenated results; None if they are in order
     """
 
     rest: Array
@@ -52,13 +52,13 @@ class Reading:
 
 
 def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int) -> Reading:
-    """Return how to read.
+    """Split edges into sparse and dense parts.
 
     Parameters
     ----------
     starts, senders, far : edges by receiver, with their distances
-    own : each receiver as a sender, -1 where it is none
-    count : senders
+    own : each receiver as a sender, -1 if it is not a sender
+    count : number of senders
     """
     sets: dict[bytes, list[int]] = {}
     for r in range(len(starts) - 1):
@@ -74,21 +74,21 @@ def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int
                 mine = slice(starts[r], starts[r + 1])
                 table[row, np.searchsorted(closed, senders[mine])] = far[mine]
             blocks.append(Block(np.array(receivers), closed, table))
-    taken = np.concatenate([block.receivers for block in blocks]) if blocks else np.zeros(0, np.int64)
-    rest = np.setdiff1d(np.arange(len(starts) - 1), taken)
+    dense = np.concatenate([block.receivers for block in blocks]) if blocks else np.zeros(0, np.int64)
+    rest = np.setdiff1d(np.arange(len(starts) - 1), dense)
     counts = np.diff(starts)[rest]
     which = (
-        np.concatenate([np.arange(int(starts[r]), int(starts[r + 1])) for r in rest.tolist()]) if len(rest) else taken
+        np.concatenate([np.arange(int(starts[r]), int(starts[r + 1])) for r in rest.tolist()]) if len(rest) else dense
     )
     edges = edges_of(np.append(0, np.cumsum(counts)), senders[which], count)
-    order = np.argsort(np.concatenate([rest, taken]), kind="stable")
+    order = np.argsort(np.concatenate([rest, dense]), kind="stable")
     in_order = np.array_equal(order, np.arange(len(order)))
     return Reading(rest, edges, far[which], tuple(blocks), None if in_order else order)
 
 
 def biases(work: GraphBuilder, reading: Reading, cost: int | None, sharpness: float) -> dict[str, int]:
-    """Emit what distances add to scores, by what `attend` calls it; `cost` ``[1, heads]`` is λ where it is learned."""
-    made = {"far": _biased(work, reading.far[:, None], cost, sharpness)}
+    """Emit the score biases of distances, by the names of `attend`; `cost` ``[1, heads]`` is the learned λ, if any."""
+    bias = {"far": _biased(work, reading.far[:, None], cost, sharpness)}
     for n, block in enumerate(reading.blocks):
         rows, columns = block.far.shape
         there = np.isfinite(block.far)
@@ -98,8 +98,8 @@ def biases(work: GraphBuilder, reading: Reading, cost: int | None, sharpness: fl
         if not there.all():
             off = np.where(there, 0.0, -np.inf)[None]
             by_head = work.binary("add", by_head, work.constant(off, "no edge"))
-        made[f"far.{n}"] = by_head
-    return made
+        bias[f"far.{n}"] = by_head
+    return bias
 
 
 def _biased(work: GraphBuilder, far: Array, cost: int | None, sharpness: float) -> int:
@@ -110,27 +110,27 @@ def _biased(work: GraphBuilder, far: Array, cost: int | None, sharpness: float) 
 
 def attend(work: GraphBuilder, q: int, kv: int, reading: Reading, bias: Mapping[str, int], heads: int) -> int:
     """Emit messages ``[R, B, heads · e]`` from ``q [R, B or 1, heads · d]`` and ``kv [S, B, heads · (d + e)]``."""
-    made: list[int] = []
+    messages: list[int] = []
     if len(reading.rest):
-        made.append(edge_attend(work, _rows(work, q, reading.rest), kv, bias["far"], reading.edges, heads))
-    made += [_dense(work, q, kv, block, bias[f"far.{n}"], heads) for n, block in enumerate(reading.blocks)]
-    m = work.concat(made, 0)
+        messages.append(edge_attend(work, _rows(work, q, reading.rest), kv, bias["far"], reading.edges, heads))
+    messages += [_dense(work, q, kv, block, bias[f"far.{n}"], heads) for n, block in enumerate(reading.blocks)]
+    m = work.concat(messages, 0)
     return m if reading.order is None else _rows(work, m, reading.order)
 
 
 def _rows(work: GraphBuilder, x: int, ids: Sequence[int] | Array) -> int:
-    """Emit nodes by number."""
+    """Emit nodes by index."""
     count, batch, width = work.shape(x)
     first, last = int(ids[0]), int(ids[-1]) + 1
     if np.array_equal(ids, np.arange(first, last)):
         return work.part(x, 0, first, last)
     table = work.reshape(x, (count, batch * width))
-    found = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "nodes"))
-    return work.reshape(found, (len(ids), batch, width))
+    gathered = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "nodes"))
+    return work.reshape(gathered, (len(ids), batch, width))
 
 
 def _dense(work: GraphBuilder, q: int, kv: int, block: Block, bias: int, heads: int) -> int:
-    """Attention of some nodes over some, as two products for each stream and head."""
+    """Emit dense attention, as two matrix products for each stream and head."""
     q, kv = _rows(work, q, block.receivers), _rows(work, kv, block.senders)
     receivers, own, width = work.shape(q)
     senders, batch, wide = work.shape(kv)
@@ -152,22 +152,22 @@ def _dense(work: GraphBuilder, q: int, kv: int, block: Block, bias: int, heads: 
 
 
 def living_of(scope: Scope, spec: Fabric) -> int | None:
-    """Emit which nodes live, 1 or 0 ``[nodes, 1]``, in their order; None: all of them do, always."""
+    """Emit the mask of living nodes, 1 or 0 ``[nodes, 1]``, in their order; None: the fabric is not dynamic."""
     if not spec.dynamic:
         return None
-    work, told = scope.work, scope.buffers(spec)["living"]
-    there = work.binary("greater", work.unary(told, "abs"), work.scalar(0.0))
-    return work.reshape(there, (*work.shape(told), 1))
+    work, buffer = scope.work, scope.buffers(spec)["living"]
+    there = work.binary("greater", work.unary(buffer, "abs"), work.scalar(0.0))
+    return work.reshape(there, (*work.shape(buffer), 1))
 
 
 def first_of(spec: Fabric, state: str) -> int:
-    """Return the first of the nodes that a state is of: ``"shown"``, or what a population keeps."""
+    """Return the first node of a state: ``"shown"``, or a state of a population."""
     facts = spec.facts
     return facts.inputs + (0 if state == "shown" else facts.populations[state.rpartition(".")[0]].start)
 
 
 def shown_by(work: GraphBuilder, living: int | None, x: int, first: int) -> int:
-    """Emit ``[n, …]`` of the nodes from `first` on, 0 where they are masked, whatever is there."""
+    """Emit ``[n, …]`` of the nodes from `first` on, 0 for masked nodes, even for NaN."""
     if living is None:
         return x
     count, *rest = work.shape(x)
@@ -176,29 +176,29 @@ def shown_by(work: GraphBuilder, living: int | None, x: int, first: int) -> int:
 
 
 def without_masked(work: GraphBuilder, reading: Reading, bias: Mapping[str, int], living: int) -> dict[str, int]:
-    """Emit what is added to scores, by what `attend` calls it, with -inf for edges from masked nodes.
+    """Emit the score biases by the names of `attend`, with -inf for edges from masked nodes.
 
     Parameters
     ----------
-    bias : of edges and blocks
-    living : ``[senders, 1]``; a sender that is counted once for each delay is there once
+    bias : biases of edges and blocks
+    living : ``[senders, 1]``; not repeated for each delay
     """
     count = work.shape(living)[0]
 
     def of(senders: Array) -> int:
         return work.gather_rows(living, work.constant(np.asarray(senders % count, np.int32), "senders"))
 
-    made = dict(bias)
+    masked = dict(bias)
     if len(reading.rest):
-        made["far"] = work.binary("mask", bias["far"], of(reading.edges.senders))
+        masked["far"] = work.binary("mask", bias["far"], of(reading.edges.senders))
     for n, block in enumerate(reading.blocks):
         there = work.reshape(of(block.senders), (1, 1, len(block.senders)))
-        made[f"far.{n}"] = work.binary("mask", bias[f"far.{n}"], there)
-    return made
+        masked[f"far.{n}"] = work.binary("mask", bias[f"far.{n}"], there)
+    return masked
 
 
 MOST_PARTS = 6
-"""Products that nodes in groups are cut into; of more, each node has a matrix of its own."""
+"""Maximum number of grouped products; with more, each node gets its own copy of its matrix."""
 
 
 def by_node(work: GraphBuilder, x: int, weight: int, bias: int | None = None) -> int:
@@ -212,13 +212,13 @@ def by_node(work: GraphBuilder, x: int, weight: int, bias: int | None = None) ->
 
 
 def chosen(work: GraphBuilder, sets: int, ids: Array) -> int:
-    """Emit the set of weights of each node, unless all have one, or each its own: then `sets` as it is."""
+    """Emit the set of weights of each node; returns `sets` if all nodes share one set, or each has its own."""
     count, *rest = work.shape(sets)
     if count == 1 or np.array_equal(ids, np.arange(count)):
         return sets
     table = work.reshape(sets, (count, prod(rest)))
-    found = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "sets"))
-    return work.reshape(found, (len(ids), *rest))
+    gathered = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "sets"))
+    return work.reshape(gathered, (len(ids), *rest))
 
 
 def turned(work: GraphBuilder, weight: int) -> int:
@@ -234,7 +234,7 @@ def joined(work: GraphBuilder, inner: int, outer: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Nodes from `start` on, of which each `count` have one matrix; their numbers are `ids`."""
+    """Nodes from `start` on, where each run of `count` nodes shares a matrix; `ids` are the matrices."""
 
     start: int
     count: int
@@ -242,7 +242,7 @@ class Part:
 
 
 def parts_of(groups: Array) -> tuple[Part, ...]:
-    """Cut nodes, whose matrices are `groups`, into products of groups of equal size."""
+    """Partition nodes, whose matrices are `groups`, into products of groups of equal size."""
     runs: list[tuple[int, int, int]] = []
     start = 0
     for group, of in groupby(groups.tolist()):
@@ -260,10 +260,10 @@ def parts_of(groups: Array) -> tuple[Part, ...]:
 def by_group(work: GraphBuilder, x: int, parts: Sequence[Part], weights: Sequence[int]) -> int:
     """Emit ``x w`` for ``[n, B, K]``, with ``[groups, K, N]`` for each part."""
     _, batch, k = work.shape(x)
-    made: list[int] = []
+    products: list[int] = []
     for part, weight in zip(parts, weights, strict=True):
         sets, count = len(part.ids), part.count
         own = work.part(x, 0, part.start, part.start + sets * count)
         y = work.gemm(work.reshape(own, (sets, count * batch, k)), weight)
-        made.append(work.reshape(y, (sets * count, batch, work.shape(weight)[2])))
-    return work.concat(made, 0)
+        products.append(work.reshape(y, (sets * count, batch, work.shape(weight)[2])))
+    return work.concat(products, 0)

@@ -1,4 +1,4 @@
-"""Which entries of a fabric's parameters and states belong to which nodes."""
+"""Maps from nodes to the entries of a fabric's parameters and states."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ if TYPE_CHECKING:
 
 
 def param_entries(spec: Fabric) -> dict[str, Entries]:
-    """Return them for each parameter and buffer that has any."""
+    """Return the entries of nodes for each parameter and buffer that has them."""
     facts, h = spec.facts, spec.hidden
     every = np.arange(len(facts.order))
     outputs = facts.order[facts.senders_count :]
-    found = {
+    entries = {
         "slot": Entries(0, 1, facts.order, every),
         "kv.weight": Entries(0, 1, facts.order[: facts.senders_count], facts.groups),
         **{f"readout.{name}": Entries(0, 1, outputs, np.arange(facts.outputs)) for name in ("weight", "bias")},
     }
     if spec.dynamic:
-        found["living"] = Entries(0, 1, facts.order, every)
+        entries["living"] = Entries(0, 1, facts.order, every)
     for port in spec.inputs:
         own = facts.order[facts.ports[port.name]]
         rows = Entries(0, h, own, np.arange(len(own)))
-        found |= {f"ports.{port.name}.{name}": rows for name in ("weight", "bias")}
+        entries |= {f"ports.{port.name}.{name}": rows for name in ("weight", "bias")}
     for port in spec.outputs:
         if port.aggregate == "flatten":
             own = outputs[facts.ports[port.name]]
-            found[f"ports.{port.name}.weight"] = Entries(1, h, own, np.arange(len(own)))
+            entries[f"ports.{port.name}.weight"] = Entries(1, h, own, np.arange(len(own)))
     for p in spec.populations:
         own = facts.order[facts.inputs : facts.senders_count][facts.populations[p.name]]
         sets = Entries(0, 1, own, facts.shares[p.name])
-        found |= {f"cells.{p.name}.{of.name}": sets for of in params_of(p.cell, 1)}
-    return found
+        entries |= {f"cells.{p.name}.{of.name}": sets for of in params_of(p.cell, 1)}
+    return entries
 
 
 def state_entries(spec: Fabric) -> dict[str, Entries]:
-    """Return them for each state."""
+    """Return the entries of nodes for each state."""
     facts = spec.facts
     cells = facts.order[facts.inputs : facts.senders_count]
-    found = {"shown": Entries(0, 1, cells, np.arange(facts.cells))}
+    entries = {"shown": Entries(0, 1, cells, np.arange(facts.cells))}
     for p in spec.populations:
         own = cells[facts.populations[p.name]]
-        found |= {f"{p.name}.{name}": Entries(0, 1, own, np.arange(len(own))) for name in states_of(p.cell)}
+        entries |= {f"{p.name}.{name}": Entries(0, 1, own, np.arange(len(own))) for name in states_of(p.cell)}
     if spec.remembered:
-        found["past"] = Entries(1, 1, facts.order[: facts.senders_count], np.arange(facts.senders_count))
-    return found
+        entries["past"] = Entries(1, 1, facts.order[: facts.senders_count], np.arange(facts.senders_count))
+    return entries

@@ -1,4 +1,4 @@
-"""Sets of nodes by where they are: bands, regions, corners, or ids."""
+"""Sets of nodes by place: bands, regions, corners, or ids."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Part: TypeAlias = tuple[float, float]
 
 def _band(graph: Graph, axis: int, side: Side, width: int, name: str) -> Array:
     if isinstance(graph, Explicit) or axis >= len(graph.sizes):
-        raise SpecError(f"{name}: there is no axis {AXES[axis]} here", hint="give node ids")
+        raise SpecError(f"{name}: there is no axis {AXES[axis]} here", hint="pass node ids")
     size = graph.sizes[axis]
     if width > size:
-        raise SpecError(f"{name}: a band of {width} on an axis of {size}")
+        raise SpecError(f"{name}: a band of {width} does not fit an axis of {size}")
     at = graph.coords()[:, axis]
     return np.flatnonzero(at < width if side == "low" else at >= size - width)
 
@@ -79,7 +79,7 @@ class ZBand(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
 
 
 class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="region"):
-    """A box: along each axis the nodes from one part of the side up to, but without, another; 1 is the whole side."""
+    """A box: along each axis the nodes in a half-open interval of fractions of the side."""
 
     x: Part = (0.0, 1.0)
     y: Part = (0.0, 1.0)
@@ -88,13 +88,13 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     def __post_init__(self) -> None:
         """Check the fields."""
         for name in AXES:
-            given = getattr(self, name)
-            if not isinstance(given, list | tuple) or len(given) != 2:
-                raise SpecError(f"Region: {name} is from where to where, got {shown(given)}", hint="(0.0, 0.5)")
-            low, high = (as_number(f"Region: {name}", part) for part in given)
+            span = getattr(self, name)
+            if not isinstance(span, list | tuple) or len(span) != 2:
+                raise SpecError(f"Region: {name} must be (from, to), got {shown(span)}", hint="(0.0, 0.5)")
+            low, high = (as_number(f"Region: {name}", part) for part in span)
             force_setattr(self, name, (low, high))
             if not 0 <= low < high <= 1:
-                raise SpecError(f"Region: {name} from {low} to {high}", hint="0 ≤ from < to ≤ 1")
+                raise SpecError(f"Region: {name} cannot go from {low} to {high}", hint="0 ≤ from < to ≤ 1")
 
     def ids(self, graph: Graph) -> Array:
         """Ids of its nodes, rising."""
@@ -118,7 +118,7 @@ class Corners(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     def ids(self, graph: Graph) -> Array:
         """Ids of its nodes, rising."""
         if isinstance(graph, Explicit):
-            raise SpecError("Corners: only a lattice has corners", hint="give node ids")
+            raise SpecError("Corners: only a lattice has corners", hint="pass node ids")
         at = graph.coords()
         near = (at < self.size) | (at >= np.asarray(graph.sizes) - self.size)
         return np.flatnonzero(near.all(1))
@@ -128,22 +128,22 @@ Nodes: TypeAlias = XBand | YBand | ZBand | Region | Corners | tuple[int, ...]
 """A set of nodes."""
 
 
-def nodes_of(what: str, given: Any) -> Nodes:
-    """Return a set of nodes as a declaration holds it: ids as a tuple, whatever list, range or array they come in.
+def nodes_of(what: str, value: Any) -> Nodes:
+    """Return a set of nodes with ids as a tuple; accepts a list, a range or an array of ids.
 
     Raises
     ------
-    SpecError : it is no set of nodes; `what` names whose it is
+    SpecError : `value` is no set of nodes; the message begins with `what`
     """
-    return given if isinstance(given, XBand | YBand | ZBand | Region | Corners) else whole_numbers(what, given)
+    return value if isinstance(value, XBand | YBand | ZBand | Region | Corners) else whole_numbers(what, value)
 
 
 def ids_of(nodes: Nodes, graph: Graph, what: str) -> Array:
-    """Return the ids of a set of nodes, rising.
+    """Return the ids of a set of nodes, ascending.
 
     Raises
     ------
-    SpecError : there is no such node, one is named twice, or there is none
+    SpecError : an id is unknown or a duplicate, or the set is empty
     """
     if isinstance(nodes, tuple):
         ids = np.asarray(nodes, np.int64).reshape(-1)
@@ -151,7 +151,7 @@ def ids_of(nodes: Nodes, graph: Graph, what: str) -> Array:
         if wrong.size:
             raise SpecError(f"{what}: there is no node {wrong[0]}", hint=f"nodes are 0 … {graph.count - 1}")
         if len(np.unique(ids)) != len(ids):
-            raise SpecError(f"{what} names a node twice")
+            raise SpecError(f"{what} has a duplicate node")
         ids = np.sort(ids)
     else:
         ids = nodes.ids(graph)

@@ -1,4 +1,4 @@
-"""How many rows it takes until an output can depend on an input."""
+"""Latency: the number of rows until an output can depend on an input."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from volumetric.fabric.layer.spec import Fabric
 
 NEVER = np.iinfo(np.int64).max // 2
-"""A time that does not come."""
+"""A latency that means never."""
 
 
 def latencies(spec: Fabric) -> dict[str, dict[str, int | None]]:
-    """Return after how many rows each output can depend on each input, at the earliest: output → input → rows."""
+    """Return the minimum number of rows until each output can depend on each input: output → input → rows."""
     names = [port.name for port in spec.inputs]
     return {
         port.name: {name: latency(spec.facts, name, port.name, spec.inner_steps) for name in names}
@@ -28,37 +28,39 @@ def latencies(spec: Fabric) -> dict[str, dict[str, int | None]]:
 
 
 def check_reached(spec: Fabric) -> dict[str, dict[str, int | None]]:
-    """Return `latencies`; raise `SpecError` where an output can depend on no input."""
+    """Return `latencies`; raise `SpecError` if an output can depend on no input."""
     late = latencies(spec)
     for name, row in late.items():
         if all(rows is None for rows in row.values()):
             silent = spec.facts.silent.any()
             hint = (
-                "fewer heads: cells with one number a head are always 0" if silent else "a larger radius, or more edges"
+                "use fewer heads: cells with 1 number per head are always 0"
+                if silent
+                else "use a larger radius, or more edges"
             )
             raise SpecError(f"output {name!r} can depend on no input", hint=hint)
     return late
 
 
 def latency(facts: Facts, source: str, target: str, inner_steps: int = 1) -> int | None:
-    """Return after how many rows an output can change, at the earliest, when an input does; None: never.
+    """Return the minimum number of rows until a change of an input can change an output; None: never.
 
-    0 is the row itself: with enough inner steps a row goes all the way.
+    0 is the same row: with enough inner steps a row reaches the output at once.
     """
     shown = shown_from(facts, facts.ports[source], inner_steps)
     edges = slice(facts.to_cells, None)
     readers, late = facts.receivers[edges] - facts.cells, facts.delay[edges].astype(np.int64)
     own = facts.ports[target]
     mine = (readers >= own.start) & (readers < own.stop)
-    seen = shown[facts.senders[edges][mine]]
-    seen, late = seen[seen < NEVER], late[mine][seen < NEVER]
-    # An output reads what is shown behind the last inner step of a row, over slow edges so many rows later.
-    rows = -(-seen // inner_steps) - 1 + late - 1
+    earliest = shown[facts.senders[edges][mine]]
+    earliest, late = earliest[earliest < NEVER], late[mine][earliest < NEVER]
+    # An output reads public outputs after the last inner step of a row; a delayed edge adds its rows.
+    rows = -(-earliest // inner_steps) - 1 + late - 1
     return int(rows.min()) if rows.size else None
 
 
 def shown_from(facts: Facts, port: slice, inner_steps: int = 1) -> Array:
-    """Return from which inner step on each sender shows something that depends on an input, int64 ``[inputs + cells]``.
+    """Return the first inner step after which each sender depends on an input, int64 ``[inputs + cells]``.
 
     Inner steps are counted from the row in which the input changes: step 0 is its first one.
     """
@@ -76,7 +78,7 @@ def shown_from(facts: Facts, port: slice, inner_steps: int = 1) -> Array:
         shown[nodes] = now
         counts = first[nodes + 1] - first[nodes]
         edges = np.repeat(first[nodes] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        # Over slow edges comes what was shown when a row began, so many rows later.
+        # A delayed edge carries the public output at the start of a row, its delay later.
         slow = (-(-now // inner_steps) + late[edges] - 1) * inner_steps
         arrives = np.where(late[edges] == 1, now, slow) + 1
         for then in np.unique(arrives).tolist():

@@ -1,4 +1,4 @@
-"""Fabric: many small recurrent cells on a graph, which exchange messages along its edges, as one layer."""
+"""Fabric: a layer of many small recurrent cells on a graph, which exchange messages along its edges."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from volumetric.layers.nodes import Entries, NodeLayer
 from volumetric.layers.scope import Scope
 
 SHARPNESS = 0.5
-"""λ, what a unit of distance costs a score."""
+"""λ, the score penalty per unit of distance."""
 _RAW = float(np.log(np.expm1(SHARPNESS)))
 
 
@@ -117,40 +117,40 @@ class Fabric(NodeLayer):
         for what, of in (("an input", self.inputs), ("an output", self.outputs), ("a population", self.populations)):
             names = [one.name for one in of]
             if not of:
-                raise SpecError(f"fabric: needs {what}")
+                raise SpecError(f"fabric: the fabric needs {what}")
             if len(set(names)) != len(names):
-                raise SpecError(f"fabric: {what} is there twice, {names}")
+                raise SpecError(f"fabric: {what} has a duplicate name: {names}")
         twice = {port.name for port in self.inputs} & {port.name for port in self.outputs}
         if twice:
-            raise SpecError(f"fabric: {min(twice)!r} is an input and an output", hint="take another name for one")
+            raise SpecError(f"fabric: {min(twice)!r} is an input and an output", hint="rename one of them")
         widths = {p.name: p.cell.hidden for p in self.populations}
         if len(set(widths.values())) > 1:
-            raise SpecError(f"fabric: cells have several hidden widths, {widths}", hint="take one")
+            raise SpecError(f"fabric: cells have several hidden widths, {widths}", hint="use one hidden width")
         _ = self.facts
 
     @property
     def facts(self) -> Facts:
         """Nodes and edges as arrays."""
         ports = self.inputs, self.outputs
-        given = Declared(self.graph, self.connectivity, *ports, self.populations, self.kv_tile, self.without)
-        return facts_of(given)
+        declaration = Declared(self.graph, self.connectivity, *ports, self.populations, self.kv_tile, self.without)
+        return facts_of(declaration)
 
     @property
     def node_ids(self) -> Array:
-        """Ids of the nodes, in the order of `facts`."""
+        """Return the ids of the nodes, in the order of `facts`."""
         return self.facts.order
 
     def state_entries(self) -> dict[str, Entries]:
-        """Return which entries of each state belong to which nodes."""
+        """Return the entries of nodes for each state."""
         return state_entries(self)
 
     def whole(self) -> Fabric:
-        """Return the same fabric with all nodes of its graph, none of which can be masked."""
+        """Return the same fabric with all nodes of its graph, and not dynamic."""
         return dataclasses.replace(self, without=(), dynamic=False)
 
     @property
     def hidden(self) -> int:
-        """Width of what nodes show."""
+        """Width of the public outputs of nodes."""
         return self.populations[0].cell.hidden
 
     @property
@@ -165,12 +165,12 @@ class Fabric(NodeLayer):
 
     @property
     def remembered(self) -> int:
-        """Rows of which it is kept what was shown when they began."""
+        """Number of past rows whose public outputs are kept."""
         facts = self.facts
         return max(facts.cell_delays[-1] - 1, facts.output_delays[-1] - 2)
 
     def ports(self, which: Literal["inputs", "outputs"]) -> dict[str, tuple[int, int]]:
-        """Return the columns of a row that each port has."""
+        """Return the columns of each port in a row."""
         sizes = {port.name: port.dim for port in (self.inputs if which == "inputs" else self.outputs)}
         ends = np.cumsum([*sizes.values()]).tolist()
         return {name: (end - size, end) for end, (name, size) in zip(ends, sizes.items(), strict=True)}
@@ -240,8 +240,8 @@ class Fabric(NodeLayer):
     def places(self) -> Array:
         """Return the code of each node's place and kind, float64 ``[N, 2 H]``.
 
-        Coordinates over the sides, their sine and cosine once around, the population, and whether it is an input or an
-        output node, one behind the other and repeated to 2 H numbers.
+        Coordinates relative to the sides, their sine and cosine with one period per side, the population, and flags of
+        input and output nodes, concatenated and repeated to 2 H numbers.
         """
         facts = self.facts
         at = facts.coords / np.asarray(self.graph.extent)
@@ -255,7 +255,7 @@ class Fabric(NodeLayer):
         return np.tile(code, -(-2 * self.hidden // code.shape[1]))[:, : 2 * self.hidden]
 
     def emit(self, scope: Scope, x: int) -> int:
-        from volumetric.fabric.layer.emit import emit_fabric  # which imports this module
+        from volumetric.fabric.layer.emit import emit_fabric  # emit imports this module
 
         return emit_fabric(scope, self, x)
 

@@ -1,4 +1,4 @@
-"""The compiler of programs: what they compute stays, what it does not take to compute it goes."""
+"""Compiler of programs: it removes everything that the outputs do not need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from volumetric.program.layer.spec import Program as Layer
 from volumetric.program.layer.tasks import gate_of, names_of, tasks_of
 
 _AT = "0.0.0.0/"
-"""Where a network of a program alone has it."""
+"""Coordinate of the program in a network of one program."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -36,11 +36,11 @@ class Compiled:
 
     Attributes
     ----------
-    program : what is left of it
-    params : of its network, by key; None where none were given
-    report : what was done, and why
-    frozen : keys of parameters that regions to be frozen own, and rows of constants: what `TrainConfig.frozen` takes
-    exported : what regions hold whose keep is export, by name, float32 ``[rows, d]``; `loaders.save_exported` takes it
+    program : the compiled program
+    params : parameters of its network, by key; None if none were passed
+    report : changes and their reasons
+    frozen : keys of parameters of frozen regions and of constants' rows, for `TrainConfig.frozen`
+    exported : content of regions with keep ``"export"``, by name, float32 ``[rows, d]``, for `loaders.save_exported`
     """
 
     program: Program
@@ -51,7 +51,7 @@ class Compiled:
 
     @property
     def network(self) -> Network:
-        """A network of it alone, which `params` fit."""
+        """A network of the program alone, for `params`."""
         return self.program.network()
 
 
@@ -65,28 +65,29 @@ def compile(  # noqa: A001  (as `fabric.compile` and `typed.compile`)
     after: int | None = None,
     rows: Array | Mapping[str, Array] | None = None,
 ) -> Compiled:
-    """Return a program that hands out the same and has less to compute.
+    """Return a program with the same outputs and less computation.
 
-    Edges that never write go, and those of which all is replaced in the same step; clocks that always hold; regions and
-    edges that no output depends on, through edges, clocks, conditions, meters and positions that regions share; meters
-    that nobody reads; and the end of the canvas where no region is. From the start of a stream, and from each
-    reset, all outputs are what they were.
+    It removes edges that never write, or whose writes are all replaced in the same step; clocks that always hold;
+    regions and edges that no output depends on (through edges, clocks, conditions, meters and shared positions);
+    unread meters; and the end of the canvas after the last region. From the start of a stream, and from each reset,
+    all outputs are unchanged.
 
     Parameters
     ----------
-    program : that can be run
-    params : of ``program.network()``, by key; None: it is compiled without
-    deploy : it will not learn any more: what regions learn by goes, with parameters and states of it, and `frozen` has
-        what is to stay where it is trained further after all. Otherwise regions with losses of their own count as
-        outputs do
-    outputs : ports to hand out; None: all. With fewer, more is dead
-    drop_inputs : inputs that no output depends on go too, which moves the columns of others
-    after : constants are what regions hold after so many rows of zeros, settled or not
-    rows : constants are what regions hold after these rows of one stream, ``[T, columns]``, or by input ``[T, dim]``
+    program : a program that can be run
+    params : parameters of ``program.network()``, by key; None: compile without parameters
+    deploy : the program will not be trained: learning recipes are removed with their parameters and states, and
+        `frozen` lists what to freeze if it is trained after all. If false, regions with their own losses count as
+        outputs
+    outputs : output ports to keep; None: all. With fewer outputs, more is dead
+    drop_inputs : also remove inputs that no output depends on, which moves the columns of other inputs
+    after : constants take the content of regions after this many rows of zeros, settled or not
+    rows : constants take the content of regions after these rows of one stream, ``[T, columns]``, or ``[T, dim]`` by
+        input
 
     Raises
     ------
-    SpecError : the program cannot be run, or has no such output; rows do not fit it
+    SpecError : the program cannot be run, an output is unknown, or rows do not fit
     CheckpointError : parameters do not fit
 
     Examples
@@ -118,39 +119,43 @@ def compiled_part(
     after: int | None = None,
     rows: Array | Mapping[str, Array] | None = None,
 ) -> Compiled:
-    """Do what `compile` does, to parameters by the names that the program has for them."""
+    """Run `compile` on parameters by the program's own names."""
     from volumetric.program.layer.spec import Program as Layer
 
-    Layer(program=program)  # refuses what cannot be run
+    Layer(program=program)  # raises SpecError if the program cannot be run
     log = Log()
     run = rows_of_run(program, after, rows)
-    made = _handing_out(program, outputs, log)
-    found = Constants(made)
+    compiled = _handing_out(program, outputs, log)
+    constants = Constants(compiled)
     if deploy:
-        found = with_constants(without_learning(made, log), params, log, run)
-        made = found.program
+        constants = with_constants(without_learning(compiled, log), params, log, run)
+        compiled = constants.program
     else:
-        waits = [name for name, region in made.canvas.regions.items() if keep_of(region) in ("constant", "export")]
-        log.add("kept", "region", waits, "it becomes a constant where the program is deployed")
+        waits = [name for name, region in compiled.canvas.regions.items() if keep_of(region) in ("constant", "export")]
+        log.add("kept", "region", waits, "it becomes a constant when the program is deployed")
     before = None
-    while made != before:
-        before = made
+    while compiled != before:
+        before = compiled
         for of in SAFE:
-            made = of(made, log)
-        made = unread_meters(dead_parts(made, log, drop_inputs=drop_inputs), log)
-    made = trimmed(made, log)
-    remark(made, log)
-    facts = facts_of(made)
+            compiled = of(compiled, log)
+        compiled = unread_meters(dead_parts(compiled, log, drop_inputs=drop_inputs), log)
+    compiled = trimmed(compiled, log)
+    remark(compiled, log)
+    facts = facts_of(compiled)
     stores = None
     if params is not None:
-        evaluated = {rows_of(name): WeightStore.from_array(held) for name, held in found.rows.items()}
+        evaluated = {rows_of(name): WeightStore.from_array(values) for name, values in constants.rows.items()}
         stores = Params(carried(facts_of(program), facts, {**params, **evaluated}))
     frozen: tuple[str, ...] = ()
     if deploy:
-        asked = frozenset(name for name, region in made.canvas.regions.items() if keep_of(region) == "freeze")
-        frozen = owned_by(facts, asked) + tuple(rows_of(place.name) for place in constants_of(facts))
-    exported = {name: found.rows[name] for name in found.exported}
-    return Compiled(made, stores, Report(counts_of(program), counts_of(made), tuple(log.notes)), frozen, exported)
+        frozen_names = frozenset(
+            name for name, region in compiled.canvas.regions.items() if keep_of(region) == "freeze"
+        )
+        frozen = owned_by(facts, frozen_names) + tuple(rows_of(place.name) for place in constants_of(facts))
+    exported = {name: constants.rows[name] for name in constants.exported}
+    return Compiled(
+        compiled, stores, Report(counts_of(program), counts_of(compiled), tuple(log.notes)), frozen, exported
+    )
 
 
 def _handing_out(program: Program, outputs: Sequence[str] | None, log: Log) -> Program:
@@ -167,7 +172,7 @@ def _handing_out(program: Program, outputs: Sequence[str] | None, log: Log) -> P
     if not outputs:
         raise SpecError("compile: no output is left", hint=f"outputs are {', '.join(program.outputs)}")
     gone = [name for name in program.outputs if name not in outputs]
-    log.add("removed", "port", gone, "it was not asked for")
+    log.add("removed", "port", gone, "it was not requested")
     ports = {name: port for name, port in program.ports.items() if not isinstance(port, Out) or name in outputs}
     return replace(program, ports=ports)
 
@@ -176,9 +181,9 @@ T = TypeVar("T")
 
 
 def carried(before: Facts, after: Facts, params: Mapping[str, T]) -> dict[str, T]:
-    """Return the parameters of `after`, of which all edges are in `before`, by the names that they have there.
+    """Return the parameters of `after`, whose edges are a subset of those of `before`, with their names in `before`.
 
-    Ports, regions and edges keep their names. Where edges of a rule share parameters, their owner can be another one.
+    Ports, regions and edges keep their names. If edges of a rule share parameters, the owner can change.
     """
     old = {task.wire.name: names_of(before, task) for task in tasks_of(before)}
     origin: dict[str, str] = {}
@@ -188,9 +193,9 @@ def carried(before: Facts, after: Facts, params: Mapping[str, T]) -> dict[str, T
 
 
 def owned_by(facts: Facts, regions: frozenset[str]) -> tuple[str, ...]:
-    """Return the parameters that belong to some regions alone.
+    """Return the parameters that belong only to the passed regions.
 
-    Those of the regions, of ports at them, and of edges that write them; not what others share.
+    These are parameters of the regions, of their ports, and of edges that write them, without shared ones.
     """
     mine: set[str] = set()
     others: set[str] = set()
@@ -212,14 +217,14 @@ def owned_by(facts: Facts, regions: frozenset[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CompiledNetwork:
-    """A network of which all programs are compiled.
+    """A network with all its programs compiled.
 
     Attributes
     ----------
-    network, params : of it
-    reports : where a program is → what was done to it, and why
-    frozen : keys of parameters that regions to be frozen own, and rows of constants: what `TrainConfig.frozen` takes
-    exported : where a program is → what regions of it hold whose keep is export, if there are any
+    network, params : the network and its parameters
+    reports : coordinate of a program → changes and their reasons
+    frozen : keys of parameters of frozen regions and of constants' rows, for `TrainConfig.frozen`
+    exported : coordinate of a program → content of its regions with keep ``"export"``, if any
     """
 
     network: Network
@@ -239,16 +244,16 @@ def compile_network(
     after: int | None = None,
     rows: Array | Mapping[str, Array] | None = None,
 ) -> CompiledNetwork:
-    """Return a network that makes the same, with all its programs compiled; `compile` says how.
+    """Return a network with the same outputs and all its programs compiled; see `compile`.
 
     Parameters
     ----------
-    outputs, drop_inputs, rows : of a network that is a program alone, for others read its rows, or make them
-    after : of each program, which its inputs are zeros for
+    outputs, drop_inputs, rows : only for a network of one program, since other layers depend on its rows
+    after : for each program, with zeros as its input rows
 
     Raises
     ------
-    SpecError : no layer is a program, links share its parameters, or there is no such output
+    SpecError : no layer is a program, links share its parameters, or an output is unknown
     CheckpointError : parameters do not fit
     """
     check_params(network, params)
@@ -256,13 +261,13 @@ def compile_network(
     if not at:
         kinds = ", ".join(sorted({spec.kind for spec in network.layers.values()}))
         raise SpecError(
-            f"compile: no layer of the network is a program; there is: {kinds or 'none'}",
-            hint="give a file x.program.json, or a model with a program, as program.network() makes it",
+            f"compile: no layer of the network is a program; its layers: {kinds or 'none'}",
+            hint="pass a file x.program.json, or a model with a program, as program.network() builds it",
         )
     if (outputs is not None or drop_inputs or rows is not None) and len(network.layers) > 1:
         raise SpecError(
-            "compile: outputs and inputs can go only where the program is all there is, and rows come in only there",
-            hint=f"this network has {len(network.layers)} layers, which read the program's rows or make them",
+            "compile: outputs, drop_inputs and rows need a network of one program",
+            hint=f"this network has {len(network.layers)} layers, which depend on the program's rows",
         )
     shared = [link for link in network.links if link.kind == "shared" and {link.source, link.target} & set(at)]
     if shared:
@@ -279,12 +284,12 @@ def compile_network(
         part = compiled_part(
             spec.program, own, deploy=deploy, outputs=outputs, drop_inputs=drop_inputs, after=after, rows=rows
         )
-        layers[coord] = made = Layer(program=part.program)
+        layers[coord] = compiled_layer = Layer(program=part.program)
         stores |= {start + name: store for name, store in (part.params or {}).items()}
         frozen += (start + name for name in part.frozen)
         reports[coord] = part.report
         exported |= {coord: part.exported} if part.exported else {}
         if drop_inputs:
-            shape = (*shape[:-1], max(stop for _, stop in made.ports("inputs").values()))
-    made = dataclasses.replace(network, layers=layers, input_shape=shape)
-    return CompiledNetwork(made, Params(stores), reports, tuple(frozen), exported)
+            shape = (*shape[:-1], max(stop for _, stop in compiled_layer.ports("inputs").values()))
+    compiled_network = dataclasses.replace(network, layers=layers, input_shape=shape)
+    return CompiledNetwork(compiled_network, Params(stores), reports, tuple(frozen), exported)

@@ -1,4 +1,4 @@
-"""Clocks that always or never fire, and regions that stay zeros because of it."""
+"""Clocks that always or never fire, and regions that stay zero because of it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from volumetric.program.layer.recipes import hides
 from volumetric.program.layer.tasks import tasks_of
 
 NEVER = Not(Every(1))
-"""How a clock that never fires is written."""
+"""Text of a clock that never fires."""
 
 
 def simplified(clock: Clock, zero: Callable[[str], bool]) -> Clock | bool:
-    """Return what is left of a clock; True: it always fires, False: never.
+    """Return the simplified clock; True: it always fires, False: never.
 
     Parameters
     ----------
-    zero : path of a meter → whether it is 0 for ever
+    zero : path of a meter → whether it is always 0
     """
     if isinstance(clock, Every):
         return True if clock.period == 1 else clock
@@ -39,7 +39,7 @@ def simplified(clock: Clock, zero: Callable[[str], bool]) -> Clock | bool:
         return _joined(clock, [simplified(term, zero) for term in clock.terms])
     if isinstance(clock, Cooldown | MaxSilence | Inner):
         inside = simplified(clock.clock, zero)
-        if inside is isinstance(clock, MaxSilence):  # there is never silence, or nothing to cool down from or to repeat
+        if inside is isinstance(clock, MaxSilence):  # never silent, or nothing to cool down from or to repeat
             return inside
         return replace(clock, clock=inside if isinstance(inside, Clock) else Every(1) if inside else NEVER)
     return clock
@@ -62,26 +62,26 @@ def _at_zero(event: Event) -> bool:
 
 @lru_cache(maxsize=32)
 def clocks_of(facts: Facts) -> tuple[tuple[Clock | bool, ...], tuple[Clock | bool, ...]]:
-    """Return what is left of the clocks of regions, and of the conditions of edges."""
+    """Return the simplified clocks of regions and conditions of edges."""
     never: frozenset[int] = frozenset()
-    while True:  # a region that never fires may hold a meter at 0, and that another clock
+    while True:  # a region that never fires may keep a meter at 0, which may simplify another clock
         still = still_in(facts, never)
 
         def left(clock: Clock | None, still: frozenset[int] = still) -> Clock | bool:
             return True if clock is None else simplified(clock, lambda path: _unmoved(facts, still, path))
 
         regions = tuple(left(place.region.fires) for place in facts.places)
-        found = frozenset(number for number, clock in enumerate(regions) if clock is False)
-        if found == never:
+        silent = frozenset(number for number, clock in enumerate(regions) if clock is False)
+        if silent == never:
             return regions, tuple(left(wire.edge.holds) for wire in facts.wires)
-        never = found
+        never = silent
 
 
 def still_in(facts: Facts, never: frozenset[int] = frozenset()) -> frozenset[int]:
-    """Return the regions that hold zeros for ever, as some of them never fire.
+    """Return the regions that are always zero because some of them never fire.
 
-    Nothing puts anything in: no edge, no input, no prediction of a filter, no region at the same positions; and they
-    are no constants.
+    Nothing writes to them: no edge, no input, no prediction of a filter, no region at the same positions; and they are
+    not constants.
     """
     written = {task.wire.writes for task in tasks_of(facts)} | {place.index for place in hides(facts)}
     written |= {facts.numbers[port.region] for port in facts.program.inputs.values() if isinstance(port, In)}
@@ -94,8 +94,8 @@ def still_in(facts: Facts, never: frozenset[int] = frozenset()) -> frozenset[int
 
 
 def _unmoved(facts: Facts, still: frozenset[int], path: str) -> bool:
-    """Whether a meter is 0 for ever."""
+    """Return whether a meter is always 0."""
     number = facts.numbers[path.rpartition(".")[0]]
-    if facts.program.parity:  # what feeds it are the edges that read its region
+    if facts.program.parity:  # the edges that read its region feed it
         return not any(task.wire.reads == number and metered_by(task, facts.places[number]) for task in tasks_of(facts))
     return number in still

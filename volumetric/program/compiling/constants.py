@@ -1,4 +1,4 @@
-"""What becomes of regions where a program is deployed: constants are evaluated once, and what is learned by goes."""
+"""Deployment of regions: constants are evaluated once, and learning recipes are removed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from volumetric.program.layer.tasks import tasks_of
 OF_FAMILY: Final[Mapping[str, Keep]] = MappingProxyType(
     {"observation": "freeze", "state": "runtime", "memory": "runtime", "residual": "freeze", "action": "freeze"}
 )
-"""Family → what becomes of its regions, unless they say it themselves; others stay as they are."""
+"""Family → default keep of its regions; other families stay ``"runtime"``."""
 
 
 def keep_of(region: Region) -> Keep:
-    """Return what becomes of a region: what it says itself, then what its learning says, then its family."""
+    """Return the keep of a region: its own, then that of its learning, then that of its family."""
     if region.keep != "auto":
         return region.keep
     if region.learning is not None and region.learning.keep != "auto":
@@ -39,7 +39,7 @@ def keep_of(region: Region) -> Keep:
 
 
 def without_learning(program: Program, log: Log) -> Program:
-    """Take out what regions learn by; what they are kept as stays what it was."""
+    """Remove the learning recipes of regions; their keep does not change."""
     regions: dict[str, Region] = {}
     for name, region in program.canvas.regions.items():
         regions[name] = region
@@ -47,22 +47,22 @@ def without_learning(program: Program, log: Log) -> Program:
             keep = keep_of(region)
             bare = replace(region, learning=None)
             regions[name] = bare if keep_of(bare) == keep else replace(bare, keep=keep)
-            log.add("removed", "learning", [name], "its losses are of training, and what they alone have learned")
+            log.add("removed", "learning", [name], "its losses, and parameters only for them, are for training")
     return replace(program, canvas=replace(program.canvas, regions=regions))
 
 
-GIVE = "say after which rows it is to be taken: after=… or rows=…"
+GIVE = "set the rows after which to take it: after=… or rows=…"
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """A program of which some regions have become constants.
+    """A program with some regions replaced by constants.
 
     Attributes
     ----------
-    program : with them
-    rows : what they hold, region → ``[rows, d]``
-    exported : which of them are to be handed out
+    program : program with constants
+    rows : their content, region → ``[rows, d]``
+    exported : names of those to export
     """
 
     program: Program
@@ -73,31 +73,31 @@ class Constants:
 def with_constants(
     program: Program, params: Mapping[str, WeightStore] | None, log: Log, rows: Array | None
 ) -> Constants:
-    """Let regions be constants that ask for it, and note why where one cannot be.
+    """Replace regions with keep ``"constant"`` or ``"export"`` by constants; note the reason if one cannot be.
 
     Parameters
     ----------
-    params : by the program's own names
-    rows : what comes in until a region is taken as it is then, ``[T, columns]``; None: until it has settled, which
-        needs that nothing that comes in gets there
+    params : parameters by the program's own names
+    rows : input rows after which the content is taken, ``[T, columns]``; None: run until the region has settled, which
+        requires that it depends on no input
     """
     facts = facts_of(program)
     able = [place for place in _asked(facts) if not _kept(log, place, _hindrance(facts, place, params, rows))]
     if not able or params is None:
         return Constants(program)
     watches = [_watch(facts, place) for place in able]
-    made = evaluated(facts, params, watches, rows)
-    found: dict[str, F32Array] = {}
-    for place, watch, held in zip(able, watches, made.rows, strict=True):
+    evaluation = evaluated(facts, params, watches, rows)
+    constant_rows: dict[str, F32Array] = {}
+    for place, watch, values in zip(able, watches, evaluation.rows, strict=True):
         why = None
         if rows is None and not watch.settled:
-            why = f"it has not settled after {made.count:,} rows; {GIVE}"
-        elif not np.isfinite(held).all():
-            why = "what it holds then is not finite"
+            why = f"it has not settled after {evaluation.count:,} rows; {GIVE}"
+        elif not np.isfinite(values).all():
+            why = "its content is not finite then"
         if not _kept(log, place, why):
-            found[place.name] = held
-    when = f"after {made.count:,} rows" + ("" if rows is not None else ", settled")
-    return _replaced(facts, found, when, log)
+            constant_rows[place.name] = values
+    when = f"after {evaluation.count:,} rows" + ("" if rows is not None else ", settled")
+    return _replaced(facts, constant_rows, when, log)
 
 
 def _asked(facts: Facts) -> Iterator[Place]:
@@ -115,33 +115,33 @@ def _kept(log: Log, place: Place, why: str | None) -> bool:
 
 
 def _hindrance(facts: Facts, place: Place, params: object, rows: Array | None) -> str | None:
-    """Why a region cannot be a constant, None: it can."""
+    """Return why a region cannot be a constant, or None if it can."""
     for name, port in facts.program.ports.items():
         if isinstance(port, In | Level) and port.region == place.name:
-            return f"input {name!r} puts into it"
+            return f"input {name!r} writes to it"
         if place.through == "slots" and getattr(port, "region", None) == place.name:
             return f"output {name!r} reads its positions, and edges its slots"
     if overlaps(facts)[place.index]:
-        return "other regions are at positions of it"
+        return "other regions share its positions"
     meters = live_in(facts).meters
     if place.index in meters:
-        return "a clock or a condition looks at its meter"
+        return "a clock or a condition reads its meter"
     if facts.program.parity:
         for task in tasks_of(facts):
             read = facts.places[task.wire.reads]
             if task.place is place and read.index in meters and metered_by(task, read):
-                return f"an edge that writes it feeds the meter of {read.name!r}, which a clock looks at"
+                return f"an edge that writes it feeds the meter of {read.name!r}, which a clock reads"
     if params is None:
-        return "the program has no parameters here, from which it could be evaluated"
+        return "no parameters were passed, so it cannot be evaluated"
     if rows is None:
         entered = _entered(facts, live_in(facts, place.index))
         if entered is not None:
-            return f"what it holds depends on what comes in at {entered!r}; {GIVE}"
+            return f"its content depends on input {entered!r}; {GIVE}"
     return None
 
 
 def _entered(facts: Facts, cone: Live) -> str | None:
-    """An input that gets to some regions, None: there is none."""
+    """Return an input that reaches some regions, or None."""
     clocks = [facts.places[number].region.fires for number in cone.regions]
     clocks += [facts.wires[number].edge.holds for number in cone.edges]
     signals = signals_of(clocks)
@@ -156,26 +156,26 @@ def _watch(facts: Facts, place: Place) -> Watch:
     return Watch(facts, place.index, cone.regions, cone.edges)
 
 
-def _replaced(facts: Facts, found: Mapping[str, F32Array], when: str, log: Log) -> Constants:
+def _replaced(facts: Facts, constant_rows: Mapping[str, F32Array], when: str, log: Log) -> Constants:
     regions: dict[str, Region] = dict(facts.program.canvas.regions)
-    for name, rows in found.items():
+    for name, rows in constant_rows.items():
         place = facts.place(name)
         slots = None if place.through == "positions" else len(rows)
         regions[name] = replace(
             place.region, carrier="constant", slots=slots, clock=None, learning=None, identity=None, keep="constant"
         )
-    log.add("changed", "region", found, f"it is a constant: what it holds {when}")
-    gone = [edge for edge in facts.program.edges if edge.writes in found]
+    log.add("changed", "region", constant_rows, f"it is a constant: its content {when}")
+    gone = [edge for edge in facts.program.edges if edge.writes in constant_rows]
     for edge in gone:
-        log.add("removed", "edge", [edge.name or ""], f"{edge.writes!r} is a constant, into which nothing comes")
-    read = tuple(meter for meter in facts.program.meters if meter.region not in found)
-    looked = [name for name in found if facts.place(name).meter is not None]
+        log.add("removed", "edge", [edge.name or ""], f"{edge.writes!r} is a constant, which nothing writes")
+    read = tuple(meter for meter in facts.program.meters if meter.region not in constant_rows)
+    looked = [name for name in constant_rows if facts.place(name).meter is not None]
     log.add("removed", "meter", looked, "its region is a constant, which has no error")
     program = replace(
         facts.program,
         canvas=replace(facts.program.canvas, regions=regions),
-        edges=tuple(edge for edge in facts.program.edges if edge.writes not in found),
+        edges=tuple(edge for edge in facts.program.edges if edge.writes not in constant_rows),
         meters=read,
     )
-    exported = tuple(name for name in found if keep_of(facts.place(name).region) == "export")
-    return Constants(program, found, exported)
+    exported = tuple(name for name in constant_rows if keep_of(facts.place(name).region) == "export")
+    return Constants(program, constant_rows, exported)

@@ -1,4 +1,4 @@
-"""What regions hold after some rows, or once they have settled: the program's graph, interpreted in float64."""
+"""Content of regions after some rows, or once they have settled: the program's graph, interpreted in float64."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from volumetric.program.layer.spec import Program as ProgramLayer
 from volumetric.program.layer.timing import ALWAYS, CANVAS, CLOCK, all_states, timing_of
 
 MOST_ROWS = 1000
-"""Rows after which a region that has not settled does not."""
+"""Maximum number of rows to wait until a region settles."""
 STILL = 1e-9
-"""How much what is settled may change in a row, over the largest number there (and 1)."""
+"""Maximum relative change per row of a settled value, over the largest number there (and 1)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Evaluated:
-    """What regions hold.
+    """Content of regions.
 
     Attributes
     ----------
-    rows : of each watched region, as edges read them, float32 ``[rows, d]``
-    count : rows that came in until then
+    rows : rows of each watched region, as edges read them, float32 ``[rows, d]``
+    count : number of input rows before
     """
 
     rows: tuple[F32Array, ...]
@@ -46,10 +46,10 @@ class Evaluated:
 
 
 class Watch:
-    """A region, and what it depends on.
+    """A region and its dependencies.
 
-    It has settled when all of that stays as it is until the counts of its clocks have been what they are once before:
-    from then on it repeats itself.
+    It has settled when all of them stay unchanged until the counts of its clocks repeat: from then on it repeats
+    itself.
     """
 
     def __init__(self, facts: Facts, region: int, regions: frozenset[int], edges: frozenset[int]) -> None:
@@ -64,7 +64,7 @@ class Watch:
         self._seen = set[bytes]()
 
     def look(self, before: Mapping[str, Array], after: Mapping[str, Array]) -> None:
-        """Look at the states of a program before a row and behind it."""
+        """Compare the states of a program before and after a row."""
         ends = [(of[CANVAS][:, self._positions] for of in (before, after))]
         ends += [(before[name], now) for name, now in after.items() if self._is_mine(name)]
         counts = after[CLOCK][0, self._counts] if self._counts else np.zeros(0)
@@ -88,11 +88,11 @@ def _still(before: Array, after: Array) -> bool:
 def evaluated(
     facts: Facts, params: Mapping[str, WeightStore], watches: Sequence[Watch], rows: Array | None
 ) -> Evaluated:
-    """Run a program from the start of a stream, and return what regions hold then.
+    """Run a program from the start of a stream, and return the content of regions after it.
 
     Parameters
     ----------
-    rows : what comes in, ``[T, columns]``; None: zeros until all that is watched has settled, or `MOST_ROWS`
+    rows : input rows, ``[T, columns]``; None: zeros until all watched regions have settled, at most `MOST_ROWS`
     """
     buffers = {of.name: params[of.name].values().astype(np.float64) for of in all_params(facts)}
     states = {name: np.zeros((1, *shape)) for name, shape in all_states(facts).items()}
@@ -108,13 +108,13 @@ def evaluated(
                 watch.look(states, after)
         states = after
     reading = Interpreter(_read(facts, tuple(states), [watch.region for watch in watches]), np.float64)
-    held = reading.run([*states.values()], buffers)
-    with np.errstate(over="ignore"):  # what is not finite is told
-        return Evaluated(tuple(of[0].astype(np.float32) for of in held), done)
+    outputs = reading.run([*states.values()], buffers)
+    with np.errstate(over="ignore"):  # values that are not finite are reported later
+        return Evaluated(tuple(of[0].astype(np.float32) for of in outputs), done)
 
 
 def _row(facts: Facts, names: Sequence[str]) -> Graph:
-    """Return a row of a program: ``[1, columns]`` and states → the states behind it."""
+    """Return the graph of a row of a program: ``[1, columns]`` and states → the states after it."""
     work, spec = GraphBuilder(), ProgramLayer(program=facts.program)
     x = work.input("x", (1, columns_of(facts.program)))
     states = {f"program/{name}": i for name, i in _states(work, facts).items()}
@@ -123,17 +123,19 @@ def _row(facts: Facts, names: Sequence[str]) -> Graph:
     return work.finish([states[f"program/{name}"] for name in names])
 
 
-def _read(facts: Facts, names: Sequence[str], regions: Sequence[int]) -> Graph:
-    """Return what edges read of regions that hold these states and do not fire: states → ``[1, rows, d]`` of each."""
+def _read(facts: Facts, names: Sequence[str], indices: Sequence[int]) -> Graph:
+    """Return the graph of the rows that edges read from regions that do not fire: states → ``[1, rows, d]`` of each."""
     work = GraphBuilder()
     states = _states(work, facts)
     p = {of.name: work.stored(of.name, of.shape) for of in all_params(facts)}
     never = work.zeros((1, 1))
     fires = {place.index: never for place in facts.places}
-    held = Held(work=work, facts=facts, p=p, states=states, fires=fires, guard=lambda *_: nullcontext(), learns=False)
-    canvas = held.placed(states[CANVAS], held.constants(1))
-    told = held.rows(canvas)
-    rows = (told[n, 0] if (n, 0) in told else held.taken(canvas, facts.places[n]) for n in regions)
+    regions = Held(
+        work=work, facts=facts, p=p, states=states, fires=fires, guard=lambda *_: nullcontext(), learns=False
+    )
+    canvas = regions.placed(states[CANVAS], regions.constants(1))
+    read_rows = regions.rows(canvas)
+    rows = (read_rows[n, 0] if (n, 0) in read_rows else regions.taken(canvas, facts.places[n]) for n in indices)
     return work.finish([*rows])
 
 
@@ -142,54 +144,56 @@ def _states(work: GraphBuilder, facts: Facts) -> dict[str, int]:
 
 
 def columns_of(program: Program) -> int:
-    """Return how many numbers a row that comes in has."""
+    """Return the width of an input row."""
     return sum(map(width_of, program.inputs.values()))
 
 
 def rows_of_run(program: Program, after: int | None, rows: Array | Mapping[str, Array] | None) -> Array | None:
-    """Return what comes in until constants are taken, float64 ``[T, columns]``; None: nobody has said it.
+    """Return the input rows for constants, float64 ``[T, columns]``; None: neither `after` nor `rows` is set.
 
     Raises
     ------
-    SpecError : both are given, or they are no rows of the program
+    SpecError : both are set, or the rows do not fit the program
     """
     if after is None and rows is None:
         return None
     if after is not None and rows is not None:
-        raise SpecError("compile: after and rows are both given", hint="rows come in and are counted themselves")
+        raise SpecError("compile: after and rows are both set", hint="pass one of them: rows include their count")
     columns = columns_of(program)
     if rows is None:
         check_whole("compile: after", after, most=LONGEST)
         assert after is not None
         return np.broadcast_to(np.zeros(columns), (after, columns))
-    given = _of_ports(program, rows) if isinstance(rows, Mapping) else _numbers(rows)
-    if given.ndim != 2 or given.shape[1] != columns or not len(given):
+    array = _of_ports(program, rows) if isinstance(rows, Mapping) else _numbers(rows)
+    if array.ndim != 2 or array.shape[1] != columns or not len(array):
         raise SpecError(
-            f"compile: rows are [T, {columns}], at least one, got {list(given.shape)}",
-            hint="those of one stream, or by the names of inputs, each [T, dim]",
+            f"compile: rows must be [T, {columns}], at least one, got {list(array.shape)}",
+            hint="pass rows of one stream, or a dict by input, each [T, dim]",
         )
-    return given
+    return array
 
 
-def _numbers(given: object) -> Array:
+def _numbers(rows: object) -> Array:
     try:
-        found = np.asarray(given)
+        array = np.asarray(rows)
     except ValueError:
-        found = np.asarray(None)
-    if found.dtype.kind not in "biuf":
-        raise SpecError("compile: rows are no numbers", hint="[T, columns] of one stream, without gaps")
-    return found.astype(np.float64)
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise SpecError("compile: rows must be an array of numbers", hint="[T, columns] of one stream, without gaps")
+    return array.astype(np.float64)
 
 
 def _of_ports(program: Program, rows: Mapping[str, Array]) -> Array:
     from volumetric.run.streams.marks import INPUT, by_port
 
-    given = {name: _numbers(part)[None] for name, part in rows.items()}
+    port_rows = {name: _numbers(part)[None] for name, part in rows.items()}
     try:
-        made = by_port(program.network(), given, 1)
+        inputs = by_port(program.network(), port_rows, 1)
     except ShapeError as error:
         raise SpecError(f"compile: rows: {error}", hint=error.hint) from None
-    if made.keys() != {INPUT}:
+    if inputs.keys() != {INPUT}:
         known = ", ".join(program.inputs)
-        raise SpecError(f"compile: rows are of {', '.join(rows) or 'no input'}", hint=f"inputs are {known}")
-    return made[INPUT][0]
+        raise SpecError(
+            f"compile: rows have the inputs {', '.join(rows) or 'none'}", hint=f"the program's inputs are {known}"
+        )
+    return inputs[INPUT][0]

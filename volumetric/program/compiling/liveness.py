@@ -1,4 +1,4 @@
-"""What of a program can be seen from outside: all else is dead."""
+"""Liveness: the parts of a program that outputs depend on; the rest is dead."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def overlaps(facts: Facts) -> tuple[frozenset[int], ...]:
     """Return for each region the others that share positions with it."""
     at = np.concatenate([place.positions for place in facts.places])
     of = np.repeat(np.arange(len(facts.places)), [len(place.positions) for place in facts.places])
-    found: list[set[int]] = [set() for _ in facts.places]
+    sharing: list[set[int]] = [set() for _ in facts.places]
     count = np.bincount(at, minlength=facts.program.canvas.positions)
     several = count[at] > 1
     order = np.argsort(at[several], kind="stable")
     where, owners = at[several][order], of[several][order]
     for group in {tuple(part.tolist()) for part in np.split(owners, np.flatnonzero(np.diff(where)) + 1) if part.size}:
         for one in group:
-            found[one] |= set(group) - {one}
-    return tuple(map(frozenset, found))
+            sharing[one] |= set(group) - {one}
+    return tuple(map(frozenset, sharing))
 
 
 def tells_others(facts: Facts, wire: Wire) -> bool:
-    """Whether an edge acts on positions of other regions by being there, even where it writes nothing.
+    """Return whether the presence of an edge affects positions of other regions, even if it writes nothing.
 
-    Where an edge adds and its region keeps what it held, what edges of another region add at the same positions comes
-    on top, too.
+    If an edge adds and its region is residual, additions of another region's edges at the same positions are residual,
+    too.
     """
     place = facts.places[wire.writes]
     adds = wire.write == "add" and place.region.keeps_old and place.carrier != "residual"
@@ -44,12 +44,12 @@ def tells_others(facts: Facts, wire: Wire) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What outputs, and losses of regions, depend on.
+    """Parts that outputs and losses of regions depend on.
 
     Attributes
     ----------
-    regions, edges : numbers of them
-    meters : regions whose meters clocks and conditions look at
+    regions, edges : indices of live regions and edges
+    meters : indices of regions whose meters clocks and conditions read
     """
 
     regions: frozenset[int]
@@ -59,11 +59,11 @@ class Live:
 
 @lru_cache(maxsize=64)
 def live_in(facts: Facts, region: int | None = None) -> Live:
-    """Return what can be reached from outputs, or from one region alone, back over edges that write.
+    """Return the parts reachable from outputs, or from one region only, backwards over edges that write.
 
-    What a region holds depends on the edges that write it, on regions at the same positions, and on the meters that
-    its clock and conditions look at. A meter depends on its region; in a program with parity on the edges that read it,
-    and on what these write. A region with losses of its own is seen, too.
+    The content of a region depends on the edges that write it, on regions at the same positions, and on the meters
+    that its clock and conditions read. A meter depends on its region; in a program with parity, on the edges that read
+    the region, and on the regions that these write. A region with its own losses counts as an output.
     """
     search = _Search(facts)
     if region is not None:
@@ -72,7 +72,7 @@ def live_in(facts: Facts, region: int | None = None) -> Live:
 
 
 def signals_of(clocks: Iterable[Clock | None]) -> set[str]:
-    """Return the signals that some clocks ask for."""
+    """Return the signals that clocks read."""
     parts = (part for clock in clocks if clock is not None for part in clock.walk())
     return {part.name for part in parts if isinstance(part, On)}
 
@@ -93,7 +93,7 @@ class _Search:
         self.open += [place.index for place in facts.places if recipe_of(place)]
 
     def live(self) -> Live:
-        """Follow what is open until nothing is."""
+        """Process the open set until it is empty."""
         regions: set[int] = set()
         while self.open:
             number = self.open.pop()
@@ -118,5 +118,5 @@ class _Search:
                 self.meters.add(number)
                 self.open.append(number)
                 for task in self.feeders.get(number, ()):
-                    self.open.append(task.wire.writes)  # its queries count as well as what it brings
+                    self.open.append(task.wire.writes)  # the meter depends on its queries and on its result
                     self._reads(task)

@@ -1,4 +1,4 @@
-"""Passes of the compiler: each takes a program and returns one that hands out the same."""
+"""Passes of the compiler: each takes a program and returns one with the same outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from volumetric.program.layer.tasks import tasks_of
 
 
 def silent_edges(program: Program, log: Log) -> Program:
-    """Take edges out that never write."""
+    """Remove edges that never write."""
     facts = facts_of(program)
     writing = {task.wire.index for task in tasks_of(facts)}
     gone: dict[str, str] = {}
@@ -36,12 +36,12 @@ def silent_edges(program: Program, log: Log) -> Program:
         elif not wire.weight:
             gone[wire.name] = "its weight is 0"
         else:
-            gone[wire.name] = "no position that it writes finds one to read"
+            gone[wire.name] = "no position that it writes has one to read"
     return _without_edges(program, gone, log)
 
 
 def static_clocks(program: Program, log: Log) -> Program:
-    """Take clocks and conditions out that always hold, and edges out that never do."""
+    """Remove clocks and conditions that always hold, and edges that never fire."""
     facts = facts_of(program)
     of_regions, of_edges = clocks_of(facts)
     feeding = _feeding(facts)
@@ -67,7 +67,7 @@ def static_clocks(program: Program, log: Log) -> Program:
 
 
 def shadowed_edges(program: Program, log: Log) -> Program:
-    """Take edges out of which all that they write is replaced in the same step."""
+    """Remove edges whose writes are all replaced in the same step."""
     facts = facts_of(program)
     feeding = _feeding(facts)
     gone: dict[str, str] = {}
@@ -79,44 +79,42 @@ def shadowed_edges(program: Program, log: Log) -> Program:
 
 
 def still_regions(program: Program, log: Log) -> Program:
-    """Take clocks out of regions that hold zeros whether they fire or not."""
+    """Remove clocks of regions that are zero whether they fire or not."""
     facts = facts_of(program)
     regions = dict(program.canvas.regions)
     for number in still_in(facts):
         place = facts.places[number]
-        seen = place.region.identity is not None or recipe_of(place)  # slots and losses go on when it fires
-        if place.region.clock is not None and not seen:
-            log.add("removed", "clock", [place.name], "nothing is ever put into the region: it holds zeros")
+        has_effects = place.region.identity is not None or recipe_of(place)  # slots and losses advance when it fires
+        if place.region.clock is not None and not has_effects:
+            log.add("removed", "clock", [place.name], "nothing ever writes the region: it is zero")
             regions[place.name] = replace(place.region, clock=None)
     return _changed(program, regions, program.edges)
 
 
 def dead_parts(program: Program, log: Log, *, drop_inputs: bool) -> Program:
-    """Take regions and edges out that no output depends on, with inputs if they may go."""
+    """Remove regions and edges that no output depends on, and inputs if allowed."""
     facts = facts_of(program)
     live = live_in(facts)
     why = "no output depends on it"
     edges = [wire.edge for wire in facts.wires if wire.index in live.edges]
     log.add("removed", "edge", [wire.name for wire in facts.wires if wire.index not in live.edges], why)
-    seen = {facts.places[number].name for number in live.regions}
+    live_names = {facts.places[number].name for number in live.regions}
     ports = dict(program.ports)
     if drop_inputs:
-        ports = _wanted(program, seen, edges, log)
+        ports = _wanted(program, live_names, edges, log)
     landing: dict[str, str] = {}
     for name, port in ports.items():
-        if isinstance(port, In | Level) and port.region not in seen:
+        if isinstance(port, In | Level) and port.region not in live_names:
             landing.setdefault(port.region, name)
     regions: dict[str, Region] = {}
     for name, region in program.canvas.regions.items():
-        if name in seen:
+        if name in live_names:
             regions[name] = region
         elif name in landing:
             level = any(isinstance(port, Level) and port.region == name for port in ports.values())
             regions[name] = _bare(region, level=level)
             if regions[name] != region:
-                log.add(
-                    "changed", "region", [name], f"no output depends on it; it is where input {landing[name]!r} goes"
-                )
+                log.add("changed", "region", [name], f"no output depends on it; it only holds input {landing[name]!r}")
         else:
             log.add("removed", "region", [name], why)
     gone = [meter.region for meter in program.meters if meter.region not in regions]
@@ -126,18 +124,18 @@ def dead_parts(program: Program, log: Log, *, drop_inputs: bool) -> Program:
 
 
 def unread_meters(program: Program, log: Log) -> Program:
-    """Take meters out that no clock and no condition looks at."""
+    """Remove meters that no clock and no condition reads."""
     facts = facts_of(program)
     read = live_in(facts).meters
     meters: list[Meter] = []
     for place in facts.places:
-        given = next((meter for meter in program.meters if meter.region == place.name), None)
+        own_meter = next((meter for meter in program.meters if meter.region == place.name), None)
         if place.index in read:
-            meters += [] if given is None else [given]
+            meters += [] if own_meter is None else [own_meter]
             continue
         if place.meter is not None:
-            log.add("removed", "meter", [place.name], "no clock and no condition looks at it")
-        if place.carrier in METERED:  # which have one unless told otherwise
+            log.add("removed", "meter", [place.name], "no clock and no condition reads it")
+        if place.carrier in METERED:  # these have a meter by default
             meters.append(Meter(place.name, ()))
     order = {meter.region: number for number, meter in enumerate(program.meters)}
     meters.sort(key=lambda meter: order.get(meter.region, len(order)))
@@ -145,14 +143,14 @@ def unread_meters(program: Program, log: Log) -> Program:
 
 
 def trimmed(program: Program, log: Log) -> Program:
-    """Cut the canvas behind the last region of each axis of space: codes of positions are those of coordinates."""
+    """Shorten each spatial axis of the canvas after the last region; codes depend on coordinates and do not change."""
     canvas = program.canvas
     ends = (max(region.box[axis][1] for region in canvas.regions.values()) for axis in range(1, len(canvas.sides)))
     shape = tuple(ends)
     if shape == canvas.shape:
         return program
     sides = ["×".join(map(str, sides)) for sides in (canvas.shape, shape)]
-    log.add("changed", "canvas", [""], f"{sides[0]} → {sides[1]}, behind which no region is")
+    log.add("changed", "canvas", [""], f"{sides[0]} → {sides[1]}: no region is beyond")
     return replace(program, canvas=replace(canvas, shape=shape))
 
 
@@ -162,7 +160,7 @@ SAFE: Final[tuple[Callable[[Program, Log], Program], ...]] = (
     shadowed_edges,
     still_regions,
 )
-"""Passes before dead parts are looked for."""
+"""Passes before the removal of dead parts."""
 
 
 def _without_edges(program: Program, gone: dict[str, str], log: Log) -> Program:
@@ -184,30 +182,32 @@ def _text(left: Clock | bool) -> str | None:
 
 def _told(left: Clock | bool) -> str:
     if isinstance(left, Clock):
-        return f"the rest of it never changes, {left} is left"
+        return f"the rest of it never changes, {left} remains"
     return "it always holds" if left else "it never holds"
 
 
 def _feeding(facts: Facts) -> frozenset[int]:
-    """Edges that a meter follows: those of a program with parity that read a residual region."""
+    """Return the edges that feed a meter: with parity, those that read a residual region."""
     if not facts.program.parity:
         return frozenset()
     return frozenset(task.wire.index for task in tasks_of(facts) if metered_by(task, facts.places[task.wire.reads]))
 
 
 def _bare(region: Region, *, level: bool) -> Region:
-    """A region that is there for a port alone."""
+    """Return a region reduced to the fields that a port needs."""
     carrier = region.carrier if level else "deterministic"
     return replace(region, clock=None, learning=None, identity=None, slots=None, constraints=None, carrier=carrier)
 
 
-def _wanted(program: Program, seen: set[str], edges: Iterable[Edge], log: Log) -> dict[str, Port]:
-    """Ports without inputs that nobody asks for; one input stays."""
-    asked = signals_of([*(program.canvas.regions[name].fires for name in seen), *(edge.holds for edge in edges)])
+def _wanted(program: Program, live_names: set[str], edges: Iterable[Edge], log: Log) -> dict[str, Port]:
+    """Return the ports without unused inputs; at least one input stays."""
+    signal_names = signals_of(
+        [*(program.canvas.regions[name].fires for name in live_names), *(edge.holds for edge in edges)]
+    )
     gone = [
         name
         for name, port in program.inputs.items()
-        if (name not in asked if isinstance(port, Signal) else port.region not in seen)
+        if (name not in signal_names if isinstance(port, Signal) else port.region not in live_names)
     ]
     if len(gone) == len(program.inputs):
         gone = gone[1:]
@@ -216,18 +216,18 @@ def _wanted(program: Program, seen: set[str], edges: Iterable[Edge], log: Log) -
 
 
 def remark(program: Program, log: Log) -> None:
-    """Note what stays of a compiled program."""
+    """Add notes about parts that stay in a compiled program."""
     facts = facts_of(program)
     live = live_in(facts)
     for name, port in program.inputs.items():
         if isinstance(port, In | Level) and facts.numbers[port.region] not in live.regions:
-            why = f"no output depends on it, but input {name!r} puts into it; without both, columns of inputs move"
+            why = f"no output depends on it, but input {name!r} writes it; removing both moves columns of inputs"
             log.add("kept", "region", [port.region], why)
     _never(facts, log)
     still = still_in(facts)
     read = {task.wire.reads for task in tasks_of(facts)}
     zeros = [facts.places[number].name for number in sorted(still & read)]
-    log.add("kept", "region", zeros, "it holds zeros for ever, but edges read them, and their answers count")
+    log.add("kept", "region", zeros, "it is always zero, but edges read it, and their results count")
     _settling(facts, still, log)
 
 
@@ -235,11 +235,11 @@ def _never(facts: Facts, log: Log) -> None:
     regions, edges = clocks_of(facts)
     for wire in facts.wires:
         if edges[wire.index] is False or regions[wire.writes] is False:
-            log.add("kept", "edge", [wire.name], "it never fires, but what others make of their positions tells of it")
+            log.add("kept", "edge", [wire.name], "it never fires, but its presence affects shared positions")
 
 
 def _settling(facts: Facts, still: frozenset[int], log: Log) -> None:
-    """Note regions that read nothing that changes, and yet take a step until they are what they stay."""
+    """Add notes about regions that read only constant values, but need a step to reach their final content."""
     entered = {facts.numbers[port.region] for port in facts.program.inputs.values() if isinstance(port, In)}
     sources: dict[int, set[int]] = {}
     for task in tasks_of(facts):
@@ -247,5 +247,5 @@ def _settling(facts: Facts, still: frozenset[int], log: Log) -> None:
     constants = {place.index for place in constants_of(facts)}
     for number, reads in sources.items():
         if reads <= still | constants and number not in entered | still:
-            why = "it reads only what never changes, but begins with zeros, and again after a reset: it is not constant"
+            why = "it reads only constant values, but starts with zeros, also after a reset, so it is not constant"
             log.add("kept", "region", [facts.places[number].name], why)

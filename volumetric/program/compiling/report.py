@@ -1,4 +1,4 @@
-"""What a compiler did to a program, and why."""
+"""Report of the compiler: changes to a program and their reasons."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SIGNS: dict[str, str] = {"removed": "-", "changed": "~", "kept": "="}
 
 
 class Note(NamedTuple):
-    """One thing that the compiler did, or could have been expected to do.
+    """One change of the compiler, or one that it did not make.
 
     Attributes
     ----------
-    action : ``"removed"``, ``"changed"``, or ``"kept"`` although it looks as if it could go
-    of : of what: port, region, edge, meter, clock, condition, learning or canvas
-    name : which one; a clock, learning and a meter by the name of their region, a condition by that of its edge
+    action : ``"removed"``, ``"changed"``, or ``"kept"`` although it looks removable
+    of : kind of the part: port, region, edge, meter, clock, condition, learning or canvas
+    name : name of the part; for a clock, learning or meter that of its region, for a condition that of its edge
     why : the reason
     """
 
@@ -33,20 +33,20 @@ class Note(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        """Return a line for people."""
+        """Return a line of text."""
         return f"{_SIGNS[self.action]} {' '.join(part for part in (self.of, self.name) if part)}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How large a program is.
+    """Size of a program.
 
     Attributes
     ----------
-    regions, edges, ports, clocks, meters : how many; equal clocks are one
-    positions : of the canvas
-    parameters : numbers that are learned
-    state : numbers that are kept of a stream
+    regions, edges, ports, clocks, meters : numbers of these; equal clocks count once
+    positions : number of positions of the canvas
+    parameters : number of learned values
+    state : number of state values of a stream
     """
 
     regions: int
@@ -61,12 +61,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of a program.
+    """Result of a compilation.
 
     Attributes
     ----------
-    before, after : how large it was and is
-    notes : what was done and why, in the order in which it was done; then what was not, and why
+    before, after : size of the program before and after
+    notes : changes in the order in which they were made; then parts that were kept
     """
 
     before: Counts
@@ -74,7 +74,7 @@ class Report:
     notes: tuple[Note, ...]
 
     def __str__(self) -> str:
-        """Return what was and is, and a line for each note."""
+        """Return both sizes, and a line for each note."""
         after = asdict(self.after)
         sizes = [
             f"{name}: {count:,} → {after[name]:,}" if count != after[name] else f"{name}: {count:,}"
@@ -83,7 +83,7 @@ class Report:
         return "\n".join([*sizes, *map(str, self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values, which JSON takes."""
+        """Return the report as JSON data."""
         return {
             "before": asdict(self.before),
             "after": asdict(self.after),
@@ -93,17 +93,17 @@ class Report:
 
 @dataclass(slots=True)
 class Log:
-    """Notes while they are made, each once."""
+    """Collects notes without duplicates."""
 
     notes: dict[Note, None] = field(default_factory=dict)
 
     def add(self, action: Action, of: str, names: Iterable[str], why: str) -> None:
-        """Note the same of several things."""
+        """Add the same note for several parts."""
         self.notes |= {Note(action, of, name, why): None for name in names}
 
 
 def counts_of(program: Program) -> Counts:
-    """Return how large a program is."""
+    """Return the size of a program."""
     facts = facts_of(program)
     return Counts(
         regions=len(facts.places),

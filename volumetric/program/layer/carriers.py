@@ -1,4 +1,4 @@
-"""Carriers: what regions make of what edges bring: each is a formula over rows, and its parameters."""
+"""Carriers: update formulas of regions for the results of edges, and their parameters."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from volumetric.program.layer.facts import Facts, Place
 from volumetric.program.layer.meter import Meter
 
 EPS = 1e-5
-"""Of norms."""
+"""Epsilon of norms."""
 KEY_RATE = 0.1
-"""How fast keys of a memory follow what is written, beside its values."""
+"""Rate of a memory's keys, relative to that of its values."""
 TRUST = -1.0
-"""Bias of a filter's gain at first: σ(-1) = 0.27 of an error is believed."""
+"""Initial bias of a filter's gain: σ(-1) = 0.27 of an error is applied."""
 
 ROWS = "rows"
-"""Parameter of a constant: what it holds."""
+"""Parameter of a constant: its content."""
 
 
 def carrier_params(facts: Facts, place: Place) -> tuple[ParamSpec, ...]:
     """Return the parameters of a region, ``regions.<name>.<…>``."""
-    d, found = facts.program.canvas.width, list[ParamSpec]()
+    d, params = facts.program.canvas.width, list[ParamSpec]()
     if place.carrier == "filter":
-        found += norm_params("predict.norm.", d)
-        found += affine_params("predict.", d, d, bias=False, init="zeros")
+        params += norm_params("predict.norm.", d)
+        params += affine_params("predict.", d, d, bias=False, init="zeros")
         bias = ParamSpec(name="gain.bias", shape=(d,), init="uniform", bounds=(TRUST, TRUST), packable=False)
-        found += (*affine_params("gain.", d, 2 * d, bias=False), bias)
+        params += (*affine_params("gain.", d, 2 * d, bias=False), bias)
     if place.carrier == "memory":
         rows = place.region.slots or len(place.positions)
-        found.append(ParamSpec(name="memory.keys", shape=(rows, d), init="orthogonal", packable=False))
+        params.append(ParamSpec(name="memory.keys", shape=(rows, d), init="orthogonal", packable=False))
         for name in ("q", "k", "v"):
-            found += affine_params(f"memory.{name}.", d, d, bias=False)
-        found += affine_params("memory.write.", 1, d, bias=True)
+            params += affine_params(f"memory.{name}.", d, d, bias=False)
+        params += affine_params("memory.write.", 1, d, bias=True)
     if place.carrier == "constant":
-        found.append(ParamSpec(name=ROWS, shape=(place.rows, d), init="normal", packable=False))
+        params.append(ParamSpec(name=ROWS, shape=(place.rows, d), init="normal", packable=False))
     identity = place.region.identity
     if identity is not None:
-        found.append(ParamSpec(name="slots", shape=(identity.capacity, d), init="normal", packable=False))
-        found += square_maps(d, *(f"bind.{name}" for name in QKVO))
-        found += norm_params("bind.norm.", d)
+        params.append(ParamSpec(name="slots", shape=(identity.capacity, d), init="normal", packable=False))
+        params += square_maps(d, *(f"bind.{name}" for name in QKVO))
+        params += norm_params("bind.norm.", d)
         if identity.births:
-            found += affine_params("life.up.", max(1, d // 2), d, bias=True)
-            found += affine_params("life.down.", 1, max(1, d // 2), bias=True)
-    return tuple(dataclasses.replace(of, name=f"regions.{place.name}.{of.name}") for of in found)
+            params += affine_params("life.up.", max(1, d // 2), d, bias=True)
+            params += affine_params("life.down.", 1, max(1, d // 2), bias=True)
+    return tuple(dataclasses.replace(of, name=f"regions.{place.name}.{of.name}") for of in params)
 
 
 def norm_params(name: str, d: int) -> tuple[ParamSpec, ...]:
-    """Gain and bias of a layer norm."""
+    """Return gain and bias of a layer norm."""
     gain = ParamSpec(name=f"{name}weight", shape=(d,), init="ones", packable=False)
     return gain, ParamSpec(name=f"{name}bias", shape=(d,), init="zeros", packable=False)
 
 
 def chosen(work: GraphBuilder, flag: int | None, a: int, b: int) -> int:
-    """Emit `a` where a flag is 1 and `b` where it is 0, with nothing of the other, not even NaN. None: a everywhere."""
+    """Emit `a` if a flag is 1 and `b` if it is 0: a select, so NaN of the other does not leak. None: `a`."""
     if flag is None:
         return a
     return work.add(work.binary("mul_nonzero", a, flag), work.binary("mul_nonzero", b, work.affine(flag, -1.0, 1.0)))
@@ -92,24 +92,24 @@ def filtered(work: GraphBuilder, p: Mapping[str, int], x: int, z: int, written: 
 def remembered(
     work: GraphBuilder, p: Mapping[str, int], keys: int, values: int, z: int, written: int
 ) -> tuple[int, int]:
-    """Emit κ and μ of a memory behind a step, ``[B, S, d]``; z is ``[B, N, d]``, `written` ``[B, N, 1]``."""
+    """Emit κ and μ of a memory after a step, ``[B, S, d]``; z is ``[B, N, d]``, `written` ``[B, N, 1]``."""
     z = work.binary("mul_nonzero", z, written)
-    asked = work.affine(linear(work, p, ("memory.q.",), z), work.shape(z)[2] ** -0.5)
-    weights = heads.softmax(work, work.gemm(asked, keys, trans_b=True))
+    queries = work.affine(linear(work, p, ("memory.q.",), z), work.shape(z)[2] ** -0.5)
+    weights = heads.softmax(work, work.gemm(queries, keys, trans_b=True))
     gate = work.unary(linear(work, p, ("memory.write.",), z), "sigmoid")
     weights = work.binary("mul", weights, work.binary("mul_nonzero", gate, written))
 
-    def moved(held: int, name: str, rate: float) -> int:
+    def moved(stored_rows: int, name: str, rate: float) -> int:
         part = work.affine(weights, rate)
         left = work.permute(product(work, work.affine(part, -1.0, 1.0)), (0, 2, 1))
-        told = linear(work, p, (f"memory.{name}.",), z)
-        return work.add(work.binary("mul", held, left), work.gemm(part, told, trans_a=True))
+        new_rows = linear(work, p, (f"memory.{name}.",), z)
+        return work.add(work.binary("mul", stored_rows, left), work.gemm(part, new_rows, trans_a=True))
 
     return moved(keys, "k", KEY_RATE), moved(values, "v", 1.0)
 
 
 def product(work: GraphBuilder, x: int) -> int:
-    """Emit the product over the second of three axes, which stays with size 1; by halves, so that no slope divides."""
+    """Emit the product over the second of three axes, kept with size 1; by halves, so that no gradient divides."""
     while work.shape(x)[1] > 1:
         count = work.shape(x)[1]
         half = count // 2
@@ -119,15 +119,15 @@ def product(work: GraphBuilder, x: int) -> int:
 
 
 def bound(work: GraphBuilder, p: Mapping[str, int], count: int, slots: int, values: int) -> int:
-    """Emit slots bound to what a region holds, ``[B, capacity, d]``; `count` heads."""
+    """Emit slots bound to the content of a region, ``[B, capacity, d]``; `count` heads."""
     one = {name: work.reshape(i, (1, *work.shape(i))) for name, i in p.items() if name.startswith("bind.")}
-    asks, told = (work.reshape(x, (1, *work.shape(x))) for x in (slots, values))
-    read = work.reshape(heads.cross(work, one, count, asks, told, told, prefix="bind."), work.shape(slots))
-    made = layer_norm(work, p, "bind.norm.", work.add(slots, read))
+    queries, rows = (work.reshape(x, (1, *work.shape(x))) for x in (slots, values))
+    read = work.reshape(heads.cross(work, one, count, queries, rows, rows, prefix="bind."), work.shape(slots))
+    bound_slots = layer_norm(work, p, "bind.norm.", work.add(slots, read))
     if "life.up.weight" not in p:
-        return made
-    alive = linear(work, p, ("life.down.",), linear(work, p, ("life.up.",), made, activation="gelu"))
-    return work.binary("mul", made, work.unary(alive, "sigmoid"))
+        return bound_slots
+    alive = linear(work, p, ("life.down.",), linear(work, p, ("life.up.",), bound_slots, activation="gelu"))
+    return work.binary("mul", bound_slots, work.unary(alive, "sigmoid"))
 
 
 def denoised(work: GraphBuilder, x: int, z: int, level: int, after: int) -> int:
@@ -139,8 +139,8 @@ def denoised(work: GraphBuilder, x: int, z: int, level: int, after: int) -> int:
     root = work.unary(work.add(left, work.affine(there, -1.0, 1.0)), "sqrt")
     noise = work.binary("div", work.binary("sub", x, work.binary("mul", root_of(work, level), z)), root)
     noise = work.binary("mul_nonzero", noise, there)
-    kept = work.binary("mul", root_of(work, work.affine(after, -1.0, 1.0)), noise)
-    return work.add(work.binary("mul", root_of(work, after), z), kept)
+    remaining = work.binary("mul", root_of(work, work.affine(after, -1.0, 1.0)), noise)
+    return work.add(work.binary("mul", root_of(work, after), z), remaining)
 
 
 def noised(work: GraphBuilder, x: int, level: int, noise: int) -> int:
@@ -151,14 +151,14 @@ def noised(work: GraphBuilder, x: int, level: int, noise: int) -> int:
 
 
 def root_of(work: GraphBuilder, x: int) -> int:
-    """Emit a square root whose slope at 0 is 0, not infinite."""
+    """Emit a square root with gradient 0 at 0, not infinity."""
     there = work.binary("greater", x, work.scalar(0.0))
     safe = work.add(x, work.affine(there, -1.0, 1.0))
     return work.binary("mul", work.unary(safe, "sqrt"), there)
 
 
 def reduced(work: GraphBuilder, meter: Meter, error: int) -> int:
-    """Emit a number for each kind, ``[B, kinds]``, of errors ``[B, N, d]``."""
+    """Reduce errors ``[B, N, d]`` to one number for each kind, ``[B, kinds]``."""
     e = error if meter.signed else work.unary(error, "abs")
     batch, kinds = work.shape(error)[0], len(meter.kinds)
 
@@ -170,30 +170,30 @@ def reduced(work: GraphBuilder, meter: Meter, error: int) -> int:
         largest = of("max") if kinds > 1 else mean
         return work.concat([largest if number % 2 == 0 else mean for number in range(kinds)], 1)
     if meter.reduce in ("mean", "max"):
-        found = of(meter.reduce)
+        value = of(meter.reduce)
     else:
         square = work.reduce(work.unary(error, "square"), "mean" if meter.reduce == "rms" else "sum", (1, 2))
-        found = root_of(work, work.reshape(square, (batch, 1)))
-    return work.broadcast(found, (batch, kinds))
+        value = root_of(work, work.reshape(square, (batch, 1)))
+    return work.broadcast(value, (batch, kinds))
 
 
-def followed(work: GraphBuilder, meter: Meter, held: int, error: int) -> int:
-    """Emit what a meter holds behind a step that its region computes, ``[B, kinds + 1]``."""
-    batch = work.shape(held)[0]
+def followed(work: GraphBuilder, meter: Meter, meter_state: int, error: int) -> int:
+    """Emit the state of a meter after a step in which its region fires, ``[B, kinds + 1]``."""
+    batch = work.shape(meter_state)[0]
     ones = work.broadcast(work.reshape(work.scalar(1.0), (1, 1)), (batch, 1))
     r = work.concat((reduced(work, meter, error), ones), 1)
-    return work.add(work.affine(held, meter.decay), work.affine(r, 1 - meter.decay))
+    return work.add(work.affine(meter_state, meter.decay), work.affine(r, 1 - meter.decay))
 
 
-def updated(work: GraphBuilder, meter: Meter, held: int, error: int, fires: int | None) -> int:
-    """Emit what a meter holds behind a step; `fires` is ``[B, 1]``, None: everywhere."""
-    return chosen(work, fires, followed(work, meter, held, error), held)
+def updated(work: GraphBuilder, meter: Meter, meter_state: int, error: int, fires: int | None) -> int:
+    """Emit the state of a meter after a step; `fires` is ``[B, 1]``, None: always."""
+    return chosen(work, fires, followed(work, meter, meter_state, error), meter_state)
 
 
-def shown(work: GraphBuilder, meter: Meter, held: int) -> int:
-    """Emit what clocks read, ``[B, kinds]``."""
-    count = work.shape(held)[1] - 1
-    numbers, ones = work.part(held, 1, 0, count), work.part(held, 1, count, count + 1)
+def shown(work: GraphBuilder, meter: Meter, meter_state: int) -> int:
+    """Emit the values for clocks, ``[B, kinds]``."""
+    count = work.shape(meter_state)[1] - 1
+    numbers, ones = work.part(meter_state, 1, 0, count), work.part(meter_state, 1, count, count + 1)
     if not meter.corrected:
         return numbers
     there = work.binary("greater", ones, work.scalar(0.0))

@@ -1,4 +1,4 @@
-"""Where clocks of programs fire, as nodes, and meters that they read: those that are alike go side by side."""
+"""Graph nodes of clocks and meters of programs; equal ones are batched."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from volumetric.program.layer.timing import CLOCK, Timing, meter_at
 def truths_of(
     work: GraphBuilder, facts: Facts, timing: Timing, signals: Mapping[str, int], states: MutableMapping[str, int]
 ) -> list[int]:
-    """Emit where each clock fires, ``[B, 1]``, and count the step in `states`.
+    """Emit whether each clock fires, ``[B, 1]``, and count the step in `states`.
 
     Parameters
     ----------
-    signals : signal → what a row says of it, ``[B, 1]``
+    signals : signal → its value in a row, ``[B, 1]``
     """
     alike: dict[tuple[object, ...], list[int]] = {}
     for number, clock in enumerate(timing.clocks):
         alike.setdefault(tuple(_kind(facts, clock)), []).append(number)
     firsts = [0, *accumulate(map(len, timing.starts))]
-    found, order, rows = dict[int, int](), list[int](), list[int]()
+    by_clock, order, rows = dict[int, int](), list[int](), list[int]()
     for numbers in alike.values():
-        asked = _Asked(work, facts, [timing.clocks[n] for n in numbers], signals, states)
+        clock_inputs = _Asked(work, facts, [timing.clocks[n] for n in numbers], signals, states)
         starts = timing.starts[numbers[0]]
         places = [[firsts[n] + count for n in numbers] for count in range(len(starts))]
-        counts = [work.affine(asked.counts(at), 1.0, begun) for at, begun in zip(places, starts, strict=True)]
-        truth, after = step(timing.clocks[numbers[0]], counts, asked.steps())
-        work.detached.add(truth)  # it is 0 or 1, and so has no slope
+        counts = [work.affine(clock_inputs.counts(at), 1.0, begun) for at, begun in zip(places, starts, strict=True)]
+        truth, after = step(timing.clocks[numbers[0]], counts, clock_inputs.steps())
+        work.detached.add(truth)  # it is 0 or 1 and has no gradient
         size = len(numbers), work.shape(truth)[0] // len(numbers), 1
-        found |= dict(zip(numbers, apart(work, work.reshape(truth, size)), strict=True))
+        by_clock |= dict(zip(numbers, apart(work, work.reshape(truth, size)), strict=True))
         for at, of, begun in zip(places, after, starts, strict=True):
             order += at
             rows.append(work.reshape(work.affine(of, 1.0, -begun), size[:2]))
@@ -52,16 +52,16 @@ def truths_of(
             counts = work.gather_rows(counts, work.constant(np.argsort(order).astype(np.int32), "counts"))
         states[CLOCK] = work.permute(counts, (1, 0))
         work.detached.add(states[CLOCK])
-    return [found[n] for n in range(len(timing.clocks))]
+    return [by_clock[n] for n in range(len(timing.clocks))]
 
 
 def together(work: GraphBuilder, flags: Sequence[int]) -> int:
-    """Emit flags ``[B, 1]`` as rows ``[flags, B]``: those that were made side by side are not copied."""
+    """Emit flags ``[B, 1]`` as rows ``[flags, B]``; flags from one batch are not copied."""
     return work.concat([work.reshape(flag, (1, work.shape(flag)[0])) for flag in flags], 0)
 
 
 def _kind(facts: Facts, clock: Clock) -> Iterator[object]:
-    """Yield what is equal for clocks that can be asked side by side."""
+    """Yield a key that is equal for clocks that can be batched."""
     for part in clock.walk():
         yield type(part), len(part.parts)
         if isinstance(part, Event):
@@ -86,7 +86,7 @@ def apart(work: GraphBuilder, x: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Clocks that are alike; numbers are ``[clocks · B, 1]``. What they look at is told by its place in each."""
+    """A batch of clocks of one form; numbers are ``[clocks · B, 1]``. Leaves are identified by their place."""
 
     work: GraphBuilder
     facts: Facts
@@ -96,39 +96,39 @@ class _Asked:
 
     @property
     def leaves(self) -> list[list[Clock]]:
-        """What each of them looks at, in the order in which a step does."""
+        """Events that each clock reads, in the order in which a step reads them."""
         return [[part for part in clock.walk() if isinstance(part, Event | On)] for clock in self.clocks]
 
     def steps(self) -> GraphSteps:
-        """Return what one step of the first clock is computed with, for all of them."""
+        """Return the operations for one step of the first clock, which compute it for all of them."""
         number = iter(range(len(self.leaves[0])))
         return GraphSteps(self.work, lambda source: self.watched(next(number)), lambda name: self.signal(next(number)))
 
     def watched(self, number: int) -> int:
-        """Emit the numbers of meters."""
+        """Emit the values of meters."""
         events = [own for leaves in self.leaves if isinstance(own := leaves[number], Event)]
-        held = self.work.concat([self.states[f"{event.what}.meter"] for event in events], 0)
+        meter_states = self.work.concat([self.states[f"{event.what}.meter"] for event in events], 0)
         meter, kind = _meter(self.facts, events[0])
-        return self.work.part(shown(self.work, meter, held), 1, kind, kind + 1)
+        return self.work.part(shown(self.work, meter, meter_states), 1, kind, kind + 1)
 
     def signal(self, number: int) -> int:
-        """Emit where something happens."""
+        """Emit whether a signal is set."""
         work, zero = self.work, self.work.scalar(0.0)
         names = [own.name for leaves in self.leaves if isinstance(own := leaves[number], On)]
-        told = work.concat([self.signals[name] for name in names], 0)
-        return work.binary("max", work.binary("greater", told, zero), work.binary("greater", zero, told))
+        values = work.concat([self.signals[name] for name in names], 0)
+        return work.binary("max", work.binary("greater", values, zero), work.binary("greater", zero, values))
 
     def counts(self, places: Sequence[int]) -> int:
         """Emit counts by their places in the state."""
-        work, held = self.work, self.states[CLOCK]
+        work, state = self.work, self.states[CLOCK]
         if len(places) == 1:
-            return work.part(held, 1, places[0], places[0] + 1)
-        rows = work.gather_rows(work.permute(held, (1, 0)), work.constant(np.array(places, np.int32), "counts"))
-        return work.reshape(rows, (len(places) * work.shape(held)[0], 1))
+            return work.part(state, 1, places[0], places[0] + 1)
+        rows = work.gather_rows(work.permute(state, (1, 0)), work.constant(np.array(places, np.int32), "counts"))
+        return work.reshape(rows, (len(places) * work.shape(state)[0], 1))
 
 
 def metered_alike(facts: Facts, fires: Mapping[int, int]) -> list[list[Place]]:
-    """Return regions whose errors nobody else reads, several of one size with equal meters, all with clocks or none."""
+    """Return groups of regions whose meters can be batched: of one size, with equal meters, all or none with clocks."""
     alike: dict[tuple[object, ...], list[Place]] = {}
     for place in facts.places:
         if place.meter is not None and place.carrier == "deterministic":
@@ -145,30 +145,30 @@ def follow_together(
     fires: Mapping[int, int],
     guard: Callable[..., AbstractContextManager[None]],
 ) -> None:
-    """Emit the meters of regions that are alike behind a step, into `states`.
+    """Emit the batched meters of a group of regions after a step, into `states`.
 
     Parameters
     ----------
-    canvases : before and behind the step, ``[B, positions, d]``
+    canvases : canvas before and after the step, ``[B, positions, d]``
     fires : region → whether it fires in a stream
-    guard : around what need not run where none of some regions fires
+    guard : context for nodes that can be skipped if none of the passed regions fires
     """
     batch, count, d = work.shape(canvases[0])
     at = np.arange(batch)[:, None] * count + np.stack([place.positions for place in places])[:, None]
 
-    def taken(canvas: int) -> int:
+    def meter_rows(canvas: int) -> int:
         rows = Rows(work, d)
         rows.add(work.reshape(canvas, (batch * count, d)))
         return work.reshape(rows.taken(at), (len(places) * batch, at.shape[-1], d))
 
     names = [f"{place.name}.meter" for place in places]
-    before, after = map(taken, canvases)
-    held, meter = work.concat([states[name] for name in names], 0), places[0].meter
+    before, after = map(meter_rows, canvases)
+    meter_states, meter = work.concat([states[name] for name in names], 0), places[0].meter
     assert meter is not None
     with guard(*(place.index for place in places)):
-        made = followed(work, meter, held, work.binary("sub", after, before))
+        new_states = followed(work, meter, meter_states, work.binary("sub", after, before))
     if places[0].index in fires:
         flags = together(work, [fires[place.index] for place in places])
-        made = chosen(work, work.reshape(flags, (len(places) * batch, 1)), made, held)
-    now = work.reshape(made, (len(places), batch, work.shape(held)[1]))
+        new_states = chosen(work, work.reshape(flags, (len(places) * batch, 1)), new_states, meter_states)
+    now = work.reshape(new_states, (len(places), batch, work.shape(meter_states)[1]))
     states.update(zip(names, apart(work, now), strict=True))

@@ -1,4 +1,4 @@
-"""A program: a canvas, the edges between its regions, also those that their families ask for, and ports."""
+"""Declaration of a program: a canvas, edges between its regions (explicit, or by families), and ports."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ BY_FAMILIES: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 
 
 class Autowire(Struct, frozen=True, forbid_unknown_fields=True):
-    """Stands in a list of edges for all that families ask for.
+    """Placeholder in a list of edges for all edges by families.
 
     Attributes
     ----------
-    loops : regions read themselves, too
+    loops : also add self-edges
     """
 
     loops: bool = True
@@ -54,17 +54,17 @@ class Autowire(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def operator_of(reads: str, writes: str) -> str | None:
-    """Return the operator between two families, None if they have nothing to do with each other."""
+    """Return the operator between two families, None if there is none."""
     return BY_FAMILIES.get((reads, writes), "attend" if reads == writes else None)
 
 
-def wired(canvas: Canvas, given: Iterable[Edge | Autowire]) -> Iterator[Edge]:
-    """Yield edges, and in the place of an `Autowire` those by families between pairs that no other edge joins.
+def wired(canvas: Canvas, entries: Iterable[Edge | Autowire]) -> Iterator[Edge]:
+    """Yield edges; an `Autowire` yields edges by families between pairs that no other edge joins.
 
-    None of these writes a constant. None replaces what others bring: an edge whose operator replaces adds instead where
-    it is an *intervene*, which meets all that a state gets, or where several would replace the same region.
+    None of these writes a constant, and none replaces results of others: an edge whose operator replaces adds instead
+    if it is an *intervene*, or if several edges would replace the same region.
     """
-    edges = list(given)
+    edges = list(entries)
     joined = {(edge.reads, edge.writes) for edge in edges if isinstance(edge, Edge)}
     for edge in edges:
         if isinstance(edge, Edge):
@@ -82,7 +82,7 @@ def wired(canvas: Canvas, given: Iterable[Edge | Autowire]) -> Iterator[Edge]:
 
 
 def _write(canvas: Canvas, operator: str, writes: str) -> Literal["add"] | None:
-    """Return how an edge by families writes, None: as its operator does."""
+    """Return the write mode of an edge by families, None: that of its operator."""
     if BY_OPERATOR.get(operator, (None, "add"))[1] != "replace":
         return None
     of, family = canvas.regions, canvas.regions[writes].family
@@ -95,22 +95,22 @@ MOST_EDGES = 100_000
 
 
 class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, cache_hash=True):
-    """What a program computes, as a value.
+    """Declaration of a program.
 
     Attributes
     ----------
-    canvas : regions, and where they are
-    edges : who reads and writes whom, in order; an `Autowire` among them stands for edges by families
-    ports : parts of a row by name, in order: those that come in side by side, and those that go out
-    version : of this description, 1
-    meters : running summaries of errors; regions with carrier ``"residual"`` or ``"filter"`` have one anyway
-    time : a canvas holds the ``"window"`` of its frames and runs once for a row, or it holds the latest one and rows
-        are a ``"stream"``; None: a stream if it has one frame
-    heads : of attention, where an edge names none
-    share : parameters belong to an ``"edge"``, or all edges of a ``"rule"`` have one set
-    parity : computes as the package canvas-engineering does, where that differs: a position with gates alone loses what
-        it held, edges of rule none count, and carriers and losses have no equations
-    metadata : words for people and tools
+    canvas : regions and their places
+    edges : edges in order; an `Autowire` among them is replaced by edges by families
+    ports : inputs and outputs by name; columns of a row are in their order
+    version : version of the format, 1
+    meters : running summaries of errors; regions with carrier ``"residual"`` or ``"filter"`` have one by default
+    time : ``"window"``: the canvas holds all its frames and runs once per row; ``"stream"``: it holds the latest frame,
+        and rows are consecutive frames; None: a stream if it has one frame
+    heads : default number of attention heads of edges
+    share : parameters belong to each ``"edge"``, or all edges of a ``"rule"`` share one set
+    parity : compute like the package canvas-engineering if it differs: a position with only gated writes loses its
+        content, edges of rule none count, and carriers and losses have no equations
+    metadata : free text for people and tools
     """
 
     canvas: Canvas
@@ -124,7 +124,7 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     parity: bool = False
     metadata: Mapping[str, str] = Named()
 
-    if TYPE_CHECKING:  # lists are taken, too, and edges by families
+    if TYPE_CHECKING:  # also accepts lists, and edges by families
 
         def __init__(
             self,
@@ -146,7 +146,7 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
             raise SpecError(f"a program: canvas must be a Canvas, got {shown(self.canvas)}")
         if not isinstance(self.version, int) or isinstance(self.version, bool) or self.version != VERSION:
             raise SpecError(
-                f"a program: version {shown(self.version)} is not known", hint=f"versions up to {VERSION} are read"
+                f"a program: version {shown(self.version)} is unknown", hint=f"versions up to {VERSION} are supported"
             )
         force_setattr(self, "version", VERSION)
         check_whole("a program: heads", self.heads)
@@ -167,32 +167,32 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     @staticmethod
     def from_json(text: str | bytes) -> Program:
-        """Return the program that a text describes; what is wrong with it is a `SpecError` that names the place."""
+        """Parse a program from text; errors are `SpecError`s that name the place."""
         from volumetric.program.layer.text import program_from_json
 
         return program_from_json(text)
 
     @property
     def timing(self) -> Literal["window", "stream"]:
-        """What `time` says, or what follows from the number of frames."""
+        """`time`, or its default by the number of frames."""
         return self.time or ("stream" if self.canvas.frames == 1 else "window")
 
     @property
     def inputs(self) -> dict[str, In | Level | Signal]:
-        """Ports that have columns of the row that comes in, in order."""
+        """Ports with columns of the input row, in order."""
         return {name: port for name, port in self.ports.items() if not isinstance(port, Out)}
 
     @property
     def outputs(self) -> dict[str, Out]:
-        """Ports that have columns of the row that goes out, in order."""
+        """Ports with columns of the output row, in order."""
         return {name: port for name, port in self.ports.items() if isinstance(port, Out)}
 
     def network(self) -> Network:
-        """Return a `Network` of this program alone: a row of it is all ports side by side.
+        """Return a `Network` of this program alone; its rows are all ports, concatenated.
 
         Raises
         ------
-        SpecError : there is no input or no output port, or a clock looks at what there is not
+        SpecError : there is no input or no output port, or a clock reads an unknown name
         """
         from volumetric.program.layer.spec import Program as Layer
 
@@ -208,31 +208,33 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     def _edges(self) -> tuple[Edge, ...]:
         if self.timing == "stream" and self.canvas.frames != 1:
             raise SpecError(
-                f"a program: a stream has a canvas of 1 frame, this one has {self.canvas.frames}",
-                hint='frames=1, or time="window"',
+                f"a program: a stream needs a canvas of 1 frame, this one has {self.canvas.frames}",
+                hint='use frames=1, or time="window"',
             )
-        given = tuple_of("a program: edges", self.edges, (Edge, Autowire))
-        for edge in given:
+        entries = tuple_of("a program: edges", self.edges, (Edge, Autowire))
+        for edge in entries:
             if isinstance(edge, Edge):
                 self._known(edge.reads, f"an edge that writes {edge.writes!r}")
                 self._known(edge.writes, f"an edge that reads {edge.reads!r}")
-        edges = _named_edges(self._within(wired(self.canvas, given)))
+        edges = _named_edges(self._within(wired(self.canvas, entries)))
         for edge in edges:
             heads = edge.heads or self.heads
             if self.canvas.width % heads:
                 raise SpecError(f"edge {edge.name!r}: {heads} heads do not divide a width of {self.canvas.width}")
             if edge.lag is not None and edge.lag < 0 and self.timing == "stream":
-                raise SpecError(f"edge {edge.name!r}: a lag of {edge.lag} reads what a stream has not yet")
+                raise SpecError(
+                    f"edge {edge.name!r}: a lag of {edge.lag} reads future rows, which a stream does not have"
+                )
         return edges
 
     def _within(self, edges: Iterable[Edge]) -> list[Edge]:
-        """All edges, if there are not too many."""
-        found: list[Edge] = []
+        """Return all edges; raise `SpecError` if there are too many."""
+        collected: list[Edge] = []
         for edge in edges:
-            found.append(edge)
-            if len(found) > MOST_EDGES:
-                refuse_edges(len(found), self.canvas.width)
-        return found
+            collected.append(edge)
+            if len(collected) > MOST_EDGES:
+                refuse_edges(len(collected), self.canvas.width)
+        return collected
 
     def _meters(self) -> tuple[Meter, ...]:
         meters = tuple_of("a program: meters", self.meters, Meter)
@@ -240,7 +242,7 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
             self._known(meter.region, "a meter")
         twice = [name for name, count in Counter(meter.region for meter in meters).items() if count > 1]
         if twice:
-            raise SpecError(f"a program: region {twice[0]!r} has two meters", hint="one with all kinds")
+            raise SpecError(f"a program: region {twice[0]!r} has two meters", hint="declare one meter with all kinds")
         return meters
 
     def _ports(self) -> Named[Port]:
@@ -257,31 +259,31 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
 
 def refuse_edges(count: int, width: int) -> None:
-    """Raise `SpecError` for so many edges, with the memory that their weights would take."""
+    """Raise `SpecError` for too many edges, with the memory of their weights."""
     width = min(max(width, 1), 2**16)
     gib = 4 * count * 4 * (width * width + width) / 2**30
     raise SpecError(
         f"a program of {count:,} edges would take {gib:,.1f} GiB for the weights of attention of width {width}; "
         f"at most {MOST_EDGES:,} edges are possible",
-        hint="larger regions with fewer edges",
+        hint="use larger regions with fewer edges",
     )
 
 
 def _named_edges(edges: list[Edge]) -> tuple[Edge, ...]:
-    """The edges, each with a name of its own."""
-    taken = {edge.name for edge in edges if edge.name is not None}
-    if len(taken) != sum(edge.name is not None for edge in edges):
+    """Return the edges with unique names."""
+    used_names = {edge.name for edge in edges if edge.name is not None}
+    if len(used_names) != sum(edge.name is not None for edge in edges):
         twice = [name for name, count in Counter(edge.name for edge in edges).items() if name and count > 1]
-        raise SpecError(f"a program: two edges are called {twice[0]!r}", hint="each needs its own name, or none")
+        raise SpecError(f"a program: two edges are called {twice[0]!r}", hint="use unique names, or none")
     next_of: Counter[str] = Counter()
-    found: list[Edge] = []
+    named_edges: list[Edge] = []
     for edge in edges:
         name = edge.name
         while name is None:
             pair = f"{edge.writes}<{edge.reads}"
             free = f"{pair}#{next_of[pair]}"
             next_of[pair] += 1
-            name = None if free in taken else free
-        taken.add(name)
-        found.append(edge if edge.name else replace(edge, name=name))
-    return tuple(found)
+            name = None if free in used_names else free
+        used_names.add(name)
+        named_edges.append(edge if edge.name else replace(edge, name=name))
+    return tuple(named_edges)

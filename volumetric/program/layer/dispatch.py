@@ -1,4 +1,4 @@
-"""Dispatch: what all edges that fire write, from the canvas as it was before the step."""
+"""Dispatch: the writes of all edges that fire, computed from the canvas before the step."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from volumetric.program.layer.targets import Factor, Term, Writing
 from volumetric.program.layer.tasks import gate_of
 
 Guard: TypeAlias = Callable[[int], AbstractContextManager[None]]
-"""Group of a plan → nodes emitted inside need not make what brings nothing to any stream."""
+"""Group of a plan → context; nodes inside can be skipped if no edge of the group fires in any stream."""
 Kind: TypeAlias = "tuple[Sequence[Target], Sequence[Term], Factor]"
-"""Targets that are computed side by side, what they become, and where some edge has written."""
+"""Batched targets, the terms of their new values, and where some edge has written."""
 Starts: TypeAlias = "dict[tuple[int, int], tuple[int, int]]"
-"""Region and steps back → its first row in a table, and rows of a stream."""
+"""Region and steps back → its first row in a table, and number of rows per stream."""
 Weights: TypeAlias = Sequence[Mapping[str, int]]
-"""Parameters of each group by the names that its rule has for them, ``[E, …]``."""
+"""Parameters of each group by the names of its rule, ``[E, …]``."""
 
 _KNOWN = ("k.known", "v.known")
-"""What groups that read constants have in place of the maps to keys and values."""
+"""Precomputed keys and values of groups that read constants, in place of the maps."""
 
 
 def weights_of(
@@ -50,18 +50,18 @@ def weights_of(
     *,
     learns: bool = True,
 ) -> list[dict[str, int]]:
-    """Emit the parameters of edges side by side, group by group: the same in each step.
+    """Emit the stacked parameters of edges, group by group; they are equal in each step.
 
-    Of groups that read constants alone, keys and values are there in place of their maps, as ``k.known`` and
+    Groups that read only constants have projected keys and values in place of their maps, as ``k.known`` and
     ``v.known``, ``[tasks · rows, d]``.
 
     Parameters
     ----------
-    p : parameters that are in none of the stacks
-    stacks : those that lie side by side already
-    learns : they have gradients, so that all edges are computed by nodes that have, too
+    p : parameters that are not stacked
+    stacks : parameters that are stored stacked
+    learns : whether gradients are needed, so that all edges use nodes that have gradients
     """
-    found: list[dict[str, int]] = []
+    by_group: list[dict[str, int]] = []
     for group in plan.groups:
         own = {
             name: stacks[keys] if keys in stacks else stacked(work, [p[key] for key in keys])
@@ -72,19 +72,19 @@ def weights_of(
             known = {name: mapped(work, own, name.removesuffix("known"), rows) for name in _KNOWN}
             own = {name: of for name, of in own.items() if not name.startswith(("k.", "v."))} | known
         direct = not learns and is_direct(group.tasks[0].rule, group.pairs, plan.facts.program.canvas.width)
-        found.append(turned(work, own) if direct else own)
-    return found
+        by_group.append(turned(work, own) if direct else own)
+    return by_group
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """What a dispatch leaves.
+    """Results of a dispatch.
 
     Attributes
     ----------
     canvas : ``[B, positions, d]``
-    written : 1 where some edge has written, else 0, ``[B, positions, 1]``
-    results : edge → what it brought, ``[B, written, d]``, for edges of a program with parity that feed a meter
+    written : 1 if some edge has written a position, else 0, ``[B, positions, 1]``
+    results : edge → its result, ``[B, written, d]``, for edges of a program with parity that feed a meter
     """
 
     canvas: int
@@ -98,31 +98,31 @@ def dispatch(
     weights: Weights,
     p: Mapping[str, int],
     canvas: int,
-    told: Mapping[tuple[int, int], int] | None = None,
+    read_rows: Mapping[tuple[int, int], int] | None = None,
     live: int | None = None,
     guard: Guard | None = None,
     *,
     learns: bool = True,
 ) -> Dispatched:
-    """Emit what `layers.program.dispatch` computes.
+    """Emit a dispatch.
 
     Parameters
     ----------
-    weights : as `weights_of` emits them
-    p : parameters; of them only gates are read
+    weights : weights of `weights_of`
+    p : parameters; only gates are read
     canvas : ``[B, positions, d]``
-    told : region and steps back → rows that edges read, ``[B, rows, d]``; of those that are missing positions of the
+    read_rows : region and steps back → rows that edges read, ``[B, rows, d]``; for missing keys, positions of the
         canvas are read
     live : which edges fire in which stream, ``[B, columns]`` of 0 and 1, by the columns of the plan
-    guard : around what need not run
-    learns : gradients are wanted; without them positions become what they do in one operation
+    guard : context for nodes that can be skipped
+    learns : whether gradients are needed; without them, one operation computes the new canvas
     """
-    step = _Step(work, plan, p, canvas, told or {}, live, guard or (lambda column: nullcontext()))
+    step = _Step(work, plan, p, canvas, read_rows or {}, live, guard or (lambda column: nullcontext()))
     return step.run(weights, learns=learns)
 
 
 class Rows:
-    """Tensors of rows of one width, one behind the other; they are joined where rows of several are taken at once."""
+    """A list of tensors of rows with equal width; concatenated only when rows of several are gathered at once."""
 
     def __init__(self, work: GraphBuilder, width: int, *parts: int) -> None:
         self._work, self._width = work, width
@@ -135,7 +135,7 @@ class Rows:
             self.add(part)
 
     def add(self, part: int) -> int:
-        """Put a tensor ``[rows, width]`` behind the others; return the number of its first row."""
+        """Append a tensor ``[rows, width]``; return the index of its first row."""
         self.starts.append(self._count)
         self._parts.append(part)
         self._whole = None
@@ -143,24 +143,24 @@ class Rows:
         return self.starts[-1]
 
     def taken(self, ids: Array) -> int:
-        """Emit rows by their numbers, ``[*ids.shape, width]``."""
+        """Emit rows by index, ``[*ids.shape, width]``."""
         flat = ids.reshape(-1)
-        found = self._run(flat)
-        return self._work.reshape(self._gathered(flat) if found is None else found, (*ids.shape, self._width))
+        contiguous = self._run(flat)
+        return self._work.reshape(self._gathered(flat) if contiguous is None else contiguous, (*ids.shape, self._width))
 
     def join(self) -> None:
-        """Join all rows now, and not where nodes need not run of which others read them."""
+        """Concatenate all rows now, outside of nodes that may be skipped."""
         self._whole = self._work.concat(self._parts, 0)
 
     @property
     def whole(self) -> int:
-        """All rows."""
+        """All rows, concatenated."""
         if self._whole is None:
             self._whole = self._work.concat(self._parts, 0)
         return self._whole
 
     def _run(self, ids: Array) -> int | None:
-        """Rows one behind the other of one tensor need not be copied."""
+        """Emit contiguous rows of one tensor without a copy; None: they are not contiguous."""
         first, last = int(ids[0]), int(ids[-1])
         at = bisect_right(self.starts, first) - 1
         start = self.starts[at]
@@ -174,7 +174,7 @@ class Rows:
 
 
 def _place(from_: Array, targets: Sequence[Target], first: int) -> None:
-    """Note where rows of positions lie: those of targets from `first` on, target by target, stream by stream."""
+    """Store the row indices of positions: targets from `first` on, target by target, stream by stream."""
     batch, n = len(from_), len(targets[0].positions)
     for number, target in enumerate(targets):
         from_[:, target.positions] = first + np.arange(batch * n).reshape(batch, n) + number * batch * n
@@ -186,17 +186,19 @@ class _Step:
     plan: Plan
     p: Mapping[str, int]
     canvas: int
-    told: Mapping[tuple[int, int], int]
+    read_rows: Mapping[tuple[int, int], int]
     live: int | None
     guard: Guard
     _known: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     @property
     def size(self) -> tuple[int, int, int]:
+        """Number of streams, number of positions, and width."""
         batch, positions, d = self.work.shape(self.canvas)
         return batch, positions, d
 
     def run(self, weights: Weights, *, learns: bool) -> Dispatched:
+        """Emit the groups of edges one after the other, then their writes to the canvas."""
         work, (batch, positions, d) = self.work, self.size
         rows = Rows(work, d)
         rows.add(work.reshape(self.canvas, (batch * positions, d)))
@@ -206,7 +208,7 @@ class _Step:
         for number, (group, own) in enumerate(zip(self.plan.groups, weights, strict=True)):
             with nullcontext() if set(group.columns) == {ALWAYS} else self.guard(number):
                 brought.add(self._group(group, own, rows, starts))
-        # A row of zeros, for positions to which an edge brings nothing; `weigh` reads it nowhere.
+        # A row of zeros, for positions that an edge does not write; `_weighed` does not need it.
         ends = np.array([*brought.starts, brought.add(work.zeros((1, d))) if learns or not brought.starts else -1])
         kinds = [(targets, *self._writing(targets, ends).terms()) for targets in self.plan.targets]
         whole = (self._joined if learns else self._weighed)(kinds, rows, brought)
@@ -220,19 +222,19 @@ class _Step:
         canvas.add(work.reshape(self.canvas, (batch * positions, d)))
         for targets, terms, _ in kinds:
             n = len(targets[0].positions)
-            made = self._summed(targets, terms, rows, brought)
-            count = canvas.add(work.reshape(made, (len(targets) * batch * n, d)))
+            sums = self._summed(targets, terms, rows, brought)
+            count = canvas.add(work.reshape(sums, (len(targets) * batch * n, d)))
             _place(from_, targets, count)
         return canvas.taken(from_)
 
     def _weighed(self, kinds: Sequence[Kind], rows: Rows, brought: Rows) -> int:
-        """Emit the canvas as weighted rows of it and of what edges bring."""
+        """Emit the canvas as weighted sums of its rows and of results of edges."""
         work, (batch, positions, d) = self.work, self.size
         most = max((len(terms) for _, terms, _ in kinds), default=1)
         split, order = batch * positions, np.zeros((batch, positions), np.int64)
         ids = np.zeros((split, max(most, 1)), np.int32)
         ids[:, 0] = np.arange(split)
-        weights, count = [work.constant(np.eye(1, ids.shape[1]), "weights")], 1  # of what nobody writes
+        weights, count = [work.constant(np.eye(1, ids.shape[1]), "weights")], 1  # of positions without a write
         for targets, terms, _ in kinds:
             n = len(targets[0].positions)
             size = len(targets), batch, n
@@ -252,7 +254,7 @@ class _Step:
         return weigh_rows(work, near, brought.whole, work.constant(ids, "rows"), by)
 
     def _written(self, kinds: Sequence[Kind]) -> int:
-        """Emit where some edge has written, ``[B, positions, 1]``."""
+        """Emit whether some edge has written each position, ``[B, positions, 1]``."""
         work, (batch, positions, _) = self.work, self.size
         flags, from_ = Rows(work, 1), np.zeros((batch, positions), np.int64)
         flags.add(work.zeros((1, 1)))
@@ -264,33 +266,33 @@ class _Step:
 
     def _summed(self, targets: Sequence[Target], terms: Sequence[Term], rows: Rows, brought: Rows) -> int:
         """Emit sums of terms, ``[targets, B, positions, d]``."""
-        work, (batch, _, d), made = self.work, self.size, list[int]()
+        work, (batch, _, d), products = self.work, self.size, list[int]()
         for ids, factor in terms:
-            # Without a row of zeros any will do where nothing is brought: it is multiplied by 0.
+            # Without a row of zeros, any row serves for a missing write: it is multiplied by 0.
             x = rows.taken(self._here(targets)) if ids is None else brought.taken(np.maximum(ids, 0))
             one = not isinstance(factor, int) and (factor == 1).all()
-            made.append(x if one else work.binary("mul_nonzero", x, self._tensor(factor)))
-        return work.add(*made) if made else work.zeros((len(targets), batch, len(targets[0].positions), d))
+            products.append(x if one else work.binary("mul_nonzero", x, self._tensor(factor)))
+        return work.add(*products) if products else work.zeros((len(targets), batch, len(targets[0].positions), d))
 
     def _here(self, targets: Sequence[Target]) -> Array:
-        """Numbers of the rows that targets are, ``[targets, B, positions]``."""
+        """Return the row indices of targets, ``[targets, B, positions]``."""
         at = np.stack([target.positions for target in targets])
         return np.arange(self.size[0])[:, None] * self.size[1] + at[:, None]
 
     def _tensor(self, of: Factor, shape: tuple[int, ...] | None = None) -> int:
-        made = of if isinstance(of, int) else self.work.constant(np.asarray(of, np.float64), "factor")
-        return made if shape is None else self.work.broadcast(made, shape)
+        tensor = of if isinstance(of, int) else self.work.constant(np.asarray(of, np.float64), "factor")
+        return tensor if shape is None else self.work.broadcast(tensor, shape)
 
     def _others(self, rows: Rows) -> Starts:
-        """Add rows that edges read beside those of the canvas; where each source begins, and rows of a stream."""
+        """Append further rows that edges read; return the first row and the rows per stream of each source."""
         starts: Starts = {}
-        for source, tensor in self.told.items():
+        for source, tensor in self.read_rows.items():
             batch, wide, d = self.work.shape(tensor)
             starts[source] = rows.add(self.work.reshape(tensor, (batch * wide, d))), wide
         return starts
 
     def _group(self, group: Group, weights: Mapping[str, int], rows: Rows, starts: Starts) -> int:
-        """Emit what a group of edges brings, ``[rows, d]``, in the order of edges, streams, parts, positions."""
+        """Emit the results of a group of edges, ``[rows, d]``, in the order of edges, streams, parts, positions."""
         work, (batch, positions, d) = self.work, self.size
         of_stream = np.arange(batch)[:, None, None]
         asks: list[Array] = []
@@ -310,23 +312,25 @@ class _Step:
             ask, tell = (
                 work.constant(np.stack(ids).reshape(*lead, -1).astype(np.int32), "rows") for ids in (asks, tells)
             )
-            made = attend_directly(work, group.tasks[0].rule, maps, (rows.whole, ask, tell), group.pairs, known)
-            return work.reshape(made, (group.rows(batch), d))
+            outputs = attend_directly(work, group.tasks[0].rule, maps, (rows.whole, ask, tell), group.pairs, known)
+            return work.reshape(outputs, (group.rows(batch), d))
 
-        def taken(table: Rows, ids: list[Array]) -> int:
+        def gathered(table: Rows, ids: list[Array]) -> int:
             return work.reshape(table.taken(np.stack(ids)), (*lead, ids[0].shape[-1], d))
 
-        told = [taken(table, tells) for table in ([Rows(work, d, one) for one in known] or [rows])]
-        made = attend(work, group.tasks[0].rule, maps, taken(rows, asks), told[0], group.pairs, told[-1])
-        return work.reshape(made, (group.rows(batch), d))
+        keys_values = [gathered(table, tells) for table in ([Rows(work, d, one) for one in known] or [rows])]
+        outputs = attend(
+            work, group.tasks[0].rule, maps, gathered(rows, asks), keys_values[0], group.pairs, keys_values[-1]
+        )
+        return work.reshape(outputs, (group.rows(batch), d))
 
     def _source(self, source: tuple[int, int], starts: Starts) -> tuple[int, int, Array]:
-        """First row, rows of a stream, and those of them that edges read."""
+        """Return the first row of a source, its rows per stream, and the rows that edges read."""
         if source in starts:
             return *starts[source], np.arange(starts[source][1])
         place = self.plan.facts.places[source[0]]
         if source[1] or place.through != "positions":
-            raise SpecError(f"rows of region {place.name!r}, {source[1]} steps back, are not told")
+            raise SpecError(f"rows of region {place.name!r}, {source[1]} steps back, are missing")
         return 0, self.size[1], place.positions
 
     def _writing(self, targets: Sequence[Target], ends: Array) -> Writing:
@@ -341,8 +345,8 @@ class _Step:
         )
 
     def _results(self, rows: Rows, brought: Rows, ends: Array) -> dict[int, int]:
-        """Emit what edges bring that feed meters."""
-        work, (batch, _, d), found = self.work, self.size, dict[int, int]()
+        """Emit the results of edges that feed meters."""
+        work, (batch, _, d), results = self.work, self.size, dict[int, int]()
         for target in (target for targets in self.plan.targets for target in targets):
             for number, slot in enumerate(target.slots):
                 task = slot.task
@@ -350,14 +354,14 @@ class _Step:
                     continue
                 terms = self._writing([target], ends).result(number)
                 whole = Rows(work, d)
-                made = self._summed([target], terms, rows, brought)
-                whole.add(work.reshape(made, (batch * len(target.positions), d)))
+                sums = self._summed([target], terms, rows, brought)
+                whole.add(work.reshape(sums, (batch * len(target.positions), d)))
                 at = np.searchsorted(target.positions, task.place.positions)
-                found[task.wire.index] = whole.taken(np.arange(batch)[:, None] * len(target.positions) + at)
-        return found
+                results[task.wire.index] = whole.taken(np.arange(batch)[:, None] * len(target.positions) + at)
+        return results
 
     def _flags(self, slots: Sequence[Slot]) -> int | None:
-        """Emit which edges fire, ``[targets, B, 1, 1]``; None: all always do."""
+        """Emit which edges fire, ``[targets, B, 1, 1]``; None: all, always."""
         work, (batch, _, _) = self.work, self.size
         columns = tuple(self.plan.columns[slot.task.wire.index] for slot in slots)
         if self.live is None or set(columns) == {ALWAYS}:
@@ -368,6 +372,6 @@ class _Step:
             if ALWAYS in columns:
                 table = work.concat((table, work.broadcast(work.constant(np.ones((1, 1)), "always"), (1, batch))), 0)
             ids = np.array([known if column == ALWAYS else column for column in columns], np.int32)
-            found = work.gather_rows(table, work.constant(ids, "columns"))
-            self._known[columns] = work.reshape(found, (len(columns), batch, 1, 1))
+            flag_rows = work.gather_rows(table, work.constant(ids, "columns"))
+            self._known[columns] = work.reshape(flag_rows, (len(columns), batch, 1, 1))
         return self._known[columns]

@@ -1,4 +1,4 @@
-"""Edges: a region reads another, and is written."""
+"""Edges: one region attends to another and is written with the result."""
 
 from __future__ import annotations
 
@@ -38,32 +38,30 @@ BY_OPERATOR: Final[Mapping[str, tuple[str | None, Write]]] = MappingProxyType(
         "bind": ("cross", "add"),
     }
 )
-"""Rule and way of writing of operators that have their own; others have the region's rule, and ``"add"``."""
+"""Rule and write mode of operators; others use the region's rule, and ``"add"``."""
 
 
 class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """At each step the region `writes` asks the region `reads`, and is written with the answer.
+    """At each step the region `writes` attends to the region `reads`, and the result is written to it.
 
     Attributes
     ----------
     reads : region whose positions are keys and values
     writes : region whose positions are queries, and are written
-    rule : by which it asks; None: that of the operator, then that of the region written, then cross
-    operator : what the edge is for; says rule and way of writing where they are not given
-    write : ``"add"`` (weighted mean over all edges that add), ``"gate"`` (on top, through a learned gate) or
-        ``"replace"`` (the last one in order wins over all); None: that of the operator, or ``"add"``
-    weight : share in the mean of edges that add; with 0 it writes nothing and is not counted
-    when : condition, given as a value of `layers.clock` or as its text, and kept as text; None: always
-    mask : which positions look at which; one that looks at none is not written and not counted
-    lag : steps back that are read, frame by frame; negative: ahead, on a canvas that holds its window; None: all frames
-        at once
-    fill : of a frame that is not there: ``"drop"`` nothing is read, ``"hold"`` the latest before, ``"lerp"`` between
-        the nearest
-    order : of ``"lerp"``: 1 is linear between one before and one after; n takes the n + 1 nearest frames, with weights
+    rule : attention rule; None: that of the operator, then that of the region written, then cross
+    operator : purpose of the edge; sets the default rule and write mode
+    write : ``"add"`` (weighted mean over all edges that add), ``"gate"`` (added to it, through a learned gate) or
+        ``"replace"`` (the last such edge in order wins over all); None: that of the operator, or ``"add"``
+    weight : weight in the mean of edges that add; with 0 it writes nothing and does not count
+    when : condition, a value of `layers.clock` or its text, stored as text; None: always
+    mask : which positions attend to which; a position that attends to none is not written and does not count
+    lag : steps back to read, frame by frame; negative: ahead, on a canvas with a window; None: all frames at once
+    fill : for a missing frame: ``"drop"`` reads nothing, ``"hold"`` the latest before, ``"lerp"`` interpolates
+    order : for ``"lerp"``: 1 is linear between one before and one after; n takes the n + 1 nearest frames, with weights
         ∝ 1 / distanceⁿ
-    heads : of its attention; None: as the program
-    options : settings of its rule by name
-    name : of its parameters and states; None: ``"writes<reads#k"``, k counting edges of the pair
+    heads : number of attention heads; None: that of the program
+    options : options of its rule by name
+    name : name in the keys of its parameters and states; None: ``"writes<reads#k"``, with k counting edges of the pair
     """
 
     reads: str
@@ -81,7 +79,7 @@ class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     options: Mapping[str, int | float | str] = Named()
     name: str | None = None
 
-    if TYPE_CHECKING:  # conditions are taken as values, too
+    if TYPE_CHECKING:  # also accepts conditions as values
 
         def __init__(
             self,
@@ -114,7 +112,7 @@ class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
         force_setattr(self, "weight", as_number(f"{what}: weight", self.weight, 0.0))
         force_setattr(self, "when", clock_text(f"{what}: when", self.when))
         if isinstance(self.holds, Inner):
-            raise SpecError(f"{what}: inner steps are of regions, not of a condition", hint="say them in its clock")
+            raise SpecError(f"{what}: a condition cannot have inner steps", hint="set them in the region's clock")
         if self.mask is not None and not isinstance(self.mask, Full | Tile | Rects | Bits):
             raise SpecError(f"{what}: mask must be Full, Tile, Rects or Bits, got {shown(self.mask)}")
         if self.lag is not None:
@@ -129,15 +127,15 @@ class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 
     @property
     def holds(self) -> Clock | None:
-        """When it reads and writes, None: always."""
+        """The condition, None: always."""
         return None if self.when is None else clock_of(self.when)
 
 
-def _options(what: str, given: Mapping[str, int | float | str]) -> Named[int | float | str]:
-    """The options, whole numbers as such: equal ones are written alike."""
-    found: dict[str, int | float | str] = {}
-    for name, value in named(f"{what}: options", given, (int, float, str)).items():
+def _options(what: str, options: Mapping[str, int | float | str]) -> Named[int | float | str]:
+    """Return the options with integral numbers as integers, so that equal options have equal texts."""
+    checked: dict[str, int | float | str] = {}
+    for name, value in named(f"{what}: options", options, (int, float, str)).items():
         check_word(f"{what}: an option", name)
         number = value if isinstance(value, str) else as_number(f"{what}: option {name!r}", value)
-        found[name] = int(number) if isinstance(number, float) and number.is_integer() else number
-    return Named(found)
+        checked[name] = int(number) if isinstance(number, float) and number.is_integer() else number
+    return Named(checked)

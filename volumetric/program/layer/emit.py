@@ -1,7 +1,7 @@
-"""The nodes of a program: one step as the body of a scan over rows.
+"""Graph of a program: one step as the body of a scan over rows.
 
-What inputs put in and what outputs hand out are products over all rows, before the scan and behind it; parameters of
-edges that are computed together are put side by side once.
+Inputs and outputs are matrix products over all rows, before and after the scan. Parameters of edges that are computed
+together are stacked once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def emit_program(scope: Scope, spec: Program, x: int) -> int:
     batch, length, _ = work.shape(scope.sequenced(x))
     if not length or not batch:
         y = work.zeros((*lead, wide))
-        for param in scope.params(spec).values():  # their gradients are zeros, not none
+        for param in scope.params(spec).values():  # so that their gradients are zeros, not None
             flat = work.reshape(param, (prod(work.shape(param)),))
             y = work.add(y, work.reduce(flat, "sum", (0,)))
         return y
@@ -48,7 +48,7 @@ def emit_program(scope: Scope, spec: Program, x: int) -> int:
         return _one_by_one(scope, spec, x)
     rows = work.permute(scope.sequenced(x), (1, 0, 2))
     timing = timing_of(facts)
-    # Where operations are what costs, edges that read constants stay among the others.
+    # If the number of operations dominates the cost, edges that read constants stay with the others.
     plan = plan_of(facts, timing.columns, apart=not work.parted, folded=not work.parted and scope.training is None)
     joined = {} if scope.stack is all_apart else scope.stacked(stacks_of(plan))
     p = scope.params(spec, but={name for names in joined for name in names})
@@ -56,9 +56,9 @@ def emit_program(scope: Scope, spec: Program, x: int) -> int:
     inside = {name: p[name] for name in _read_inside(facts, p)}
     inside |= {f"stack {n} {name}": i for n, of in enumerate(stacks) for name, i in of.items()}
     inside |= {f"code {name}": _code(work, facts, p, facts.place(port.region)) for name, port in _ins(facts).items()}
-    told = [_affine(work, p, f"ports.{name}.", _columns(work, rows, facts.inputs[name])) for name in _ins(facts)]
+    port_rows = [_affine(work, p, f"ports.{name}.", _columns(work, rows, facts.inputs[name])) for name in _ins(facts)]
     keep = scope.kept_before(x)
-    xs = [rows, *told]
+    xs = [rows, *port_rows]
     xs += [] if keep is None else [work.reshape(work.permute(keep, (1, 0)), (length, batch, 1))]
     hidden, noise = hidden_in(scope, facts, batch, length), noise_in(scope, facts, batch, length)
     xs += (*hidden.values(), *noise.values())
@@ -79,31 +79,31 @@ def emit_program(scope: Scope, spec: Program, x: int) -> int:
         row.learns = scope.training is not None
         row.guards = not (written and work.parted)
         row.watched = spec.watched
-        made = row.run(None if keep is None else xs[count + 1])
+        outputs = row.run(None if keep is None else xs[count + 1])
         lost = [] if row.penalty is None else [row.penalty]
         penalised.extend(lost)
-        return [*made, *lost], [row.state[name] for name in begun]
+        return [*outputs, *lost], [row.state[name] for name in begun]
 
     written = scope.training is not None
-    made, ends = repeat(work, body, xs, [*inside.values()], [*begun.values()], written=written)
+    outputs, ends = repeat(work, body, xs, [*inside.values()], [*begun.values()], written=written)
     if scope.keeps_state(x):
         for name, end in zip(begun, ends, strict=True):
             scope.keep(name, end)
     if penalised and scope.training is not None:
-        scope.training.penalties.append(work.reshape(work.reduce(made.pop(), "sum", (0, 1, 2)), (1,)))
+        scope.training.penalties.append(work.reshape(work.reduce(outputs.pop(), "sum", (0, 1, 2)), (1,)))
     out: list[int] = []
-    for (name, port), pool in zip(facts.program.outputs.items(), made, strict=False):
+    for (name, port), pool in zip(facts.program.outputs.items(), outputs, strict=False):
         flat = work.reshape(pool, (length, batch, read_width(facts, port)))
         normed = layer_norm(work, {k: p[f"ports.{name}.{k}"] for k in ("norm.weight", "norm.bias")}, "norm.", flat)
         out.append(_affine(work, p, f"ports.{name}.", normed))
     if spec.watched:
-        out.append(watched_rows(work, facts, timing, plan.columns, made[len(out) :]))
+        out.append(watched_rows(work, facts, timing, plan.columns, outputs[len(out) :]))
     y = work.concat(out, 2)
     return work.reshape(work.permute(y, (1, 0, 2)), (*lead, wide))
 
 
 def _one_by_one(scope: Scope, spec: Program, x: int) -> int:
-    """Emit samples of which nobody knows the number, each a sequence of its own, one after the other."""
+    """Emit an unknown number of samples, each an independent sequence, one after the other."""
     work, p = scope.work, scope.params(spec)
     *lead, length, columns = work.shape(x)
 
@@ -115,8 +115,8 @@ def _one_by_one(scope: Scope, spec: Program, x: int) -> int:
         return [emit_program(alone, spec, inner.reshape(xs[0], (1, length, columns)))], []
 
     samples = work.reshape(x, (prod(lead), length, columns))
-    [made], _ = work.scan(body, [samples], [*p.values()], [])
-    return work.reshape(made, (*lead, length, spec.output_shape(work.shape(x))[-1]))
+    [y], _ = work.scan(body, [samples], [*p.values()], [])
+    return work.reshape(y, (*lead, length, spec.output_shape(work.shape(x))[-1]))
 
 
 def _ins(facts: Facts) -> dict[str, In]:
@@ -148,27 +148,27 @@ def _code(work: GraphBuilder, facts: Facts, p: Mapping[str, int], place: Place) 
 
 
 def _read_inside(facts: Facts, p: Mapping[str, int]) -> list[str]:
-    """Names of the parameters that a step reads by themselves: those of regions, and gates."""
+    """Return the parameters that a step reads unstacked: those of regions, and gates."""
     gates = [gate_of(task) for task in tasks_of(facts) if task.wire.write == "gate"]
     return [name for name in p if name.startswith("regions.")] + gates
 
 
 @dataclass(slots=True)
 class _Row:
-    """A row, as it is emitted.
+    """Emitter of one row.
 
     Attributes
     ----------
-    own : what no row changes
-    state : what it finds, and then leaves
+    own : values that are constant over rows
+    state : state before the row, then after it
     x : ``[B, columns]``
-    told : input → what it brings, ``[B, d]``
-    hidden : region → which of its positions training hides, ``[B, N, 1]`` of 0 and 1
-    noise : region → ε that training puts on what it holds, ``[B, N, d]``
-    learns : this is training
-    guards : edges that fire in no stream need not be computed
-    penalty : what regions lose of their own, ``[B, 1]``, if they do
-    watched : what was computed is handed out behind the outputs
+    port_rows : input → its projected row, ``[B, d]``
+    hidden : region → mask of positions that training hides, ``[B, N, 1]`` of 0 and 1
+    noise : region → noise ε that training adds to its content, ``[B, N, d]``
+    learns : whether this is training
+    guards : whether edges that fire in no stream can be skipped
+    penalty : sum of the regions' own losses, ``[B, 1]``, if any
+    watched : whether the activity is returned after the outputs
     lives : which columns of edges fired in each step
     """
 
@@ -178,7 +178,7 @@ class _Row:
     own: dict[str, int]
     state: dict[str, int]
     x: int
-    told: dict[str, int]
+    port_rows: dict[str, int]
     hidden: dict[int, int] = field(default_factory=dict)
     noise: dict[int, int] = field(default_factory=dict)
     learns: bool = False
@@ -188,15 +188,15 @@ class _Row:
     lives: list[int | None] = field(default_factory=list)
 
     def run(self, keep: int | None) -> list[int]:
-        """Emit the row; return what outputs read."""
+        """Emit the row; return the values that outputs read."""
         work, facts, state = self.work, self.plan.facts, self.state
         if keep is not None:
             for name, of in state.items():
                 flag = work.reshape(keep, (work.shape(of)[0], *(1,) * (len(work.shape(of)) - 1)))
                 state[name] = work.binary("mul_nonzero", of, flag)
         signals = {name: of for name, of in facts.inputs.items() if isinstance(facts.program.ports[name], Signal)}
-        told = {name: _columns(work, self.x, of) for name, of in signals.items()}
-        truths = truths_of(work, facts, self.timing, told, state)
+        signal_columns = {name: _columns(work, self.x, of) for name, of in signals.items()}
+        truths = truths_of(work, facts, self.timing, signal_columns, state)
         fires = {n: truths[of] for n, of in enumerate(self.timing.regions) if of != ALWAYS}
         canvas = self._taken_in(fires)
         past = {name: of for name, of in state.items() if name.endswith(".past")}
@@ -207,48 +207,48 @@ class _Row:
             if not again:
                 behind = {name: state[name] for name in past}
         state |= behind
-        held = self._held(fires)
-        held.grow()
+        regions = self._held(fires)
+        regions.grow()
         state[CANVAS] = canvas
-        made: list[int] = []
+        outputs: list[int] = []
         for port in facts.program.outputs.values():
             place = facts.place(port.region)
-            rows = state[f"{place.name}.values"] if place.through == "memory" else held.taken(canvas, place)
+            rows = state[f"{place.name}.values"] if place.through == "memory" else regions.taken(canvas, place)
             batch, count, d = work.shape(rows)
             flat = port.pool == "flatten"
-            made.append(work.reshape(rows, (batch, count * d)) if flat else work.reduce(rows, "mean", (1,)))
-        return made + watch(held, truths, self.lives, canvas) if self.watched else made
+            outputs.append(work.reshape(rows, (batch, count * d)) if flat else work.reduce(rows, "mean", (1,)))
+        return outputs + watch(regions, truths, self.lives, canvas) if self.watched else outputs
 
     def _now(self, fires: Mapping[int, int], again: int) -> dict[int, int]:
-        """Region → whether it computes in a step of several; those that are missing always do."""
-        found: dict[int, int] = {}
+        """Return region → whether it computes in one of several steps; missing regions always do."""
+        flags: dict[int, int] = {}
         for n, steps in enumerate(self.timing.inner):
             if steps < again:
-                found[n] = self._flat(0.0)
+                flags[n] = self._flat(0.0)
             elif n in fires:
-                found[n] = fires[n]
-        return found
+                flags[n] = fires[n]
+        return flags
 
     def _flat(self, value: float) -> int:
         batch = self.work.shape(self.x)[0]
         return self.work.broadcast(self.work.constant(np.full((1, 1), value), "flag"), (batch, 1))
 
     def _taken_in(self, fires: Mapping[int, int]) -> int:
-        """Emit the canvas with what inputs bring, and with constants: in one pass with the first input."""
+        """Emit the canvas with the writes of inputs, and with constants (in one pass with the first input)."""
         work, facts, canvas = self.work, self.plan.facts, self.state[CANVAS]
         batch = work.shape(canvas)[0]
-        held = self._held(fires)
-        there = held.constants(batch)
+        regions = self._held(fires)
+        there = regions.constants(batch)
         for name, port in _ins(facts).items():
             place = facts.place(port.region)
-            now, d = held.taken(canvas, place), facts.program.canvas.width
-            value = work.add(self.own[f"code {name}"], work.reshape(self.told[name], (batch, 1, d)))
+            now, d = regions.taken(canvas, place), facts.program.canvas.width
+            value = work.add(self.own[f"code {name}"], work.reshape(self.port_rows[name], (batch, 1, d)))
             value = work.add(now, value) if port.write == "add" else value
             flag = fires.get(place.index)
             if flag is not None:
                 value = chosen(work, work.reshape(flag, (batch, 1, 1)), value, now)
-            canvas, there = held.placed(canvas, [*there, (place, value)]), []
-        return held.placed(canvas, there)
+            canvas, there = regions.placed(canvas, [*there, (place, value)]), []
+        return regions.placed(canvas, there)
 
     def _held(self, fires: Mapping[int, int]) -> Held:
         return Held(
@@ -262,7 +262,7 @@ class _Row:
         )
 
     def _region_guard(self, fires: Mapping[int, int]) -> Callable[..., AbstractContextManager[None]]:
-        """What lets carriers and meters be left out of regions that fire in no stream."""
+        """Return a context in which carriers and meters are skipped for regions that fire in no stream."""
         if not fires or not self.guards:
             return lambda *regions: nullcontext()
         work, columns = self.work, {region: column for column, region in enumerate(fires)}
@@ -276,38 +276,47 @@ class _Row:
         return guard
 
     def _step(self, canvas: int, fires: Mapping[int, int], truths: Sequence[int], again: int) -> int:
-        facts, held = self.plan.facts, self._held(fires)
+        """Emit one step of the row; return the canvas after it, ``[B, positions, d]``."""
+        facts, regions = self.plan.facts, self._held(fires)
         whole, before, levels = canvas, dict(self.state), self._levels(again)
-        canvas = diffused(held, canvas, self.noise, levels) if self.noise and not again else canvas
-        canvas = masked(held, canvas, self.hidden) if self.hidden and not again else canvas
-        told = held.rows(canvas)
-        live = self._live(fires, truths, held.present())
+        canvas = diffused(regions, canvas, self.noise, levels) if self.noise and not again else canvas
+        canvas = masked(regions, canvas, self.hidden) if self.hidden and not again else canvas
+        read_rows = regions.rows(canvas)
+        live = self._live(fires, truths, regions.present())
         self.lives.append(live)
-        made = dispatch(
-            self.work, self.plan, self._stacks(), self.own, canvas, told, live, self._guard(live), learns=self.learns
+        dispatched = dispatch(
+            self.work,
+            self.plan,
+            self._stacks(),
+            self.own,
+            canvas,
+            read_rows,
+            live,
+            self._guard(live),
+            learns=self.learns,
         )
-        after, errors = held.settle(canvas, made, levels)
+        after, errors = regions.settle(canvas, dispatched, levels)
         if facts.program.parity:
             columns = {} if live is None else {n: c for n, c in enumerate(self.plan.columns) if c != ALWAYS}
             on = {n: self.work.part(live, 1, c, c + 1) for n, c in columns.items() if live is not None}
-            held.measure_read(made.results, canvas, on)
+            regions.measure_read(dispatched.results, canvas, on)
         else:
-            held.measure(errors)
+            regions.measure(errors)
         if self.learns and not again:
-            seen = Seen(
+            step_values = Seen(
                 whole=whole,
                 before=canvas,
-                brought=made.canvas,
+                brought=dispatched.canvas,
                 after=after,
-                written=made.written,
+                written=dispatched.written,
                 errors=errors,
                 hidden=self.hidden,
             )
-            self.penalty = penalty(held, seen, before)
+            self.penalty = penalty(regions, step_values, before)
         return after
 
     def _guard(self, live: int | None) -> Guard | None:
-        """What lets edges be left out that fire in no stream."""
+        """Return a context in which edges that fire in no stream are skipped."""
         if live is None or not self.guards:
             return None
         work, groups = self.work, self.plan.groups
@@ -320,22 +329,22 @@ class _Row:
         if ALWAYS in ids:
             table = work.concat((table, work.constant(np.ones((1, 1)), "always")), 0)
             ids = [known if column == ALWAYS else column for column in ids]
-        found = work.gather_rows(table, work.constant(np.array(ids, np.int32), "columns"))
-        each = work.reshape(found, (1, len(ids)))
+        flag_rows = work.gather_rows(table, work.constant(np.array(ids, np.int32), "columns"))
+        each = work.reshape(flag_rows, (1, len(ids)))
         firsts = [0, *accumulate(len(group.columns) for group in groups)]
         return lambda number: work.guarded(each, firsts[number], len(groups[number].columns))
 
     def _stacks(self) -> Weights:
-        """Parameters of the edges of each group."""
-        found: list[dict[str, int]] = [{} for _ in self.plan.groups]
+        """Return the parameters of the edges of each group."""
+        stacks: list[dict[str, int]] = [{} for _ in self.plan.groups]
         for name, of in self.own.items():
             if name.startswith("stack "):
                 _, number, own = name.split(" ", 2)
-                found[int(number)][own] = of
-        return found
+                stacks[int(number)][own] = of
+        return stacks
 
     def _live(self, fires: Mapping[int, int], truths: Sequence[int], present: Mapping[int, int]) -> int | None:
-        """Emit which edges fire, ``[B, columns]``; None: all always do."""
+        """Emit which edges fire, ``[B, columns]``; None: all, always."""
         work, factors = self.work, list[list[int]]()
         by_column = {column: wire for wire, column in zip(self.plan.facts.wires, self.plan.columns, strict=True)}
         for column in range(len(self.timing.kinds)):
@@ -353,9 +362,9 @@ class _Row:
         return work.permute(live, (1, 0))
 
     def _levels(self, again: int) -> dict[int, tuple[int, int]]:
-        """Noise levels of diffusive regions before and behind a step of several, ``[B, 1, 1]``."""
+        """Return the noise levels of diffusive regions before and after one of several steps, ``[B, 1, 1]``."""
         work, facts = self.work, self.plan.facts
-        batch, found = work.shape(self.x)[0], dict[int, tuple[int, int]]()
+        batch, levels = work.shape(self.x)[0], dict[int, tuple[int, int]]()
         ports = {port.region: name for name, port in facts.program.inputs.items() if isinstance(port, Level)}
         for place in facts.places:
             if place.carrier != "diffusive":
@@ -363,5 +372,5 @@ class _Row:
             name, steps = ports.get(place.name), self.timing.inner[place.index] + 1
             begun = self._flat(0.0) if name is None else _columns(work, self.x, facts.inputs[name])
             before, after = (work.affine(begun, 1 - n / steps, n / steps) for n in (again, again + 1))
-            found[place.index] = work.reshape(before, (batch, 1, 1)), work.reshape(after, (batch, 1, 1))
-        return found
+            levels[place.index] = work.reshape(before, (batch, 1, 1)), work.reshape(after, (batch, 1, 1))
+        return levels

@@ -1,7 +1,6 @@
-"""What a program comes to: positions of regions, resolved edges, columns of ports, as plain arrays.
+"""Facts of a program: positions of regions, resolved edges and columns of ports, as arrays.
 
-Nothing of a program that is left to defaults is left open here: rules, ways of writing, carriers, meters and the frames
-that edges with a lag read are as they act.
+All defaults are resolved here: rules, write modes, carriers, meters, and the frames that edges with a lag read.
 """
 
 from __future__ import annotations
@@ -26,25 +25,24 @@ from volumetric.program.layer.ports import Out, Port, width_of
 from volumetric.program.layer.region import Canvas, Carrier, Region
 
 METERED: tuple[Carrier, ...] = ("residual", "filter")
-"""Carriers that have an error, so that their regions have a meter without being given one."""
+"""Carriers with an error, whose regions have a meter by default."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Place:
-    """A region, as it acts.
+    """A resolved region.
 
     Attributes
     ----------
-    name, index : its name, and its number among regions
-    region : as declared
-    positions : its positions on the canvas, rising, int64 ``[n]``
-    coords : where they are, frame first, int64 ``[n, axes]``
-    carrier : by which it changes; of a program with parity ``"deterministic"``, unless it is a constant
-    rows : how many rows those see that read it: positions, rows of a memory, or slots
-    through : what they are: ``"positions"``, ``"memory"`` (or a constant that has `Region.slots`), or ``"slots"``
-    meter : of its error, if it has one
-    learning : by which losses of its own it learns, if it does; in a program with parity none does, for the package has
-        names of losses and no equations
+    name, index : name and index of the region
+    region : declaration
+    positions : its positions on the canvas, ascending, int64 ``[n]``
+    coords : their coordinates, frame first, int64 ``[n, axes]``
+    carrier : its carrier; with parity ``"deterministic"``, unless it is a constant
+    rows : number of rows that its readers see: positions, rows of a memory, or slots
+    through : kind of these rows: ``"positions"``, ``"memory"`` (or a constant with `Region.slots`), or ``"slots"``
+    meter : meter of its error, if any
+    learning : its own losses, if any; none with parity, because the package has no equations for losses
     """
 
     name: str
@@ -61,20 +59,20 @@ class Place:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Wire:
-    """An edge, as it acts.
+    """A resolved edge.
 
     Attributes
     ----------
-    name, index : its name, and its number among edges, by which of several that replace the last one wins
-    edge : as declared
-    reads, writes : numbers of its regions
-    rule, write, weight, heads : what it does
-    shape : how many positions it writes, and how many rows it reads
-    mask : which of the first look at which of the second, bool of this shape; None: all at all
-    parts : what is computed apart, each with a share of the result; one of everything unless the edge has a lag and the
-        canvas holds its window
-    shares : sum of the shares of the parts that a written position has a key in, float64 ``[written]``; 0: the edge
-        does not write it and is not counted there
+    name, index : name and index of the edge; the highest index wins among edges that replace
+    edge : declaration
+    reads, writes : indices of its regions
+    rule, write, weight, heads : resolved settings
+    shape : number of positions that it writes, and of rows that it reads
+    mask : which positions attend to which rows, bool of this shape; None: no mask
+    parts : parts that are computed separately, each with a share of the result; a single part unless the edge has a lag
+        and the canvas holds a window
+    shares : sum of the shares of the parts in which a written position has a key, float64 ``[written]``; 0: the edge
+        does not write the position and does not count there
     """
 
     name: str
@@ -94,16 +92,16 @@ class Wire:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """A program as plain arrays, which are not to be written to.
+    """A program as arrays. Do not write to them.
 
     Attributes
     ----------
-    program : as declared
+    program : declaration
     places : regions in order
     wires : edges in order
     writers : for each region the edges that write it, in order
-    inputs, outputs : port → its columns of the row that comes in, or goes out
-    families : words for what regions hold, each once, in the order of regions
+    inputs, outputs : port → its columns of the input row, or of the output row
+    families : distinct families of regions, in the order of regions
     """
 
     program: Program
@@ -115,12 +113,12 @@ class Facts:
     families: tuple[str, ...]
 
     def place(self, name: str) -> Place:
-        """Return the region of a name."""
+        """Return a region by name."""
         return self.places[self.numbers[name]]
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
-        """Name of a region → its number."""
+        """Name of a region → its index."""
         return {place.name: place.index for place in self.places}
 
     @cached_property
@@ -131,11 +129,11 @@ class Facts:
 
 @lru_cache(maxsize=32)
 def facts_of(program: Program) -> Facts:
-    """Return what a program comes to.
+    """Return the facts of a program.
 
     Raises
     ------
-    SpecError : a mask does not fit its edge; an edge reads frames of what has none; something would be too large
+    SpecError : a mask does not fit its edge, an edge reads frames of a region without frames, or a size is too large
     """
     canvas = program.canvas
     check_sizes(program)
@@ -171,15 +169,15 @@ def rule_of_edge(program: Program, edge: Edge) -> str:
 
 
 def write_of_edge(edge: Edge) -> Write:
-    """Return how an edge writes: its own way, or that of its operator."""
+    """Return the write mode of an edge: its own, or that of its operator."""
     return edge.write or BY_OPERATOR.get(edge.operator, (None, "add"))[1]
 
 
 def code_of(canvas: Canvas) -> Array:
     """Return the sinusoids of all positions, float64 ``[positions, width]``.
 
-    Each axis, frames first, has ``width // axes`` numbers and the last one the rest: of n of them number 2 i is
-    ``sin(x · 10000^(-2 i / n))`` and 2 i + 1 its cosine (Vaswani et al. 2017), x being the coordinate.
+    Each axis, frames first, has ``width // axes`` numbers, the last axis also the rest. Of n numbers, number 2 i is
+    ``sin(x · 10000^(-2 i / n))`` and 2 i + 1 its cosine (Vaswani et al. 2017), where x is the coordinate.
     """
     axes = len(canvas.sides)
     each = canvas.width // axes
@@ -213,14 +211,15 @@ def _place(program: Program, name: str, number: int, region: Region, meter: Mete
 
 
 def _wire(program: Program, number: int, edge: Edge, reads: Place, writes: Place) -> Wire:
+    """Return an edge with its mask and parts as arrays; raise `SpecError` for a lag or mask without positions."""
     what = f"edge {edge.name!r}"
     shape = len(writes.positions), reads.rows
     framed = edge.lag is not None and program.timing == "window"
     if reads.through != "positions" and (framed or edge.mask is not None):
         of = "a lag" if framed else "a mask"
         raise SpecError(
-            f"{what}: {of} is about positions, but {reads.name!r} is read through {reads.rows} rows of {reads.through}",
-            hint=f"leave {of} out, or read a region without slots",
+            f"{what}: {of} needs positions, but {reads.name!r} is read through {reads.rows} rows of {reads.through}",
+            hint="remove it, or read a region without slots",
         )
     check_edge(program, edge, rule_of_edge(program, edge), shape)
     mask = mask_of(edge.mask, writes.coords, reads.coords, what)
@@ -250,8 +249,8 @@ def _wire(program: Program, number: int, edge: Edge, reads: Place, writes: Place
 def _shares(count: int, parts: Sequence[Part], mask: Array | None) -> Array:
     shares = np.zeros(count)
     for part in parts:
-        seen = np.ones(len(part.written), bool) if mask is None else mask[np.ix_(part.written, part.read)].any(1)
-        shares[part.written[seen]] += part.share
+        visible = np.ones(len(part.written), bool) if mask is None else mask[np.ix_(part.written, part.read)].any(1)
+        shares[part.written[visible]] += part.share
     return shares
 
 
@@ -266,52 +265,52 @@ def _fixed(array: Array) -> Array:
 
 
 MOST_PAIRS = 2**28
-"""Pairs of positions that an edge has scores or a mask of, at most."""
+"""Maximum number of pairs of positions with scores or a mask, per edge."""
 MOST_MASKED = 2**31
-"""Pairs that all masks of a program are about, at most: a byte each."""
+"""Maximum number of pairs in all masks of a program: a byte each."""
 MOST_PLACED = 2**26
-"""Positions of all regions, at most: what several hold counts for each."""
+"""Maximum number of positions of all regions; a position of several regions counts for each."""
 MOST_KEPT = 2**33
-"""Numbers of earlier steps that an edge of a stream reads, at most."""
+"""Maximum number of values of earlier steps that an edge of a stream reads."""
 MOST_WEIGHTS = 2**32
-"""Numbers of all parameters, at most."""
+"""Maximum number of parameter values."""
 PAIRWISE = ("cross", "cosine", "sigmoid", "gated", "sparse", "local", "random_fixed", "mixture", "mamba")
-"""Rules that have a score for each pair of positions."""
+"""Rules with a score for each pair of positions."""
 
 
 def check_sizes(program: Program) -> None:
-    """Refuse what would fill the memory before it is made."""
+    """Raise `SpecError` for sizes that would exhaust memory, before allocation."""
     sizes = {name: of.size for name, of in program.canvas.regions.items()}
     placed, axes = sum(sizes.values()), len(program.canvas.sides)
     if placed > MOST_PLACED:
         raise SpecError(
             f"regions hold {placed:,} positions together, which would take {8 * (axes + 1) * placed / 2**30:,.1f} GiB; "
             f"at most {MOST_PLACED:,} are possible",
-            hint="smaller regions, or fewer that overlap",
+            hint="use smaller regions, or fewer that overlap",
         )
     masked = sum(sizes[edge.writes] * sizes[edge.reads] for edge in program.edges if edge.mask is not None)
     if masked > MOST_MASKED:
         raise SpecError(
             f"masks of all edges would take {masked / 2**30:,.1f} GiB; {MOST_MASKED / 2**30:,.0f} GiB are possible",
-            hint="smaller regions, or fewer masks",
+            hint="use smaller regions, or fewer masks",
         )
 
 
 def check_weights(params: Sequence[ParamSpec]) -> None:
-    """Refuse parameters that would fill the memory."""
+    """Raise `SpecError` for parameters that would exhaust memory."""
     sizes = {one.name: prod(one.shape) for one in params}
     total = sum(sizes.values())
     if total > MOST_WEIGHTS:
         name = max(sizes, key=sizes.__getitem__)
         raise SpecError(
-            f"parameters would take {total / 2**28:,.1f} GiB, of which {name!r} {sizes[name] / 2**28:,.1f} GiB; "
-            f"{MOST_WEIGHTS / 2**28:,.0f} GiB are possible",
-            hint="smaller options of its rule, or a narrower canvas",
+            f"parameters would take {total / 2**28:,.1f} GiB, {name!r} alone {sizes[name] / 2**28:,.1f} GiB; "
+            f"at most {MOST_WEIGHTS / 2**28:,.0f} GiB are possible",
+            hint="use smaller options of its rule, or a narrower canvas",
         )
 
 
 def check_edge(program: Program, edge: Edge, rule: str, shape: tuple[int, int]) -> None:
-    """Refuse an edge that would fill the memory; `shape` says how many positions it writes, and rows it reads."""
+    """Raise `SpecError` for an edge that would exhaust memory; `shape` is its positions written and rows read."""
     what, pairs = f"edge {edge.name!r}", shape[0] * shape[1]
     if pairs > MOST_PAIRS and (edge.mask is not None or rule in PAIRWISE):
         each = 1 if edge.mask is not None else 4 * (edge.heads or program.heads)
@@ -319,12 +318,12 @@ def check_edge(program: Program, edge: Edge, rule: str, shape: tuple[int, int]) 
         raise SpecError(
             f"{what}: {of} for {shape[0]:,} × {shape[1]:,} pairs would take {each * pairs / 2**30:,.1f} GiB; "
             f"at most {MOST_PAIRS:,} pairs are possible",
-            hint="smaller regions, or a rule that needs no pairs, such as linear or pooling",
+            hint="use smaller regions, or a rule without pairs, such as linear or pooling",
         )
-    kept = (edge.lag or 0) * shape[1] * program.canvas.width
-    if program.timing == "stream" and kept > MOST_KEPT:
+    history_size = (edge.lag or 0) * shape[1] * program.canvas.width
+    if program.timing == "stream" and history_size > MOST_KEPT:
         raise SpecError(
-            f"{what}: a lag of {edge.lag:,} keeps {kept / 2**28:,.1f} GiB of each stream; "
+            f"{what}: a lag of {edge.lag:,} keeps {history_size / 2**28:,.1f} GiB of each stream; "
             f"{MOST_KEPT / 2**28:,.0f} GiB are possible",
-            hint="a shorter lag, or a smaller region",
+            hint="use a shorter lag, or a smaller region",
         )

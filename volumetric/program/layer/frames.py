@@ -1,4 +1,4 @@
-"""Frames that an edge with a lag reads on a canvas that holds its window."""
+"""Frames that an edge with a lag reads, on a canvas with a window."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from volumetric.program.layer.edge import Edge
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Part:
-    """Positions of an edge that attend to some of its rows, apart from others.
+    """A part of an edge: some of its positions attend to some of its rows.
 
     Attributes
     ----------
-    written, read : numbers among the positions that the edge writes, and among the rows that it reads, int64
-    share : of the result at these positions; shares of the parts that write a position sum to 1
+    written, read : indices into the positions that the edge writes, and into the rows that it reads, int64
+    share : share of the result at these positions; shares of the parts that write a position sum to 1
     """
 
     written: Array
@@ -28,26 +28,26 @@ class Part:
 def parts_of(edge: Edge, written: Array, read: Array, periods: tuple[int, int]) -> tuple[Part, ...]:
     """Return the pairs of frames of an edge with a lag.
 
-    Frame f of a region with period p is at time f · p of the world. Frame f written reads time ``(f - lag) · p``, p
-    being the period of the region written. If the other has no frame there, `fill` says what is read in its place.
+    Frame f of a region with period p is at world time f · p. A written frame f reads time ``(f - lag) · p`` with the
+    period p of the region written. If the region read has no frame at that time, `fill` applies.
 
     Parameters
     ----------
     written, read : frame of each position, int64
-    periods : of the region written and of that read
+    periods : period of the region written, and of the region read
     """
     lag = edge.lag or 0
     times = {int(frame) * periods[1]: np.flatnonzero(read == frame) for frame in np.unique(read)}
     parts: list[Part] = []
     for frame in np.unique(written).tolist():
         rows = np.flatnonzero(written == frame)
-        found = filled(edge.fill, edge.order, (frame - lag) * periods[0], sorted(times))
-        parts += [Part(_still(rows), _still(times[time]), share) for time, share in found]
+        sources = filled(edge.fill, edge.order, (frame - lag) * periods[0], sorted(times))
+        parts += [Part(_still(rows), _still(times[time]), share) for time, share in sources]
     return tuple(parts)
 
 
 def filled(fill: str, order: int, target: int, times: list[int]) -> list[tuple[int, float]]:
-    """Return the times to read for one, each with its share; `times`, rising, are those that there are."""
+    """Return the times to read for a target time, each with its share; `times` are the existing ones, ascending."""
     if target in times:
         return [(target, 1.0)]
     before, after = [time for time in times if time < target], [time for time in times if time > target]

@@ -1,4 +1,4 @@
-"""What regions are held to, beside what their edges do."""
+"""Checks of regions' constraints against their edges."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from volumetric.program.layer.learning import Constraints
 from volumetric.program.layer.reach import reached_from
 
 BY_ORDER = ("copy", "local", "random_fixed", "mixture", "mamba", "rwkv", "hyena")
-"""Rules that look at the order of what they read: they are not equivariant to permutations."""
+"""Rules that depend on the order of rows: they are not permutation-equivariant."""
 IN_PLACE = ("random_fixed", "mixture", "rwkv", "mamba", "hyena")
-"""Rules that treat a position otherwise after a move or a turn of what is read."""
+"""Rules that are not equivariant to translation and rotation."""
 
 
 def violations(facts: Facts) -> list[str]:
-    """Return what constraints of regions forbid and the program does, one sentence each."""
+    """Return the violations of constraints, one sentence each."""
     return [
         f"region {place.name!r}: {sentence}"
         for place in facts.places
@@ -27,35 +27,35 @@ def violations(facts: Facts) -> list[str]:
 
 
 def check_held(facts: Facts) -> None:
-    """Raise `SpecError` where the program does what a constraint of it forbids."""
-    found = violations(facts)
-    if found:
-        more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
-        raise SpecError(found[0] + more, hint="change the edge, or drop the constraint")
+    """Raise `SpecError` if the program violates a constraint."""
+    messages = violations(facts)
+    if messages:
+        more = f"; and {len(messages) - 1} more" if len(messages) > 1 else ""
+        raise SpecError(messages[0] + more, hint="change the edge, or drop the constraint")
 
 
-def _of(facts: Facts, index: int, held: Constraints) -> Iterator[str]:
+def _of(facts: Facts, index: int, constraints: Constraints) -> Iterator[str]:
     place = facts.places[index]
     writers = [facts.wires[number] for number in facts.writers[index]]
-    if held.conservation is not None:
+    if constraints.conservation is not None:
         for wire in writers:
             if wire.write == "replace":
-                yield f"conservation {held.conservation!r}, but edge {wire.name!r} replaces what it holds"
-    if held.equivariance is not None:
+                yield f"conservation {constraints.conservation!r}, but edge {wire.name!r} replaces its content"
+    if constraints.equivariance is not None:
         for wire in writers:
-            why = _uneven(wire, held.equivariance)
+            why = _uneven(wire, constraints.equivariance)
             if why is not None:
-                yield f"equivariance {held.equivariance!r}, but edge {wire.name!r} {why}"
-    if held.monotone is not None and place.carrier in ("diffusive", "filter"):
-        yield f"it is {held.monotone.replace('_', '-')}, but its carrier is {place.carrier!r}"
-    if held.causal == "acyclic" and place.name in reached_from(facts.program, place.name):
-        yield "it is acyclic, but what it reads comes from it"
-    if held.causal == "forward_only":
+                yield f"equivariance {constraints.equivariance!r}, but edge {wire.name!r} {why}"
+    if constraints.monotone is not None and place.carrier in ("diffusive", "filter"):
+        yield f"it is {constraints.monotone.replace('_', '-')}, but its carrier is {place.carrier!r}"
+    if constraints.causal == "acyclic" and place.name in reached_from(facts.program, place.name):
+        yield "it is acyclic, but what it reads depends on it"
+    if constraints.causal == "forward_only":
         yield from _backward(facts.program, place.name)
 
 
 def _uneven(wire: Wire, equivariance: str) -> str | None:
-    """Why an edge is not equivariant, None: it is."""
+    """Return why an edge is not equivariant, or None if it is."""
     rules = BY_ORDER if equivariance == "permutation" else IN_PLACE
     if wire.rule in rules:
         return f"has rule {wire.rule!r}"

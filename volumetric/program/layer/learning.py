@@ -1,4 +1,4 @@
-"""What a region learns by, and what its dynamics are held to."""
+"""Learning recipes, constraints and meanings of regions."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Keep = Literal["auto", "runtime", "freeze", "constant", "export"]
 
 
 class Learning(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a region learns.
+    """Learning recipe of a region.
 
     Attributes
     ----------
     mode : recipe
-    losses : loss → its weight, or a list of losses, each of weight 1; None: those of the mode
-    keep : what becomes of the region where it is deployed, as in `Region`; ``"auto"``: by its family
+    losses : loss → its weight, or a list of losses with weight 1; None: those of the mode
+    keep : treatment of the region at deployment, see `Region`; ``"auto"``: by its family
     """
 
     mode: Mode = "supervised"
@@ -40,15 +40,15 @@ class Learning(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class Constraints(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a region and its edges are held to; checked when a program is made a layer.
+    """Constraints on a region and its edges; checked when the layer of a program is built.
 
     Attributes
     ----------
-    equivariance : ``"permutation"``: edges that write it have rules that do not look at the order of what they read;
-        ``"translation"`` and ``"rotation"``: they have no mask of their own either that a move or turn would change
-    conservation : ``"capacity"`` or ``"energy"``: no edge replaces what the region holds
-    causal : ``"acyclic"``: what the region reads does not come from it, by any way; ``"forward_only"``: it reads no
-        region that begins at an earlier frame
+    equivariance : ``"permutation"``, ``"translation"`` or ``"rotation"``: edges that write the region have no mask, and
+        rules that are equivariant to it
+    conservation : ``"capacity"`` or ``"energy"``: no edge replaces the region's content
+    causal : ``"acyclic"``: the region does not depend on itself over any path; ``"forward_only"``: it reads no
+        region that starts at an earlier frame
     monotone : ``"non_decreasing"`` or ``"non_increasing"``: the carrier is neither diffusive nor a filter
     """
 
@@ -65,13 +65,13 @@ class Constraints(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class Semantic(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a region means, so that those of two programs can be compared.
+    """Meaning of a region, for comparisons between programs.
 
     Attributes
     ----------
-    type : in words
-    vector : an embedding of these words, if there is one
-    model : that made it; vectors of several models are not compared
+    type : the meaning as text
+    vector : embedding of this text, if any
+    model : embedding model; only vectors of one model are compared
     """
 
     type: str | None = None
@@ -85,7 +85,7 @@ class Semantic(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
                 check_text(f"Semantic: {name}", getattr(self, name))
         if self.vector is not None:
             if not isinstance(self.vector, list | tuple) or not self.vector:
-                raise SpecError(f"Semantic: vector is a list of numbers, got {shown(self.vector)}")
+                raise SpecError(f"Semantic: vector must be a list of numbers, got {shown(self.vector)}")
             force_setattr(self, "vector", tuple(as_number("Semantic: vector", x) for x in self.vector))
 
 
@@ -97,13 +97,13 @@ _CONSTRAINTS = {
 }
 
 
-def _losses(given: Any) -> Named[float]:
-    if isinstance(given, list | tuple):
-        words = tuple_of("Learning: losses", given, str)
+def _losses(value: Any) -> Named[float]:
+    if isinstance(value, list | tuple):
+        words = tuple_of("Learning: losses", value, str)
         if len(set(words)) != len(words):
-            raise SpecError(f"Learning: a loss is there twice in {shown(list(words))}")
-        given = dict.fromkeys(words, 1.0)
-    losses = named("Learning: losses", given, (int, float))
+            raise SpecError(f"Learning: duplicate loss in {shown(list(words))}")
+        value = dict.fromkeys(words, 1.0)
+    losses = named("Learning: losses", value, (int, float))
     for name in losses:
         check_choice("Learning: losses", name, LOSSES)
     return Named({name: as_number(f"Learning: {name}", weight, 0.0) for name, weight in losses.items()})

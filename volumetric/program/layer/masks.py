@@ -1,4 +1,4 @@
-"""Masks: which of the positions that an edge writes look at which of those that it reads."""
+"""Masks: which of the positions that an edge writes attend to which of those that it reads."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Rect: TypeAlias = tuple[int, int, int, int]
 
 
 class Full(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="full"):
-    """Every position looks at every other, as without a mask."""
+    """Every position attends to every other, as without a mask."""
 
 
 class Tile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="tile"):
-    """Positions look at those in their own tile of the canvas, at any frame.
+    """Positions attend to those in the same tile of the canvas, at any frame.
 
     Attributes
     ----------
-    shape : sides of a tile along the axes of space, in canvas coordinates: position s is in tile ⌊s / side⌋; axes that
-        are not given have tiles of 1
+    shape : sides of a tile along the spatial axes, in canvas coordinates: position s is in tile ⌊s / side⌋; missing
+        axes have tiles of 1
     """
 
     shape: tuple[int, ...]
@@ -36,20 +36,20 @@ class Tile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
         """Check the fields."""
         force_setattr(self, "shape", tuple_of("Tile: shape", self.shape, int))
         if not self.shape:
-            raise SpecError("Tile: shape needs a side")
+            raise SpecError("Tile: shape needs at least one side")
         for side in self.shape:
             check_whole("Tile: a side", side)
 
 
 class Rects(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="rects"):
-    """Blocks of pairs: of each, ``(w0, w1, r0, r1)``, positions w0 … w1 - 1 written look at r0 … r1 - 1 of those read.
+    """Blocks of pairs: in ``(w0, w1, r0, r1)``, written positions w0 … w1 - 1 attend to r0 … r1 - 1 of those read.
 
-    Positions count in the order of their regions. Blocks may overlap; what is in none of them is not looked at.
+    Positions count in the order of their regions. Blocks may overlap; pairs in no block are masked.
     """
 
     rects: tuple[Rect, ...]
 
-    if TYPE_CHECKING:  # lists are taken, too
+    if TYPE_CHECKING:  # also accepts lists
 
         def __init__(self, rects: Sequence[Rect]) -> None: ...
 
@@ -69,13 +69,13 @@ class Bits(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
 
     Attributes
     ----------
-    rows : one for each position written: a text of "1" where it looks at the position read, and "0" where not; given as
-        an array ``[written, read]`` of truths or of 0 and 1, too
+    rows : one text for each position written, with "1" if it attends to the position read and "0" if not; also accepts
+        an array ``[written, read]`` of bools, or of 0 and 1
     """
 
     rows: tuple[str, ...]
 
-    if TYPE_CHECKING:  # arrays are taken, too
+    if TYPE_CHECKING:  # also accepts arrays
 
         def __init__(self, rows: Sequence[str] | Sequence[Sequence[int]] | Array) -> None: ...
 
@@ -89,7 +89,7 @@ class Bits(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
         rows = tuple_of("Bits", rows, str)
         force_setattr(self, "rows", rows)
         if not rows or not rows[0]:
-            raise SpecError("Bits: a mask without positions")
+            raise SpecError("Bits: the mask has no positions")
         if len(set(map(len, rows))) != 1:
             raise SpecError("Bits: rows have several lengths", hint="one digit for each position read")
         wrong = "".join(set("".join(rows)) - set("01"))
@@ -98,7 +98,7 @@ class Bits(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
 
     @property
     def array(self) -> Array:
-        """The mask as truths ``[written, read]``."""
+        """Return the mask as bools ``[written, read]``."""
         digits = np.frombuffer("".join(self.rows).encode("ascii"), np.uint8)
         return (digits == ord("1")).reshape(len(self.rows), -1)
 
@@ -108,42 +108,40 @@ Mask: TypeAlias = Full | Tile | Rects | Bits
 
 def _rows_of(array: Any) -> tuple[str, ...]:
     try:
-        found = np.asarray(array)
+        bits = np.asarray(array)
     except ValueError:
         raise SpecError("Bits: rows have several lengths") from None
-    if found.ndim != 2 or found.dtype.kind not in "biuf" or not np.isin(found, (0, 1)).all():
-        raise SpecError(
-            "Bits: needs an array [written, read] of 0 and 1", hint=f"got {found.dtype} {list(found.shape)}"
-        )
-    return tuple("".join("1" if one else "0" for one in row) for row in found.astype(bool).tolist())
+    if bits.ndim != 2 or bits.dtype.kind not in "biuf" or not np.isin(bits, (0, 1)).all():
+        raise SpecError("Bits: needs an array [written, read] of 0 and 1", hint=f"got {bits.dtype} {list(bits.shape)}")
+    return tuple("".join("1" if one else "0" for one in row) for row in bits.astype(bool).tolist())
 
 
 def mask_of(mask: Mask | None, written: Array, read: Array, what: str) -> Array | None:
-    """Return a mask as truths ``[written, read]``; None: all are true.
+    """Return a mask as bools ``[written, read]``; None: all are true.
 
     Parameters
     ----------
     written, read : coordinates ``[n, axes]`` of the positions, frame first
-    what : of whom the mask is, for errors
+    what : owner of the mask, for errors
     """
     shape = len(written), len(read)
     if mask is None or isinstance(mask, Full):
         return None
     if isinstance(mask, Bits):
-        found = mask.array
-        if found.shape != shape:
-            raise SpecError(f"{what}: a mask of {list(found.shape)}, expected {list(shape)} [written, read]")
+        truths = mask.array
+        if truths.shape != shape:
+            raise SpecError(f"{what}: mask must be {list(shape)} [written, read], got {list(truths.shape)}")
     elif isinstance(mask, Rects):
-        found = np.zeros(shape, bool)
+        truths = np.zeros(shape, bool)
         for w0, w1, r0, r1 in mask.rects:
             if w1 > shape[0] or r1 > shape[1]:
-                raise SpecError(f"{what}: block {(w0, w1, r0, r1)} leaves a mask of {list(shape)} [written, read]")
-            found[w0:w1, r0:r1] = True
+                raise SpecError(f"{what}: block {(w0, w1, r0, r1)} exceeds the mask {list(shape)} [written, read]")
+            truths[w0:w1, r0:r1] = True
     else:
         axes = written.shape[1] - 1
         if len(mask.shape) > axes:
-            raise SpecError(f"{what}: a tile of {len(mask.shape)} sides in space of {axes} axes")
+            raise SpecError(f"{what}: a tile of {len(mask.shape)} sides does not fit {axes} spatial axes")
         sides = np.asarray([*mask.shape, *[1] * (axes - len(mask.shape))])
         tiles = [at[:, 1:] // sides for at in (written, read)]
-        found = (tiles[0][:, None] == tiles[1][None]).all(-1)
-    return None if found.all() else found
+        truths = (tiles[0][:, None] == tiles[1][None]).all(-1)
+    return None if truths.all() else truths

@@ -1,4 +1,4 @@
-"""Meters: what of a region's error is kept as numbers that clocks and triggers read."""
+"""Meters: running summaries of a region's error, which clocks and triggers read."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ REDUCES = ("max_mean", "mean", "max", "rms", "l2")
 
 
 class Meter(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A running summary of the error of a region: ``s ← decay · s + (1 - decay) · r`` where the region was computed.
+    """A running summary of the error of a region: ``s ← decay · s + (1 - decay) · r`` at each step in which it fires.
 
     Attributes
     ----------
-    region : whose error it is
-    kinds : names of the numbers; a clock reads ``region.kind``. Without any the region has no meter, not even that
-        which its carrier brings
-    reduce : how elements e of the error become numbers r, of |e|: ``"mean"``, ``"max"``, ``"rms"``, ``"l2"`` (the
-        norm), or ``"max_mean"``: the mean for one kind, and for more the largest first, then the mean, then again
-    decay : from 0 to below 1
-    corrected : divide by ``1 - decayⁿ`` after n updates, so that a young summary is not too small
-    signed : of e instead of |e|
+    region : region whose error is measured
+    kinds : names of the values; a clock reads ``region.kind``. Without kinds the region has no meter, not even the
+        default one of its carrier
+    reduce : reduction of the magnitudes |e| of the error to values r: ``"mean"``, ``"max"``, ``"rms"``, ``"l2"`` (the
+        norm), or ``"max_mean"``: the mean for one kind; for more kinds the maximum, the mean, and so on in turn
+    decay : in [0, 1)
+    corrected : divide by ``1 - decayⁿ`` after n updates, to correct the bias of the first updates
+    signed : use e instead of |e|
     """
 
     region: str
@@ -44,10 +44,10 @@ class Meter(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
         for kind in self.kinds:
             check_word(f"{what}: a kind", kind)
         if len(set(self.kinds)) != len(self.kinds):
-            raise SpecError(f"{what}: kinds are {list(self.kinds)}", hint="names, each once")
+            raise SpecError(f"{what}: kinds must be unique names, got {list(self.kinds)}", hint="remove duplicates")
         check_choice(f"{what}: reduce", self.reduce, REDUCES)
         force_setattr(self, "decay", as_number(f"{what}: decay", self.decay, 0.0, 1.0))
         if self.decay == 1:
-            raise SpecError(f"{what}: decay must be below 1", hint="with 1 it would never change")
+            raise SpecError(f"{what}: decay must be below 1", hint="with 1 the meter would never change")
         check_flag(f"{what}: corrected", self.corrected)
         check_flag(f"{what}: signed", self.signed)

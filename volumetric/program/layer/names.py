@@ -1,4 +1,4 @@
-"""The words of programs: families, carriers, operators, rules; what names may be, and objects of names."""
+"""Terms of programs: families, carriers, operators and rules; checks of names, and mappings by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from volumetric.base.hints import shown
 from volumetric.layers.checks import check_choice, check_text
 
 FAMILIES: Final = ("observation", "state", "memory", "residual", "action")
-"""Families that the tables know; a region may be of any other."""
+"""Families with defaults; a region can have any other family."""
 CARRIERS: Final = ("deterministic", "residual", "filter", "memory", "diffusive", "constant")
 OPERATORS: Final = (
     "attend",
@@ -53,7 +53,7 @@ ALIASES: Final[Mapping[str, str]] = MappingProxyType(
         **{f"{name}_attention": name for name in ("cross", "linear", "cosine", "sigmoid", "sparse", "local")},
     }
 )
-"""Other names of rules."""
+"""Aliases of rules."""
 MODES: Final = ("supervised", "ssl_prediction", "posterior_match", "retrieval", "calibration", "none")
 LOSSES: Final = (
     "task",
@@ -68,38 +68,38 @@ LOSSES: Final = (
 KEEPS: Final = ("auto", "runtime", "freeze", "constant", "export")
 
 NAME: Final = r"[A-Za-z_](?:[A-Za-z0-9_.\[\]-]{0,126}[A-Za-z0-9_\]-])?"
-"""What a region, a port and an event may be called."""
+"""Pattern for names of regions, ports and events."""
 _NAME = re.compile(NAME, re.ASCII)
 _EDGE = re.compile(r"[A-Za-z_][A-Za-z0-9_.\[\]<#-]{0,299}", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
 def check_name(what: str, name: Any) -> None:
-    """Raise `SpecError` unless `name` can be that of a region, a port or an event."""
+    """Raise `SpecError` unless `name` is a valid name of a region, a port or an event."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise SpecError(
             f"{what} cannot be called {shown(name)}",
-            hint='a letter or "_", then letters, digits, "_", "-", "[", "]" and, not at the end, ".", 128 in all',
+            hint='a letter or "_", then letters, digits, "_", "-", "[", "]", and "." except at the end; at most 128',
         )
 
 
 def check_edge_name(name: Any) -> None:
-    """Raise `SpecError` unless `name` can be that of an edge."""
+    """Raise `SpecError` unless `name` is a valid name of an edge."""
     if not isinstance(name, str) or _EDGE.fullmatch(name) is None:
         raise SpecError(
             f"an edge cannot be called {shown(name)}",
-            hint='a letter or "_", then letters, digits, "_", "-", ".", "[", "]", "<" and "#", 300 in all',
+            hint='a letter or "_", then letters, digits, "_", "-", ".", "[", "]", "<" and "#"; at most 300',
         )
 
 
 def check_word(what: str, word: Any) -> None:
-    """Raise `SpecError` unless `word` is one."""
+    """Raise `SpecError` unless `word` is a valid word."""
     if not isinstance(word, str) or _WORD.fullmatch(word) is None:
         raise SpecError(f"{what} cannot be {shown(word)}", hint='a letter or "_", then letters, digits, "_" and "-"')
 
 
 def rule_of(what: str, name: Any) -> str:
-    """Return the name of a rule that one may call by several."""
+    """Return the name of a rule, which may be given by an alias."""
     name = ALIASES.get(name, name) if isinstance(name, str) else name
     check_choice(f"{what}: rule", name, RULES)
     return name
@@ -109,7 +109,7 @@ T = TypeVar("T")
 
 
 class Named(dict[str, T]):
-    """Values by name. Two are equal where order is, too: the text of equal ones is equal."""
+    """An immutable mapping by name. Equality includes the order, so that equal mappings have equal texts."""
 
     def __eq__(self, other: object) -> bool:
         """Compare names, values and their order."""
@@ -119,12 +119,12 @@ class Named(dict[str, T]):
         """Compare as ``==`` does."""
         return not self == other
 
-    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]  (a dict has none, for it changes)
-        """Hash what is compared."""
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]  (a dict has none: it is mutable)
+        """Hash names, values and their order."""
         return hash(tuple(self.items()))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Copy and pickle by the constructor, for items cannot be put in afterwards."""
+        """Copy and pickle by the constructor, because items cannot be set later."""
         return type(self), (dict(self),)
 
     def __copy__(self) -> Named[T]:
@@ -136,20 +136,20 @@ class Named(dict[str, T]):
         return dict(self) | dict(other)
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("what programs are made of does not change; make a new one")
+        raise TypeError("mappings of programs are immutable; create a new one")
 
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]  (refuses)
 
 
-def named(what: str, given: Any, kind: type[T] | tuple[type[T], ...]) -> Named[T]:
-    """Return an object as `Named`; raise `SpecError` unless its values are of a kind and its keys are text."""
-    if not isinstance(given, Mapping):
-        raise SpecError(f"{what} must be names with their values, got {shown(given)}")
-    for name, value in given.items():
+def named(what: str, mapping: Any, kind: type[T] | tuple[type[T], ...]) -> Named[T]:
+    """Return a mapping as `Named`; raise `SpecError` unless keys are text and values are of a type."""
+    if not isinstance(mapping, Mapping):
+        raise SpecError(f"{what} must be a mapping by name, got {shown(mapping)}")
+    for name, value in mapping.items():
         check_text(f"{what}: a name", name)
         if not isinstance(value, kind):
             kinds = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
             raise SpecError(f"{what}: {shown(name)} must be {kinds}, got {shown(value)}")
         if isinstance(value, str):
             check_text(f"{what}: {shown(name)}", value)
-    return given if isinstance(given, Named) else Named(given)
+    return mapping if isinstance(mapping, Named) else Named(mapping)

@@ -1,4 +1,4 @@
-"""All that a program learns, of its regions, edges and ports, and what it keeps of a stream."""
+"""Parameters of a program (of regions, edges and ports), and states of a stream."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from volumetric.program.layer.tasks import Task, params_of, tasks_of
 
 @lru_cache(maxsize=32)
 def all_params(facts: Facts) -> tuple[ParamSpec, ...]:
-    """Return the parameters of ports, regions, their recipes and edges, in this order; refuse what no memory holds."""
-    found = *port_params(facts), *region_params(facts), *recipe_params(facts), *params_of(facts)
-    check_weights(found)
-    return found
+    """Return the parameters of ports, regions, recipes and edges, in this order; raise `SpecError` if too large."""
+    params = *port_params(facts), *region_params(facts), *recipe_params(facts), *params_of(facts)
+    check_weights(params)
+    return params
 
 
 def port_params(facts: Facts) -> tuple[ParamSpec, ...]:
-    """Return the parameters of all ports: ``ports.<name>.<…>``, and codes of the regions that inputs write."""
-    d, found = facts.program.canvas.width, dict[str, ParamSpec]()
+    """Return the parameters of all ports, ``ports.<name>.<…>``, and codes of the regions that inputs write."""
+    d, params = facts.program.canvas.width, dict[str, ParamSpec]()
     for name, port in facts.program.ports.items():
         specs: tuple[ParamSpec, ...] = ()
         if isinstance(port, In):
@@ -42,8 +42,8 @@ def port_params(facts: Facts) -> tuple[ParamSpec, ...]:
             specs = norm_params(f"ports.{name}.norm.", wide) + affine_params(
                 f"ports.{name}.", port.dim, wide, bias=True
             )
-        found |= {spec.name: spec for spec in specs}
-    return tuple(found.values())
+        params |= {spec.name: spec for spec in specs}
+    return tuple(params.values())
 
 
 def codes_of(place: Place) -> tuple[str, str, str]:
@@ -53,14 +53,14 @@ def codes_of(place: Place) -> tuple[str, str, str]:
 
 
 def read_width(facts: Facts, port: Out) -> int:
-    """Return how many numbers an output reads of its region."""
+    """Return the number of values that an output reads from its region."""
     d, place = facts.program.canvas.width, facts.place(port.region)
     rows = place.rows if place.through == "memory" else len(place.positions)
     return d * rows if port.pool == "flatten" else d
 
 
 AGE = "age"
-"""State: steps of a stream so far, up to the longest lag."""
+"""State: number of steps of a stream so far, up to the longest lag."""
 
 
 def region_params(facts: Facts) -> tuple[ParamSpec, ...]:
@@ -69,44 +69,44 @@ def region_params(facts: Facts) -> tuple[ParamSpec, ...]:
 
 
 def longest(facts: Facts) -> dict[int, int]:
-    """Return how many steps back each region is read, where it is."""
-    found: dict[int, int] = {}
+    """Return region → the number of steps back that edges read it, if any."""
+    steps_back: dict[int, int] = {}
     for task in tasks_of(facts):
         number, back = task.source
         if back:
-            found[number] = max(found.get(number, 0), back)
-    return found
+            steps_back[number] = max(steps_back.get(number, 0), back)
+    return steps_back
 
 
 def states_of(facts: Facts) -> dict[str, Shape]:
-    """Return what a program keeps of a stream beside its canvas, by name; all of it begins with zeros.
+    """Return the states of a stream in addition to the canvas, by name; all start with zeros.
 
-    ``<region>.keys`` and ``.values`` of a memory and ``.slots`` that persist (the first and the last less what is
-    learned), ``.past`` rows as they were told in the last steps, newest first, ``.meter``, and the `AGE`.
+    ``<region>.keys`` and ``.values`` of a memory, persistent ``.slots`` (keys and slots as offsets from their learned
+    values), ``.past`` rows of the last steps, newest first, ``.meter``, and the `AGE`.
     """
     d, back = facts.program.canvas.width, longest(facts)
-    found: dict[str, Shape] = {}
+    shapes: dict[str, Shape] = {}
     for place in facts.places:
         name, identity = place.name, place.region.identity
         if place.carrier == "memory":
             rows = place.region.slots or len(place.positions)
-            found |= {f"{name}.keys": (rows, d), f"{name}.values": (rows, d)}
+            shapes |= {f"{name}.keys": (rows, d), f"{name}.values": (rows, d)}
         if identity is not None and identity.mode == "persistent":
-            found[f"{name}.slots"] = (identity.capacity, d)
+            shapes[f"{name}.slots"] = (identity.capacity, d)
         if place.index in back:
-            found[f"{name}.past"] = (back[place.index], place.rows, d)
+            shapes[f"{name}.past"] = (back[place.index], place.rows, d)
         if place.meter is not None:
-            found[f"{name}.meter"] = (len(place.meter.kinds) + 1,)
-    return found | ({AGE: (1,)} if back else {})
+            shapes[f"{name}.meter"] = (len(place.meter.kinds) + 1,)
+    return shapes | ({AGE: (1,)} if back else {})
 
 
 def metered_by(task: Task, read: Place) -> bool:
-    """Whether an edge of a program with parity feeds the meter of the region that it reads."""
+    """Return whether an edge of a program with parity feeds the meter of the region that it reads."""
     return read.region.carrier == "residual" and task.wire.edge.lag is None
 
 
 def rows_of(region: str) -> str:
-    """Return the name of the parameter that a constant of this name holds, ``[rows, d]``."""
+    """Return the parameter name of a constant region's content, ``[rows, d]``."""
     return f"regions.{region}.{ROWS}"
 
 
@@ -116,27 +116,29 @@ def constants_of(facts: Facts) -> tuple[Place, ...]:
 
 
 def disturbances(facts: Facts) -> list[str]:
-    """Return what would change a constant, one sentence each."""
-    found: list[str] = []
+    """Return everything that would change a constant, one sentence each."""
+    messages: list[str] = []
     constants = constants_of(facts)
     if not constants:
-        return found
+        return messages
     counts = np.bincount(
         np.concatenate([place.positions for place in facts.places]), minlength=facts.program.canvas.positions
     )
     for place in constants:
         what = f"region {place.name!r} is a constant"
-        found += [f"{what}, but edge {facts.wires[number].name!r} writes it" for number in facts.writers[place.index]]
+        messages += [
+            f"{what}, but edge {facts.wires[number].name!r} writes it" for number in facts.writers[place.index]
+        ]
         for name, port in facts.program.inputs.items():
             if isinstance(port, In) and port.region == place.name:
-                found.append(f"{what}, but port {name!r} puts something in")
+                messages.append(f"{what}, but port {name!r} writes to it")
         if counts[place.positions].max() > 1:
-            found.append(f"{what}, but another region is at positions of it")
-    return found
+            messages.append(f"{what}, but another region shares its positions")
+    return messages
 
 
 def check_constants(facts: Facts) -> None:
-    """Raise `SpecError` where something would change a constant."""
-    found = disturbances(facts)
-    if found:
-        raise SpecError(found[0], hint="leave it out, or give the region another carrier")
+    """Raise `SpecError` if something would change a constant."""
+    messages = disturbances(facts)
+    if messages:
+        raise SpecError(messages[0], hint="remove it, or use another carrier for the region")

@@ -1,4 +1,4 @@
-"""What regions lose of their own while a program trains, by their recipes, and what training draws for that."""
+"""Regions' own losses in training, by their recipes, and the random masks and noise for them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from volumetric.program.layer.settle import Held
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a step was.
+    """Values of a step.
 
     Attributes
     ----------
-    whole : the canvas before it, with nothing hidden and without the noise of training
-    before : the canvas that edges read
-    brought : the canvas behind the dispatch
-    after : the canvas behind it
+    whole : canvas before the step, without hidden positions and without the noise of training
+    before : canvas that edges read
+    brought : canvas after the dispatch
+    after : canvas after the step
     written : ``[B, positions, 1]`` of 0 and 1
-    errors : of regions, ``[B, N, d]``
-    hidden : region → which positions were, ``[B, N, 1]`` of 0 and 1
+    errors : errors of regions, ``[B, N, d]``
+    hidden : region → mask of hidden positions, ``[B, N, 1]`` of 0 and 1
     """
 
     whole: int
@@ -41,35 +41,35 @@ class Seen:
     hidden: Mapping[int, int]
 
 
-def masked(held: Held, canvas: int, hidden: Mapping[int, int]) -> int:
-    """Emit the canvas with the learned vector of a region where its positions are hidden, ``[B, N, 1]``."""
-    work, new = held.work, list[tuple[Place, int]]()
+def masked(regions: Held, canvas: int, hidden: Mapping[int, int]) -> int:
+    """Emit the canvas with hidden positions, ``[B, N, 1]``, replaced by the learned vector of their region."""
+    work, new = regions.work, list[tuple[Place, int]]()
     for number, where in hidden.items():
-        place = held.facts.places[number]
-        x, vector = held.taken(canvas, place), held.own(place)["mask"]
+        place = regions.facts.places[number]
+        x, vector = regions.taken(canvas, place), regions.own(place)["mask"]
         spread = work.broadcast(work.reshape(vector, (1, 1, work.shape(vector)[0])), work.shape(x))
         new.append((place, chosen(work, where, spread, x)))
-    return held.placed(canvas, new)
+    return regions.placed(canvas, new)
 
 
-def penalty(held: Held, step: Seen, before: Mapping[str, int]) -> int | None:
-    """Emit what all losses of a step come to, ``[B, 1]``, and keep what the next one needs; None without losses.
+def penalty(regions: Held, step: Seen, before: Mapping[str, int]) -> int | None:
+    """Emit the sum of all losses of a step, ``[B, 1]``, and update the states of losses; None without losses.
 
     Parameters
     ----------
-    held : behind the step; its states of losses are replaced
+    regions : regions after the step; states of losses are replaced
     before : states before the step
     """
-    work, total = held.work, list[int]()
-    for place in held.facts.places:
+    work, total = regions.work, list[int]()
+    for place in regions.facts.places:
         losses = recipe_of(place)
         if not losses:
             continue
-        of = _Losses(held, place, held.own(place), step, before)
-        found = [work.affine(made, weight) for name, weight in losses.items() if (made := of.emit(name)) is not None]
-        if found:
-            flag, made = held.fires.get(place.index), work.add(*found)
-            total.append(made if flag is None else work.binary("mul_nonzero", made, flag))
+        of = _Losses(regions, place, regions.own(place), step, before)
+        terms = [work.affine(loss, weight) for name, weight in losses.items() if (loss := of.emit(name)) is not None]
+        if terms:
+            flag, loss = regions.fires.get(place.index), work.add(*terms)
+            total.append(loss if flag is None else work.binary("mul_nonzero", loss, flag))
     return work.add(*total) if total else None
 
 
@@ -77,14 +77,15 @@ def penalty(held: Held, step: Seen, before: Mapping[str, int]) -> int | None:
 class _Losses:
     """Losses of a region, each ``[B, 1]``."""
 
-    held: Held
+    regions: Held
     place: Place
     p: Mapping[str, int]
     step: Seen
     before: Mapping[str, int]
 
     def emit(self, name: str) -> int | None:
-        work, place, step = self.held.work, self.place, self.step
+        """Emit a loss by name, ``[B, 1]``; None if no position of the region is hidden."""
+        work, place, step = self.regions.work, self.place, self.step
         if name == "next_step":
             return self._next_step()
         if name == "write_utility":
@@ -96,88 +97,92 @@ class _Losses:
             where = step.hidden.get(place.index)
             if where is None:
                 return None
-            aim = self._stopped(self.held.taken(step.whole, place))
-            far = work.unary(work.binary("sub", self.held.taken(step.after, place), aim), "square")
+            aim = self._stopped(self.regions.taken(step.whole, place))
+            far = work.unary(work.binary("sub", self.regions.taken(step.after, place), aim), "square")
             return self._over(work.reduce(far, "mean", (2,)), where)
-        error, x = step.errors[place.index], self.held.taken(step.before, place)
+        error, x = step.errors[place.index], self.regions.taken(step.before, place)
         if name == "sparsity":
             return self._mean(work.unary(error, "abs"))
         expected = predicted(work, self.p, x) if place.carrier == "filter" else x
         if name == "predictive_consistency":
-            aim = self._stopped(self.held.taken(step.after, place))
+            aim = self._stopped(self.regions.taken(step.after, place))
             return self._mean(work.unary(work.binary("sub", expected, aim), "square"))
         spread = work.unary(linear(work, self.p, ("calibration.",), expected), "softplus")
         spread = work.affine(spread, 1.0, LEAST)
         each = work.add(work.binary("div", work.unary(error, "square"), spread), work.unary(spread, "log"))
-        there = self.held.taken(step.written, place)
+        there = self.regions.taken(step.written, place)
         return self._mean(work.binary("mul_nonzero", work.affine(each, 0.5), there))
 
     def _next_step(self) -> int:
-        work, name, states = self.held.work, self.place.name, self.held.states
-        seen, begun = self.before[f"{name}.seen"], self.before[f"{name}.begun"]
-        x = self.held.taken(self.step.whole, self.place)
-        made = linear(work, self.p, ("next.up.",), layer_norm(work, self.p, "next.norm.", seen), activation="gelu")
-        made = linear(work, self.p, ("next.down.",), made)
-        far = self._mean(work.unary(work.binary("sub", made, self._stopped(x)), "square"))
-        flag = self.held.fires.get(self.place.index)
+        work, name, states = self.regions.work, self.place.name, self.regions.states
+        last, begun = self.before[f"{name}.seen"], self.before[f"{name}.begun"]
+        x = self.regions.taken(self.step.whole, self.place)
+        prediction = linear(
+            work, self.p, ("next.up.",), layer_norm(work, self.p, "next.norm.", last), activation="gelu"
+        )
+        prediction = linear(work, self.p, ("next.down.",), prediction)
+        far = self._mean(work.unary(work.binary("sub", prediction, self._stopped(x)), "square"))
+        flag = self.regions.fires.get(self.place.index)
         batch = work.shape(x)[0]
         wide = None if flag is None else work.reshape(flag, (batch, 1, 1))
-        states[f"{name}.seen"] = chosen(work, wide, x, seen)
+        states[f"{name}.seen"] = chosen(work, wide, x, last)
         ones = work.broadcast(work.constant(np.ones((1, 1)), "one"), (batch, 1))
         states[f"{name}.begun"] = ones if flag is None else work.binary("max", begun, flag)
         return work.binary("mul_nonzero", far, begun)
 
     def _retrieval(self) -> int:
-        work, name, states = self.held.work, self.place.name, self.held.states
+        work, name, states = self.regions.work, self.place.name, self.regions.states
         z, there = self._written()
         batch, count, d = work.shape(z)
         learned = self.p["memory.keys"]
         keys = work.add(work.reshape(learned, (1, *work.shape(learned))), states[f"{name}.keys"])
-        asked = work.affine(linear(work, self.p, ("memory.q.",), z), d**-0.5)
-        read = work.gemm(heads.softmax(work, work.gemm(asked, keys, trans_b=True)), states[f"{name}.values"])
-        wrote, kept = linear(work, self.p, ("memory.v.",), z), self.before[f"{name}.values"]
-        among = work.concat((wrote, kept), 1)
+        queries = work.affine(linear(work, self.p, ("memory.q.",), z), d**-0.5)
+        read = work.gemm(heads.softmax(work, work.gemm(queries, keys, trans_b=True)), states[f"{name}.values"])
+        wrote, stored = linear(work, self.p, ("memory.v.",), z), self.before[f"{name}.values"]
+        among = work.concat((wrote, stored), 1)
         logits = work.gemm(heads.direction(work, read), heads.direction(work, among), trans_b=True)
         logits = work.affine(logits, 1 / SHARPNESS)
-        slots = work.shape(kept)[1]
-        seen = work.permute(there, (0, 2, 1))
-        seen = work.concat((seen, work.broadcast(work.constant(np.ones((1, 1, 1)), "one"), (batch, 1, slots))), 2)
-        far = work.affine(work.affine(seen, -1.0, 1.0), -1e9)
-        logits = work.add(work.binary("mul_nonzero", logits, seen), far)
-        # Cosines over the temperature are small enough for exp, and one candidate of a memory always counts.
+        slots = work.shape(stored)[1]
+        candidates = work.permute(there, (0, 2, 1))
+        candidates = work.concat(
+            (candidates, work.broadcast(work.constant(np.ones((1, 1, 1)), "one"), (batch, 1, slots))), 2
+        )
+        far = work.affine(work.affine(candidates, -1.0, 1.0), -1e9)
+        logits = work.add(work.binary("mul_nonzero", logits, candidates), far)
+        # Cosines over the temperature do not overflow exp, and a memory always has at least one candidate.
         total = work.unary(work.reduce(work.unary(logits, "exp"), "sum", (2,)), "log")
         diagonal = work.constant(np.eye(count, count + slots)[None], "diagonal")
         right = work.reduce(work.binary("mul", logits, diagonal), "sum", (2,))
         return self._over(work.binary("sub", total, right), there)
 
     def _written(self) -> tuple[int, int]:
-        """Emit rows that were written, zeros for the others, and which they are, ``[B, N, 1]``."""
-        work = self.held.work
-        there = self.held.taken(self.step.written, self.place)
-        return work.binary("mul_nonzero", self.held.taken(self.step.brought, self.place), there), there
+        """Emit rows that were written, with zeros for the others, and their mask, ``[B, N, 1]``."""
+        work = self.regions.work
+        there = self.regions.taken(self.step.written, self.place)
+        return work.binary("mul_nonzero", self.regions.taken(self.step.brought, self.place), there), there
 
     def _mean(self, x: int) -> int:
-        work = self.held.work
+        work = self.regions.work
         return work.reshape(work.reduce(x, "mean", (1, 2)), (work.shape(x)[0], 1))
 
     def _over(self, x: int, where: int) -> int:
-        """Emit the mean of ``[B, N, 1]`` over the positions where a flag is 1; 0 without any."""
-        work = self.held.work
+        """Emit the mean of ``[B, N, 1]`` over positions with flag 1; 0 if there are none."""
+        work = self.regions.work
         total = work.reduce(work.binary("mul_nonzero", x, where), "sum", (1,))
         count = work.binary("max", work.reduce(where, "sum", (1,)), work.scalar(1.0))
         return work.reshape(work.binary("div", total, count), (work.shape(x)[0], 1))
 
     def _stopped(self, x: int) -> int:
-        """Emit the same numbers without a gradient."""
-        work = self.held.work
+        """Emit the same values without a gradient."""
+        work = self.regions.work
         same = work.emit("unary", (x,), name="affine", alpha=1.0, beta=0.0)[0]
         work.detached.add(same)
         return same
 
 
 def hidden_in(scope: Scope, facts: Facts, batch: int, length: int) -> dict[int, int]:
-    """Emit which positions training hides: region → ``[T, B, N, 1]`` of 0 and 1, as `recipes.hidden_in` has it."""
-    work, training, found = scope.work, scope.training, dict[int, int]()
+    """Emit the mask of positions that training hides: region → ``[T, B, N, 1]`` of 0 and 1."""
+    work, training, hidden = scope.work, scope.training, dict[int, int]()
     for place in hides(facts) if training is not None else ():
         assert training is not None
         count, stream = len(place.positions), stream_of(f"{scope.path}/{place.name}")
@@ -185,33 +190,33 @@ def hidden_in(scope: Scope, facts: Facts, batch: int, length: int) -> dict[int, 
         stay = work.emit("dropout", (whole, _key(scope)), p=HIDDEN, stream=stream)[0]
         stay = work.part(stay, 0, training.first, training.first + batch)
         gone = work.permute(work.binary("greater", work.scalar(0.5), stay), (1, 0, 2))
-        found[place.index] = work.reshape(gone, (length, batch, count, 1))
-    return found
+        hidden[place.index] = work.reshape(gone, (length, batch, count, 1))
+    return hidden
 
 
 def noise_in(scope: Scope, facts: Facts, batch: int, length: int) -> dict[int, int]:
-    """Emit the noise on diffusive regions: region → ε ``[T, B, N, d]``, as `diffusion.noise_in` has it."""
-    work, training, found = scope.work, scope.training, dict[int, int]()
+    """Emit the noise on diffusive regions: region → ε ``[T, B, N, d]``."""
+    work, training, noise = scope.work, scope.training, dict[int, int]()
     for place in diffuses(facts) if training is not None else ():
         assert training is not None
         count, d = len(place.positions), facts.program.canvas.width
         first, stream = training.first * length * count * d, stream_at(scope.path, place)
         nothing = work.zeros((batch, length, count, d))
         drawn = work.emit("normal", (nothing, _key(scope)), stream=stream, first=first)[0]
-        found[place.index] = work.permute(drawn, (1, 0, 2, 3))
-    return found
+        noise[place.index] = work.permute(drawn, (1, 0, 2, 3))
+    return noise
 
 
-def diffused(held: Held, canvas: int, noise: Mapping[int, int], levels: Mapping[int, tuple[int, int]]) -> int:
-    """Emit the canvas with noise ``[B, N, d]`` on what regions hold that fire, each by its level before the step."""
-    work, new = held.work, list[tuple[Place, int]]()
+def diffused(regions: Held, canvas: int, noise: Mapping[int, int], levels: Mapping[int, tuple[int, int]]) -> int:
+    """Emit the canvas with noise ``[B, N, d]`` on regions that fire, each by its level before the step."""
+    work, new = regions.work, list[tuple[Place, int]]()
     for number, of in noise.items():
-        place = held.facts.places[number]
-        x, flag = held.taken(canvas, place), held.fires.get(number)
+        place = regions.facts.places[number]
+        x, flag = regions.taken(canvas, place), regions.fires.get(number)
         y = noised(work, x, levels[number][0], of)
         where = None if flag is None else work.reshape(flag, (work.shape(flag)[0], 1, 1))
         new.append((place, chosen(work, where, y, x)))
-    return held.placed(canvas, new)
+    return regions.placed(canvas, new)
 
 
 def _key(scope: Scope) -> int:

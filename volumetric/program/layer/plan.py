@@ -1,4 +1,4 @@
-"""A dispatch before there are numbers: which edges are computed side by side, and where what they bring goes."""
+"""Static plan of a dispatch: batches of edges, and the positions that their results go to."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from volumetric.program.layer.facts import Facts
 from volumetric.program.layer.tasks import Task, names_of, tasks_of
 
 ALWAYS = -1
-"""Column of what always fires."""
+"""Column of edges that always fire."""
 _WORTH = 1 << 14
-"""Products in the keys of a constant for one stream from which leaving them out saves more than one more operation
-costs, which is about a microsecond."""
+"""Minimum number of products for the keys of a constant, per stream, at which precomputing them is worth the cost of
+one more operation, about a microsecond."""
 Way = Literal["observed", "predicted", "gate", "replace"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Group:
-    """Parts of edges with one rule, and of equal sizes and masks, that are computed side by side.
+    """A batch of parts of edges with one rule, equal sizes and equal masks.
 
     Attributes
     ----------
-    tasks : the edges; those that share parameters are as more streams of one
-    parts : for each edge the numbers of its parts, of all as many
-    pairs : of each part
-    columns : for each edge the number that says whether it fires, or `ALWAYS`
-    alone : each edge has parameters of its own
-    known : rows of the constants that they read, all of as many, or 0: they read others, too. Keys and values of a
-        constant are the same in each row and stream
+    tasks : the edges; edges that share parameters are treated as further streams of one edge
+    parts : for each edge the indices of its parts, equally many for all
+    pairs : queries and keys of each part
+    columns : for each edge its column in the flags of firing, or `ALWAYS`
+    alone : whether each edge has separate parameters
+    known : number of rows of the constants that they read, equal for all; 0: they read other regions, too. Keys and
+        values of a constant are equal in each row and stream
     """
 
     tasks: tuple[Task, ...]
@@ -47,28 +47,28 @@ class Group:
 
     @property
     def count(self) -> int:
-        """Parts of an edge."""
+        """Number of parts of an edge."""
         return len(self.parts[0])
 
     @property
     def edges(self) -> int:
-        """Edges that are apart in products."""
+        """Number of edges with separate parameters in products."""
         return len(self.tasks) if self.alone else 1
 
     def rows(self, batch: int) -> int:
-        """Rows that all of it brings."""
+        """Number of rows of the group's results."""
         return len(self.tasks) * batch * self.count * self.pairs.queries
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Layer:
-    """For each position one part of an edge at most.
+    """At most one part of an edge for each position.
 
     Attributes
     ----------
-    group, edge : number of the group, -1 where there is none, and of the edge in it, int64 ``[positions]``
-    first, step : row of this edge for the first stream, and rows from stream to stream, int64 ``[positions]``
-    share : of the part, ``[positions]``, 0 where there is none
+    group, edge : index of the group, -1 for no part, and of the edge in it, int64 ``[positions]``
+    first, step : row of this edge for the first stream, and stride between streams, int64 ``[positions]``
+    share : share of the part, ``[positions]``, 0 for no part
     """
 
     group: Array
@@ -80,14 +80,14 @@ class Layer:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Slot:
-    """What an edge brings to positions.
+    """Results of an edge for positions.
 
     Attributes
     ----------
     task : the edge
-    way : how it counts
-    layers : parts that bring something, one or more to a position
-    shares : sum of their shares, ``[positions]``; 0 where the edge writes nothing
+    way : kind of write
+    layers : parts with results, one or more for a position
+    shares : sum of their shares, ``[positions]``; 0 if the edge does not write a position
     """
 
     task: Task
@@ -102,30 +102,30 @@ class Target:
 
     Attributes
     ----------
-    positions : rising
-    slots : what edges bring, in their order
-    kept : where what is added comes on top of what was there, bool
+    positions : positions, ascending
+    slots : results of edges, in their order
+    keeps_old : bool, whether additions are residual
     """
 
     positions: Array
     slots: tuple[Slot, ...]
-    kept: Array
+    keeps_old: Array
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Equal for targets that can be computed side by side."""
+        """Key that is equal for targets that can be batched."""
         return len(self.positions), *((slot.way, len(slot.layers)) for slot in self.slots)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plan:
-    """A dispatch.
+    """Plan of a dispatch.
 
     Attributes
     ----------
-    groups : what is computed
-    targets : where it goes; those of a kind are side by side
-    columns : for each edge the number that says whether it fires, or `ALWAYS`
+    groups : batches of edges
+    targets : positions to write, batched by kind
+    columns : for each edge its column in the flags of firing, or `ALWAYS`
     """
 
     facts: Facts
@@ -136,47 +136,48 @@ class Plan:
 
 @lru_cache(maxsize=32)
 def plan_of(facts: Facts, columns: tuple[int, ...] | None = None, *, apart: bool = True, folded: bool = False) -> Plan:
-    """Return how to compute a dispatch.
+    """Return the plan of a dispatch.
 
     Parameters
     ----------
-    columns : for each edge which number says whether it fires, `ALWAYS` if it always does; None: all do
-    apart : edges are computed side by side only if they fire together
-    folded : keys and values of constants are computed beforehand, so that edges that read them are apart from others
+    columns : for each edge its column in the flags of firing, `ALWAYS` if it always fires; None: all do
+    apart : batch only edges that fire together
+    folded : precompute keys and values of constants, so that edges that read them are in separate batches
     """
     columns = columns or (ALWAYS,) * len(facts.wires)
     tasks = tasks_of(facts)
     groups, where = _groups(facts, tasks, columns, apart=apart, folded=folded)
-    kept = positions_kept(facts)
+    keeps_old = positions_kept(facts)
     alike: dict[tuple[object, ...], list[Target]] = {}
     for positions, writers in _clusters(tasks):
         slots = tuple(_slot(task, positions, groups, where) for task in writers)
-        target = Target(positions, slots, kept[positions])
+        target = Target(positions, slots, keeps_old[positions])
         alike.setdefault(target.kind, []).append(target)
     return Plan(facts, groups, tuple(map(tuple, alike.values())), columns)
 
 
 def names_in(facts: Facts, group: Group) -> dict[str, tuple[str, ...]]:
-    """Return names of the parameters of the edges of a group, by the name that their rule has for them."""
+    """Return the parameter names of the edges of a group, by the names of their rule."""
     names = [names_of(facts, task) for task in group.tasks[: group.edges]]
     return {name: tuple(of[name] for of in names) for name in names[0]}
 
 
 def stacks_of(plan: Plan) -> list[tuple[str, ...]]:
-    """Return parameters that a dispatch only reads side by side, in this order."""
-    found = [names for group in plan.groups for names in names_in(plan.facts, group).values()]
-    uses = Counter(name for names in found for name in names)
-    return [names for names in found if len(names) > 1 and all(uses[name] == 1 for name in names)]
+    """Return the groups of parameters that a dispatch reads only stacked, in this order."""
+    stacks = [names for group in plan.groups for names in names_in(plan.facts, group).values()]
+    uses = Counter(name for names in stacks for name in names)
+    return [names for names in stacks if len(names) > 1 and all(uses[name] == 1 for name in names)]
 
 
 Where = dict[tuple[int, int], tuple[int, int, int]]
-"""Edge and part → group, and place among its edges and among their parts."""
+"""Edge and part → group, and index among its edges and among their parts."""
 
 
 def _groups(
     facts: Facts, tasks: Sequence[Task], columns: Sequence[int], *, apart: bool, folded: bool
 ) -> tuple[tuple[Group, ...], Where]:
-    found: dict[tuple[object, ...], list[tuple[Task, tuple[int, ...]]]] = {}
+    """Return batches of parts, and the place of each part in them."""
+    by_key: dict[tuple[object, ...], list[tuple[Task, tuple[int, ...]]]] = {}
     known = {task.wire.index: _known(facts, task) if folded else 0 for task in tasks}
     for task in tasks:
         kinds: dict[tuple[object, ...], list[int]] = {}
@@ -187,10 +188,10 @@ def _groups(
             key = (task.rule, kind, len(numbers), column, known[task.wire.index])
             if facts.program.share == "rule":
                 key = (*key, task.owner)
-            found.setdefault(key, []).append((task, tuple(numbers)))
+            by_key.setdefault(key, []).append((task, tuple(numbers)))
     groups: list[Group] = []
     where: Where = {}
-    for members in found.values():
+    for members in by_key.values():
         first, numbers = members[0]
         for edge, (task, parts) in enumerate(members):
             where |= {(task.wire.index, part): (len(groups), edge, k) for k, part in enumerate(parts)}
@@ -209,7 +210,7 @@ def _groups(
 
 
 def _known(facts: Facts, task: Task) -> int:
-    """Rows of the constant that an edge reads, if it is worth while to compute its keys and values beforehand."""
+    """Return the rows of the constant that an edge reads, if precomputing its keys and values pays off; else 0."""
     place, back = facts.places[task.source[0]], task.source[1]
     if place.carrier != "constant" or back or task.rule.name not in BY_HEADS:
         return 0
@@ -217,13 +218,13 @@ def _known(facts: Facts, task: Task) -> int:
 
 
 def _kind(task: Task, pairs: Pairs) -> tuple[object, ...]:
-    """Equal for pairs that a rule treats alike, with parameters of the same sizes."""
-    seen = task.rule.seen(pairs)
-    return pairs.queries, pairs.keys, None if seen is None else seen.tobytes(), task.queries
+    """Return a key that is equal for pairs that a rule treats equally, with parameters of the same sizes."""
+    visible = task.rule.seen(pairs)
+    return pairs.queries, pairs.keys, None if visible is None else visible.tobytes(), task.queries
 
 
 def _clusters(tasks: Sequence[Task]) -> list[tuple[Array, list[Task]]]:
-    """Positions that are written, those of regions that overlap together, and the edges that write them, in order."""
+    """Return the written positions, merged for overlapping regions, and the edges that write them, in order."""
     cluster: dict[int, int] = {}  # position → cluster
     members: dict[int, set[int]] = {}
     for number, place in {task.place.index: task.place for task in tasks}.items():
@@ -245,7 +246,7 @@ def _slot(task: Task, positions: Array, groups: Sequence[Group], where: Where) -
     for number, part in enumerate(task.parts):
         group, edge, k = where[task.wire.index, number]
         count, n = groups[group].count, groups[group].pairs.queries
-        mine = at[part.written[part.seen]]
+        mine = at[part.written[part.receives]]
         while len(layers) <= depth[mine].max(initial=-1):
             layers.append(_empty(len(positions)))
         for level in np.unique(depth[mine]):
@@ -253,7 +254,7 @@ def _slot(task: Task, positions: Array, groups: Sequence[Group], where: Where) -
             layer, to = layers[level], mine[which]
             layer.group[to], layer.step[to], layer.share[to] = group, count * n, part.share
             # Rows are in the order of edges, streams, parts, positions.
-            layer.first[to] = k * n + np.flatnonzero(part.seen)[which]
+            layer.first[to] = k * n + np.flatnonzero(part.receives)[which]
             layer.edge[to] = edge
         depth[mine] += 1
     shares = np.zeros(len(positions))
@@ -268,11 +269,11 @@ def _empty(count: int) -> Layer:
 
 
 def positions_kept(facts: Facts) -> Array:
-    """Return the positions where what edges add comes on top of what was there, bool ``[positions]``."""
-    kept = np.zeros(facts.program.canvas.positions, np.bool_)
+    """Return the positions with residual additions, bool ``[positions]``."""
+    keeps_old = np.zeros(facts.program.canvas.positions, np.bool_)
     if facts.program.parity:
-        return kept
+        return keeps_old
     for task in tasks_of(facts):
         if task.wire.write == "add" and task.place.region.keeps_old and task.place.carrier != "residual":
-            kept[task.place.positions[task.shares > 0]] = True
-    return kept
+            keeps_old[task.place.positions[task.shares > 0]] = True
+    return keeps_old

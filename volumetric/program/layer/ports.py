@@ -1,4 +1,4 @@
-"""Ports: parts of a row that go into a program, and that come out of it."""
+"""Ports: columns of a program's input and output rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ WIDEST = 2**24
 
 
 class In(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="in"):
-    """`dim` numbers of a row, which every position of a region gets through ``W x + b + code`` before the step.
+    """An input of `dim` columns, written to every position of a region as ``W x + b + code`` before the step.
 
     Attributes
     ----------
-    region : that gets it
-    dim : columns of the row
-    write : in place of what was there (``"replace"``), or on top of it (``"add"``)
+    region : region to write
+    dim : number of columns of the row
+    write : replace the content (``"replace"``), or add to it (``"add"``)
     """
 
     region: str
@@ -34,7 +34,7 @@ class In(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, ta
 
 
 class Level(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="level"):
-    """A number of a row: the noise level ᾱ, from 0 to 1, of what a diffusive region holds."""
+    """An input of one column: the noise level ᾱ, from 0 to 1, of a diffusive region's content."""
 
     region: str
 
@@ -44,17 +44,17 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
 
 
 class Signal(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="signal"):
-    """A number of a row: not 0 where the event happens that clocks call by the port's name, ``on(name)``."""
+    """An input of one column: nonzero means that the event of the port's name happens, ``on(name)`` in clocks."""
 
 
 class Out(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="out"):
-    """`dim` numbers of a row, ``W LN(pool) + b`` of a region after the step.
+    """An output of `dim` columns: ``W LN(pool) + b`` of a region after the step.
 
     Attributes
     ----------
-    region : that is read
-    dim : columns of the row
-    pool : the ``"mean"`` of its positions, or all of them side by side (``"flatten"``)
+    region : region to read
+    dim : number of columns of the row
+    pool : the ``"mean"`` of its positions, or their concatenation (``"flatten"``)
     """
 
     region: str
@@ -70,9 +70,9 @@ class Out(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, t
 
 Port: TypeAlias = In | Level | Signal | Out
 Input: TypeAlias = In | Level | Signal
-"""Ports that have columns of the row that comes in."""
+"""Ports with columns of the input row."""
 
 
 def width_of(port: Port) -> int:
-    """Return how many columns a port has."""
+    """Return the number of columns of a port."""
     return port.dim if isinstance(port, In | Out) else 1

@@ -1,4 +1,4 @@
-"""How long what comes in takes until it comes out, and edges that write in vain because another one replaces that."""
+"""Latency from inputs to outputs, and edges whose writes another edge replaces."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from volumetric.program.layer.tasks import Task, tasks_of
 
 
 def latency(facts: Facts, output: str) -> int | None:
-    """Return the fewest steps after which an output can depend on what came in; None: it never does.
+    """Return the minimum number of steps after which an output can depend on an input; None: it never does.
 
-    With 0 it depends on the row of the same step. An edge takes a step, and its lag on a stream besides; what gets in
-    at an input is there when the step begins. Clocks and triggers can only make it longer. What another edge replaces
-    in the same step, whenever it is written, leads nowhere.
+    0 means the row of the same step. An edge takes one step, plus its lag on a stream; an input is written before the
+    step. Clocks and triggers can only increase it. Writes that another edge always replaces in the same step do not
+    count.
     """
     program = facts.program
     end = program.outputs[output].region
@@ -32,7 +32,7 @@ def latency(facts: Facts, output: str) -> int | None:
         steps, region = heapq.heappop(queue)
         if region in before:
             continue
-        if steps or region not in gone:  # others read what came in there before it is replaced
+        if steps or region not in gone:  # other edges read the input before it is replaced
             before[region] = steps
         for writes, more in leads.get(region, ()):
             heapq.heappush(queue, (steps + more, writes))
@@ -40,75 +40,75 @@ def latency(facts: Facts, output: str) -> int | None:
 
 
 def dead_outputs(facts: Facts) -> dict[str, str]:
-    """Return each output that depends on no input, although there are some, with a sentence of it and what cut it off.
+    """Return each output that depends on no input, although there are inputs, with a sentence that says why.
 
-    Outputs of constants are as they are meant.
+    Outputs of constants are excluded.
     """
     program = facts.program
     fixed = {place.name for place in constants_of(facts)}
-    found: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for name, port in program.outputs.items() if program.inputs else ():
         if port.region not in fixed and latency(facts, name) is None:
             cut = ", ".join(_severed(facts, name))
-            found[name] = f"output {name!r} depends on no input, by any way" + (f": {cut}" if cut else "")
-    return found
+            messages[name] = f"output {name!r} depends on no input over any path" + (f": {cut}" if cut else "")
+    return messages
 
 
 def _severed(facts: Facts, output: str) -> list[str]:
-    """Return which edges replace all that a region gets, of those that a dead output depends on."""
+    """Return the edges that replace all writes to a region, among regions that a dead output depends on."""
     behind = {facts.program.outputs[output].region}
     leads = _leads(facts)
     while more := {reads for reads, to in leads.items() if behind & {writes for writes, _ in to}} - behind:
         behind |= more
     cut = {by: facts.wires[by].edge.writes for by in shadowed(facts).values() if facts.wires[by].edge.writes in behind}
-    return [f"edge {facts.wires[by].name!r} replaces all that {region!r} gets" for by, region in sorted(cut.items())]
+    return [f"edge {facts.wires[by].name!r} replaces all writes to {region!r}" for by, region in sorted(cut.items())]
 
 
 def reached_from(program: Program, region: str) -> set[str]:
-    """Return the regions that what a region holds can get to, by one edge or several."""
+    """Return the regions that depend on a region, by one edge or several."""
     leads: dict[str, list[str]] = {}
     for edge in program.edges:
         leads.setdefault(edge.reads, []).append(edge.writes)
-    found: set[str] = set()
+    reached: set[str] = set()
     stack = list(leads.get(region, ()))
     while stack:
         name = stack.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             stack += leads.get(name, ())
-    return found
+    return reached
 
 
 def _leads(facts: Facts) -> dict[str, list[tuple[str, int]]]:
-    """Region → regions that read it, with the steps that takes; edges that write nothing that lasts are left out."""
+    """Return region → regions that read it, with the steps it takes; without edges whose writes are replaced."""
     stream, vain = facts.program.timing == "stream", shadowed(facts)
-    found: dict[str, list[tuple[str, int]]] = {}
+    readers: dict[str, list[tuple[str, int]]] = {}
     for wire in facts.wires:
         if wire.rule != "none" and wire.shares.any() and wire.weight and wire.index not in vain:
             lag = (wire.edge.lag or 0) if stream else 0
-            found.setdefault(wire.edge.reads, []).append((wire.edge.writes, 1 + lag))
-    return found
+            readers.setdefault(wire.edge.reads, []).append((wire.edge.writes, 1 + lag))
+    return readers
 
 
 @lru_cache(maxsize=64)
 def shadowed(facts: Facts) -> Mapping[int, int]:
-    """Return edge → the edge that replaces all that it writes, in the same step, whenever it writes."""
+    """Return edge → the edge that always replaces all its writes in the same step."""
     replacing: dict[int, list[Task]] = {}
     for task in tasks_of(facts):
         if task.wire.write == "replace":
             replacing.setdefault(task.wire.writes, []).append(task)
-    found: dict[int, int] = {}
+    replaced_by: dict[int, int] = {}
     for task in tasks_of(facts):
         for by in replacing.get(task.wire.writes, ()):
             wins = by.wire.index > task.wire.index or task.wire.write != "replace"
             if by is not task and wins and _covers(by, task):
-                found[task.wire.index] = by.wire.index
-    return MappingProxyType(found)
+                replaced_by[task.wire.index] = by.wire.index
+    return MappingProxyType(replaced_by)
 
 
 @lru_cache(maxsize=64)
 def overwritten(facts: Facts) -> frozenset[int]:
-    """Return regions that an edge replaces as a whole at every step: what comes in there is gone when a step ends."""
+    """Return regions that an edge replaces completely at every step, so that inputs to them do not survive the step."""
     return frozenset(
         task.wire.writes
         for task in tasks_of(facts)
@@ -121,11 +121,11 @@ def overwritten(facts: Facts) -> frozenset[int]:
 
 
 def _covers(one: Task, other: Task) -> bool:
-    """Whether an edge that replaces does so wherever and whenever the other writes."""
+    """Return whether an edge that replaces covers all writes of the other, in positions and in time."""
     together = one.wire.edge.when in (None, other.wire.edge.when)
     return together and not _waits(one) and bool(((one.shares > 0) | ~(other.shares > 0)).all())
 
 
 def _waits(task: Task) -> bool:
-    """Whether an edge does not write before there are rows to read."""
+    """Return whether an edge does not write until there are past rows to read."""
     return bool(task.source[1]) and task.wire.edge.fill != "lerp"

@@ -1,7 +1,7 @@
-"""Learning recipes: losses that regions have of their own, beside that of the task.
+"""Learning recipes: regions' own losses, in addition to the task's loss.
 
-Each is a number for each stream and step; a layer adds the sum over all steps, times its weight, to that of the task's
-terms. Losses are there where a region says how it learns (`Region.learning`); `learning_of` has what families are for.
+Each is a number for each stream and step; a layer adds the sum over all steps, times its weight, to the sum of the
+task's terms. A region has losses if `Region.learning` is set; `learning_of` returns the recipe for a family.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OF_MODE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "none": (),
     }
 )
-"""Mode → its losses, beside the network's own."""
+"""Mode → its losses, in addition to that of the network."""
 OF_FAMILY: Final[Mapping[str, Mode]] = MappingProxyType(
     {
         "observation": "ssl_prediction",
@@ -51,27 +51,27 @@ CARRIERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "write_utility": ("memory",),
     }
 )
-"""Loss → carriers of which a region has one to have it; others are of any region."""
+"""Loss → carriers that it needs; other losses work for any region."""
 HIDDEN = 0.15
-"""Share of positions that `masked_prediction` hides."""
+"""Fraction of positions that `masked_prediction` hides."""
 SHARPNESS = 0.1
 """Temperature of `retrieval_accuracy`."""
 LEAST = 1e-4
-"""Least variance of `calibration`."""
+"""Minimum variance of `calibration`."""
 
 
 def learning_of(family: str) -> Learning:
-    """Return how regions of a family learn; of a family that is not known: not by themselves."""
+    """Return the learning recipe for a family; for an unknown family a recipe without losses."""
     return Learning(OF_FAMILY.get(family, "none"))
 
 
 def recipe_of(place: Place) -> dict[str, float]:
-    """Return the losses of a region and their weights, without that of the task.
+    """Return the losses of a region and their weights, without the task's loss.
 
     Raises
     ------
     SpecError
-        The carrier of the region has nothing that a loss is about.
+        A loss does not support the carrier of the region.
     """
     learning = place.learning
     if learning is None:
@@ -84,47 +84,47 @@ def recipe_of(place: Place) -> dict[str, float]:
             raise SpecError(
                 f"region {place.name!r}: {name} needs a carrier {' or '.join(map(repr, CARRIERS[name]))}, "
                 f"this one has {place.carrier!r}",
-                hint=f"give the region such a carrier, or losses without {name}",
+                hint=f"change the carrier, or remove {name} from the losses",
             )
     return losses
 
 
 def recipe_params(facts: Facts) -> tuple[ParamSpec, ...]:
-    """Return the parameters that only losses have, ``regions.<name>.<…>``."""
-    d, found = facts.program.canvas.width, list[ParamSpec]()
+    """Return the parameters of losses, ``regions.<name>.<…>``."""
+    d, params = facts.program.canvas.width, list[ParamSpec]()
     for place in facts.places:
-        losses, made = recipe_of(place), list[ParamSpec]()
+        losses, own = recipe_of(place), list[ParamSpec]()
         if "next_step" in losses:
-            made += norm_params("next.norm.", d)
-            made += (*affine_params("next.up.", d, d, bias=True), *affine_params("next.down.", d, d, bias=True))
+            own += norm_params("next.norm.", d)
+            own += (*affine_params("next.up.", d, d, bias=True), *affine_params("next.down.", d, d, bias=True))
         if "masked_prediction" in losses:
-            made.append(ParamSpec(name="mask", shape=(d,), init="normal", packable=False))
+            own.append(ParamSpec(name="mask", shape=(d,), init="normal", packable=False))
         if "calibration" in losses:
-            made += affine_params("calibration.", d, d, bias=False)
-        found += (dataclasses.replace(of, name=f"regions.{place.name}.{of.name}") for of in made)
-    return tuple(found)
+            own += affine_params("calibration.", d, d, bias=False)
+        params += (dataclasses.replace(of, name=f"regions.{place.name}.{of.name}") for of in own)
+    return tuple(params)
 
 
 def recipe_states(facts: Facts) -> dict[str, Shape]:
-    """Return what losses keep of a stream: what a region held, and whether it has held anything."""
-    d, found = facts.program.canvas.width, dict[str, Shape]()
+    """Return the states of losses: the last content of a region, and whether there was one."""
+    d, shapes = facts.program.canvas.width, dict[str, Shape]()
     for place in facts.places:
         if "next_step" in recipe_of(place):
-            found |= {f"{place.name}.seen": (len(place.positions), d), f"{place.name}.begun": (1,)}
-    return found
+            shapes |= {f"{place.name}.seen": (len(place.positions), d), f"{place.name}.begun": (1,)}
+    return shapes
 
 
 def hides(facts: Facts) -> tuple[Place, ...]:
-    """Return the regions of which training hides positions."""
+    """Return the regions whose positions training hides."""
     return tuple(place for place in facts.places if "masked_prediction" in recipe_of(place))
 
 
 def diffuses(facts: Facts) -> tuple[Place, ...]:
-    """Return the regions that training puts noise on: diffusive ones to which a port tells the level."""
-    told = {port.region for port in facts.program.inputs.values() if isinstance(port, Level)}
-    return tuple(place for place in facts.places if place.carrier == "diffusive" and place.name in told)
+    """Return the regions that training adds noise to: diffusive regions with a `Level` port."""
+    with_level = {port.region for port in facts.program.inputs.values() if isinstance(port, Level)}
+    return tuple(place for place in facts.places if place.carrier == "diffusive" and place.name in with_level)
 
 
 def stream_at(path: str, place: Place) -> int:
-    """Return the number of a region's own stream of noise, in a layer at a path."""
+    """Return the number of a region's random stream for noise, in a layer at a path."""
     return stream_of(f"{path}/{place.name}/noise")

@@ -1,4 +1,4 @@
-"""Regions: boxes of a canvas, what they are, slots through which they are read; and the canvas that has them."""
+"""Declarations of regions (boxes of a canvas), of their slots, and of the canvas."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ MOST_SLOTS = 65_536
 
 
 class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Slots that the values of a region are bound to, and that are read in place of them.
+    """Slots that the values of a region are bound to, and that edges read instead of its positions.
 
     ``slots' = LN(slots + cross(slots ← values))``, times a life gate σ(MLP(slots')) if there are births.
 
     Attributes
     ----------
     capacity : number of slots
-    mode : ``"persistent"``: slots go on from step to step; ``"ephemeral"``: each step begins with the learned ones
-    births : slots have a life gate
+    mode : ``"persistent"``: slots carry over from step to step; ``"ephemeral"``: each step starts with learned ones
+    births : whether slots have a life gate
     """
 
     capacity: int = 64
@@ -44,32 +44,32 @@ class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 Carrier = Literal["deterministic", "residual", "filter", "memory", "diffusive", "constant"]
 LONGEST_PERIOD = 2**24
-"""As clocks count in float32."""
+"""Limit of periods, since clocks count in float32."""
 
 
 class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A box of positions of a canvas, and what they are.
+    """A box of positions of a canvas.
 
     Attributes
     ----------
-    box : half open, ``(low, high)`` along each axis, frames first; a canvas puts all frames before a box of space alone
-    family : what it holds: observation, state, memory, residual, action, or any other word
-    carrier : by which equations it changes
-    tags : words for people and tools
-    period : frames of the world between two of its own
-    clock : when it fires, given as a value of `layers.clock` or as its text, and kept as text; None: always
-    rule : of edges that write it and name none; None: cross
-    residual : what edges add comes on top of what was there; None: where the family is state or memory
+    box : half open, ``(low, high)`` along each axis, frames first; a canvas adds all frames to a box without them
+    family : kind of content: observation, state, memory, residual, action, or any other word
+    carrier : update equations
+    tags : free text for people and tools
+    period : frames of the world between two of its own frames
+    clock : when it fires, a value of `layers.clock` or its text, stored as text; None: always
+    rule : default rule of edges that write it; None: cross
+    residual : additions of edges are added to its content; None: true for the families state and memory
     slots : rows of a carrier ``"memory"``, or of a ``"constant"`` that is read by rows instead of positions; None: as
         many as positions
-    learning : losses that it has of its own; None: it learns by the task alone
-    keep : what becomes of it where it is deployed: ``"runtime"``, ``"freeze"``, ``"constant"``, ``"export"``, or
-        ``"auto"``: as `learning` says, or its family
+    learning : its own losses; None: it learns only from the task's loss
+    keep : treatment at deployment: ``"runtime"``, ``"freeze"``, ``"constant"``, ``"export"``, or ``"auto"``: that of
+        `learning`, or of its family
     identity : slots through which it is read
-    constraints : what it is held to
-    loss_weight : of its positions in losses over the canvas
-    output : its positions count in these
-    semantic : what it means
+    constraints : constraints on the region and its edges
+    loss_weight : weight of its positions in losses over the canvas
+    output : whether its positions count in these losses
+    semantic : meaning of the region
     """
 
     box: tuple[tuple[int, int], ...]
@@ -89,7 +89,7 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     output: bool = True
     semantic: Semantic | None = None
 
-    if TYPE_CHECKING:  # clocks are taken as values, too
+    if TYPE_CHECKING:  # also accepts clocks as values
 
         def __init__(
             self,
@@ -126,7 +126,7 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         if self.slots is not None:
             check_whole("a region: slots", self.slots, most=MOST_SLOTS)
             if self.carrier not in ("memory", "constant"):
-                raise SpecError(f"a region: slots are of carrier 'memory' or 'constant', not of {self.carrier!r}")
+                raise SpecError(f"a region: slots need carrier 'memory' or 'constant', got {self.carrier!r}")
         check_choice("a region: keep", self.keep, KEEPS)
         for name, kind in _PARTS.items():
             value = getattr(self, name)
@@ -135,53 +135,53 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         if self.carrier == "constant":
             for name in ("clock", "learning", "identity"):
                 if getattr(self, name) is not None:
-                    raise SpecError(f"a region: a constant has no {name}", hint="it never changes; leave it out")
+                    raise SpecError(f"a region: a constant has no {name}", hint=f"it never changes; remove {name}")
         force_setattr(self, "loss_weight", as_number("a region: loss_weight", self.loss_weight, 0.0))
         check_flag("a region: output", self.output)
 
     @property
     def size(self) -> int:
-        """Positions inside of its box."""
+        """Number of positions in its box."""
         return math.prod(high - low for low, high in self.box)
 
     @property
     def fires(self) -> Clock | None:
-        """When it fires, None: always."""
+        """The clock, None: it always fires."""
         return None if self.clock is None else clock_of(self.clock)
 
     @property
     def keeps_old(self) -> bool:
-        """Whether what edges add comes on top of what was there."""
+        """Whether additions of edges are residual."""
         return self.family in ("state", "memory") if self.residual is None else self.residual
 
 
 _PARTS = {"learning": Learning, "identity": Identity, "constraints": Constraints, "semantic": Semantic}
 
 
-def clock_text(what: str, given: Any) -> str | None:
-    """Return the one text of a clock, given as a value or as any text of it; None stays None."""
-    if given is None or isinstance(given, Clock):
-        return None if given is None else str(given)
-    check_text(what, given)
+def clock_text(what: str, clock: Any) -> str | None:
+    """Return the canonical text of a clock, from a value or any text; None stays None."""
+    if clock is None or isinstance(clock, Clock):
+        return None if clock is None else str(clock)
+    check_text(what, clock)
     try:
-        return str(clock_of(given))
+        return str(clock_of(clock))
     except SpecError as error:
         raise SpecError(f"{what}: {str(error).removeprefix('clock: ')}", hint=error.hint) from None
 
 
 @lru_cache(maxsize=4096)
 def clock_of(text: str) -> Clock:
-    """Return the clock that a text says."""
+    """Parse a clock."""
     return Clock.parse(text)
 
 
 def _box(box: Any) -> tuple[tuple[int, int], ...]:
     sides = tuple_of("a region: box", box, (list, tuple))
     if not sides:
-        raise SpecError("a region: box has no sides", hint="(low, high) along each axis, frames first")
+        raise SpecError("a region: box has no sides", hint="use (low, high) along each axis, frames first")
     for side in sides:
         if len(side) != 2:
-            raise SpecError(f"a region: side {shown(side)} of its box", hint="(low, high), half open")
+            raise SpecError(f"a region: a side of its box must be (low, high), got {shown(side)}", hint="half open")
         check_whole("a region: low end of its box", side[0], 0)
         check_whole("a region: high end of its box", side[1])
         if side[0] >= side[1]:
@@ -191,23 +191,23 @@ def _box(box: Any) -> tuple[tuple[int, int], ...]:
 
 MOST_POSITIONS = 2**22
 MOST_NUMBERS = 2**32
-"""Numbers of a canvas, at most: 16 GiB for each stream."""
+"""Maximum number of values of a canvas: 16 GiB for each stream."""
 MOST_AXES = 8
 WIDEST = 2**16
 
 
 class Canvas(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Positions with a vector each, and regions of them.
+    """Positions with one vector each, and regions of them.
 
-    Positions are numbered row by row over ``(frame, *space)``. Regions may overlap; a position of none is carried
-    along.
+    Positions are numbered row by row over ``(frame, *space)``. Regions may overlap; positions outside all regions do
+    not change.
 
     Attributes
     ----------
     frames : length of the time axis
-    shape : sides of space
+    shape : sides of the spatial axes
     width : length of the vector of a position
-    regions : by name; their order is that of ports of the same kind, of codes and of states
+    regions : regions by name; their order is that of ports of the same kind, of codes and of states
     current : first frame that counts in losses over the canvas
     """
 
@@ -244,7 +244,7 @@ class Canvas(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
     @property
     def sides(self) -> tuple[int, ...]:
-        """Sides of all axes, frames first."""
+        """Lengths of all axes, frames first."""
         return (self.frames, *self.shape)
 
     @property
@@ -253,16 +253,16 @@ class Canvas(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         return math.prod(self.sides)
 
     def _placed(self, name: str, region: Region) -> Region:
-        """The region, with frames in its box."""
+        """Return the region, with frames in its box."""
         if len(region.box) == len(self.shape):
             region = replace(region, box=((0, self.frames), *region.box))
         if len(region.box) != len(self.sides):
             raise SpecError(
                 f"region {name!r}: a box of {len(region.box)} axes on a canvas of {len(self.sides)}",
-                hint=f"(low, high) along frames and the {len(self.shape)} axes of space, or along space alone",
+                hint=f"use (low, high) for frames and the {len(self.shape)} spatial axes, or for the spatial axes only",
             )
         for axis, ((low, high), side) in enumerate(zip(region.box, self.sides, strict=True)):
             if high > side:
-                where = "frames" if axis == 0 else f"axis {axis - 1} of space"
-                raise SpecError(f"region {name!r}: its box from {low} to {high} leaves the {side} of {where}")
+                where = "frames" if axis == 0 else f"spatial axis {axis - 1}"
+                raise SpecError(f"region {name!r}: its box from {low} to {high} exceeds the {side} of {where}")
         return region

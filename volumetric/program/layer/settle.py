@@ -1,4 +1,4 @@
-"""A step of a program around its dispatch: the rows that edges read, and what regions keep."""
+"""A step of a program around its dispatch: the rows that edges read, and the states of regions."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from volumetric.program.layer.parameters import AGE, constants_of, longest, mete
 from volumetric.program.layer.tasks import tasks_of
 
 New: TypeAlias = "tuple[Place, int, int, int | None]"
-"""A region, its rows, what they are in place of, and where: ``[B, 1 or N, 1]`` of 0 and 1, None: everywhere."""
+"""A region, its new rows, its old rows, and a mask: ``[B, 1 or N, 1]`` of 0 and 1, None: all new."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Held:
-    """What a program keeps, for one step: `states` are replaced as the step goes.
+    """States of a program during one step, which replaces `states`.
 
     Attributes
     ----------
     p : parameters by name
-    states : ``[B, …]``, as `layers.program.states.states_of` names them
-    fires : region → whether it fires in a stream, ``[B, 1]`` of 0 and 1; one that is missing always does
-    guard : around what need not run where a region fires in no stream, or, part by part, where of several each does not
-    learns : gradients are wanted
+    states : ``[B, …]``, by the names of `parameters.states_of`
+    fires : region → whether it fires in a stream, ``[B, 1]`` of 0 and 1; missing regions always fire
+    guard : context for nodes that can be skipped if none of the passed regions fires in any stream
+    learns : whether gradients are needed
     """
 
     work: GraphBuilder
@@ -44,39 +44,39 @@ class Held:
     learns: bool = True
 
     def rows(self, canvas: int) -> dict[tuple[int, int], int]:
-        """Emit the rows that edges read and that are no positions of the canvas, by region and steps back."""
-        found: dict[tuple[int, int], int] = {}
+        """Emit the rows that edges read other than current positions of the canvas, by region and steps back."""
+        rows: dict[tuple[int, int], int] = {}
         back = longest(self.facts)
         for place in self.facts.places:
             if place.through != "positions":
-                found[place.index, 0] = self._now(place, canvas)
+                rows[place.index, 0] = self._now(place, canvas)
             if place.index in back:
-                now = found[place.index, 0] if (place.index, 0) in found else self.taken(canvas, place)
-                found |= self._past(place, now, back[place.index])
-        return found
+                now = rows[place.index, 0] if (place.index, 0) in rows else self.taken(canvas, place)
+                rows |= self._past(place, now, back[place.index])
+        return rows
 
     def constants(self, batch: int) -> list[tuple[Place, int]]:
-        """Emit the rows of constants, ``[B, N, d]``, where they are positions; others become `states` of the row."""
-        found: list[tuple[Place, int]] = []
+        """Emit the rows of constants that are positions, ``[B, N, d]``; the others become `states` of the row."""
+        constants: list[tuple[Place, int]] = []
         for place in constants_of(self.facts):
             rows = self.p[rows_of(place.name)]
             count, d = self.work.shape(rows)
             whole = self.work.broadcast(self.work.reshape(rows, (1, count, d)), (batch, count, d))
             if place.through == "positions":
-                found.append((place, whole))
+                constants.append((place, whole))
             else:
                 self.states[f"{place.name}.values"] = whole
-        return found
+        return constants
 
     def present(self) -> dict[int, int]:
-        """Emit which edges find what they read, ``[B, 1]`` of 0 and 1, for those that may not; before `grow`."""
-        found: dict[int, int] = {}
+        """Emit whether past rows exist for edges with a lag, ``[B, 1]`` of 0 and 1; call it before `grow`."""
+        flags: dict[int, int] = {}
         for task in tasks_of(self.facts):
             back = task.source[1]
             if back and task.wire.edge.fill != "lerp":
                 least = self.work.scalar(back - 0.5)
-                found[task.wire.index] = self.work.binary("greater", self.states[AGE], least)
-        return found
+                flags[task.wire.index] = self.work.binary("greater", self.states[AGE], least)
+        return flags
 
     def grow(self) -> None:
         """Count the step."""
@@ -85,22 +85,22 @@ class Held:
             self.states[AGE] = self.work.binary("min", self.work.affine(self.states[AGE], 1.0, 1.0), most)
 
     def settle(
-        self, before: int, made: Dispatched, levels: Mapping[int, tuple[int, int]] | None = None
+        self, before: int, dispatched: Dispatched, levels: Mapping[int, tuple[int, int]] | None = None
     ) -> tuple[int, dict[int, int]]:
-        """Emit the canvas behind the step, and the errors of regions that have a meter, ``[B, N, d]``.
+        """Emit the canvas after the step, and the errors of regions with a meter, ``[B, N, d]``.
 
-        Meters that are followed side by side have taken their errors already, for which no loss asks.
+        Batched meters have already used their errors, which no loss needs.
 
         Parameters
         ----------
-        before : the canvas that edges read, ``[B, positions, d]``
-        levels : diffusive region → noise levels before and behind the step, ``[B, 1, 1]``
+        before : canvas that edges read, ``[B, positions, d]``
+        levels : diffusive region → noise levels before and after the step, ``[B, 1, 1]``
         """
         work, errors, new = self.work, dict[int, int](), list[New]()
         side_by_side = work.parted and not self.facts.program.parity
         alike = metered_alike(self.facts, self.fires) if side_by_side else []
         for places in alike:
-            follow_together(work, places, self.states, (before, made.canvas), self.fires, self.guard)
+            follow_together(work, places, self.states, (before, dispatched.canvas), self.fires, self.guard)
         done = {place.index for places in alike for place in places}
         for place in self.facts.places:
             if place.index in done:
@@ -109,11 +109,11 @@ class Held:
             diffused = place.carrier == "diffusive" and levels is not None and place.index in levels
             if not metered and place.carrier not in (*METERED, "memory") and not diffused:
                 continue
-            # What is read below, also where the region does not fire, is not emitted inside of its guard.
-            flag, written = self._flag(place, 3), self.taken(made.written, place)
+            # Values that are also read below if the region does not fire are emitted outside of its guard.
+            flag, written = self._flag(place, 3), self.taken(dispatched.written, place)
             written = written if flag is None else work.binary("mul", written, flag)
             with self.guard(place.index) if place.carrier == "deterministic" else nullcontext():
-                x, z = self.taken(before, place), self.taken(made.canvas, place)
+                x, z = self.taken(before, place), self.taken(dispatched.canvas, place)
             with self.guard(place.index):
                 error = work.binary("sub", z, x)
                 if place.carrier == "filter":
@@ -129,26 +129,28 @@ class Held:
             if metered or place.carrier in METERED:
                 errors[place.index] = error
         if self.learns or all(flag is None for *_, flag in new):
-            return self.placed(made.canvas, [(place, chosen(work, flag, y, z)) for place, y, z, flag in new]), errors
-        return self._blended(made.canvas, new), errors
+            return self.placed(
+                dispatched.canvas, [(place, chosen(work, flag, y, z)) for place, y, z, flag in new]
+            ), errors
+        return self._blended(dispatched.canvas, new), errors
 
     def measure(self, errors: Mapping[int, int]) -> None:
-        """Let meters take errors, where their region fires."""
+        """Update meters with errors, if their region fires."""
         for number, error in errors.items():
             place = self.facts.places[number]
             if place.meter is not None:
                 name = f"{place.name}.meter"
                 with self.guard(number):
-                    made = followed(self.work, place.meter, self.states[name], error)
-                self.states[name] = chosen(self.work, self.fires.get(number), made, self.states[name])
+                    meter_state = followed(self.work, place.meter, self.states[name], error)
+                self.states[name] = chosen(self.work, self.fires.get(number), meter_state, self.states[name])
 
     def measure_read(self, results: Mapping[int, int], before: int, live: Mapping[int, int]) -> None:
-        """Let meters of a program with parity take what edges bring less their queries.
+        """Update meters of a program with parity with the edges' results minus their queries.
 
         Parameters
         ----------
-        results : edge → what it brings, ``[B, written, d]``
-        live : edge → whether it fires, ``[B, 1]``; one that is missing always does
+        results : edge → its result, ``[B, written, d]``
+        live : edge → whether it fires, ``[B, 1]``; missing edges always fire
         """
         for task in tasks_of(self.facts):
             place = self.facts.places[task.wire.reads]
@@ -158,12 +160,12 @@ class Held:
                 self.states[name] = updated(self.work, place.meter, self.states[name], error, live.get(number))
 
     def own(self, place: Place) -> dict[str, int]:
-        """Return the parameters of a region by their names there."""
+        """Return the parameters of a region by their names within it."""
         start = f"regions.{place.name}."
         return {name.removeprefix(start): i for name, i in self.p.items() if name.startswith(start)}
 
     def _flag(self, place: Place, axes: int) -> int | None:
-        """Emit whether a region fires, with so many axes."""
+        """Emit whether a region fires, reshaped to a number of axes."""
         flag = self.fires.get(place.index)
         if flag is None:
             return None
@@ -181,7 +183,7 @@ class Held:
         return work.reshape(rows, (batch, len(at), d))
 
     def placed(self, canvas: int, new: list[tuple[Place, int]]) -> int:
-        """Emit the canvas with new rows of regions; of positions in several of them the last region's count."""
+        """Emit the canvas with new rows of regions; for positions in several regions the last one wins."""
         if not new:
             return canvas
         work = self.work
@@ -199,13 +201,13 @@ class Held:
         return work.reshape(work.gather_rows(work.concat(parts, 0), ids), (batch, count, d))
 
     def _blended(self, canvas: int, new: Sequence[New]) -> int:
-        """Emit the canvas with new rows of regions where their flags are 1."""
+        """Emit the canvas with new rows of regions whose flags are 1."""
         work = self.work
         batch, count, d = work.shape(canvas)
         terms = 1 if all(flag is None for *_, flag in new) else 2
         ids = np.arange(batch * count, dtype=np.int32).reshape(batch, count, 1).repeat(terms, axis=2)
         order, at, far = np.zeros((batch, count), np.int32), 1, batch * count
-        weights = [work.constant(np.eye(1, terms), "weights")]  # of positions that stay
+        weights = [work.constant(np.eye(1, terms), "weights")]  # of positions that do not change
         for place, _, _, flag in new:
             n = len(place.positions)
             rows = np.arange(batch * n).reshape(batch, n)
@@ -221,13 +223,13 @@ class Held:
             by = work.constant(np.ones((batch * count, 1)), "weights")
         else:
             by = work.gather_rows(work.concat(weights, 0), work.constant(order.reshape(-1), "order"))
-        made = work.concat([work.reshape(y, (batch * len(place.positions), d)) for place, y, _, _ in new], 0)
+        new_rows = work.concat([work.reshape(y, (batch * len(place.positions), d)) for place, y, _, _ in new], 0)
         near = work.reshape(canvas, (batch * count, d))
         numbers = work.constant(ids.reshape(-1, terms), "rows")
-        return work.reshape(weigh_rows(work, near, made, numbers, by), (batch, count, d))
+        return work.reshape(weigh_rows(work, near, new_rows, numbers, by), (batch, count, d))
 
     def _past(self, place: Place, now: int, most: int) -> dict[tuple[int, int], int]:
-        """Emit the rows of the last steps, and keep these."""
+        """Emit the rows of the last steps, and store the current ones."""
         work, name = self.work, f"{place.name}.past"
         batch, rows, d = work.shape(now)
         one = work.reshape(now, (batch, 1, rows, d))
@@ -247,12 +249,12 @@ class Held:
         if identity.mode == "ephemeral":
             return bound(work, p, heads, work.broadcast(learned, (batch, identity.capacity, d)), values)
         name, flag = f"{place.name}.slots", self._flag(place, 3)
-        held = work.add(learned, self.states[name])
+        slots = work.add(learned, self.states[name])
         with self.guard(place.index):
-            now = bound(work, p, heads, held, values)
+            now = bound(work, p, heads, slots, values)
             moved = work.binary("sub", now, learned)
         self.states[name] = chosen(work, flag, moved, self.states[name])
-        return chosen(work, flag, now, held)
+        return chosen(work, flag, now, slots)
 
     def _remember(self, place: Place, z: int, written: int) -> None:
         work, p, name, flag = self.work, self.own(place), place.name, self._flag(place, 3)

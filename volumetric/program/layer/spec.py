@@ -64,13 +64,13 @@ class Program(LayerSpec):
 
         if not isinstance(self.program, declared.Program):
             raise SpecError(f"program: expected a Program, got {type(self.program).__name__}")
-        for what, ports in (("takes in", self.program.inputs), ("hands out", self.program.outputs)):
+        for what, ports in (("input", self.program.inputs), ("output", self.program.outputs)):
             if not ports:
-                name = 'In("region", dim)' if what == "takes in" else 'Out("region", dim)'
-                raise SpecError(f"program: no port {what} anything", hint=f'ports={{"name": {name}}}')
+                name = 'In("region", dim)' if what == "input" else 'Out("region", dim)'
+                raise SpecError(f"program: the program has no {what} port", hint=f'ports={{"name": {name}}}')
         timing_of(self.facts)
         check_constants(self.facts)
-        if not self.program.parity:  # the package tells what is broken, and goes on
+        if not self.program.parity:  # the package only reports violations
             check_held(self.facts)
 
     @property
@@ -79,7 +79,7 @@ class Program(LayerSpec):
         return facts_of(self.program)
 
     def ports(self, which: Literal["inputs", "outputs"]) -> dict[str, tuple[int, int]]:
-        """Return the columns of a row that each port has."""
+        """Return the columns of each port in a row."""
         columns = self.facts.inputs if which == "inputs" else self.facts.outputs
         if which == "outputs" and self.watched:
             from volumetric.program.layer.watched import watched_columns
@@ -105,12 +105,12 @@ class Program(LayerSpec):
 
     @property
     def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (of the class where all layers do)
-        """Whether training hides positions, or puts noise on diffusive regions."""
+        """Whether training hides positions, or adds noise to diffusive regions."""
         from volumetric.program.layer.recipes import diffuses, hides
 
         return bool(hides(self.facts) or diffuses(self.facts))
 
     def emit(self, scope: Scope, x: int) -> int:
-        from volumetric.program.layer.emit import emit_program  # which imports this module
+        from volumetric.program.layer.emit import emit_program  # emit imports this module
 
         return emit_program(scope, self, x)

@@ -1,4 +1,4 @@
-"""What positions become of what edges bring, for regions of a kind side by side: weighted sums of rows."""
+"""New values of positions from the results of edges, batched by kind: weighted sums of rows."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from volumetric.program.layer.attention import stacked
 from volumetric.program.layer.plan import Plan, Slot, Target
 
 Factor: TypeAlias = "Array | int"
-"""Numbers that are known when the graph is written, or a tensor of them; ``[targets, B or 1, positions or 1, 1]``."""
+"""Constants of the graph, or a tensor; ``[targets, B or 1, positions or 1, 1]``."""
 Term: TypeAlias = "tuple[Array | None, Factor]"
-"""Numbers of rows among those that edges bring, ``[targets, B, positions]``, None: what positions hold; times what."""
+"""Row indices into the results of edges, ``[targets, B, positions]`` (None: the old content), and a factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """Targets of a kind, as they are written.
+    """Emitter of the writes to targets of a kind.
 
     Attributes
     ----------
-    batch : streams
-    ends : first row of each group among those that edges bring, and a number for what brings nothing
-    flags : gives which edges fire, ``[targets, B, 1, 1]``, or None: all do
-    gates : gives the gates of slots, ``[targets]``
+    batch : number of streams
+    ends : first row of each group in the results of edges, and a row index for a missing result
+    flags : returns which edges fire, ``[targets, B, 1, 1]``, or None: all do
+    gates : returns the gates of slots, ``[targets]``
     """
 
     work: GraphBuilder
@@ -40,9 +40,9 @@ class Writing:
     gates: Callable[[Sequence[Slot]], list[int]]
 
     def terms(self) -> tuple[list[Term], Factor]:
-        """Emit what new values are sums of, without terms that are 0 everywhere, and where some edge has written."""
+        """Emit the terms of new values, without terms that are always 0, and where some edge has written."""
         observed, predicted, gates = self._mean("observed"), self._mean("predicted"), self._gated()
-        # x stays where nothing is added, and where what is added comes on top of it.
+        # x stays if nothing is added, or if additions are residual.
         written: Factor = np.zeros((1, 1, 1, 1))
         for side in (observed, predicted):
             written = written if side is None else self._most(written, side[1])
@@ -50,8 +50,8 @@ class Writing:
         if gates is not None and self.plan.facts.program.parity:
             stays = self._times(stays, self._rest(gates[1]))
         if observed is not None:
-            kept = np.stack([target.kept for target in self.targets]).astype(np.float64)[:, None, :, None]
-            stays = self._most(stays, self._times(kept, observed[1]))
+            keeps_old = np.stack([target.keeps_old for target in self.targets]).astype(np.float64)[:, None, :, None]
+            stays = self._most(stays, self._times(keeps_old, observed[1]))
         terms: list[Term] = [(None, stays), *([] if observed is None else observed[0])]
         if predicted is not None:
             terms += [(ids, self._scaled(of, -1.0)) for ids, of in predicted[0]]
@@ -67,15 +67,15 @@ class Writing:
         return [term for term in terms if isinstance(term[1], int) or term[1].any()], written
 
     def result(self, number: int) -> list[Term]:
-        """Return what a slot brings, 0 where it does not fire."""
+        """Return the result of a slot, 0 if it does not fire."""
         return self._value(number, np.ones((1, 1, 1, 1)))
 
     def _slots(self, way: str) -> list[int]:
-        """Numbers of the slots of a kind."""
+        """Return the indices of the slots of a kind."""
         return [number for number, slot in enumerate(self.targets[0].slots) if slot.way == way]
 
     def _mean(self, way: str) -> tuple[list[Term], Factor] | None:
-        """Emit the weighted mean of what edges add, and where there is any."""
+        """Emit the weighted mean of additions, and where there are any."""
         numbers = self._slots(way)
         if not numbers:
             return None
@@ -95,7 +95,7 @@ class Writing:
         return [(ids, self._over(of, below)) for ids, of in terms], has
 
     def _gated(self) -> tuple[list[Term], Factor] | None:
-        """Emit what comes through gates, and where."""
+        """Emit the gated results, and where there are any."""
         work, terms, some = self.work, list[Term](), np.zeros((1, 1, 1, 1))
         for number in self._slots("gate"):
             gates = self.gates([target.slots[number] for target in self.targets])
@@ -106,19 +106,19 @@ class Writing:
         return (terms, some) if terms else None
 
     def _mixed(self, number: int) -> list[Term]:
-        """Return the mean of the parts of what a slot brings."""
+        """Return the mean of the parts of a slot's result."""
         shares = self._shares(number)
         return [(ids, of / np.where(shares > 0, shares, 1)) for ids, of in self._parts(number)]
 
     def _value(self, number: int, weight: Array) -> list[Term]:
-        """Emit what a slot brings times a weight, 0 where it does not fire."""
+        """Emit the result of a slot times a weight, 0 if it does not fire."""
         return [(ids, self._live(number, of * weight)) for ids, of in self._parts(number)]
 
     def _parts(self, number: int) -> list[tuple[Array, Array]]:
-        """Rows of the parts of a slot, and their shares."""
+        """Return the rows of the parts of a slot, and their shares."""
         groups = self.plan.groups
         of_edge = np.array([group.rows(self.batch) // len(group.tasks) for group in groups])
-        found: list[tuple[Array, Array]] = []
+        parts: list[tuple[Array, Array]] = []
         for k in range(len(self.targets[0].slots[number].layers)):
             layers = [target.slots[number].layers[k] for target in self.targets]
             ids: list[Array] = []
@@ -126,8 +126,8 @@ class Writing:
                 first = self.ends[layer.group] + layer.edge * of_edge[layer.group] + layer.first
                 own = first + np.arange(self.batch)[:, None] * layer.step
                 ids.append(np.where(layer.group < 0, self.ends[-1], own))
-            found.append((np.stack(ids), np.stack([layer.share for layer in layers])[:, None, :, None]))
-        return found
+            parts.append((np.stack(ids), np.stack([layer.share for layer in layers])[:, None, :, None]))
+        return parts
 
     def _shares(self, number: int) -> Array:
         return np.stack([target.slots[number].shares for target in self.targets])[:, None, :, None]
@@ -136,7 +136,7 @@ class Writing:
         return self._live(number, (self._shares(number) > 0).astype(np.float64))
 
     def _live(self, number: int, factor: Array) -> Factor:
-        """Numbers, 0 where the edges do not fire."""
+        """Return a factor, 0 if the edges do not fire."""
         live = self.flags([target.slots[number] for target in self.targets])
         return factor if live is None else self.work.binary("mul", self._tensor(factor), live)
 
@@ -167,7 +167,7 @@ class Writing:
         return a + b
 
     def _most(self, a: Factor, b: Factor) -> Factor:
-        """The larger of numbers that are 0 or 1."""
+        """Return the maximum of factors that are 0 or 1."""
         for one, other in ((a, b), (b, a)):
             if not isinstance(one, int) and not one.any():
                 return other

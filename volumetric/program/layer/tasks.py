@@ -1,4 +1,4 @@
-"""What edges compute, and with which parameters: a rule over pairs of positions for each part of an edge."""
+"""Computations of edges and their parameters: a rule over queries and keys for each part of an edge."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ class Reads:
 
     Attributes
     ----------
-    pairs : who sees whom
-    written, read : numbers among the positions that the edge writes, and among the rows that it reads
-    seen : which of `written` get something, bool; the others are as if the part were not there
-    share : of the result
+    pairs : queries and keys
+    written, read : indices into the positions that the edge writes, and into the rows that it reads
+    receives : bool, which of `written` get a result; for the others the part has no effect
+    share : share of the result
     """
 
     pairs: Pairs
     written: Array
     read: Array
-    seen: Array
+    receives: Array
     share: float
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Task:
-    """An edge, as it is computed.
+    """Computation of an edge.
 
     Attributes
     ----------
     wire : the edge
-    place : the region that it writes
-    source : the region that it reads, and how many steps back its rows are read
-    rule : with all its options
-    owner : where its parameters are, and those of all edges that share them
-    parts : what is computed apart
-    shares : sum of the shares of the parts that a position gets something of, ``[written]``; 0: it is not written
-    predicts : it writes a residual region, and reads no observation: what it brings is a prediction, which errors are
-        counted from
+    place : region that it writes
+    source : index of the region that it reads, and number of steps back
+    rule : rule with all its options
+    owner : prefix of its parameters, common to all edges that share them
+    parts : parts that are computed separately
+    shares : sum of the shares of the parts with a result for a position, ``[written]``; 0: the position is not written
+    predicts : it writes a residual region and reads no observation: its result is a prediction, which is subtracted to
+        get the error
     """
 
     wire: Wire
@@ -67,15 +67,15 @@ class Task:
 
     @property
     def queries(self) -> int:
-        """Most positions that are written at once."""
+        """Maximum number of positions written at once."""
         return max(part.pairs.queries for part in self.parts)
 
 
 @lru_cache(maxsize=32)
 def tasks_of(facts: Facts) -> tuple[Task, ...]:
-    """Return what edges compute, in their order; not those that never write: their weight or all shares are 0.
+    """Return the computations of edges, in order, without edges that never write (weight 0, or all shares 0).
 
-    Raises `SpecError` where a rule cannot have its options, or positions of this width.
+    Raises `SpecError` if a rule does not support its options, or this width.
     """
     owners: dict[Hashable, str] = {}
     tasks = (_task(facts, wire, owners) for wire in facts.wires)
@@ -83,18 +83,18 @@ def tasks_of(facts: Facts) -> tuple[Task, ...]:
 
 
 def params_of(facts: Facts) -> tuple[ParamSpec, ...]:
-    """Return the parameters of all edges, each once: ``<owner>.<name>``, and gates."""
-    found: dict[str, ParamSpec] = {}
+    """Return the distinct parameters of all edges: ``<owner>.<name>``, and gates."""
+    specs: dict[str, ParamSpec] = {}
     width = facts.program.canvas.width
     for task in tasks_of(facts):
-        found |= {f"{task.owner}.{of.name}": of for of in task.rule.params(width, task.queries)}
+        specs |= {f"{task.owner}.{of.name}": of for of in task.rule.params(width, task.queries)}
         if task.wire.write == "gate":
-            found[gate_of(task)] = gate()
-    return tuple(dataclasses.replace(of, name=name) for name, of in found.items())
+            specs[gate_of(task)] = gate()
+    return tuple(dataclasses.replace(of, name=name) for name, of in specs.items())
 
 
 def names_of(facts: Facts, task: Task) -> dict[str, str]:
-    """Return the parameters of an edge's rule: its own name for each, and the program's."""
+    """Return the parameters of an edge's rule: name in the rule → name in the program."""
     own = task.rule.params(facts.program.canvas.width, task.queries)
     return {of.name: f"{task.owner}.{of.name}" for of in own}
 
@@ -110,7 +110,7 @@ def _task(facts: Facts, wire: Wire, owners: dict[Hashable, str]) -> Task:
     parts = tuple(_reads(program.parity, rule, wire, part, place, read) for part in wire.parts)
     shares = np.zeros(wire.shape[0])
     for part in parts:
-        shares[part.written[part.seen]] += part.share
+        shares[part.written[part.receives]] += part.share
     lag = wire.edge.lag or 0
     task = Task(
         wire=wire,
@@ -135,7 +135,7 @@ def _reads(parity: bool, rule: Attention, wire: Wire, part: Part, place: Place, 
     mask = None if wire.mask is None else wire.mask[np.ix_(part.written, part.read)]
     places = (place.coords[part.written], read.coords[part.read]) if read.through == "positions" else None
     pairs = Pairs(len(part.written), len(part.read), mask, places)
-    seen = rule.written(pairs)
+    receives = rule.written(pairs)
     if parity and rule.name == "none":
-        seen = np.ones_like(seen)
-    return Reads(pairs, part.written, part.read, seen, part.share)
+        receives = np.ones_like(receives)
+    return Reads(pairs, part.written, part.read, receives, part.share)

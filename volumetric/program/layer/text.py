@@ -1,4 +1,4 @@
-"""Program ↔ JSON: every field that is not its default, names in their order."""
+"""Programs to and from JSON: all fields that differ from their defaults, names in their order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from volumetric.program.layer.declared import MOST_EDGES, VERSION, Program, refu
 FORMAT = "volumetric.program"
 MOST_BYTES = 64 * 2**20
 SHORT = 120
-"""Characters of a line, at most, where it can be cut."""
+"""Maximum characters of a line that can be split."""
 _HEAD = ("format", "version")
 
 
@@ -28,12 +28,12 @@ def program_to_json(program: Program) -> str:
 
 
 def program_to_dict(program: Program) -> dict[str, Any]:
-    """Return what `program_to_json` writes."""
+    """Return the data of `program_to_json`."""
     return {"format": FORMAT, "version": VERSION, **written(program)}
 
 
 def written(value: Any) -> Any:
-    """Return a value as JSON has it, without fields that are their defaults."""
+    """Return a value as JSON data, without fields that equal their defaults."""
     if isinstance(value, Struct):
         config = value.__struct_config__
         out: dict[str, Any] = {} if config.tag_field is None else {config.tag_field: config.tag}
@@ -49,11 +49,11 @@ def written(value: Any) -> Any:
 
 
 def program_from_json(text: str | bytes) -> Program:
-    """Return the program that a text describes.
+    """Parse a program.
 
     Raises
     ------
-    SpecError : it is no JSON, or no program; the message names the place
+    SpecError : the text is not JSON, or not a program; the message names the place
     """
     data = read_json(text, "program")
     if not isinstance(data, dict):
@@ -67,9 +67,9 @@ def program_from_json(text: str | bytes) -> Program:
     version = data.get("version")
     if isinstance(version, bool) or version != VERSION:
         newer = isinstance(version, int) and version > VERSION
-        read = f"versions up to {VERSION} are read"
+        read = f"versions up to {VERSION} are supported"
         hint = f"a newer volumetric wrote it; {read} here" if newer else read
-        raise SpecError(f"program: version {shown(version)} is not known", hint=hint)
+        raise SpecError(f"program: version {shown(version)} is unknown", hint=hint)
     edges = data.get("edges")
     if isinstance(edges, list) and len(edges) > MOST_EDGES:
         refuse_edges(len(edges), _width(data))
@@ -77,19 +77,19 @@ def program_from_json(text: str | bytes) -> Program:
 
 
 def read_json(text: str | bytes, what: str) -> Any:
-    """Return the value of a JSON text, `what` being its name in errors; an object with a key twice is refused."""
+    """Parse a JSON text, with `what` as its name in errors; raise `SpecError` for duplicate keys."""
     if len(text) > MOST_BYTES:
         edges = text.count('"reads"' if isinstance(text, str) else b'"reads"')  # pyright: ignore[reportArgumentType]  (of its kind)
         if edges > MOST_EDGES:
             refuse_edges(edges, 64)
-        raise SpecError(f"{what}: a text of {len(text) / 2**20:,.0f} MiB, at most {MOST_BYTES >> 20} MiB are read")
+        raise SpecError(f"{what}: the text has {len(text) / 2**20:,.0f} MiB, the limit is {MOST_BYTES >> 20} MiB")
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
     except SpecError as error:
         raise SpecError(f"{what}: {error}") from None
     except (ValueError, RecursionError) as error:
         why = "nested too deep" if isinstance(error, RecursionError) else error
-        raise SpecError(f"{what}: not valid JSON ({why})", hint="it is cut short, or another kind of file") from None
+        raise SpecError(f"{what}: not valid JSON ({why})", hint="it is truncated, or another kind of file") from None
 
 
 @cache
@@ -98,27 +98,27 @@ def _fields(cls: type) -> dict[str, msgspec.structs.FieldInfo]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise SpecError(f"key {shown(twice)} is there twice")
-    return found
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        seen_keys: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen_keys or seen_keys.add(key))
+        raise SpecError(f"duplicate key {shown(twice)}")
+    return mapping
 
 
 def _refuse(number: str) -> Any:
-    raise SpecError(f"{number} is no number of JSON")
+    raise SpecError(f"{number} is not a JSON number")
 
 
 def _width(data: Mapping[str, Any]) -> int:
-    """The width of a canvas that is not read yet, for an error."""
+    """Return the width of a canvas before it is parsed, for an error."""
     canvas = data.get("canvas")
     width = canvas.get("width") if isinstance(canvas, dict) else None
     return width if isinstance(width, int) and 0 < width < 2**16 else 64
 
 
 def _lined(value: Any, depth: int) -> str:
-    """JSON text in which what is short stands on one line."""
+    """Return JSON text with short values on one line."""
     flat = json.dumps(value, ensure_ascii=False)
     if depth and len(flat) + depth <= SHORT:
         return flat

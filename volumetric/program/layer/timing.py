@@ -1,4 +1,4 @@
-"""When regions and edges of a program fire: its clocks and conditions, each different one once."""
+"""Clocks of regions and conditions of edges, without duplicates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from volumetric.program.layer.recipes import recipe_states
 from volumetric.program.layer.tasks import tasks_of
 
 CANVAS, CLOCK = "canvas", "clock"
-"""States: what positions hold, and the counts of clocks, less what they are at first."""
+"""States: the content of positions, and the counts of clocks minus their start values."""
 ALWAYS = -1
 
 
@@ -27,13 +27,13 @@ class Timing:
 
     Attributes
     ----------
-    clocks : each different one
-    regions : region → number of its clock, `ALWAYS` if it has none
-    edges : edge → number of its condition, `ALWAYS` if it has none
-    inner : region → how often it computes again in a step
-    columns : for each edge a number that is equal for those that fire together, `ALWAYS` for those that always do
-    kinds : of each column the clock of the region written and its steps, the condition, and steps back that are waited
-        for, 0: none
+    clocks : distinct clocks
+    regions : region → index of its clock, `ALWAYS` if it has none
+    edges : edge → index of its condition, `ALWAYS` if it has none
+    inner : region → number of additional computations in a step
+    columns : for each edge an index that is equal for edges that fire together, `ALWAYS` for those that always fire
+    kinds : for each column the clock of the region written and its steps, the condition, and the number of past steps
+        to wait for, 0: none
     """
 
     clocks: tuple[Clock, ...]
@@ -45,12 +45,12 @@ class Timing:
 
     @property
     def starts(self) -> tuple[tuple[float, ...], ...]:
-        """Counts of each clock when a stream begins."""
+        """Start counts of each clock."""
         return tuple(map(counters, self.clocks))
 
     @property
     def counts(self) -> int:
-        """Counts of all clocks."""
+        """Number of counts of all clocks."""
         return sum(map(len, self.starts))
 
 
@@ -60,7 +60,7 @@ def timing_of(facts: Facts) -> Timing:
 
     Raises
     ------
-    SpecError : a text is no clock, or a clock looks at what there is not; the message names region or edge
+    SpecError : a text is no clock, or a clock reads an unknown name; the message names the region or edge
     """
     numbers: dict[Clock, int] = {}
 
@@ -71,7 +71,7 @@ def timing_of(facts: Facts) -> Timing:
             clock = Clock.parse(text)
             steps = clock.steps if isinstance(clock, Inner) else 0
             if steps and condition:
-                raise SpecError("inner steps are of regions, not of conditions", hint="give the region a clock")
+                raise SpecError("a condition cannot have inner steps", hint="set them in the region's clock")
             clock = clock.clock if isinstance(clock, Inner) else clock
             for part in clock.walk():
                 _check(facts, part)
@@ -102,21 +102,21 @@ def timing_of(facts: Facts) -> Timing:
 
 
 def all_states(facts: Facts) -> dict[str, Shape]:
-    """Return all that a program keeps of a stream, by name; all of it begins with zeros."""
+    """Return all states of a stream, by name; all start with zeros."""
     canvas, counts = facts.program.canvas, timing_of(facts).counts
-    found: dict[str, Shape] = {CANVAS: (canvas.positions, canvas.width)}
-    return found | ({CLOCK: (counts,)} if counts else {}) | states_of(facts) | recipe_states(facts)
+    shapes: dict[str, Shape] = {CANVAS: (canvas.positions, canvas.width)}
+    return shapes | ({CLOCK: (counts,)} if counts else {}) | states_of(facts) | recipe_states(facts)
 
 
 def meter_at(facts: Facts, event: Event) -> tuple[int, int]:
-    """Return the region whose meter an event watches, and which of its numbers."""
+    """Return the region whose meter an event watches, and the index of the kind."""
     place = facts.place(event.what)
     assert place.meter is not None  # as `timing_of` has checked
     return place.index, place.meter.kinds.index(event.kind)
 
 
 def _check(facts: Facts, clock: Clock) -> None:
-    """Refuse a clock that looks at what there is not."""
+    """Raise `SpecError` if a clock reads an unknown name."""
     if isinstance(clock, Event):
         if clock.what not in facts.numbers:
             raise SpecError(f"{clock}: there is no region {clock.what!r}", hint=_near(clock.what, facts.numbers))
@@ -124,7 +124,7 @@ def _check(facts: Facts, clock: Clock) -> None:
         if meter is None:
             raise SpecError(
                 f"{clock}: region {clock.what!r} has no meter",
-                hint=f"Program(meters=[Meter({clock.what!r}, ({clock.kind!r},))]), or carrier 'residual' or 'filter'",
+                hint=f"add meters=[Meter({clock.what!r}, ({clock.kind!r},))], or use carrier 'residual' or 'filter'",
             )
         if clock.kind not in meter.kinds:
             raise SpecError(
@@ -133,7 +133,7 @@ def _check(facts: Facts, clock: Clock) -> None:
     if isinstance(clock, On):
         signals = [name for name, port in facts.program.ports.items() if isinstance(port, Signal)]
         if clock.name not in signals:
-            hint = _near(clock.name, signals) if signals else f"ports={{{clock.name!r}: Signal()}} tells it"
+            hint = _near(clock.name, signals) if signals else f"add ports={{{clock.name!r}: Signal()}}"
             raise SpecError(f"{clock}: there is no signal {clock.name!r}", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""What a program that is watched hands out behind its outputs: what it computed in each row."""
+"""Columns after the outputs of a watched program: its activity in each row."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from volumetric.program.layer.tasks import tasks_of
 from volumetric.program.layer.timing import ALWAYS, Timing
 
 REGIONS, EDGES, STRENGTH, METERS = "@regions", "@edges", "@strength", "@meters"
-"""Names of its parts; no port can be called so."""
+"""Names of the parts; no port can have these names."""
 
 
 def watched_columns(facts: Facts) -> dict[str, slice]:
-    """Return the columns of what is watched, by name, from the first one behind the outputs.
+    """Return the watched columns, by name, from the first one after the outputs.
 
-    Each region and each edge has the number of times that it computed in the row (0 for an edge that never writes),
-    each region the root mean square of what it holds, and each kind of a meter what clocks read of it then.
+    They are the number of computations of each region and each edge in the row (0 for an edge that never writes), the
+    root mean square of each region's content, and the value of each kind of a meter for clocks.
     """
     at = max((of.stop for of in facts.outputs.values()), default=0)
     sizes = {
@@ -31,80 +31,80 @@ def watched_columns(facts: Facts) -> dict[str, slice]:
         STRENGTH: len(facts.places),
         METERS: len(meter_names(facts)),
     }
-    found: dict[str, slice] = {}
+    columns: dict[str, slice] = {}
     for name, size in sizes.items():
-        found[name] = slice(at, at + size)
+        columns[name] = slice(at, at + size)
         at += size
-    return found
+    return columns
 
 
 def meter_names(facts: Facts) -> list[str]:
-    """Return what clocks call the numbers of all meters, ``region.kind``."""
+    """Return the names of all meter values, ``region.kind``."""
     return [f"{p.name}.{kind}" for p in facts.places if p.meter is not None for kind in p.meter.kinds]
 
 
 def writing(facts: Facts) -> Array:
     """Return which edges can write at all, bool ``[edges]``."""
-    found = np.zeros(len(facts.wires), np.bool_)
-    found[[task.wire.index for task in tasks_of(facts)]] = True
-    return found
+    writes = np.zeros(len(facts.wires), np.bool_)
+    writes[[task.wire.index for task in tasks_of(facts)]] = True
+    return writes
 
 
-def watch(held: Held, truths: Sequence[int], lives: Sequence[int | None], canvas: int) -> list[int]:
-    """Emit what is watched of a row: flags of clocks, of columns of edges, strength of regions, meters.
+def watch(regions: Held, truths: Sequence[int], lives: Sequence[int | None], canvas: int) -> list[int]:
+    """Emit the watched values of a row: flags of clocks, flags of edge columns, strength of regions, meters.
 
     Parameters
     ----------
-    truths : where each clock fires, ``[B, 1]``
-    lives : for each step of the row which columns of edges fire, ``[B, columns]``; None: all always do
+    truths : whether each clock fires, ``[B, 1]``
+    lives : for each step of the row which columns of edges fire, ``[B, columns]``; None: all, always
 
     Returns
     -------
-    ``[B, …]`` each; the first two only where there are clocks and columns
+    ``[B, …]`` each; the first two only if there are clocks and columns
     """
-    work, found = held.work, list[int]()
+    work, outputs = regions.work, list[int]()
     batch = work.shape(canvas)[0]
     if truths:
-        found.append(work.concat(list(truths), 1))
+        outputs.append(work.concat(list(truths), 1))
     live = [of for of in lives if of is not None]
     if live:
-        found.append(work.add(*live) if len(live) > 1 else live[0])
+        outputs.append(work.add(*live) if len(live) > 1 else live[0])
     strength: list[int] = []
     meters: list[int] = []
-    for place in held.facts.places:
-        rows = held.states[f"{place.name}.values"] if place.through == "memory" else held.taken(canvas, place)
+    for place in regions.facts.places:
+        rows = regions.states[f"{place.name}.values"] if place.through == "memory" else regions.taken(canvas, place)
         mean = work.reduce(work.binary("mul", rows, rows), "mean", (1, 2))
         strength.append(work.reshape(mean, (batch, 1)))
         if place.meter is not None:
-            meters.append(shown(work, place.meter, held.states[f"{place.name}.meter"]))
-    found.append(work.unary(work.concat(strength, 1), "sqrt"))
-    return [*found, *([work.concat(meters, 1)] if meters else [])]
+            meters.append(shown(work, place.meter, regions.states[f"{place.name}.meter"]))
+    outputs.append(work.unary(work.concat(strength, 1), "sqrt"))
+    return [*outputs, *([work.concat(meters, 1)] if meters else [])]
 
 
-def watched_rows(work: GraphBuilder, facts: Facts, timing: Timing, columns: Sequence[int], made: list[int]) -> int:
-    """Emit the columns of what is watched in all rows, ``[T, B, columns]``, from what `watch` told.
+def watched_rows(work: GraphBuilder, facts: Facts, timing: Timing, columns: Sequence[int], outputs: list[int]) -> int:
+    """Emit the watched columns of all rows, ``[T, B, columns]``, from the values of `watch`.
 
     Flags become counts of regions and edges by a product with 0, 1 and more, which is exact.
 
     Parameters
     ----------
-    columns : of each edge, `ALWAYS` for those that always act
+    columns : column of each edge, `ALWAYS` for edges that always fire
     """
-    given = list(made)
-    shape = work.shape(given[-1])[:2]
+    rest = list(outputs)
+    shape = work.shape(rest[-1])[:2]
     repeats = {n: 1 + steps for n, steps in enumerate(timing.inner)}
-    clocks = given.pop(0) if timing.clocks else None
+    clocks = rest.pop(0) if timing.clocks else None
     computed = _spread(work, clocks, shape, timing.regions, repeats)
-    live = given.pop(0) if timing.kinds else None
+    live = rest.pop(0) if timing.kinds else None
     acts = {n: int(can) for n, can in enumerate(writing(facts))}
-    parts = [computed, *([_spread(work, live, shape, columns, acts)] if acts else []), *given]
+    parts = [computed, *([_spread(work, live, shape, columns, acts)] if acts else []), *rest]
     return work.concat(parts, 2)
 
 
 def _spread(
     work: GraphBuilder, flags: int | None, shape: Sequence[int], columns: Sequence[int], times: Mapping[int, int]
 ) -> int:
-    """Emit ``[T, B, things]``: of each thing the flag of its column, 1 without one, times a number."""
+    """Emit ``[T, B, items]``: for each item the flag of its column (1 without a column) times a number."""
     length, batch = shape
     fixed = np.array([times[n] if column == ALWAYS else 0 for n, column in enumerate(columns)], np.float64)
     base = work.broadcast(_constant(work, fixed[None, None]), (length, batch, len(columns)))
@@ -116,8 +116,8 @@ def _spread(
         if column != ALWAYS:
             matrix[0, n, column] = times[n]
     flat = work.reshape(flags, (1, length * batch, count))
-    made = work.gemm(flat, _constant(work, matrix), _constant(work, fixed[None]), trans_b=True)
-    return work.reshape(made, (length, batch, len(columns)))
+    counts = work.gemm(flat, _constant(work, matrix), _constant(work, fixed[None]), trans_b=True)
+    return work.reshape(counts, (length, batch, len(columns)))
 
 
 def _constant(work: GraphBuilder, array: Array) -> int:

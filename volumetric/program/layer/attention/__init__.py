@@ -1,4 +1,4 @@
-"""Attention rules: how the positions that an edge writes read those of its source, and the nodes of that."""
+"""Attention rules of edges, and their graph nodes."""
 
 from __future__ import annotations
 

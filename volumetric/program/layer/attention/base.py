@@ -1,4 +1,4 @@
-"""What an attention rule is: how the positions that an edge writes read those of its source."""
+"""Base of attention rules: how the positions that an edge writes (queries) read those of its source (keys)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from volumetric.program.layer import names
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Who may read whom: an edge's positions as an attention rule sees them.
+    """Queries and keys of an edge, for attention rules.
 
     Attributes
     ----------
-    queries, keys : how many positions are written, N, and read, M
-    mask : bool ``[N, M]``, whether a query may see a key; None: all may
-    places : coordinates on the canvas of queries ``[N, axes]`` and of keys ``[M, axes]``, for rules that go by distance
+    queries, keys : number of positions written, N, and read, M
+    mask : bool ``[N, M]``, whether a query may attend to a key; None: no mask
+    places : canvas coordinates of queries ``[N, axes]`` and of keys ``[M, axes]``, for rules by distance
 
     Raises
     ------
     ShapeError
-        There is nothing to write or nothing to read, or mask or places are of other positions.
+        There are no queries or no keys, or mask or places have other shapes.
     """
 
     queries: int
@@ -44,57 +44,57 @@ class Pairs:
         """Check the sizes."""
         for count, what in ((self.queries, "writes"), (self.keys, "reads")):
             if count < 1:
-                raise ShapeError(f"an edge {what} no position", hint="a region has at least one")
+                raise ShapeError(f"an edge {what} no position", hint="a region needs at least one")
         size = (self.queries, self.keys)
         if self.mask is not None and (self.mask.shape != size or self.mask.dtype != np.bool_):
             raise ShapeError(
-                f"a mask of {self.queries} queries and {self.keys} keys is bool {list(size)}, "
+                f"a mask of {self.queries} queries and {self.keys} keys must be bool {list(size)}, "
                 f"got {self.mask.dtype} {list(self.mask.shape)}"
             )
         if self.places is not None:
             axes = {place.shape[1:] for place in self.places}
             if tuple(len(place) for place in self.places) != size or len(axes) != 1 or len(axes.pop()) != 1:
                 shapes = " and ".join(str(list(place.shape)) for place in self.places)
-                raise ShapeError(f"places are [{size[0]}, axes] and [{size[1]}, axes], got {shapes}")
+                raise ShapeError(f"places must be [{size[0]}, axes] and [{size[1]}, axes], got {shapes}")
 
     @property
     def parts(self) -> list[tuple[Array, Array]]:
-        """Queries that see the same keys, with these keys, both rising; not those that see none."""
+        """Groups of queries with the same keys, and these keys, both ascending; without queries that have no keys."""
         if self.mask is None:
             return [(np.arange(self.queries), np.arange(self.keys))]
         rows, part = np.unique(self.mask, axis=0, return_inverse=True)
         groups = (np.flatnonzero(part.reshape(-1) == n) for n in range(len(rows)))
-        found = [(ids, np.flatnonzero(row)) for ids, row in zip(groups, rows, strict=True) if row.any()]
-        return sorted(found, key=lambda of: int(of[0][0]))
+        parts = [(ids, np.flatnonzero(row)) for ids, row in zip(groups, rows, strict=True) if row.any()]
+        return sorted(parts, key=lambda of: int(of[0][0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
     """Base of all rules: ``a = attend(queries, source)``, ``[B, N, d]`` from ``[B, N, d]`` and ``[B, M, d]``.
 
-    Rules are declared with `attention`, one file each, and are plain values: what an edge learns is in its parameters.
+    Rules are declared with `attention` and are plain values: learned weights are parameters of edges.
     """
 
     name: ClassVar[str] = ""
     whole: ClassVar[bool] = False
-    """Whether what a query reads depends on more than single pairs with the keys it sees, such as on their order. A
-    mask then parts the queries by the keys that they see; each part is computed as if there were no others."""
+    """Whether the result of a query depends on more than its single pairs with keys, for example on their order. A mask
+    then partitions the queries by their keys; each part is computed independently."""
 
     def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
         """Return the parameters of an edge, for rows of width `d` and a number of positions written.
 
-        Raises `SpecError` where the rule cannot have such rows.
+        Raises `SpecError` if the rule does not support this width.
         """
         raise NotImplementedError(self.name)
 
     def seen(self, pairs: Pairs) -> Array | None:
-        """Which query reads which key, bool ``[N, M]``; None: each reads all."""
+        """Return which query reads which key, bool ``[N, M]``; None: each reads all."""
         return pairs.mask
 
     def written(self, pairs: Pairs) -> Array:
-        """Which queries get something: bool ``[N]``. The others are as if there were no edge."""
-        seen = self.seen(pairs)
-        return np.ones(pairs.queries, np.bool_) if seen is None else np.asarray(np.any(seen, axis=1))
+        """Return which queries are written, bool ``[N]``; for the others the edge has no effect."""
+        visible = self.seen(pairs)
+        return np.ones(pairs.queries, np.bool_) if visible is None else np.asarray(np.any(visible, axis=1))
 
 
 DECLARED: Final[Mapping[str, str]] = MappingProxyType(
@@ -106,7 +106,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "scanned": "mamba rwkv",
     }
 )
-"""Module → rules that it declares, with their nodes."""
+"""Module → rules that it declares."""
 
 RULES: Registry[type[Attention]] = Registry(
     modules_of("volumetric.program.layer.attention", DECLARED), group="volumetric.attention"
@@ -118,13 +118,13 @@ A = TypeVar("A", bound=type[Attention])
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def attention(name: str) -> Callable[[A], A]:
-    """Make a class a frozen rule and register it under a name."""
+    """Register a class as a frozen rule under a name."""
 
     def declare(cls: A) -> A:
-        made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
-        made.name = name
-        RULES[name] = made
-        return made
+        rule = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        rule.name = name
+        RULES[name] = rule
+        return rule
 
     return declare
 
@@ -134,28 +134,28 @@ def rule_of(name: str, options: Mapping[str, int | float | str] | None = None, h
 
     Parameters
     ----------
-    name : of the rule, or another name of it
-    options : its fields
-    heads : of a rule that has heads, unless its options tell; None: as it is by default
+    name : name of the rule, or an alias
+    options : fields of the rule
+    heads : number of heads, if the rule has heads and `options` do not set it; None: the rule's default
 
     Raises
     ------
     SpecError
-        No rule has this name, it has no such option, or the option cannot be this.
+        The rule or an option is unknown, or the value of an option is invalid.
     """
     known = [*names.RULES, *names.ALIASES]
     if name not in known and not RULES.declared(name):
-        listed = "one of " + ", ".join(sorted(names.RULES))
-        raise SpecError(f"no attention rule is called {name!r}", hint=suggestion(name, known, listed))
+        listed = "use one of " + ", ".join(sorted(names.RULES))
+        raise SpecError(f"there is no attention rule {name!r}", hint=suggestion(name, known, listed))
     of = RULES[names.ALIASES.get(name, name)]
     fields = [f.name for f in dataclasses.fields(of)]
     for option in options or {}:
         if option not in fields:
-            listed = "it has " + (", ".join(fields) or "none")
+            listed = "its options are " + (", ".join(fields) or "none")
             hint = suggestion(option, fields, listed)
             raise SpecError(f"the rule {of.name} has no option {option!r}", hint=hint)
-    given = {"heads": heads} if heads is not None and "heads" in fields else {}
-    return of(**given | dict(options or {}))  # pyright: ignore[reportArgumentType]  (rules check their fields)
+    head_options = {"heads": heads} if heads is not None and "heads" in fields else {}
+    return of(**head_options | dict(options or {}))  # pyright: ignore[reportArgumentType]  (rules check their fields)
 
 
 def positive(rule: Attention, *names: str) -> None:
@@ -168,15 +168,15 @@ def positive(rule: Attention, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Edges that read alike, side by side.
+    """A batch of edges with the same rule and sizes.
 
     Attributes
     ----------
-    rule : of all of them
+    rule : rule of all edges
     p : parameters by name, ``[E, …]``
-    queries, keys, values : ``[E or 1, B, N, d]``, and ``[E or 1, B, M, d]``; where `p` has no maps for keys and values
-        of a rule `BY_HEADS`, they are mapped already
-    pairs : who sees whom
+    queries, keys, values : ``[E or 1, B, N, d]``, and ``[E or 1, B, M, d]``; if `p` has no maps for keys and values
+        of a rule `BY_HEADS`, they are already projected
+    pairs : queries and keys
     """
 
     work: GraphBuilder
@@ -189,23 +189,23 @@ class Reading:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Edges, streams and width."""
+        """Numbers of edges and streams, and the width."""
         edges = [self.work.shape(i)[0] for i in (self.queries, self.keys, self.values, *self.p.values())]
         _, batch, _, d = self.work.shape(self.queries)
         return max(edges), batch, d
 
 
 Lowering: TypeAlias = Callable[[Reading], int]
-"""Emits what is read, ``[E, B, N, d]``; what is not written may be anything."""
+"""Emits the results, ``[E, B, N, d]``; values of queries that are not written are arbitrary."""
 
 BY_HEADS: Final = frozenset(DECLARED["by_heads"].split())
-"""Rules whose keys and values are maps of what is read, row by row."""
+"""Rules whose keys and values are projections of single rows."""
 LOWERINGS: Registry[Lowering] = Registry(modules_of("volumetric.program.layer.attention", DECLARED), group=RULES.group)
 L = TypeVar("L", bound=Lowering)
 
 
 def lowering(*names: str) -> Callable[[L], L]:
-    """Register what emits the nodes of rules."""
+    """Register the function that emits the nodes of rules."""
 
     def register(function: L) -> L:
         LOWERINGS.update(dict.fromkeys(names, function))
@@ -215,11 +215,11 @@ def lowering(*names: str) -> Callable[[L], L]:
 
 
 def stacked(work: GraphBuilder, tensors: Sequence[int]) -> int:
-    """Emit tensors of one shape side by side along a new first axis."""
+    """Emit tensors of one shape, stacked along a new first axis."""
     shape = work.shape(tensors[0])
     if not shape:
         return work.concat([work.reshape(i, (1,)) for i in tensors], 0)
-    return work.reshape(work.concat(tensors, 0), (len(tensors), *shape))  # along their own first axis: fewer nodes
+    return work.reshape(work.concat(tensors, 0), (len(tensors), *shape))  # concat along the first axis: fewer nodes
 
 
 def attend(
@@ -231,23 +231,23 @@ def attend(
     pairs: Pairs,
     values: int | None = None,
 ) -> int:
-    """Emit what `Attention.forward` computes, for edges side by side.
+    """Emit the attention of a batch of edges.
 
     Parameters
     ----------
-    p : parameters by name, ``[E, …]``; without those of ``k.`` and ``v.`` rows are keys and values as they are
+    p : parameters by name, ``[E, …]``; without those of ``k.`` and ``v.``, rows are already projected keys and values
     queries : ``[E, B, N, d]``, or ``[1, B, N, d]`` for all edges
     source, values : ``[E, B, M, d]`` or ``[1, B, M, d]``
-    pairs : who sees whom, the same for all edges
+    pairs : queries and keys, the same for all edges
 
     Returns
     -------
-    ``[E, B, N, d]``, zeros where `Attention.written` says that nothing is
+    ``[E, B, N, d]``, zeros for queries that are not written, see `Attention.written`
 
     Raises
     ------
     ShapeError
-        Tensors are of other sizes than `pairs`.
+        Shapes of tensors do not match `pairs`.
     """
     of = Reading(
         work=work,
@@ -266,7 +266,7 @@ def attend(
     ):
         lead, *size = work.shape(i)
         if size != [batch, count, d] or lead not in (1, edges):
-            raise ShapeError(f"{rule.name}: {what} are {[edges, batch, count, d]}, got {list(work.shape(i))}")
+            raise ShapeError(f"{rule.name}: {what} must be {[edges, batch, count, d]}, got {list(work.shape(i))}")
     if rule.whole and pairs.mask is not None:
         return _by_parts(of)
     y, written = LOWERINGS[rule.name](of), rule.written(pairs)
@@ -276,16 +276,16 @@ def attend(
 
 
 def _by_parts(of: Reading) -> int:
-    """Emit a rule that sees its source as a whole, once for all parts of a mask that are equally large."""
+    """Emit a rule that reads its source as a whole, once for all parts of a mask of equal sizes."""
     work, pairs = of.work, of.pairs
     edges, batch, d = of.size
     alike: dict[tuple[int, int], list[tuple[Array, Array]]] = {}
     for ids, keys in pairs.parts:
         alike.setdefault((len(ids), len(keys)), []).append((ids, keys))
     from_ = np.full((edges, batch, pairs.queries), -1, np.int64)
-    made: list[int] = []
+    tables: list[int] = []
     count = 0
-    for (asks, told), parts in alike.items():
+    for (query_count, key_count), parts in alike.items():
         ids, keys = (np.stack([part[side] for part in parts]) for side in (0, 1))
         own = Reading(
             work=work,
@@ -294,17 +294,17 @@ def _by_parts(of: Reading) -> int:
             queries=_taken(work, of.queries, ids),
             keys=_taken(work, of.keys, keys),
             values=_taken(work, of.values, keys),
-            pairs=Pairs(asks, told),
+            pairs=Pairs(query_count, key_count),
         )
-        size = (edges, batch, len(parts), asks)
-        y = work.broadcast(LOWERINGS[of.rule.name](own), (edges, batch * len(parts), asks, d))
-        made.append(work.reshape(y, (int(np.prod(size)), d)))
+        size = (edges, batch, len(parts), query_count)
+        y = work.broadcast(LOWERINGS[of.rule.name](own), (edges, batch * len(parts), query_count, d))
+        tables.append(work.reshape(y, (int(np.prod(size)), d)))
         from_[:, :, ids.reshape(-1)] = count + np.arange(np.prod(size)).reshape(edges, batch, -1)
         count += int(np.prod(size))
     if (from_ < 0).any():
         from_[from_ < 0] = count
-        made.append(work.zeros((1, d)))
-    rows = work.gather_rows(work.concat(made, 0), work.constant(from_.reshape(-1).astype(np.int32), "rows"))
+        tables.append(work.zeros((1, d)))
+    rows = work.gather_rows(work.concat(tables, 0), work.constant(from_.reshape(-1).astype(np.int32), "rows"))
     return work.reshape(rows, (edges, batch, pairs.queries, d))
 
 

@@ -1,4 +1,4 @@
-"""Rules whose queries and keys meet head by head, and their nodes."""
+"""Multi-head attention rules, and their nodes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Cross(ByHeads):
 
 
 CLOSED = -4.0
-"""What gates begin with: σ(-4) is 0.018, so that a new edge disturbs little."""
+"""Initial value of gates: σ(-4) is 0.018, so that a new edge has little effect."""
 
 
 def gate(name: str = "gate") -> ParamSpec:
-    """Parameter of a gate: one number, behind a sigmoid."""
+    """Return the parameter of a gate: one number, the input of a sigmoid."""
     return ParamSpec(name=name, shape=(1,), init="uniform", bounds=(CLOSED, CLOSED), packable=False)
 
 
@@ -53,11 +53,11 @@ class Gated(ByHeads):
 
 @attention("sparse")
 class Sparse(ByHeads):
-    """``cross`` over the `top_k` largest logits of each query and head, of equal ones the earlier.
+    """``cross`` over the `top_k` largest logits of each query and head; ties go to the earlier key.
 
     Attributes
     ----------
-    top_k : keys that count, all if there are fewer
+    top_k : number of keys, all if there are fewer
     """
 
     top_k: int = 8
@@ -82,7 +82,7 @@ class Cosine(ByHeads):
 
 
 LEAST = 1e-6
-"""Added to the sum that results are divided by."""
+"""Added to the denominator."""
 
 
 @attention("linear")
@@ -98,13 +98,13 @@ Metric = Literal["order", "grid"]
 
 @attention("local")
 class Local(ByHeads):
-    """``cross`` over keys nearby; a query that has none nearby is not written.
+    """``cross`` over nearby keys; a query without any is not written.
 
     Attributes
     ----------
-    window : key j is near query i where ``|i - ⌊j N / M⌋| ≤ ⌊window / 2⌋``, in the order of positions, or where their
-        distance on the canvas is at most ``window / 2``
-    metric : ``"order"`` or ``"grid"``, which of the two
+    window : key j is near query i if ``|i - ⌊j N / M⌋| ≤ ⌊window / 2⌋`` in the order of positions, or if their distance
+        on the canvas is at most ``window / 2``
+    metric : ``"order"`` for the first, ``"grid"`` for the second
     """
 
     window: int = 8
@@ -114,28 +114,28 @@ class Local(ByHeads):
         """Check the fields."""
         positive(self, "heads", "window")
         if self.metric not in get_args(Metric):
-            raise SpecError(f"local: unknown metric {self.metric!r}", hint="one of " + ", ".join(get_args(Metric)))
+            raise SpecError(f"local: unknown metric {self.metric!r}", hint="use one of " + ", ".join(get_args(Metric)))
 
     def seen(self, pairs: Pairs) -> Array | None:
         if self.metric == "order":
             key = np.arange(pairs.keys) * pairs.queries // pairs.keys
             near = np.abs(np.arange(pairs.queries)[:, None] - key) <= self.window // 2
         elif pairs.places is None:
-            raise SpecError("local with metric='grid' needs places on a canvas", hint="metric='order' goes without")
+            raise SpecError("local with metric='grid' needs places on a canvas", hint="metric='order' needs none")
         else:
-            asks, told = (place.astype(np.int64) for place in pairs.places)
-            near = 4 * np.square(asks[:, None] - told).sum(2) <= self.window**2
+            query_places, key_places = (place.astype(np.int64) for place in pairs.places)
+            near = 4 * np.square(query_places[:, None] - key_places).sum(2) <= self.window**2
         return near if pairs.mask is None else near & pairs.mask
 
 
 @attention("random_fixed")
 class RandomFixed(ByHeads):
-    """``cross`` over a few keys of each query, drawn without repetition from those that it may see.
+    """``cross`` over a few keys of each query, drawn without replacement from those allowed by the mask.
 
     Attributes
     ----------
-    count : keys of a query, all if there are fewer
-    seed : query i draws by the stream i of this seed: the same keys whenever the program runs
+    count : number of keys of a query, all if there are fewer
+    seed : query i draws from random stream i of this seed, so that the keys are the same at each run
     """
 
     count: int = 8
@@ -155,13 +155,13 @@ class RandomFixed(ByHeads):
 
 @lru_cache(maxsize=256)
 def _drawn(count: int, seed: int, pairs: Pairs) -> Array:
-    """Keys of each query, drawn once for the pairs of an edge."""
-    found = np.zeros((pairs.queries, pairs.keys), np.bool_)
+    """Return the keys of each query, drawn once for the pairs of an edge."""
+    mask = np.zeros((pairs.queries, pairs.keys), np.bool_)
     for i in range(pairs.queries):
         may = np.arange(pairs.keys) if pairs.mask is None else np.flatnonzero(pairs.mask[i])
-        found[i, generator(seed, i).permutation(may)[:count]] = True
-    found.setflags(write=False)
-    return found
+        mask[i, generator(seed, i).permutation(may)[:count]] = True
+    mask.setflags(write=False)
+    return mask
 
 
 def _rule(of: Reading) -> ByHeads:
@@ -197,9 +197,9 @@ def _sparse(of: Reading) -> int:
 def _sigmoid(of: Reading) -> int:
     work, rule = of.work, _rule(of)
     weights = work.unary(scores(work, of.p, rule.heads, of.queries, of.keys), "sigmoid")
-    seen = rule.seen(of.pairs)
-    if seen is not None:
-        weights = work.binary("mul_nonzero", weights, flags(work, seen))
+    visible = rule.seen(of.pairs)
+    if visible is not None:
+        weights = work.binary("mul_nonzero", weights, flags(work, visible))
     return read(work, of.p, rule.heads, weights, of.values)
 
 
@@ -219,16 +219,16 @@ def _cosine(of: Reading) -> int:
 def _linear(of: Reading) -> int:
     work, rule = of.work, _rule(of)
     q, k = (_feature(work, asked(work, of.p, n, x, rule.heads)) for n, x in (("q.", of.queries), ("k.", of.keys)))
-    v, seen = asked(work, of.p, "v.", of.values, rule.heads), rule.seen(of.pairs)
-    if seen is None:
+    v, visible = asked(work, of.p, "v.", of.values, rule.heads), rule.seen(of.pairs)
+    if visible is None:
         met = work.gemm(q, work.gemm(k, v, trans_a=True))
         total = work.gemm(q, work.reduce(k, "sum", (1,)), trans_b=True)
     else:
-        weights = work.binary("mul_nonzero", work.gemm(q, k, trans_b=True), flags(work, seen))
+        weights = work.binary("mul_nonzero", work.gemm(q, k, trans_b=True), flags(work, visible))
         met, total = work.gemm(weights, v), work.reduce(weights, "sum", (2,))
-    made = work.binary("div", met, work.affine(total, 1.0, LEAST))
+    means = work.binary("div", met, work.affine(total, 1.0, LEAST))
     edges = work.shape(of.p["o.weight"])[0]
-    return affine(work, of.p, "o.", together(work, made, edges, rule.heads))
+    return affine(work, of.p, "o.", together(work, means, edges, rule.heads))
 
 
 def _feature(work: GraphBuilder, x: int) -> int:

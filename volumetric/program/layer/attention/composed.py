@@ -1,4 +1,4 @@
-"""Rules that are made of others, and their nodes."""
+"""Rules composed of other rules, and their nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Perceiver(ByHeads):
 
     Attributes
     ----------
-    latents : how many
+    latents : number of latents
     """
 
     whole = True
@@ -37,12 +37,12 @@ class Perceiver(ByHeads):
 class Mixture(ByHeads):
     """``a = Σ_j w_j cross_j``, expert j on the j-th part of the keys, ``w = softmax(top_k(W q + b))`` for each query.
 
-    Parts have ``max(1, ⌊M / experts⌋)`` keys, and the last what is left; an expert without keys is not chosen.
+    Parts have ``max(1, ⌊M / experts⌋)`` keys, the last part the rest; an expert without keys is not chosen.
 
     Attributes
     ----------
-    experts : how many
-    top_k : experts that a query listens to
+    experts : number of experts
+    top_k : number of experts per query
     """
 
     whole = True
@@ -61,7 +61,7 @@ class Mixture(ByHeads):
         return *maps, *affine_params("router.", self.experts, d, bias=True)
 
     def ranges(self, keys: int) -> list[tuple[int, int]]:
-        """Keys of each expert that has some: the first, and one past the last."""
+        """Return the key range of each expert with keys: the first, and one past the last."""
         size, last = max(1, keys // self.experts), self.experts - 1
         parts = [(j * size, keys if j == last else min((j + 1) * size, keys)) for j in range(self.experts)]
         return [(start, stop) for start, stop in parts if start < stop]
@@ -74,8 +74,8 @@ def _perceiver(of: Reading) -> int:
     _, batch, d = of.size
     edges, count, _ = work.shape(of.p["latents"])
     latents = work.broadcast(work.reshape(of.p["latents"], (edges, 1, count, d)), (edges, batch, count, d))
-    told = cross(work, of.p, rule.heads, latents, of.keys, of.values, prefix=COMPRESS)
-    return cross(work, of.p, rule.heads, of.queries, told, told, prefix=READOUT)
+    compressed = cross(work, of.p, rule.heads, latents, of.keys, of.values, prefix=COMPRESS)
+    return cross(work, of.p, rule.heads, of.queries, compressed, compressed, prefix=READOUT)
 
 
 @lowering("mixture")
@@ -89,9 +89,9 @@ def _mixture(of: Reading) -> int:
     if rule.top_k < wide:
         rows = work.keep_largest(rows, rule.top_k)
     weights = work.reshape(work.softmax(rows), (edges, batch, count, wide))
-    made = []
+    expert_outputs = []
     for j, (start, stop) in enumerate(parts):
         keys, values = (work.part(x, 2, start, stop) for x in (of.keys, of.values))
         own = cross(work, of.p, rule.heads, of.queries, keys, values, prefix=f"experts.{j}.")
-        made.append(work.binary("mul_nonzero", own, work.part(weights, 3, j, j + 1)))
-    return work.add(*made)
+        expert_outputs.append(work.binary("mul_nonzero", own, work.part(weights, 3, j, j + 1)))
+    return work.add(*expert_outputs)

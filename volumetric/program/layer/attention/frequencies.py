@@ -1,4 +1,4 @@
-"""`hyena`: long convolutions by frequencies, and its nodes."""
+"""`hyena`: long convolutions in the frequency domain, and its nodes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from volumetric.program.layer.attention.heads import affine, square_maps
 class Hyena(Attention):
     """``a = W_o v + b_o`` after `order` gated convolutions of ``(v, x_1, …) = W_in x + b`` (Poli et al. 2023).
 
-    x is the source as N rows: row i is the mean of rows ``⌊i M / N⌋ … ⌈(i + 1) M / N⌉ - 1``. Convolutions are products
-    in the frequencies of length L, the least power of two from N on, 2 or more: ``v ← irfft(rfft(v · σ(G_i x_i + b), L)
+    x is the source resampled to N rows: row i is the mean of rows ``⌊i M / N⌋ … ⌈(i + 1) M / N⌉ - 1``. Convolutions are
+    products of frequencies of length L, the smallest power of two ≥ max(N, 2): ``v ← irfft(rfft(v · σ(G_i x_i + b), L)
     · F_i)`` cut to N rows, F_i complex for each feature. It has no heads.
 
     Attributes
     ----------
-    order : convolutions
-    length : L that the filters are made for; 0: that of the edge. A longer one is cut to its lowest frequencies
+    order : number of convolutions
+    length : L of the filters; 0: that of the edge. Longer filters use only their lowest frequencies
     """
 
     whole = True
@@ -54,12 +54,12 @@ class Hyena(Attention):
 
 
 def transform_length(count: int) -> int:
-    """Return the least power of two from `count` on, 2 or more."""
+    """Return the smallest power of two that is at least `count` and 2."""
     return max(2, 1 << (count - 1).bit_length())
 
 
 def bins(queries: int, keys: int) -> Array:
-    """Weights that bring `keys` rows to `queries`: ``[N, M]``, the mean of overlapping ranges."""
+    """Return the weights that resample `keys` rows to `queries`: ``[N, M]``, the mean of overlapping ranges."""
     i, j = np.arange(queries)[:, None], np.arange(keys)
     inside = (j >= i * keys // queries) & (j < -(-(i + 1) * keys // queries))
     return inside / inside.sum(1, keepdims=True)
@@ -86,28 +86,28 @@ def _filtered(work: GraphBuilder, response: int, x: int) -> int:
     """Emit the circular convolution of ``[E, B, N, d]`` with filters ``[E, d, bins, 2]``."""
     edges, batch, count, d = work.shape(x)
     there, back = transforms(count)
-    kept = there.shape[0] // 2
+    bin_count = there.shape[0] // 2
     spectrum = work.gemm(work.constant(there[None], "transform"), work.reshape(x, (edges * batch, count, d)))
-    real, imaginary = work.split(work.reshape(spectrum, (edges, batch, 2 * kept, d)), (kept, kept), 2)
-    factors = work.permute(work.part(response, 2, 0, kept), (0, 3, 2, 1))  # [E, 2, kept, d]
+    real, imaginary = work.split(work.reshape(spectrum, (edges, batch, 2 * bin_count, d)), (bin_count, bin_count), 2)
+    factors = work.permute(work.part(response, 2, 0, bin_count), (0, 3, 2, 1))  # [E, 2, bins, d]
     by_real, by_imaginary = work.split(factors, (1, 1), 1)
-    made = (
+    products = (
         work.binary("sub", work.binary("mul", real, by_real), work.binary("mul", imaginary, by_imaginary)),
         work.add(work.binary("mul", real, by_imaginary), work.binary("mul", imaginary, by_real)),
     )
-    whole = work.reshape(work.concat(made, 2), (edges * batch, 2 * kept, d))
+    whole = work.reshape(work.concat(products, 2), (edges * batch, 2 * bin_count, d))
     return work.reshape(work.gemm(work.constant(back[None], "inverse"), whole), (edges, batch, count, d))
 
 
 def transforms(count: int) -> tuple[Array, Array]:
-    """Matrices of rfft and irfft for `count` rows.
+    """Return the matrices of rfft and irfft for `count` rows.
 
-    Real parts of all frequencies stand before imaginary ones: ``[2 K, N]``, and back ``[N, 2 K]``.
+    Real parts of all frequencies come first, then imaginary ones: ``[2 K, N]``, and back ``[N, 2 K]``.
     """
     length = transform_length(count)
-    kept = length // 2 + 1
-    angle = 2 * np.pi * (np.outer(np.arange(kept), np.arange(count)) % length) / length
+    bin_count = length // 2 + 1
+    angle = 2 * np.pi * (np.outer(np.arange(bin_count), np.arange(count)) % length) / length
     cos, sin = np.cos(angle), np.sin(angle)
     sin[[0, -1]] = 0.0  # neither end has an imaginary part
-    twice = np.where(np.isin(np.arange(kept), (0, kept - 1)), 1.0, 2.0) / length
+    twice = np.where(np.isin(np.arange(bin_count), (0, bin_count - 1)), 1.0, 2.0) / length
     return np.concatenate((cos, -sin)), np.concatenate((cos.T * twice, -sin.T * twice), axis=1)

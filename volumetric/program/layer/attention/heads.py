@@ -1,4 +1,4 @@
-"""Attention by heads in NumPy: what rules with queries, keys, values and weights share."""
+"""Multi-head attention: shared nodes of rules with queries, keys, values and weights."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     pass
 
 SHORTEST = 1e-24
-"""Least square of a length; what is shorter counts as that long."""
+"""Minimum squared length of a vector in normalisation."""
 QKVO = ("q.", "k.", "v.", "o.")
-"""Maps of a rule with heads: to queries, keys and values, and from what the heads have read."""
+"""Projections of a rule with heads: of queries, keys, values and outputs."""
 
 
 def square_maps(d: int, *names: str) -> tuple[ParamSpec, ...]:
-    """Parameters of affine maps from `d` to `d` features."""
+    """Return the parameters of affine maps from `d` to `d` features."""
     return tuple(param for name in names for param in affine_params(name, d, d, bias=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByHeads(Attention):
-    """Base of rules whose queries and keys meet head by head.
+    """Base of multi-head rules.
 
     Attributes
     ----------
-    heads : parts of the width, each with weights of its own
+    heads : number of heads, into which the width is split
     """
 
     heads: int = 4
@@ -49,11 +49,11 @@ class ByHeads(Attention):
         return self.maps(d)
 
     def maps(self, d: int, *prefixes: str) -> tuple[ParamSpec, ...]:
-        """Parameters of the maps, below each prefix; raise `SpecError` where the heads do not divide the width `d`."""
+        """Return the parameters of the maps for each prefix; raise `SpecError` if heads do not divide the width `d`."""
         if d < 1 or d % self.heads:
             raise SpecError(
                 f"{self.name}: {self.heads} heads do not divide a width of {d}",
-                hint="give the edge, or the program, heads that do",
+                hint="set heads of the edge, or of the program, to a divisor",
             )
         return square_maps(d, *(prefix + name for prefix in prefixes or ("",) for name in QKVO))
 
@@ -82,12 +82,12 @@ def together(work: GraphBuilder, x: int, edges: int, heads: int) -> int:
 
 
 def asked(work: GraphBuilder, p: Mapping[str, int], name: str, x: int, heads: int) -> int:
-    """Emit queries, keys or values of heads, ``[E · B · heads, N, e]``; without a map of that name `x` has them."""
+    """Emit queries, keys or values of heads, ``[E · B · heads, N, e]``; without a map, `x` is already projected."""
     return apart(work, affine(work, p, name, x) if f"{name}weight" in p else x, heads)
 
 
 def mapped(work: GraphBuilder, p: Mapping[str, int], name: str, rows: Sequence[int]) -> int:
-    """Emit keys or values of rows ``[M, d]`` one behind the other, ``[len(rows) · M, d]``; each edge has as many."""
+    """Emit keys or values of rows ``[M, d]``, concatenated to ``[len(rows) · M, d]``; all edges have equal counts."""
     edges, d, _ = work.shape(p[f"{name}weight"])
     whole = work.reshape(work.concat(rows, 0), (edges, 1, sum(work.shape(x)[0] for x in rows) // edges, d))
     y = affine(work, p, name, whole)
@@ -101,14 +101,14 @@ def scores(work: GraphBuilder, p: Mapping[str, int], heads: int, queries: int, k
     return work.gemm(work.affine(q, work.shape(q)[2] ** -0.5), k, trans_b=True)
 
 
-def hidden(work: GraphBuilder, logits: int, seen: Array | None) -> int:
-    """Emit logits with -inf for what is not seen."""
-    return logits if seen is None else work.binary("mask", logits, flags(work, seen))
+def hidden(work: GraphBuilder, logits: int, visible: Array | None) -> int:
+    """Emit logits with -inf for masked keys."""
+    return logits if visible is None else work.binary("mask", logits, flags(work, visible))
 
 
-def flags(work: GraphBuilder, seen: Array) -> int:
-    """Constant ``[1, N, M]`` of zeros and ones."""
-    return work.constant(seen.astype(np.float64)[None], "seen")
+def flags(work: GraphBuilder, visible: Array) -> int:
+    """Emit a constant ``[1, N, M]`` of zeros and ones."""
+    return work.constant(visible.astype(np.float64)[None], "seen")
 
 
 def softmax(work: GraphBuilder, logits: int) -> int:
@@ -131,22 +131,22 @@ def cross(
     queries: int,
     keys: int,
     values: int,
-    seen: Array | None = None,
+    visible: Array | None = None,
     prefix: str = "",
 ) -> int:
     """Emit softmax attention, ``[E, B, N, d]``."""
-    logits = hidden(work, scores(work, p, heads, queries, keys, prefix), seen)
+    logits = hidden(work, scores(work, p, heads, queries, keys, prefix), visible)
     return read(work, p, heads, softmax(work, logits), values, prefix)
 
 
 def by_edge(work: GraphBuilder, x: int) -> int:
-    """View a parameter ``[E, n]`` as it goes with ``[E, B, N, n]``."""
+    """Reshape a parameter ``[E, n]`` to broadcast against ``[E, B, N, n]``."""
     edges, n = work.shape(x)
     return work.reshape(x, (edges, 1, 1, n))
 
 
 def direction(work: GraphBuilder, x: int) -> int:
-    """Emit vectors of the last of three axes at length 1; those shorter than 1e-12 are shorter."""
+    """Emit vectors of the last of three axes, normalised to length 1 (divided by 1e-12 if shorter than that)."""
     square = work.reduce(work.unary(x, "square"), "sum", (2,))
     return work.binary("mul", x, work.unary(work.binary("max", square, work.scalar(SHORTEST)), "rsqrt"))
 
@@ -155,18 +155,18 @@ _RULES = frozenset({"cross", "gated", "local", "random_fixed"})
 
 
 def is_direct(rule: Attention, pairs: Pairs, width: int) -> bool:
-    """Whether `attend_directly` computes what a rule makes of pairs."""
+    """Return whether `attend_directly` supports a rule with these pairs."""
     return rule.name in _RULES and is_small(pairs.queries, pairs.keys, width)
 
 
 def turned(work: GraphBuilder, p: Mapping[str, int]) -> dict[str, int]:
-    """Emit parameters ``[E, …]`` as `attend_directly` reads them: weights ``[E, in, out]``."""
+    """Emit parameters ``[E, …]`` in the layout of `attend_directly`: weights ``[E, in, out]``."""
     maps = {f"{side}.weight": f"{side}.turned" for side in SIDES}
     return {maps.get(name, name): work.permute(of, (0, 2, 1)) if name in maps else of for name, of in p.items()}
 
 
 def reads_turned(p: Mapping[str, int]) -> bool:
-    """Whether parameters are as `turned` has them."""
+    """Return whether parameters are in the layout of `turned`."""
     return "q.turned" in p
 
 
@@ -178,17 +178,17 @@ def attend_directly(
     pairs: Pairs,
     known: Sequence[int] = (),
 ) -> int:
-    """Emit what `attend` does, ``[E, P, N, d]``.
+    """Emit the results of `attend`, ``[E, P, N, d]``, directly from a table of rows.
 
     Parameters
     ----------
-    p : as `turned` has them
-    rows : a table ``[R, d]``, and the numbers of those of its rows that ask, ``[E, P, N]``, and tell, ``[E, P, M]``
-    known : keys and values ``[K, d]``, of which those tell, if they are mapped already
+    p : parameters in the layout of `turned`
+    rows : a table ``[R, d]``, and the row indices of queries, ``[E, P, N]``, and of keys, ``[E, P, M]``
+    known : projected keys and values ``[K, d]``, which key indices then refer to
     """
     assert isinstance(rule, ByHeads)  # by its name
-    seen, written = rule.seen(pairs), rule.written(pairs)
-    shown = None if seen is None else work.constant(np.ascontiguousarray(seen.T, np.float64), "seen")
+    visible, written = rule.seen(pairs), rule.written(pairs)
+    shown = None if visible is None else work.constant(np.ascontiguousarray(visible.T, np.float64), "seen")
     sides = [side for side in SIDES if f"{side}.turned" in p]
     weights, biases = ([p[f"{side}.{part}"] for side in sides] for part in ("turned", "bias"))
     y = cross_attend(work, rule.heads, rows, weights, biases, shown, known)

@@ -1,4 +1,4 @@
-"""Rules that move rows without asking, and their nodes."""
+"""Rules without queries, and their nodes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from volumetric.program.layer.attention.base import Attention, Pairs, Reading, a
 from volumetric.program.layer.attention.heads import affine, square_maps
 
 
-def shares(seen: Array) -> Array:
-    """How much each key counts in the mean of a query, ``[N, M]``: zeros where it sees none."""
-    return seen / seen.sum(1, keepdims=True).clip(1)
+def shares(visible: Array) -> Array:
+    """Return the weight of each key in the mean of a query, ``[N, M]``: zeros for a query without keys."""
+    return visible / visible.sum(1, keepdims=True).clip(1)
 
 
 @attention("pooling")
 class Pooling(Attention):
-    """``a = W mean(v) + b``, the same for all queries that see the same keys. It has no heads."""
+    """``a = W mean(v) + b``, equal for all queries with the same keys. It has no heads."""
 
     def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
         return square_maps(d, "proj.")
@@ -35,7 +35,7 @@ class Copy(Attention):
 
 @attention("none")
 class Nothing(Attention):
-    """No position is written, and none counts as written."""
+    """Writes no position."""
 
     def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
         return ()
@@ -46,13 +46,13 @@ class Nothing(Attention):
 
 @lowering("pooling")
 def _pooling(of: Reading) -> int:
-    work, seen = of.work, of.rule.seen(of.pairs)
+    work, visible = of.work, of.rule.seen(of.pairs)
     edges, batch, d = of.size
-    if seen is None:
-        made = affine(work, of.p, "proj.", work.reduce(of.values, "mean", (2,)))
-        return work.broadcast(made, (edges, batch, of.pairs.queries, d))
+    if visible is None:
+        pooled = affine(work, of.p, "proj.", work.reduce(of.values, "mean", (2,)))
+        return work.broadcast(pooled, (edges, batch, of.pairs.queries, d))
     lead, _, count, _ = work.shape(of.values)
-    each = work.constant(shares(seen)[None], "shares")
+    each = work.constant(shares(visible)[None], "shares")
     mean = work.gemm(each, work.reshape(of.values, (lead * batch, count, d)))
     return affine(work, of.p, "proj.", work.reshape(mean, (lead, batch, of.pairs.queries, d)))
 

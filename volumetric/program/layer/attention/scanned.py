@@ -1,4 +1,4 @@
-"""Rules that go through their source in order, and their nodes."""
+"""Rules that scan their source in order, and their nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from volumetric.program.layer.attention.base import Attention, Reading, attentio
 from volumetric.program.layer.attention.heads import affine, by_edge, softmax, square_maps
 
 EPS = 1e-5
-"""Of the norm of queries."""
+"""Epsilon of the norm of queries."""
 
 
 @attention("mamba")
@@ -24,7 +24,7 @@ class Mamba(Attention):
 
     Attributes
     ----------
-    state_size : rates
+    state_size : number of rates
     """
 
     whole = True
@@ -53,16 +53,16 @@ class Mamba(Attention):
 
 
 BOUND, LEAST = 10.0, 1e-6
-"""Largest key, either way; what is added to the sum that is divided by."""
+"""Maximum magnitude of a key, and the term added to the denominator."""
 
 
 @attention("rwkv")
 class RWKV(Attention):
-    """``a = W_o (σ(r) · wkv) + b_o``, query i with the mean up to key i (Peng et al. 2023, arXiv 2305.13048).
+    """``a = W_o (σ(r) · wkv) + b_o``, for query i over keys up to i (Peng et al. 2023, arXiv 2305.13048).
 
     With ``κ = exp(clip(k, ±10))`` and ``w = exp(-exp(decay))`` for each feature,
     ``wkv_t = (num + e^u κ_t v_t) / (den + e^u κ_t + 1e-6)``; then ``num ← w num + κ_t v_t`` and ``den ← w den + κ_t``.
-    Queries beyond the last key take that one's. It has no heads.
+    Queries after the last key use that of the last key. It has no heads.
     """
 
     whole = True
@@ -97,20 +97,20 @@ def _mamba(of: Reading) -> int:
     driven = work.binary("mul", each(work.binary("mul", step, x)), every(b))
     s = linear_scan(work, work.reshape(driven, flat), work.reshape(decay, flat), work.zeros((flat[0], flat[2])))
     met = work.reduce(work.binary("mul", work.reshape(s, whole), every(c)), "sum", (4,))
-    told = work.add(work.reshape(met, whole[:4]), work.binary("mul", x, by_edge(work, p["d"])))
-    told = work.reshape(work.binary("mul", told, work.unary(z, "silu")), (edges * batch, count, d))
-    return affine(work, p, "o.", work.reshape(_alike(of, told, edges), (edges, batch, of.pairs.queries, d)))
+    y = work.add(work.reshape(met, whole[:4]), work.binary("mul", x, by_edge(work, p["d"])))
+    y = work.reshape(work.binary("mul", y, work.unary(z, "silu")), (edges * batch, count, d))
+    return affine(work, p, "o.", work.reshape(_alike(of, y, edges), (edges, batch, of.pairs.queries, d)))
 
 
-def _alike(of: Reading, told: int, edges: int) -> int:
-    """Emit softmax attention of normalised queries over what is both key and value, ``[E · B, N, d]``."""
+def _alike(of: Reading, values: int, edges: int) -> int:
+    """Emit softmax attention of normalised queries over rows that are keys and values, ``[E · B, N, d]``."""
     work, p = of.work, of.p
     lead, batch, count, d = work.shape(of.queries)
     rows = work.norm(work.reshape(of.queries, (lead * batch * count, d)), kind="layer", eps=EPS)
     q = work.binary("mul", work.reshape(rows, (lead, batch, count, d)), by_edge(work, p["norm.weight"]))
     q = work.affine(work.add(q, by_edge(work, p["norm.bias"])), d**-0.5)
-    logits = work.gemm(work.reshape(q, (edges * batch, count, d)), told, trans_b=True)
-    return work.gemm(softmax(work, logits), told)
+    logits = work.gemm(work.reshape(q, (edges * batch, count, d)), values, trans_b=True)
+    return work.gemm(softmax(work, logits), values)
 
 
 @lowering("rwkv")
@@ -121,7 +121,7 @@ def _rwkv(of: Reading) -> int:
     size = (edges, batch, keys, d)
     k = work.binary("min", affine(work, p, "k.", of.keys), work.scalar(BOUND))
     weight = work.unary(work.binary("max", k, work.scalar(-BOUND)), "exp")
-    seen = work.binary("mul", weight, affine(work, p, "v.", of.values))
+    weighted_values = work.binary("mul", weight, affine(work, p, "v.", of.values))
     fade = work.unary(work.unary(work.unary(p["decay"], "exp"), "neg"), "exp")
     fades = work.reshape(work.broadcast(by_edge(work, fade), size), (edges * batch, keys, d))
     first = by_edge(work, work.unary(p["bonus"], "exp"))
@@ -130,7 +130,7 @@ def _rwkv(of: Reading) -> int:
         before = _before(work, work.reshape(u, (edges * batch, keys, d)), fades)
         return work.add(work.reshape(before, size), work.binary("mul", u, first))
 
-    wkv = work.binary("div", met(seen), work.affine(met(weight), 1.0, LEAST))
+    wkv = work.binary("div", met(weighted_values), work.affine(met(weight), 1.0, LEAST))
     if queries <= keys:
         wkv = work.part(wkv, 2, 0, queries)
     else:
@@ -141,7 +141,7 @@ def _rwkv(of: Reading) -> int:
 
 
 def _before(work: GraphBuilder, u: int, fades: int) -> int:
-    """Emit the faded sums of what came before each step."""
+    """Emit the decayed sums before each step."""
     groups, count, d = work.shape(u)
     if count == 1:
         return work.zeros((groups, 1, d))
