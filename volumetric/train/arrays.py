@@ -31,13 +31,13 @@ def arrays_of(inputs: Inputs, targets: Targets, mask: Masks) -> dict[str, Array]
 
     What belongs to the input ``"input"`` or the output ``"output"`` has no further name.
     """
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for prefix, of, plain in (("inputs", inputs, INPUT), ("targets", targets, OUTPUT), ("mask", mask, OUTPUT)):
         if isinstance(of, Mapping):
-            found |= {prefix if name == plain else f"{prefix}.{name}": array for name, array in of.items()}
+            arrays |= {prefix if name == plain else f"{prefix}.{name}": array for name, array in of.items()}
         elif of is not None:
-            found[prefix] = of
-    return found
+            arrays[prefix] = of
+    return arrays
 
 
 def changed(of: Any, change: Callable[[Array], Array]) -> Any:
@@ -59,9 +59,9 @@ def as_arrays(of: Any, what: str) -> Any:
     return None if of is None else _numbers(of, what)
 
 
-def _numbers(given: Any, what: str) -> Array:
+def _numbers(value: Any, what: str) -> Array:
     try:
-        array = np.asarray(given)
+        array = np.asarray(value)
     except ValueError:  # NumPy's message speaks of "inhomogeneous shapes"
         raise ShapeError(
             f"{what}: rows of unequal lengths make no array", hint="pad them, and mask the padding with weights of 0"

@@ -64,5 +64,5 @@ class BackpropCredit(Credit):
                 arrays.store.put(name, np.zeros(shape, np.float32))
 
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
-        found = self._time.fault(batches, rate, tally)
-        return found or self._arrays.fault(tally, "the norm of the gradients, or a new weight")
+        fault = self._time.fault(batches, rate, tally)
+        return fault or self._arrays.fault(tally, "the norm of the gradients, or a new weight")

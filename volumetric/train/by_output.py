@@ -139,12 +139,12 @@ class Losses:
 
     def cover(self, data: ArrayData) -> None:
         """Raise `SpecError` where an output has a loss and `data` no targets for it: it would never be learned."""
-        asked = self.asked(data)
-        lacking = [name for name in self.of if name not in asked]
+        targets = self.asked(data)
+        lacking = [name for name in self.of if name not in targets]
         if lacking:
             raise SpecError(
                 f"output {lacking[0]!r} has a loss, and the data have no targets for it",
-                hint=f"they have targets of {_names(asked)}",
+                hint=f"they have targets of {_names(targets)}",
             )
 
     def scales(self, counts: Mapping[str, float]) -> dict[str, float]:

@@ -62,13 +62,13 @@ class _ByRow:
         return self.data.describe()
 
 
-def _inputs(ports: Columns, given: Inputs) -> Inputs:
-    if not ports or not isinstance(given, Mapping):
-        return given
-    resets = {name: of for name, of in given.items() if name == RESETS and name not in ports}
-    parts = {name: of for name, of in given.items() if name not in resets}
+def _inputs(ports: Columns, inputs: Inputs) -> Inputs:
+    if not ports or not isinstance(inputs, Mapping):
+        return inputs
+    resets = {name: of for name, of in inputs.items() if name == RESETS and name not in ports}
+    parts = {name: of for name, of in inputs.items() if name not in resets}
     if parts.keys() == {INPUT}:
-        return given
+        return inputs
     lead = _lead("input", ports, parts)
     missing = next((name for name in ports if name not in parts), None)
     if missing is not None:
@@ -77,12 +77,12 @@ def _inputs(ports: Columns, given: Inputs) -> Inputs:
     return {INPUT: rows, **resets} if resets else rows
 
 
-def _targets(ports: Columns, given: Targets, mask: Masks) -> tuple[Targets, Masks]:
-    if not ports or not isinstance(given, Mapping) or given.keys() == {OUTPUT}:
-        return given, mask
-    lead = _lead("output", ports, given)
+def _targets(ports: Columns, targets: Targets, mask: Masks) -> tuple[Targets, Masks]:
+    if not ports or not isinstance(targets, Mapping) or targets.keys() == {OUTPUT}:
+        return targets, mask
+    lead = _lead("output", ports, targets)
     shape = (*lead, max(last for _, last in ports.values()))
-    parts = {name: _part("output", name, given[name], lead, ports[name]) for name in given}
+    parts = {name: _part("output", name, targets[name], lead, ports[name]) for name in targets}
     whole = np.zeros(shape, np.result_type(np.float32, *parts.values()))
     counts = np.zeros(shape, np.float32)
     for name, part in parts.items():
@@ -90,7 +90,7 @@ def _targets(ports: Columns, given: Targets, mask: Masks) -> tuple[Targets, Mask
         whole[own] = part
         counts[own] = spread_weights(mask[name], part.shape) if isinstance(mask, Mapping) and name in mask else 1
     if isinstance(mask, Mapping):
-        odd = next((name for name in mask if name not in given), None)
+        odd = next((name for name in mask if name not in targets), None)
         if odd is not None:
             raise SpecError(f"there is a mask of output {odd!r}, and no targets of it", hint="give targets, or no mask")
     elif mask is not None:
@@ -98,23 +98,23 @@ def _targets(ports: Columns, given: Targets, mask: Masks) -> tuple[Targets, Mask
     return whole, None if mask is None and counts.all() else counts
 
 
-def _lead(what: str, ports: Columns, given: Mapping[str, Array]) -> Shape:
+def _lead(what: str, ports: Columns, arrays: Mapping[str, Array]) -> Shape:
     """Return samples, or samples and rows, that all arrays have; refuse those of no port."""
-    odd = next((name for name in given if name not in ports), None)
+    odd = next((name for name in arrays if name not in ports), None)
     if odd is not None:
         known = ", ".join(map(repr, ports))
         raise SpecError(f"the network has no {what} {odd!r}", hint=f"its {what}s are {known}")
-    wide = [array for name, array in given.items() if array.ndim > 1 and array.shape[-1] == _width(ports[name])]
-    return max((array.shape[:-1] for array in wide), key=len, default=next(iter(given.values())).shape)
+    wide = [array for name, array in arrays.items() if array.ndim > 1 and array.shape[-1] == _width(ports[name])]
+    return max((array.shape[:-1] for array in wide), key=len, default=next(iter(arrays.values())).shape)
 
 
 def _part(what: str, name: str, array: Array, lead: Shape, columns: tuple[int, int]) -> Array:
     """Return the columns of a port; one that has a single number may lack the axis of columns."""
-    wanted = (*lead, _width(columns))
-    if array.shape == lead and wanted[-1] == 1:
+    shape = (*lead, _width(columns))
+    if array.shape == lead and shape[-1] == 1:
         return array[..., None]
-    if array.shape != wanted:
-        raise ShapeError(f"{what} {name!r}: expected {list(wanted)}, got {list(array.shape)}")
+    if array.shape != shape:
+        raise ShapeError(f"{what} {name!r}: expected {list(shape)}, got {list(array.shape)}")
     return array
 
 

@@ -46,11 +46,11 @@ class BatchStreams:
 
     def of(self, use: Use, batch: int) -> KeptBuffers:
         """Return the buffers of so many streams."""
-        kept = self._known.get((use, batch))
-        if kept is None:
-            kept = self._known[use, batch] = KeptBuffers(self._store, self._buffers(use), batch, use)
-            kept.begin()
-        return kept
+        buffers = self._known.get((use, batch))
+        if buffers is None:
+            buffers = self._known[use, batch] = KeptBuffers(self._store, self._buffers(use), batch, use)
+            buffers.begin()
+        return buffers
 
     @property
     def values(self) -> dict[str, Array]:
@@ -95,8 +95,8 @@ class CarriedTime(WholeTime):
     def kept(self) -> dict[str, Array]:
         return self._streams.values
 
-    def restore(self, kept: Mapping[str, Array]) -> None:
-        self._streams.restore(kept)
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        self._streams.restore(arrays)
 
     def learned(self, batches: Sequence[Batch]) -> None:
         super().learned(batches)

@@ -125,8 +125,8 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         if about["version"] != VERSION:
             raise CheckpointError(f"{path} has version {about['version']}, expected {VERSION}")
         slots = {slot: _below(f"{_SLOT}/{slot}", arrays) for slot in about["slots"]}
-        kept = (_below(part, arrays) for part in (_BUFFER, _CARRIED))
-        learner = LearnerState(about["updates"], _below(_MASTER, arrays), slots, *kept)
+        stored = (_below(part, arrays) for part in (_BUFFER, _CARRIED))
+        learner = LearnerState(about["updates"], _below(_MASTER, arrays), slots, *stored)
         return Checkpoint(learner=learner, best=_below(_BEST, arrays), progress=about["progress"], run=about["run"])
     except CheckpointError:
         raise
@@ -140,14 +140,14 @@ def _below(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def describe_run(
-    network: Network | Clocked, given: Params, config: TrainConfig, data: Data, validation: Data | None
+    network: Network | Clocked, params: Params, config: TrainConfig, data: Data, validation: Data | None
 ) -> dict[str, Any]:
     """Return what the run depends on, as JSON data."""
-    frozen = sorted(set().union(*(matching(pattern, given) for pattern in config.frozen)))
+    frozen = sorted(set().union(*(matching(pattern, params) for pattern in config.frozen)))
     description = {
         "network": network.to_json(),
-        "schemes": {key: str(store.scheme) for key, store in given.items()},
-        "frozen": {key: checksum(given[key].values()) for key in frozen},
+        "schemes": {key: str(store.scheme) for key, store in params.items()},
+        "frozen": {key: checksum(params[key].values()) for key in frozen},
         "config": config.describe(),
         "data": data.describe(),
         "validation": None if validation is None else validation.describe(),

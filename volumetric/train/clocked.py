@@ -51,14 +51,14 @@ def bucket_stacks(clocked: Clocked, arrays: TrainedArrays) -> Stacks:
         needed = frozenset(name for name, keys in losses.items() if key in keys)
         return key in trained, arrays.schemes[key], needed
 
-    found: list[Stack] = []
+    stacks: list[Stack] = []
     for bucket in buckets_of(clocked):
         if bucket.way == "grouped":
             for p in bucket.spec.params():
                 keys = [network.resolve(f"{coord}/{p.name}") for coord in bucket.coords]
                 runs = (tuple(run) for _, run in groupby(keys, alike))
-                found += [Stack(run, p.shape) for run in runs if uses[run[0]] == 1]
-    return Stacks(tuple(found))
+                stacks += [Stack(run, p.shape) for run in runs if uses[run[0]] == 1]
+    return Stacks(tuple(stacks))
 
 
 class TickedTime(Time):
@@ -101,8 +101,8 @@ class TickedTime(Time):
     def kept(self) -> dict[str, Array]:
         return self._kept.values
 
-    def restore(self, kept: Mapping[str, Array]) -> None:
-        self._kept.restore(kept)
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        self._kept.restore(arrays)
 
     def windows(self, batch: Batch) -> Iterator[Piece]:
         """Yield the windows of a batch, each of which is an update; ticks after which no output counts are only run.
@@ -169,8 +169,8 @@ class TickedTime(Time):
         sequences = self.check(batch)
         tally, read = Tally(), dict[str, list[Array]]()
         for start, stop in self.cut(0, sequences.ticks):
-            found, rows = self._run(LOOKS, sequences, start, stop, judged=True)
-            tally += found
+            window_tally, rows = self._run(LOOKS, sequences, start, stop, judged=True)
+            tally += window_tally
             for name, y in rows.items():
                 read.setdefault(name, []).append(y)
         if not np.isfinite(tally.total):
@@ -211,55 +211,55 @@ class TickedTime(Time):
         """Return a window as it is; a batch must be one."""
         if isinstance(batch, Piece):
             return batch
-        found = list(self.windows(batch))
-        if len(found) > 1:
-            raise SpecError(f"the sequences are {len(found)} windows", hint="update by each of `windows(batch)`")
-        if not found:
+        windows = list(self.windows(batch))
+        if len(windows) > 1:
+            raise SpecError(f"the sequences are {len(windows)} windows", hint="update by each of `windows(batch)`")
+        if not windows:
             sequences = self.check(batch)
             return piece_of(batch, sequences, 0, 0, sequences.ticks)
-        return found[0]
+        return windows[0]
 
     def check(self, batch: Batch) -> Sequences:
         """Check a batch."""
         network, samples = self.clocked.network, len(batch)
-        given = dict(batch.given)
-        resets = given.pop(RESETS, None) if RESETS not in network.ports else None
-        missing = [name for name in network.ports if name not in given]
+        inputs = dict(batch.given)
+        resets = inputs.pop(RESETS, None) if RESETS not in network.ports else None
+        missing = [name for name in network.ports if name not in inputs]
         if missing:
-            raise ShapeError(f"the batch has no input {missing[0]!r}", hint=f"it has {', '.join(map(repr, given))}")
-        found, rows = check_rows(network, given, samples)
+            raise ShapeError(f"the batch has no input {missing[0]!r}", hint=f"it has {', '.join(map(repr, inputs))}")
+        checked_inputs, rows = check_rows(network, inputs, samples)
         if rows == 0:
             raise ShapeError("the sequences of the batch have no rows")
-        asked, readings = self.arrays.losses.asked(batch), dict[str, Reading]()
-        for name, of in asked.items():
+        targets, readings = self.arrays.losses.asked(batch), dict[str, Reading]()
+        for name, of in targets.items():
             with naming(self.arrays.losses, name):
                 readings[name] = self._reading(name, of, samples, rows)
                 count = readings[name].count
                 self.arrays.losses.of[name].checked((samples, count, *self.row_of(name)), of.target, of.mask)
                 if of.mask is not None and of.mask.ndim == 1:
-                    asked[name] = Asked(of.target, np.broadcast_to(of.mask[:, None], (samples, count)))
+                    targets[name] = Asked(of.target, np.broadcast_to(of.mask[:, None], (samples, count)))
         marks = None
         if resets is not None and (checked := check_marks(resets, samples, rows)).any():
             marks = np.ascontiguousarray(checked.T, np.float32)
-            for name, (target, mask) in asked.items():
+            for name, (target, mask) in targets.items():
                 reached = readings[name].reached(checked, self._mode.ticks_per_row)
                 if mask is not None:
                     reached = mask * reached.reshape(*reached.shape, *(1,) * (mask.ndim - 2))
-                asked[name] = Asked(target, reached)
-        rows_first = {name: np.ascontiguousarray(x.swapaxes(0, 1)) for name, x in found.items()}
-        return Sequences(rows_first, rows, marks, samples, asked, readings)
+                targets[name] = Asked(target, reached)
+        rows_first = {name: np.ascontiguousarray(x.swapaxes(0, 1)) for name, x in checked_inputs.items()}
+        return Sequences(rows_first, rows, marks, samples, targets, readings)
 
-    def _reading(self, name: str, asked: Asked, samples: int, rows: int) -> Reading:
+    def _reading(self, name: str, masked: Asked, samples: int, rows: int) -> Reading:
         """Return when an output is read, by how many targets it has."""
         per = self._mode.ticks_per_row
         shapes = [(samples, count) for count in dict.fromkeys((rows, rows * per))]
-        if asked.target.shape[:2] not in shapes:
+        if masked.target.shape[:2] not in shapes:
             also = f", or [{samples}, {rows * per}, …] with a target for each tick" if per > 1 else ""
             expected = f"[{samples}, {rows}, …]{also}"
-            raise ShapeError(f"targets: expected {expected}, got {list(asked.target.shape)}")
-        count = asked.target.shape[1]
-        if asked.mask is not None and asked.mask.ndim > 1 and asked.mask.shape[:2] != (samples, count):
-            raise ShapeError(f"mask: expected [{samples}, {count}, …], got {list(asked.mask.shape)}")
+            raise ShapeError(f"targets: expected {expected}, got {list(masked.target.shape)}")
+        count = masked.target.shape[1]
+        if masked.mask is not None and masked.mask.ndim > 1 and masked.mask.shape[:2] != (samples, count):
+            raise ShapeError(f"mask: expected [{samples}, {count}, …], got {list(masked.mask.shape)}")
         return Reading(count, per if count == rows else 1, self.delays[name])
 
     def row_of(self, name: str) -> Shape:
@@ -269,15 +269,15 @@ class TickedTime(Time):
 
     def _pose(self, sequences: Sequences, start: int, stop: int) -> Posed:
         """Return the losses of what is read in a window."""
-        asked: dict[str, Asked] = {}
+        targets: dict[str, Asked] = {}
         shapes: dict[str, Shape] = {}
-        for name, (target, mask) in sequences.asked.items():
+        for name, (target, mask) in sequences.targets.items():
             read = sequences.readings[name].between(start, stop)
             if read:
                 part = slice(read.start, read.stop)
-                asked[name] = Asked(target[:, part], None if mask is None else mask[:, part])
+                targets[name] = Asked(target[:, part], None if mask is None else mask[:, part])
                 shapes[name] = (sequences.samples, len(read), *self.row_of(name))
-        return pose(self.arrays.losses, asked, shapes)
+        return pose(self.arrays.losses, targets, shapes)
 
     def window(self, sequences: Sequences, start: int, stop: int) -> tuple[Ticks, list[Array]]:
         """Return a window, and what comes in with it."""
@@ -289,13 +289,13 @@ class TickedTime(Time):
             marks[first * per - start : stop - start : per][: last - first] = sequences.marks[first:last]
         ticks = Ticks(
             count=stop - start,
-            given=tuple(sequences.given) if last > first else (),
+            given=tuple(sequences.inputs) if last > first else (),
             rows=tuple(range(first * per - start, last * per - start, per)),
             read=tuple((name, at) for name, of in sequences.readings.items() if (at := of.ticks(start, stop))),
             fresh=start == 0,
             resets=marks is not None,
         )
-        arrays = [x[first:last] for x in sequences.given.values()] if last > first else []
+        arrays = [x[first:last] for x in sequences.inputs.values()] if last > first else []
         return ticks, arrays if marks is None else [*arrays, marks]
 
     def _ready(
@@ -314,10 +314,10 @@ class TickedTime(Time):
         """Run ticks that teach nothing; return loss and outputs as far as they are asked for."""
         ready = self._ready(use, sequences, start, stop, judged=judged)
         program = self.arrays.program("ticks", ready.of, lambda: ticks_graph(ready.of, self.arrays.weights))
-        found = program.run(ready.arrays)
+        outputs = program.run(ready.arrays)
         if not ready.posed.counts:
             return Tally(), {}
-        return ready.posed.tally(found[0].tolist()), dict(zip(ready.posed.counts, found[1:], strict=True))
+        return ready.posed.tally(outputs[0].tolist()), dict(zip(ready.posed.counts, outputs[1:], strict=True))
 
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str | None:
         return self.first_odd(self._piece.sequences, self._piece.start, self._piece.stop)
@@ -327,15 +327,15 @@ class TickedTime(Time):
         batch, per = sequences.samples, self._mode.ticks_per_row
         stream = ClockedStream(ReferenceDevice(), self.clocked, self.arrays.params(), batch=batch)
         if start:
-            kept = self.buffers(batch)
-            stream.fill(self.streams(LEARNS, batch).machine.gathered(kept.get), start)
+            buffers = self.buffers(batch)
+            stream.fill(self.streams(LEARNS, batch).machine.gathered(buffers.get), start)
         for t in range(start, stop):
             row, late = divmod(t, per)
             if late or row >= sequences.rows:
                 stream.run(ticks=1)
             else:
                 marks = None if sequences.marks is None else sequences.marks[row][:, None]
-                stream.run({name: x[row][:, None] for name, x in sequences.given.items()}, resets=marks)
+                stream.run({name: x[row][:, None] for name, x in sequences.inputs.items()}, resets=marks)
             for coord, spec in self.clocked.network.layers.items():
                 if not np.isfinite(stream.read(out_key(coord, 1))).all():
                     return f"{spec.kind} at {coord}, tick {t} of the sequences"

@@ -154,6 +154,7 @@ def _judge(
     test: tuple[np.ndarray, np.ndarray],
     target: float,
 ) -> Metrics:
+    """Train by a method, and return its metrics on the samples of `test`, (inputs, class ids)."""
     clock, fault, device = _Clock(), None, open_device(method.device)
 
     def correct(weights: Params) -> float:
@@ -178,5 +179,5 @@ def _judge(
     )
 
 
-def _first(reached: Sequence[tuple[float, float]], wanted: float) -> float | None:
-    return next((at for at, value in reached if value >= wanted), None)
+def _first(reached: Sequence[tuple[float, float]], level: float) -> float | None:
+    return next((at for at, value in reached if value >= level), None)

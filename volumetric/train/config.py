@@ -129,12 +129,12 @@ class TrainConfig:
 
     def describe(self) -> dict[str, Any]:
         """Return the settings that make the run what it is, as JSON data."""
-        told = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in MAY_CHANGE}
+        settings = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in MAY_CHANGE}
         if self.mode == Backprop():
-            del told["mode"]  # checkpoints of earlier versions know no other, and no weights of losses
+            del settings["mode"]  # checkpoints of earlier versions know no other, and no weights of losses
         if not self.loss_weights:
-            del told["loss_weights"]
-        return told
+            del settings["loss_weights"]
+        return settings
 
 
 def plain(value: Any) -> Any:

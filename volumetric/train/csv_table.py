@@ -104,14 +104,14 @@ def read_csv(path: Path, header: bool | None = None) -> CsvTable:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
-            found = [(reader.line_num, row) for row in reader if row]
+            numbered = [(reader.line_num, row) for row in reader if row]
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise CheckpointError(f"{path} is no CSV file: {error}", hint="it should be UTF-8 text") from None
-    lines, rows = [line for line, _ in found], [row for _, row in found]
+    lines, rows = [line for line, _ in numbered], [row for _, row in numbered]
     width = len(rows[0]) if rows else 0
-    for line, row in found:
+    for line, row in numbered:
         if len(row) != width:
             raise CheckpointError(
                 f"{path}: line {line} has {len(row)} values, the first line {width}",

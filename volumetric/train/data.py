@@ -58,9 +58,9 @@ class Batch:
             raise ShapeError("a batch needs targets, got none", hint="give them by output")
         counts = {name: len(a) if a.ndim else 0 for name, a in self.arrays.items()}
         if len(set(counts.values())) != 1 or 0 in counts.values():
-            told = ", ".join(f"{name} {count}" for name, count in counts.items())
+            sizes = ", ".join(f"{name} {count}" for name, count in counts.items())
             raise ShapeError(
-                f"a batch needs inputs, targets and mask of as many samples, got {told}",
+                f"a batch needs inputs, targets and mask of as many samples, got {sizes}",
                 hint="samples are the first axis of each: one row of targets for each row of inputs",
             )
 
@@ -144,10 +144,10 @@ class ArrayData:
     @property
     def answers(self) -> Array:
         """The targets of the one output that has any; raise `SpecError` where several have."""
-        found = [*self.targets.values()] if isinstance(self.targets, Mapping) else [self.targets]
-        if len(found) > 1:
+        targets = [*self.targets.values()] if isinstance(self.targets, Mapping) else [self.targets]
+        if len(targets) > 1:
             raise SpecError("the samples have targets of several outputs")
-        return found[0]
+        return targets[0]
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -176,15 +176,15 @@ class ArrayData:
 
         The validation data are not shuffled. Raises `SpecError` where one of the two would be empty.
         """
-        held = round(len(self) * fraction) if 0 < fraction < 1 else 0
-        if not 0 < held < len(self):
-            what = f"leaves {held} of" if 0 < fraction < 1 else "is no fraction of"
+        count = round(len(self) * fraction) if 0 < fraction < 1 else 0
+        if not 0 < count < len(self):
+            what = f"leaves {count} of" if 0 < fraction < 1 else "is no fraction of"
             raise SpecError(
                 f"a validation split of {fraction} {what} {len(self)} samples for validation",
                 hint="validation=0.2 holds back a fifth of them; or pass other data",
             )
         order = rng.generator(self.seed, _SPLIT).permutation(len(self))
-        train, validation = (self._take(np.sort(part)) for part in (order[held:], order[:held]))
+        train, validation = (self._take(np.sort(part)) for part in (order[count:], order[:count]))
         return (
             replace(self, inputs=train.inputs, targets=train.targets, mask=train.mask),
             replace(
@@ -237,11 +237,11 @@ class StreamData:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from number `start` on."""
-        made = 0
-        for made, batch in enumerate(self.make(epoch), start=1):
-            if made > start:
+        number = 0
+        for number, batch in enumerate(self.make(epoch), start=1):
+            if number > start:
                 yield batch if isinstance(batch, Batch) else Batch(**_parts(batch))
-        if made == 0:
+        if number == 0:
             raise SpecError(f"epoch {epoch} of the data has no batch", hint="make new batches at each call")
 
     def describe(self) -> dict[str, Any]:
@@ -293,18 +293,18 @@ def load_npz(
     CheckpointError
         The file cannot be read, lacks an array, or has one that needs pickle.
     """
-    asked = {"inputs": (inputs, INPUT), "targets": (targets, OUTPUT), "mask": (mask, OUTPUT)}
-    prefixes = tuple(of for of, _ in asked.values() if isinstance(of, str))
-    named_so = {name for of, _ in asked.values() if isinstance(of, Mapping) for name in of.values()}
+    sources = {"inputs": (inputs, INPUT), "targets": (targets, OUTPUT), "mask": (mask, OUTPUT)}
+    prefixes = tuple(of for of, _ in sources.values() if isinstance(of, str))
+    named_so = {name for of, _ in sources.values() if isinstance(of, Mapping) for name in of.values()}
     plural = {"input": "inputs", "target": "targets"}
     doubles = {one: name for one, name in plural.items() if name in prefixes and one not in {*prefixes, *named_so}}
 
-    def wanted(name: str) -> bool:
+    def is_wanted(name: str) -> bool:
         return name in named_so or is_part(name, *prefixes, *doubles)
 
-    arrays = renamed(read_npz(path, hint=_HOW, wanted=wanted), doubles)
-    found: dict[str, Any] = {}
-    for what, (of, plain) in asked.items():
+    arrays = renamed(read_npz(path, hint=_HOW, select=is_wanted), doubles)
+    samples: dict[str, Any] = {}
+    for what, (of, plain) in sources.items():
         names = dict(of) if isinstance(of, Mapping) else _further(arrays, of)
         if isinstance(of, str) and of in arrays:
             if plain in names:
@@ -312,11 +312,11 @@ def load_npz(
             names = {plain: of, **names}
         missing = next((name for name, array in names.items() if array not in arrays), None)
         if missing is not None or (not names and what != "mask"):
-            told = repr(of) if missing is None else f"{names[missing]!r}, which {what}.{missing} names"
-            raise CheckpointError(f"{path} has no array {told}", hint=f"it has {', '.join(array_names(path))}")
+            array_name = repr(of) if missing is None else f"{names[missing]!r}, which {what}.{missing} names"
+            raise CheckpointError(f"{path} has no array {array_name}", hint=f"it has {', '.join(array_names(path))}")
         chosen = {name: arrays[array] for name, array in names.items()}
-        found[what] = arrays[of] if isinstance(of, str) and [*names.values()] == [of] else chosen or None
-    return ArrayData(**found, **options)
+        samples[what] = arrays[of] if isinstance(of, str) and [*names.values()] == [of] else chosen or None
+    return ArrayData(**samples, **options)
 
 
 def _further(arrays: Mapping[str, Array], prefix: str) -> dict[str, str]:
@@ -375,16 +375,16 @@ def as_data(source: AnyData) -> Data:
     )
 
 
-def _parts(given: Sequence[Any]) -> dict[str, Any]:
+def _parts(parts: Sequence[Any]) -> dict[str, Any]:
     """Return inputs, targets and perhaps a mask by their names.
 
     Raises
     ------
     SpecError : there are more or fewer
     """
-    if len(given) not in (2, 3):
-        raise SpecError(f"a batch is (inputs, targets) or (inputs, targets, mask), got {len(given)} parts")
-    return dict(zip(_PARTS, given, strict=False))
+    if len(parts) not in (2, 3):
+        raise SpecError(f"a batch is (inputs, targets) or (inputs, targets, mask), got {len(parts)} parts")
+    return dict(zip(_PARTS, parts, strict=False))
 
 
 def grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

@@ -23,12 +23,12 @@ class DivergedError(VolumetricError, ArithmeticError):
     """
 
     def __init__(self, step: int, where: str, checkpoint: Path | None, in_data: str = "") -> None:
-        kept = f"continue from {checkpoint}" if checkpoint else "write checkpoints to be able to go back"
+        advice = f"continue from {checkpoint}" if checkpoint else "write checkpoints to be able to go back"
         super().__init__(
             f"step {step}: {in_data or f'{where} is not finite'}",
             hint="leave such samples out, or fill in what is missing"
             if in_data
-            else f"{kept}; lower the learning rate or clip gradients",
+            else f"{advice}; lower the learning rate or clip gradients",
         )
         self.step, self.where, self.checkpoint, self.in_data = step, where, checkpoint, in_data
 

@@ -87,7 +87,7 @@ def judge(
 
     It ends with the first batch in which a number is not finite, and returns that.
     """
-    tally, seen = Tally(), dict[str, tuple[int, int]]()
+    tally, counts = Tally(), dict[str, tuple[int, int]]()
     for batch in batches:
         if not classes:
             tally += learner.evaluate(batch)
@@ -97,18 +97,18 @@ def judge(
             for name, (target, _) in losses.asked(replace(batch, absent=None)).items():
                 if len(losses.of) == 1 or _classed(losses.of[name], outputs[name], target):
                     right, counted = _hits(losses.of[name], outputs[name], target)
-                    before = seen.get(name, (0, 0))
-                    seen[name] = before[0] + right, before[1] + counted
+                    before = counts.get(name, (0, 0))
+                    counts[name] = before[0] + right, before[1] + counted
         if tally.fault is not None:
             return Evaluation(loss=np.nan, accuracy=None, fault=tally.fault), batch
-    shares = {name: right / counted for name, (right, counted) in seen.items() if counted}
-    found = Evaluation(
+    shares = {name: right / counted for name, (right, counted) in counts.items() if counted}
+    evaluation = Evaluation(
         loss=losses.value(tally),
         accuracy=next(iter(shares.values()), None),
         losses=losses.each(tally),
         accuracies=shares if len(losses.of) > 1 else {},
     )
-    return found, None
+    return evaluation, None
 
 
 def _hits(loss: Loss, output: Array, target: Array) -> tuple[int, int]:

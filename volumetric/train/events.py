@@ -61,8 +61,8 @@ class TargetEvent:
     layers: tuple[LayerTarget, ...]
 
     def __str__(self) -> str:
-        told = ", ".join(f"{of.where} budget {of.budget:.3f} gap {of.gap:.3g}" for of in self.layers)
-        return f"step {self.step}: {told}"
+        layers = ", ".join(f"{of.where} budget {of.budget:.3f} gap {of.gap:.3g}" for of in self.layers)
+        return f"step {self.step}: {layers}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +96,10 @@ class EpochEvent:
     accuracies: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        held = _parts(self.validation_losses, ".6g")
-        validation = "" if self.validation_loss is None else f", validation loss {self.validation_loss:.6g}{held}"
+        validation_parts = _parts(self.validation_losses, ".6g")
+        validation = (
+            "" if self.validation_loss is None else f", validation loss {self.validation_loss:.6g}{validation_parts}"
+        )
         metric = "" if self.metric is None else f", metric {self.metric:.6g}"
         right = "" if self.accuracy is None else f", accuracy {self.accuracy:.2%}{_parts(self.accuracies, '.2%')}"
         return f"epoch {self.epoch}: loss {self.loss:.6g}{_parts(self.losses, '.6g')}{validation}{metric}{right}"

@@ -57,10 +57,10 @@ class FaultFinder:
         """
         sums: dict[str, Array] = {}
         for ready, noise in passes:
-            odd, shown, found = self._passed(ready, noise, rule)
+            odd, shown, values = self._passed(ready, noise, rule)
             if odd is not None:
                 return odd
-            left = found[len(shown.labels) :]
+            left = values[len(shown.labels) :]
             for key, gradient in zip(shown.gradients, left, strict=False):
                 sums[key] = sums[key] + gradient if key in sums else gradient
             for key, value in zip(shown.buffers, left[len(shown.gradients) :], strict=True):
@@ -77,9 +77,9 @@ class FaultFinder:
         self, ready: Ready, noise: Sequence[Array], rule: UpdateRule | None
     ) -> tuple[str | None, Labelled, list[Array]]:
         shown = pass_values(ready.of, self._weights, rule)
-        found = self._run(shown.graph, [*noise, *ready.arrays])
-        self.outputs = {name: found[at] for name, at in shown.outputs.items()}
-        return _first(shown, found), shown, found
+        values = self._run(shown.graph, [*noise, *ready.arrays])
+        self.outputs = {name: values[at] for name, at in shown.outputs.items()}
+        return _first(shown, values), shown, values
 
     def _run(self, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
         known = set(self._own.keys())
@@ -90,6 +90,6 @@ class FaultFinder:
             return self._host.compile(graph, self._own).run(arrays)
 
 
-def _first(shown: Labelled, found: Sequence[Array]) -> str | None:
-    odd: Mapping[str, Array] = dict(zip(shown.labels, found, strict=False))
+def _first(shown: Labelled, values: Sequence[Array]) -> str | None:
+    odd: Mapping[str, Array] = dict(zip(shown.labels, values, strict=False))
     return next((label for label, value in odd.items() if not np.isfinite(value).all()), None)

@@ -45,8 +45,8 @@ class ForwardWeights:
 
     def stack(self, keys: Sequence[str], /) -> int | None:
         """Return the tensor in which parameters lie one behind the other, if they do."""
-        found = self.stacks.named.get(stack_key(keys))
-        return None if found is None else self(found.key, found.shape)
+        stack = self.stacks.named.get(stack_key(keys))
+        return None if stack is None else self(stack.key, stack.shape)
 
     def _emitted(self, key: str, shape: Shape) -> int:
         work, stack = self.work, self.stacks.of.get(key)
@@ -73,7 +73,7 @@ def stacked_weights(plan: Plan, shapes: Mapping[str, Shape], schemes: Mapping[st
     shapes : of what is trained, by key
     """
     uses = Counter(key for step in plan.steps for key in step.params.values())
-    found: list[Stack] = []
+    stacks: list[Stack] = []
     for step in plan.steps:
         spec = step.attrs.get("spec")
         if not isinstance(spec, Program):
@@ -83,5 +83,5 @@ def stacked_weights(plan: Plan, shapes: Mapping[str, Shape], schemes: Mapping[st
             keys = tuple(step.params[name] for name in names)
             alike = {(key in shapes, schemes[key], of[name]) for key, name in zip(keys, names, strict=True)}
             if len(alike) == 1 and all(uses[key] == 1 for key in keys):
-                found.append(Stack(keys, of[names[0]], turned=False))
-    return Stacks(tuple(found))
+                stacks.append(Stack(keys, of[names[0]], turned=False))
+    return Stacks(tuple(stacks))

@@ -42,10 +42,10 @@ class FileReporter:
     def start(self, step: int, epoch: int) -> None:
         """Open the file; keep what an earlier run wrote before this point, or start anew at step 0."""
         try:
-            kept = self._earlier(step, epoch) if step and self.path.exists() else []
+            lines = self._earlier(step, epoch) if step and self.path.exists() else []
             self.path.parent.mkdir(parents=True, exist_ok=True)
             temporary = self.path.with_name(f".{self.path.name}.tmp")
-            temporary.write_text("".join(kept) or self._head(), encoding="utf-8", newline="")
+            temporary.write_text("".join(lines) or self._head(), encoding="utf-8", newline="")
             temporary.replace(self.path)
             self._file = self.path.open("a", encoding="utf-8", newline="")
         except OSError as error:
@@ -60,8 +60,8 @@ class FileReporter:
     def report(self, event: Any, /) -> None:
         """Write a line."""
         if self._file is not None:
-            told = {key: value for key, value in record(event).items() if value != {}}  # what has no parts
-            self._file.write(self._line(told))
+            fields = {key: value for key, value in record(event).items() if value != {}}  # what has no parts
+            self._file.write(self._line(fields))
             self._file.flush()
 
     def close(self) -> None:

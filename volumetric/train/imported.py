@@ -37,21 +37,21 @@ def import_function(name: str, home: Path, key: str = "fitness") -> Callable[...
             f"{key} = {name!r} does not name a function",
             hint=f'write {key} = "module:function" for function in module.py',
         )
-    found: Any = import_beside(module, home, f"{key} = {name!r}")
+    value: Any = import_beside(module, home, f"{key} = {name!r}")
     for part in attribute.split("."):
-        if not hasattr(found, part):
-            known = vars(found) if hasattr(found, "__dict__") else ()
-            where = getattr(found, "__file__", None) or module
+        if not hasattr(value, part):
+            known = vars(value) if hasattr(value, "__dict__") else ()
+            where = getattr(value, "__file__", None) or module
             raise SpecError(
                 f"{key} = {name!r}: {where} has no {part!r}",
                 hint=suggestion(part, known, f"define {part} at the top level of the module"),
             )
-        found = getattr(found, part)
-    if not callable(found) and not callable(getattr(found, "score_all", None)):
+        value = getattr(value, part)
+    if not callable(value) and not callable(getattr(value, "score_all", None)):
         raise SpecError(
-            f"{key} = {name!r} is of type {type(found).__name__}", hint="name a function, or a problem with score_all"
+            f"{key} = {name!r} is of type {type(value).__name__}", hint="name a function, or a problem with score_all"
         )
-    return found
+    return value
 
 
 def import_beside(module: str, home: Path, where: str) -> Any:

@@ -65,11 +65,11 @@ class LowRank:
 
     def keys(self, params: Mapping[str, WeightStore]) -> list[str]:
         """Return the weights that get overlays, in the order of `params`; raise `SpecError` for one that cannot."""
-        found = set().union(*(matching(pattern, params) for pattern in self.targets))
-        for key in found:
+        matched = set().union(*(matching(pattern, params) for pattern in self.targets))
+        for key in matched:
             if len(params[key].shape) != 2:
                 raise SpecError(f"overlay: {key} of shape {params[key].shape} is no matrix", hint="narrow the targets")
-        return [key for key in params if key in found]
+        return [key for key in params if key in matched]
 
     def begin(self, params: Mapping[str, WeightStore]) -> dict[str, Array]:
         """Return fresh factors, float32: A uniform in ±1/√in, B zero."""

@@ -282,8 +282,10 @@ def _made(name: str, of: Term) -> type[Loss]:
     """Return the class of a loss that a formula alone defines."""
     own = [(each, float, default) for each, default in of.fields.items()]
     namespace = {"kind": name, "__doc__": of.meaning, "__module__": __name__}
-    made = make_dataclass(name, own, bases=(ElementLoss,), namespace=namespace, frozen=True, slots=True, kw_only=True)
-    return explained(made)
+    loss_class = make_dataclass(
+        name, own, bases=(ElementLoss,), namespace=namespace, frozen=True, slots=True, kw_only=True
+    )
+    return explained(loss_class)
 
 
 _CLASSES: Final[tuple[type[Loss], ...]] = (MSE, L1, CrossEntropy, BCE, Huber)

@@ -21,9 +21,9 @@ def read_npz(
     path: str | Path,
     what: str = "",
     hint: str = "the file is damaged or cut short",
-    wanted: Callable[[str], bool] = lambda name: True,
+    select: Callable[[str], bool] = lambda name: True,
 ) -> dict[str, Array]:
-    """Read the arrays of a file that are wanted; their checksums are checked on the way. No pickle is read.
+    """Read the arrays whose names `select` accepts; their checksums are checked on the way. No pickle is read.
 
     `what` says in errors what the file is, `hint` what to do about damage.
 
@@ -38,7 +38,7 @@ def read_npz(
             if not zipfile.is_zipfile(handle):
                 raise CheckpointError(f"cannot read {what}{path}: it is not an .npz file", hint=hint)
         with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if wanted(name)}
+            return {name: file[name] for name in file.files if select(name)}
     except _DAMAGE as error:
         if isinstance(error, CheckpointError):
             raise
@@ -60,9 +60,9 @@ def is_part(name: str, *parts: str) -> bool:
 
 def renamed(arrays: Mapping[str, Array], names: Mapping[str, str]) -> dict[str, Array]:
     """Call arrays ``old`` and ``old.name`` of `names` ``new`` and ``new.name``, where no array is called so."""
-    found = {}
+    by_new_name = {}
     for name, array in arrays.items():
         first, dot, rest = name.partition(".")
         new = f"{names[first]}{dot}{rest}" if first in names else name
-        found[name if new in arrays else new] = array
-    return found
+        by_new_name[name if new in arrays else new] = array
+    return by_new_name

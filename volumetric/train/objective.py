@@ -57,15 +57,15 @@ def sharing(losses: Losses, ready: Sequence[Ready[Any]]) -> tuple[list[Ready[Any
     scale, shares = losses.shares(counts)
     if len(counts) == 1:
         return [*ready], scale
-    found: list[Ready[Any]] = []
+    shared: list[Ready[Any]] = []
     for one in ready:
         own = np.array([shares[name] for name in one.posed.counts], np.float32)
         of = dataclasses.replace(one.of, shared=True)
-        found.append(dataclasses.replace(one, of=of, arrays=[*one.arrays, own]))
-    return found, scale
+        shared.append(dataclasses.replace(one, of=of, arrays=[*one.arrays, own]))
+    return shared, scale
 
 
-def pose(losses: Losses, asked: Mapping[str, Asked], shapes: Mapping[str, Shape]) -> Posed:
+def pose(losses: Losses, targets: Mapping[str, Asked], shapes: Mapping[str, Shape]) -> Posed:
     """Check what is asked of outputs of some shapes, and bring it into the form of graphs.
 
     Raises
@@ -75,11 +75,11 @@ def pose(losses: Losses, asked: Mapping[str, Asked], shapes: Mapping[str, Shape]
     objectives: list[Objective] = []
     arrays: list[Array] = []
     counts: dict[str, float] = {}
-    for name, what in asked.items():
+    for name, what in targets.items():
         with naming(losses, name):
-            objective, taken, counts[name] = _pose(name, losses.of[name], shapes[name], what)
+            objective, output_arrays, counts[name] = _pose(name, losses.of[name], shapes[name], what)
         objectives.append(objective)
-        arrays += taken
+        arrays += output_arrays
     return Posed(tuple(objectives), arrays, counts)
 
 
@@ -94,8 +94,8 @@ def naming(losses: Losses, name: str) -> Iterator[None]:
         raise type(error)(f"output {name!r}: {error}", hint=error.hint) from None
 
 
-def _pose(name: str, loss: Loss, output: Shape, asked: Asked) -> tuple[Objective, list[Array], float]:
-    checked = loss.checked(output, asked.target, asked.mask)
+def _pose(name: str, loss: Loss, output: Shape, masked: Asked) -> tuple[Objective, list[Array], float]:
+    checked = loss.checked(output, masked.target, masked.mask)
     own = isinstance(loss, GraphLoss)
     if isinstance(loss, GraphLoss):
         ids = loss.tensor_type(checked.target) == "int32"

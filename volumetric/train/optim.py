@@ -181,8 +181,10 @@ def _made(name: str, of: formula.Optimiser) -> type[Optimiser]:
     """Return the class of an optimiser that a formula alone defines."""
     own = [(each, type(default), default) for each, default in of.fields.items()]
     namespace = {"kind": name, "__doc__": f"The step `{name}` of formulas.", "__module__": __name__}
-    made = make_dataclass(name, own, bases=(Optimiser,), namespace=namespace, frozen=True, slots=True, kw_only=True)
-    return explained(made)
+    optimiser_class = make_dataclass(
+        name, own, bases=(Optimiser,), namespace=namespace, frozen=True, slots=True, kw_only=True
+    )
+    return explained(optimiser_class)
 
 
 _CLASSES: Final[tuple[type[Optimiser], ...]] = (SGD, Momentum, RMSprop, Adam, AdamW)

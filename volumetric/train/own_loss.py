@@ -122,12 +122,12 @@ def _emitter(function: Callable[..., Any]) -> EmitTerms:
         try:
             if _arguments(function) == 3:
                 return function(work, output, target)
-            made = function(Expression(work, output), Expression(work, target))
+            terms = function(Expression(work, output), Expression(work, target))
         except VolumetricError:
             raise
         except Exception as error:
             _refuse(function, error)
-        return made.tensor if isinstance(made, Expression) else made
+        return terms.tensor if isinstance(terms, Expression) else terms
 
     return emit
 
@@ -153,15 +153,15 @@ def _name(function: Callable[..., Any]) -> str:
 def _terms_of(function: Callable[..., Any], output: Shape, target: Shape, kind: TensorType) -> Shape:
     """Return the shape of the terms of an output of this shape."""
     work = GraphBuilder()
-    made: Any = _emitter(function)(work, work.input("output", output), work.input("targets", target, kind))
-    if isinstance(made, bool) or not isinstance(made, int) or not 0 <= made < len(work.tensors):
+    tensor: Any = _emitter(function)(work, work.input("output", output), work.input("targets", target, kind))
+    if isinstance(tensor, bool) or not isinstance(tensor, int) or not 0 <= tensor < len(work.tensors):
         raise SpecError(
-            f"graph: the loss's function returned {made!r:.60}, not the number of a tensor",
+            f"graph: the loss's function returned {tensor!r:.60}, not the number of a tensor",
             hint="return what a method of the graph builder gave; numbers of tensors are no values to compute with"
             if _arguments(function) == 3
             else "return the terms, computed from prediction and target",
         )
-    terms = work.tensors[made]
+    terms = work.tensors[tensor]
     if terms.dtype != "float32" or terms.shape[:1] != output[:1]:
         raise ShapeError(
             f"graph: the loss's terms are {terms.dtype} {list(terms.shape)}, the output is {list(output)}",

@@ -77,11 +77,11 @@ class Populations:
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
         """Make one update, of the nodes that live in these batches; after a fault those live that lived before."""
         before = self._living
-        asked = [self._asked(getattr(batch, "absent", None)) for batch in batches]
-        for other in asked[1:]:
-            if any(not np.array_equal(other[key], value) for key, value in asked[0].items()):
+        living = [self._asked(getattr(batch, "absent", None)) for batch in batches]
+        for other in living[1:]:
+            if any(not np.array_equal(other[key], value) for key, value in living[0].items()):
                 raise SpecError("batches of one update mask different nodes", hint="accumulate=1, or mask the same")
-        self._tell(asked[0])
+        self._tell(living[0])
         report = self._learner.step([_told(batch) for batch in batches], rate=rate)
         if report.fault is not None:
             self._tell(before)
@@ -105,11 +105,11 @@ class Populations:
 
     def params(self) -> Params:
         """Return the weights as they are now."""
-        found = dict(self._learner.params())
+        stores = dict(self._learner.params())
         for key, (still, values) in self._still.get(MASTERS, {}).items():
-            value = np.where(still, values, master_of(found[key]))
-            found[key] = trained_store(value, found[key].scheme)
-        return Params(found)
+            value = np.where(still, values, master_of(stores[key]))
+            stores[key] = trained_store(value, stores[key].scheme)
+        return Params(stores)
 
     def watch(self, observers: Sequence[Observer]) -> None:
         """Tell `observers` about every layer, forward and backward, from the next update on."""
@@ -130,19 +130,19 @@ class Populations:
         """Return which nodes live, by the key of what says so."""
         if absent is None:
             return self._living
-        told = absent.items() if isinstance(absent, Mapping) else [(None, absent)]
-        made = dict(self._living)
-        for at, nodes in told:
+        masks = absent.items() if isinstance(absent, Mapping) else [(None, absent)]
+        living = dict(self._living)
+        for at, nodes in masks:
             path, spec = node_layer_at(self._network.layers, at, Fabric)  # pyright: ignore[reportArgumentType]  (a path)
             key = self._network.resolve(f"{path}/living")
-            if key not in made:
+            if key not in living:
                 raise SpecError(
                     f"the nodes of the fabric at {path!r} cannot be masked here",
                     hint="declare it with dynamic=True, and leave its buffer out of what is frozen",
                 )
-            made[key] = np.ones_like(made[key])
-            made[key][places_of(spec, nodes)] = 0
-        return made
+            living[key] = np.ones_like(living[key])
+            living[key][places_of(spec, nodes)] = 0
+        return living
 
     def _tell(self, living: Mapping[str, Array]) -> None:
         """Let nodes live as told; weights of those that were masked are what they were before."""
@@ -174,8 +174,10 @@ class Populations:
         """Return a state with what is kept in its place."""
 
         def put(name: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-            kept = self._still.get(name, {})
-            return {k: np.where(kept[k][0], kept[k][1], array) if k in kept else array for k, array in arrays.items()}
+            still = self._still.get(name, {})
+            return {
+                k: np.where(still[k][0], still[k][1], array) if k in still else array for k, array in arrays.items()
+            }
 
         slots = {name: put(name, arrays) for name, arrays in state.slots.items()}
         return dataclasses.replace(state, masters=put(MASTERS, state.masters), slots=slots)

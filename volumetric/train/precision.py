@@ -51,10 +51,10 @@ def schemes_of(network: Network, params: Params, precision: Precision) -> dict[s
 
 def matching(pattern: str, keys: Mapping[str, object]) -> set[str]:
     """Return the keys that `pattern` matches; raise `SpecError` if there are none."""
-    found = {key for key in keys if fnmatchcase(key, pattern)}
-    if not found:
+    matched = {key for key in keys if fnmatchcase(key, pattern)}
+    if not matched:
         raise SpecError(f"no parameter matches {pattern!r}", hint=f"keys look like {next(iter(keys), 'none')!r}")
-    return found
+    return matched
 
 
 def trained_store(master: Array, scheme: Scheme) -> WeightStore:

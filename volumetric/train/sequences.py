@@ -80,19 +80,19 @@ class Sequences:
 
     Attributes
     ----------
-    given : rows by input, ``[T, samples, …]``
+    inputs : rows by input, ``[T, samples, …]``
     marks : resets, float32 ``[T, samples]``, or None
     samples : how many sequences
-    asked : what is asked of outputs, ``[samples, targets, …]``; targets weigh nothing whose streams begin anew before
-        they are read
+    targets : targets and masks of outputs, ``[samples, targets, …]``; targets whose streams begin anew before they are
+        read weigh nothing
     readings : output → when it is read
     """
 
-    given: Mapping[str, Array]
+    inputs: Mapping[str, Array]
     rows: int
     marks: Array | None
     samples: int
-    asked: Mapping[str, Asked]
+    targets: Mapping[str, Asked]
     readings: Mapping[str, Reading]
 
     @property
@@ -106,16 +106,18 @@ def piece_of(batch: Batch, sequences: Sequences, since: int, start: int, stop: i
     return Piece(batch.inputs, batch.targets, batch.mask, since=since, start=start, stop=stop, sequences=sequences)
 
 
-def some_rows(batch: Batch, asked: Mapping[str, Asked], rows: int, chosen: slice) -> Batch:
+def some_rows(batch: Batch, targets: Mapping[str, Asked], rows: int, chosen: slice) -> Batch:
     """Return some of the `rows` of all sequences, with what is asked of the outputs for them."""
 
     def part(array: Array) -> Array:
         each = array.shape[1] // rows  # targets of a row
         return array[:, chosen.start * each : chosen.stop * each]
 
-    given = {name: x[:, chosen] for name, x in batch.given.items()}
-    masks = {name: of.mask if of.mask.ndim == 1 else part(of.mask) for name, of in asked.items() if of.mask is not None}
-    return Batch(given, {name: part(of.target) for name, of in asked.items()}, masks)
+    inputs = {name: x[:, chosen] for name, x in batch.given.items()}
+    masks = {
+        name: of.mask if of.mask.ndim == 1 else part(of.mask) for name, of in targets.items() if of.mask is not None
+    }
+    return Batch(inputs, {name: part(of.target) for name, of in targets.items()}, masks)
 
 
 def delays_of(clocked: Clocked, mode: Systolic | TargetPropagation, losses: Losses) -> dict[str, int]:
@@ -125,29 +127,29 @@ def delays_of(clocked: Clocked, mode: Systolic | TargetPropagation, losses: Loss
     ------
     SpecError : the mode names an output without a loss, none of the inputs reaches one, or no window holds the latest
     """
-    given, found = mode.delay, dict[str, int]()
-    own = given if isinstance(given, Mapping) else {}
+    stated, delays = mode.delay, dict[str, int]()
+    own = stated if isinstance(stated, Mapping) else {}
     unknown = [name for name in own if name not in losses.of]
     if unknown:
         known = ", ".join(map(repr, losses.of))
         raise SpecError(f"{mode.kind}: delay of output {unknown[0]!r}, which has no loss", hint=f"{known} have")
     losses.check(clocked.network)
     for name in losses.of:
-        delay = given if isinstance(given, int) else own.get(name)
+        delay = stated if isinstance(stated, int) else own.get(name)
         if delay is None:
             ways = [clocked.latency(port, name) for port in clocked.network.ports]
             delay = max((ticks for ticks in ways if ticks is not None), default=None)
         if delay is None:
             raise SpecError(f"no input of the network reaches its output {name!r}", hint="a link must lead there")
-        found[name] = delay
-    latest = max(found.values())
+        delays[name] = delay
+    latest = max(delays.values())
     if isinstance(mode, Systolic) and (mode.window <= latest or mode.window < mode.ticks_per_row):
         raise SpecError(
             f"systolic: a window of {mode.window} ticks has no output with a delay of {latest} and "
             f"{mode.ticks_per_row} ticks a row",
             hint=f"window={max(latest + 1, mode.ticks_per_row)} is the least",
         )
-    return found
+    return delays
 
 
 def windows_of(clocked: Clocked, mode: Systolic | TargetPropagation, losses: Losses, rows: int) -> int:

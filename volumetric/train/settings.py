@@ -135,13 +135,13 @@ class ClockedSettings:
         ------
         SpecError : they name what its network does not have
         """
-        given: dict[str, Any] = {
+        changes: dict[str, Any] = {
             "clocks": dict(_clock(place, clock) for place, clock in self.clocks.items()),
             "hold": self.hold,
             "start": self.start,
         }
         try:
-            return dataclasses.replace(clocked, **{name: value for name, value in given.items() if value})
+            return dataclasses.replace(clocked, **{name: value for name, value in changes.items() if value})
         except SpecError as error:
             raise SpecError(f"[clocked] {error}", hint=error.hint) from None
 
@@ -250,9 +250,9 @@ class RunSettings:
 
 
 def _at_most_one(settings: object, names: tuple[str, ...]) -> None:
-    given = [name for name in names if getattr(settings, name)]
-    if len(given) > 1:
-        raise SpecError(f"{' and '.join(given)} exclude each other", hint=f"keep one of them: {' or '.join(given)}")
+    present = [name for name in names if getattr(settings, name)]
+    if len(present) > 1:
+        raise SpecError(f"{' and '.join(present)} exclude each other", hint=f"keep one of them: {' or '.join(present)}")
 
 
 def read_settings(path: str | Path, changes: Mapping[str, Any] | None = None) -> RunSettings:
@@ -299,17 +299,19 @@ def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | N
         place = place_of(key)
         return None if place is None else f"it stands in [{place.partition('.')[0]}]: {place}"
 
-    given = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
-    values: dict[str, Any] = {key: tables.typed(given[key], to, key) for key, to in _SCALARS.items() if key in given}
-    values |= {key: tables.call(make, given.get(key, {}), f"[{key}]") for key, make in _SECTIONS.items()}
-    section = given.get("train", {})
+    entries = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
+    values: dict[str, Any] = {
+        key: tables.typed(entries[key], to, key) for key, to in _SCALARS.items() if key in entries
+    }
+    values |= {key: tables.call(make, entries.get(key, {}), f"[{key}]") for key, make in _SECTIONS.items()}
+    section = entries.get("train", {})
     return RunSettings(
         name=name,
         home=home or Path(),
         **values,
         train=_train(section, values.get("seed", 0), home or Path()),
         loss_given=isinstance(section, dict) and "loss" in section,
-        clocked_given="clocked" in given,
+        clocked_given="clocked" in entries,
     )
 
 

@@ -51,8 +51,8 @@ class Samples:
         if isinstance(inputs, Mapping):
             inputs = {name: x for name, x in inputs.items() if name != RESETS or self.problem.resets is None}
             inputs = inputs[INPUT] if [*inputs] == [INPUT] and self.problem.resets is not None else inputs
-        found = [(what, of) for what, of in (("inputs", inputs), ("targets", self.data.targets))]
-        return " and ".join(f"{what} {', '.join(map(repr, of))}" for what, of in found if isinstance(of, Mapping))
+        pairs = [(what, of) for what, of in (("inputs", inputs), ("targets", self.data.targets))]
+        return " and ".join(f"{what} {', '.join(map(repr, of))}" for what, of in pairs if isinstance(of, Mapping))
 
     @property
     def loss(self) -> AnyLoss:
@@ -106,21 +106,21 @@ def open_samples(
         seed=run.seed,
         drop_last=settings.drop_last,
     )
-    held = settings.validation
-    if isinstance(held, str):
+    split = settings.validation
+    if isinstance(split, str):
         if settings.problem or not _source(settings):
             raise SpecError("[data] validation: a problem has no file of its own", hint="give a fraction, as 0.2")
-        _, others = _read(run, held, tokenize, problem.classes, network, problem.features)
+        _, others = _read(run, split, tokenize, problem.classes, network, problem.features)
         validation = ArrayData(**others, batch_size=settings.batch_size, shuffle=False)
-    elif held and settings.problem not in PROBLEMS and settings.problem in _KNOWN:
-        most = round(len(data) * held)
+    elif split and settings.problem not in PROBLEMS and settings.problem in _KNOWN:
+        most = round(len(data) * split)
         if not most:
-            raise SpecError(f"[data] validation: {held} of {len(data)} samples are none")
+            raise SpecError(f"[data] validation: {split} of {len(data)} samples are none")
         others = _named(settings, split="validation", samples=most)
         arrays = {"inputs": others.inputs, "targets": others.targets, "mask": others.mask}
         validation = ArrayData(**arrays, batch_size=settings.batch_size, shuffle=False)
-    elif held:
-        data, validation = data.split(held)
+    elif split:
+        data, validation = data.split(split)
     else:
         validation = None
     if scaling is None and settings.standardise:
@@ -147,8 +147,8 @@ def _read(
     """Return what a source is about, and its inputs, targets and mask."""
     settings = run.data
     if settings.npz:
-        found = load_npz(run.path(file), inputs=settings.inputs, targets=settings.targets, mask=settings.mask)
-        rows = found if network is None or run.ticking else by_row(network, found)
+        arrays = load_npz(run.path(file), inputs=settings.inputs, targets=settings.targets, mask=settings.mask)
+        rows = arrays if network is None or run.ticking else by_row(network, arrays)
         return _of_arrays(rows, run)
     if settings.csv:
         problem = _of_table(run.path(file), settings, features, classes)
@@ -174,19 +174,19 @@ def _of_arrays(arrays: ArrayData, run: RunSettings) -> tuple[Problem, dict[str, 
             f"[data] clocked networks learn sequences [samples, T, …], the inputs have shape {arrays.features.shape}"
         )
     targets = changed(arrays.targets, lambda y: y if _are_ids(y) or y.ndim != axes else y[..., None])
-    told = {"inputs": arrays.inputs, "targets": targets, "mask": arrays.mask, "ports": arrays.ports}
+    fields = {"inputs": arrays.inputs, "targets": targets, "mask": arrays.mask, "ports": arrays.ports}
     x, several = arrays.features, isinstance(targets, Mapping)
     y = targets.get(OUTPUT, next(iter(targets.values()))) if several else targets
     mask = arrays.mask.get(OUTPUT) if isinstance(arrays.mask, Mapping) else arrays.mask
     vocabulary = int(x.max()) + 1 if _are_ids(x) and x.size else 0
     if vocabulary and _are_ids(y) and y.shape == x.shape:
         problem = Problem(inputs=x, targets=y, mask=mask, vocabulary=max(vocabulary, int(y.max()) + 1))
-        return problem, told
+        return problem, fields
     first = not several or OUTPUT in targets  # the names of classes are those of the output "output"
     by_sample, by_row = y.ndim == axes, x.ndim == 3 and y.shape == x.shape[:2]
     classes = tuple(map(str, range(int(y.max()) + 1))) if _are_ids(y) and (by_sample or by_row) and first else ()
     shape = x.shape[1:] if x.ndim > 2 and not run.ticking else ()
-    return Problem(inputs=x, targets=y, mask=mask, classes=classes, shape=shape), told
+    return Problem(inputs=x, targets=y, mask=mask, classes=classes, shape=shape), fields
 
 
 def _are_ids(array: Array) -> bool:
@@ -237,14 +237,14 @@ def _ids_of(path: Path, tokenize: Tokenize | None) -> Array:
 
 def _streams(run: RunSettings, tokenize: Tokenize | None) -> Samples:
     """Return a text as windows that go on from one another, in the order in which they do; its end is held back."""
-    settings, held = run.data, run.data.validation
+    settings, split = run.data, run.data.validation
     ids = _ids_of(run.path(settings.text), tokenize)
-    others = _ids_of(run.path(held), tokenize) if isinstance(held, str) else ids[:0]
-    if isinstance(held, float) and held:
-        cut = len(ids) - round(held * len(ids))
+    others = _ids_of(run.path(split), tokenize) if isinstance(split, str) else ids[:0]
+    if isinstance(split, float) and split:
+        cut = len(ids) - round(split * len(ids))
         ids, others = ids[:cut], ids[cut:]
-    made = [StreamWindows(of, settings.length, settings.batch_size).arrays() for of in (ids, others) if len(of)]
-    data, validation = made[0], made[1] if len(made) > 1 else None
+    windows = [StreamWindows(of, settings.length, settings.batch_size).arrays() for of in (ids, others) if len(of)]
+    data, validation = windows[0], windows[1] if len(windows) > 1 else None
     assert isinstance(data.inputs, Mapping)
     problem = Problem(
         inputs=data.features,

@@ -32,8 +32,8 @@ class Time(ABC):
         """What the next update goes on from, copied from the device."""
         return {}
 
-    def restore(self, kept: Mapping[str, Array]) -> None:  # noqa: B027 - whole batches leave nothing
-        """Go on from what `kept` was. Raises `CheckpointError` where it does not fit."""
+    def restore(self, arrays: Mapping[str, Array]) -> None:  # noqa: B027 - whole batches leave nothing
+        """Go on from what `arrays` was. Raises `CheckpointError` where it does not fit."""
 
     def windows(self, batch: Batch) -> Iterator[Batch]:
         """Yield what updates are of, in this order."""

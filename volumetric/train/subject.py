@@ -40,11 +40,11 @@ def learned_buffers(plan: Plan, params: Params, options: LearnerOptions) -> list
     return [key for key in params if key in plan.buffers - frozen]
 
 
-def first_masters(params: Params, wanted: Iterable[str], options: LearnerOptions) -> Mapping[str, Array]:
+def first_masters(params: Params, keys: Iterable[str], options: LearnerOptions) -> Mapping[str, Array]:
     """Return the arrays that are trained, as they are at the start: weights, or the factors of overlays on them."""
     if options.overlay is None:
-        return {key: master_of(params[key]) for key in wanted}
-    return options.overlay.begin({key: params[key] for key in wanted})
+        return {key: master_of(params[key]) for key in keys}
+    return options.overlay.begin({key: params[key] for key in keys})
 
 
 def kept_store(store: WeightStore, options: LearnerOptions, scheme: Scheme, *, trained: bool) -> WeightStore:

@@ -85,15 +85,15 @@ class TargetCredit(InverseCredit):
         if count % self._mode.pinv_every == 0:
             self._solved.refresh()
         noisy = self._noisy and self._at_once
-        given = [*ready.arrays, *([self._spread(count)] if noisy else []), arrays.knobs(rate, scale)]
+        inputs = [*ready.arrays, *([self._spread(count)] if noisy else []), arrays.knobs(rate, scale)]
         key = [arrays.noise_key(count, 0)] if of.draws or noisy else []
         rule = replace(self._rule, learns_inverses=self._at_once)
         program = arrays.program("targets", of, lambda: target_graph(of, arrays.weights, rule))
-        found = program.run([*key, *given])[0].tolist()
-        (norm, good, *told), tally = found[len(names) :], ready.posed.tally(found[: len(names)])
+        numbers = program.run([*key, *inputs])[0].tolist()
+        (norm, good, *layer_numbers), tally = numbers[len(names) :], ready.posed.tally(numbers[: len(names)])
         if good and self._noisy and not self._at_once:
             self._teach_inverses(ready, rate)
-        layers = layer_targets(self._steps, told)
+        layers = layer_targets(self._steps, layer_numbers)
         return Update(tally=tally, norm=norm, steepest=norm, good=bool(good), layers=layers)
 
     def _teach_inverses(self, ready: Ready[ForwardPass], rate: float) -> None:
@@ -131,9 +131,9 @@ def course_of(options: LearnerOptions) -> Course:
     )
 
 
-def layer_targets(layers: Iterable[tuple[str, str]], told: Sequence[float]) -> tuple[LayerTarget, ...]:
+def layer_targets(layers: Iterable[tuple[str, str]], numbers: Sequence[float]) -> tuple[LayerTarget, ...]:
     """Return what layers, by where they stand and their kinds, were told: of each its budget and its gap."""
-    pairs = zip(layers, told[::2], told[1::2], strict=True)
+    pairs = zip(layers, numbers[::2], numbers[1::2], strict=True)
     return tuple(LayerTarget(where=where, kind=kind, budget=budget, gap=gap) for (where, kind), budget, gap in pairs)
 
 

@@ -56,19 +56,21 @@ class TensorBoardReporter:
             scalars |= {f"loss/{name}": value for name, value in event.losses.items()}
             self._scalars(event.step, {f"step/{name}": value for name, value in scalars.items()})
         elif isinstance(event, TargetEvent):
-            told = {f"{name}/{of.where}": getattr(of, name) for of in event.layers for name in ("budget", "gap")}
-            self._scalars(event.step, told)
+            layer_scalars = {
+                f"{name}/{of.where}": getattr(of, name) for of in event.layers for name in ("budget", "gap")
+            }
+            self._scalars(event.step, layer_scalars)
         elif isinstance(event, EpochEvent):
-            found = {
+            epoch_scalars = {
                 "loss": event.loss,
                 "validation_loss": event.validation_loss,
                 "metric": event.metric,
                 "accuracy": event.accuracy,
             }
             for kind, of in (("loss", event.losses), ("validation_loss", event.validation_losses)):
-                found |= {f"{kind}/{name}": value for name, value in of.items()}
-            found |= {f"accuracy/{name}": value for name, value in event.accuracies.items()}
-            self._scalars(event.step, {f"epoch/{name}": v for name, v in found.items() if v is not None})
+                epoch_scalars |= {f"{kind}/{name}": value for name, value in of.items()}
+            epoch_scalars |= {f"accuracy/{name}": value for name, value in event.accuracies.items()}
+            self._scalars(event.step, {f"epoch/{name}": v for name, v in epoch_scalars.items() if v is not None})
 
     def close(self) -> None:
         """Close the file."""

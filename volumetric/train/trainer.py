@@ -95,18 +95,18 @@ def train(
     config = config or TrainConfig()
     if dtype is not None:
         config = dataclasses.replace(config, dtype=dtype)
-    told = reporters_of(reporters)
+    all_reporters = reporters_of(reporters)
     source = data_by_row(network, as_data(data))
     whole: dict[str, Data] = {"": source}
-    held: Data | None = None
+    validation_data: Data | None = None
     if isinstance(validation, (int, float)):
         if not isinstance(source, ArrayData):
             raise SpecError("only arrays can be split by a fraction", hint="pass validation data of their own")
-        source, held = source.split(validation)
+        source, validation_data = source.split(validation)
     elif validation is not None:
-        held = data_by_row(network, as_data(validation))
-        whole["validation "] = held
-    if config.patience is not None and held is None:
+        validation_data = data_by_row(network, as_data(validation))
+        whole["validation "] = validation_data
+    if config.patience is not None and validation_data is None:
         raise SpecError("patience needs validation data", hint="pass validation=0.1 to hold back a tenth")
     if learner is not None and device != "auto":
         raise SpecError("device and learner are both given", hint="give one of them")
@@ -121,12 +121,12 @@ def train(
         _watch(opened, observers)
     run = _Run(
         network=network,
-        given=params,
+        initial_params=params,
         config=config,
         data=source,
-        validation=held,
+        validation=validation_data,
         given_data={of: data for of, data in whole.items() if isinstance(data, ArrayData)},
-        reporters=told,
+        reporters=all_reporters,
         store=store,
         learner=opened,
         stop=stop or (lambda: False),
@@ -139,7 +139,7 @@ def train(
                 start(run.step)
         return run.go()
     finally:
-        each(told, lambda reporter: reporter.close())
+        each(all_reporters, lambda reporter: reporter.close())
 
 
 def _watch(learner: Learner, observers: Sequence[Observer]) -> None:
@@ -155,7 +155,7 @@ class _Run:
     """One call of `train`."""
 
     network: Network | Clocked
-    given: Params
+    initial_params: Params
     config: TrainConfig
     data: Data
     validation: Data | None
@@ -176,7 +176,7 @@ class _Run:
     def __post_init__(self) -> None:
         """Describe the run where checkpoints will need it."""
         if self.store is not None:
-            self.description = describe_run(self.network, self.given, self.config, self.data, self.validation)
+            self.description = describe_run(self.network, self.initial_params, self.config, self.data, self.validation)
 
     def begin(self, *, resume: bool) -> None:
         """Continue from the newest checkpoint where that is asked for, and start the reporters."""
@@ -308,14 +308,14 @@ class _Run:
 
     def _judge(self) -> Evaluation | None:
         """Judge the samples held back or, where accuracy is asked for and there are none, all."""
-        held, classes = self.validation, bool(self.config.accuracy)
-        if held is None and not classes:
+        validation, classes = self.validation, bool(self.config.accuracy)
+        if validation is None and not classes:
             return None
-        batches = self.data.batches(self.progress.epoch) if held is None else held.batches(0)
-        found, odd = judge(self.learner, self.config.losses, batches, classes=classes)
+        batches = self.data.batches(self.progress.epoch) if validation is None else validation.batches(0)
+        evaluation, odd = judge(self.learner, self.config.losses, batches, classes=classes)
         if odd is not None:
-            self._diverged(f"in validation, {found.fault}", self.step, [odd])
-        return found
+            self._diverged(f"in validation, {evaluation.fault}", self.step, [odd])
+        return evaluation
 
     def _reason(self) -> str | None:
         """Say why training should end between two epochs, if it should."""
@@ -332,11 +332,11 @@ class _Run:
 
     def _diverged(self, where: str, at: int, batches: Sequence[Batch]) -> NoReturn:
         """Stop; numbers of the data that are not finite are named by their place in what `train` was given."""
-        told = next(filter(None, (odd_entry(batch, "in the batch, ") for batch in batches)), "")
-        if told:
-            told = next(filter(None, (odd_entry(data, of) for of, data in self.given_data.items())), told)
-        self._report(StopEvent(step=at, epoch=self.progress.epoch, reason="diverged", where=told or where))
-        raise DivergedError(at, where, None if self.store is None else self.store.latest(), told)
+        odd_place = next(filter(None, (odd_entry(batch, "in the batch, ") for batch in batches)), "")
+        if odd_place:
+            odd_place = next(filter(None, (odd_entry(data, of) for of, data in self.given_data.items())), odd_place)
+        self._report(StopEvent(step=at, epoch=self.progress.epoch, reason="diverged", where=odd_place or where))
+        raise DivergedError(at, where, None if self.store is None else self.store.latest(), odd_place)
 
     def _report(self, event: Event) -> None:
         each(self.reporters, lambda reporter: reporter.report(event))
@@ -367,10 +367,10 @@ class _Run:
         checkpoint = read_checkpoint(path)
         check_run(path, checkpoint.run, self.description)
         try:
-            kept = dict(checkpoint.progress)
-            if "total" in kept:  # of a version in which one output had a loss
-                kept["terms"] = {OUTPUT: (kept.pop("total"), kept.pop("count"))}
-            self.progress = Progress(**kept)
+            progress = dict(checkpoint.progress)
+            if "total" in progress:  # of a version in which one output had a loss
+                progress["terms"] = {OUTPUT: (progress.pop("total"), progress.pop("count"))}
+            self.progress = Progress(**progress)
         except TypeError as error:
             raise CheckpointError(f"{path}: {error}") from error
         self.learner.restore(checkpoint.learner)

@@ -24,9 +24,9 @@ class Watching:
         self._watch.drop()  # what is left of an update with a fault
         for part, one in enumerate(ready):
             program = self._arrays.program("watch", one.of, lambda of=one.of: self._graph(of))
-            found = program.run([*self._arrays.noise(one.of, part), *one.arrays])
-            if found:
-                rows = found[0].reshape(-1, 4).tolist()
+            outputs = program.run([*self._arrays.noise(one.of, part), *one.arrays])
+            if outputs:
+                rows = outputs[0].reshape(-1, 4).tolist()
                 for entry, (low, high, mean, active) in zip(self._watched[one.of.key], rows, strict=True):
                     stats = Stats(min=low, max=high, mean=mean, active=active, total=entry.size)
                     self._watch.add(entry.mode, self._makes[entry.value], stats)

@@ -65,11 +65,11 @@ class WholeTime(Time):
         program = arrays.program(
             "measure" if outputs else "loss", ready.of, lambda: loss_graph(ready.of, arrays.weights, outputs=outputs)
         )
-        totals, *found = program.run(ready.arrays)
+        totals, *output_arrays = program.run(ready.arrays)
         tally = ready.posed.tally(totals.tolist())
         if not np.isfinite(tally.total):
             tally = dataclasses.replace(tally, fault=self.pass_fault(ready, tally))
-        return tally, dict(zip(ready.posed.counts, found, strict=outputs))
+        return tally, dict(zip(ready.posed.counts, output_arrays, strict=outputs))
 
     def judged(self, batch: Batch) -> Ready[ForwardPass]:
         """Return a batch that is not learned from."""
@@ -78,32 +78,32 @@ class WholeTime(Time):
     def _formed(self, batch: Batch, inputs: Mapping[str, Array]) -> Ready[ForwardPass]:
         """Check a batch whose `inputs` are these."""
         losses = self.arrays.losses
-        asked = losses.asked(batch)
-        form = self._forms.get(names := frozenset(asked))
+        targets = losses.asked(batch)
+        form = self._forms.get(names := frozenset(targets))
         if form is None:
             form = self._forms[names] = BatchForm(self.arrays.part(names))
         plan = form.plan
-        given, many = form.checked(inputs)
-        lead = given[INPUT].shape[: 2 if many else 1]
-        shapes = {name: (*lead, *plan.values[plan.outputs[name]].shape[1:]) for name in asked}
-        posed = pose(losses, asked, shapes)
+        checked, many = form.checked(inputs)
+        lead = checked[INPUT].shape[: 2 if many else 1]
+        shapes = {name: (*lead, *plan.values[plan.outputs[name]].shape[1:]) for name in targets}
+        posed = pose(losses, targets, shapes)
         of = ForwardPass(
             plan=plan,
-            inputs=tuple((name, x.shape) for name, x in given.items()),
+            inputs=tuple((name, x.shape) for name, x in checked.items()),
             sequences=lead[0] if many else None,
             objectives=posed.objectives,
             parted=self.arrays.device.parted,
             draws=form.draws,
         )
-        return Ready(of, [*given.values(), *posed.arrays], posed)
+        return Ready(of, [*checked.values(), *posed.arrays], posed)
 
     def pass_fault(self, ready: Ready[ForwardPass], tally: Tally) -> str:
         """Name what is not finite first in a pass at inference."""
         finder = self._finder()
-        found = finder.in_pass(ready)
-        if found is None:
+        fault = finder.in_pass(ready)
+        if fault is None:
             self._check_outputs(finder.outputs)
-        return found or self.arrays.fault(tally)
+        return fault or self.arrays.fault(tally)
 
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str | None:
         arrays, finder = self.arrays, self._finder()
@@ -111,10 +111,10 @@ class WholeTime(Time):
         names = {name for one in ready for name in one.posed.counts}
         passes = [(one, arrays.noise(one.of, part)) for part, one in enumerate(ready)]
         odd = not np.isfinite(tally.total)
-        found = finder.in_update(arrays.plan, passes, arrays.rule(names), arrays.knobs(rate, scale), judged=not odd)
-        if found is None and odd:
+        fault = finder.in_update(arrays.plan, passes, arrays.rule(names), arrays.knobs(rate, scale), judged=not odd)
+        if fault is None and odd:
             self._check_outputs(finder.outputs)
-        return found
+        return fault
 
     def _finder(self) -> FaultFinder:
         return FaultFinder(self.arrays.device, self.arrays.store, self.arrays.weights)

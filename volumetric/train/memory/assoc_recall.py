@@ -37,6 +37,7 @@ def _tokens(pairs: int) -> int:
 
 
 def _draw(random: np.random.Generator, count: int, length: int, pairs: int) -> Drawn:
+    """Draw `count` samples with `pairs` pairs each; return token ids and answers, int64 ``[count, length]``."""
     x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
     each = np.arange(count)[:, None]
     keys, values = (random.permuted(np.tile(np.arange(_KINDS), (count, 1)), axis=1) for _ in range(2))
@@ -56,23 +57,23 @@ def _draw(random: np.random.Generator, count: int, length: int, pairs: int) -> D
     number = random.integers(1, _QUERIES + 1, count)[:, None]
     room = asking - _CLEAR
     at = length - room + places(random, np.full(count, room - _QUERIES), _QUERIES) + np.arange(_QUERIES)
-    asked = random.permuted(np.tile(np.arange(pairs), (count, 1)), axis=1)[:, :_QUERIES]
+    queried = random.permuted(np.tile(np.arange(pairs), (count, 1)), axis=1)[:, :_QUERIES]
     there = np.nonzero(np.arange(_QUERIES) < number)
     x[there[0], at[there]] = _QUERY
-    x[there[0], at[there] + 1] = _KEY + keys[there[0], asked[there]]
-    y[there[0], at[there] + 1] = values[there[0], asked[there]]
+    x[there[0], at[there] + 1] = _KEY + keys[there[0], queried[there]]
+    y[there[0], at[there] + 1] = values[there[0], queried[there]]
     return x, y
 
 
 def solve(inputs: Array) -> Array:
     """Find the value behind each key, and look it up."""
-    held, answers = np.zeros((len(inputs), _KINDS), np.int64), np.full(inputs.shape, NOT_ASKED)
+    bindings, answers = np.zeros((len(inputs), _KINDS), np.int64), np.full(inputs.shape, NOT_ASKED)
     for t in range(1, inputs.shape[1]):
         before, now = inputs[:, t - 1], inputs[:, t]
         bound = np.nonzero((before >= _KEY) & (before < _VALUE) & (now >= _VALUE))[0]
-        held[bound, before[bound] - _KEY] = now[bound] - _VALUE
-        asked = np.nonzero(before == _QUERY)[0]
-        answers[asked, t] = held[asked, now[asked] - _KEY]
+        bindings[bound, before[bound] - _KEY] = now[bound] - _VALUE
+        queries = np.nonzero(before == _QUERY)[0]
+        answers[queries, t] = bindings[queries, now[queries] - _KEY]
     return answers
 
 

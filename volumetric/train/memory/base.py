@@ -90,28 +90,28 @@ class MemoryTask:
                 raise SpecError(f"{self.name}: {name} must be at least {low}, got {value}")
         if split not in _PARTS:
             raise SpecError(f"{self.name}: unknown split {split!r}", hint=f"one of {', '.join(_PARTS)}")
-        found: list[Drawn] = []
+        blocks: list[Drawn] = []
         count, stream = 0, zlib.crc32(self.name.encode())
         for block in itertools.count():
             inputs, answers = self.draw(rng.generator(seed, stream, epoch, block), _BLOCK, length, **options)
             mine = np.isin(part_of(inputs), _PARTS[split])
-            found.append((inputs[mine], answers[mine]))
+            blocks.append((inputs[mine], answers[mine]))
             count += int(mine.sum())
             if count >= samples:
                 break
-        x, y = (np.concatenate(arrays)[:samples] for arrays in zip(*found, strict=True))
+        x, y = (np.concatenate(arrays)[:samples] for arrays in zip(*blocks, strict=True))
         resets = np.zeros((samples, length), np.uint8)
         resets[:, 0] = 1
         if self.classes:
-            asked = y != NOT_ASKED
+            answered = y != NOT_ASKED
             x, y = x.astype(np.int32), y.astype(np.int64)
         else:
-            asked = np.isfinite(y[..., 0])
+            answered = np.isfinite(y[..., 0])
             x, y = x.astype(np.float32), np.where(np.isfinite(y), y, 0).astype(np.float32)
         return Problem(
             inputs=x,
             targets=y,
-            mask=asked.astype(np.float32),
+            mask=answered.astype(np.float32),
             resets=resets,
             classes=self.classes,
             vocabulary=self.vocabulary,

@@ -54,8 +54,8 @@ def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> 
 def solve(inputs: Array) -> Array:
     """Answer with the symbol behind the mark."""
     each = np.arange(len(inputs))
-    kept = inputs[each, np.argmax(inputs == _STORE, axis=1) + 1] - _FIRST
-    return np.where(inputs == _QUERY, kept[:, None], NOT_ASKED)
+    symbols = inputs[each, np.argmax(inputs == _STORE, axis=1) + 1] - _FIRST
+    return np.where(inputs == _QUERY, symbols[:, None], NOT_ASKED)
 
 
 TASK: Final = MemoryTask(

@@ -59,8 +59,8 @@ def _latched(inputs: Array, late: int) -> Array:
     for t in range(inputs.shape[1] % 2, inputs.shape[1], 2):
         writes, since = inputs[:, t] == _WRITE, since + 1
         bit, since = np.where(writes, inputs[:, t + 1] - _ZERO, bit), np.where(writes, 0, since)
-        asked = (inputs[:, t] == _READ) & (since >= late)
-        answers[asked, t] = bit[asked]
+        reads = (inputs[:, t] == _READ) & (since >= late)
+        answers[reads, t] = bit[reads]
     return answers
 
 

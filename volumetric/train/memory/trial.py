@@ -120,8 +120,8 @@ def run_trial(trial: Trial, task: MemoryTask, *, device: AnyDevice = "cpu") -> O
     began, opened = time.perf_counter(), open_device(device)
     lengths = trial.lengths or (task.length, 4 * task.length)
     if trial.model in BASELINES:
-        found = {n: _baseline(trial, task, n, opened) for n in lengths}
-        return Outcome(trial=trial, scores=found, seconds=time.perf_counter() - began)
+        scores = {n: _baseline(trial, task, n, opened) for n in lengths}
+        return Outcome(trial=trial, scores=scores, seconds=time.perf_counter() - began)
     problem = task.make(trial.seed, 1, lengths[0])
     network = network_for(problem, trial.model, trial.width)
     losses: deque[float] = deque(maxlen=_LOOKS)
@@ -133,10 +133,12 @@ def run_trial(trial: Trial, task: MemoryTask, *, device: AnyDevice = "cpu") -> O
 
     def batches(epoch: int) -> Iterator[Batch]:
         dense = {"dense": True} if task.dense else {}
-        made = task.make(trial.seed, _BATCHES * budget.batch, lengths[0], epoch=epoch, **dense)
-        for at in range(0, len(made.inputs), budget.batch):
+        samples = task.make(trial.seed, _BATCHES * budget.batch, lengths[0], epoch=epoch, **dense)
+        for at in range(0, len(samples.inputs), budget.batch):
             part = slice(at, at + budget.batch)
-            yield Batch(made.inputs[part], made.targets[part], None if made.mask is None else made.mask[part])
+            yield Batch(
+                samples.inputs[part], samples.targets[part], None if samples.mask is None else samples.mask[part]
+            )
 
     warm = max(1, min(_WARM, budget.steps // 4))
     config = TrainConfig(
@@ -180,15 +182,15 @@ def _judge(network: Network, params: Params, problem: Problem, device: Any) -> f
     count, length = problem.inputs.shape[:2]
     side = min(count, _SIDE)
     stream = device.stream(network, params, batch=side)
-    made: list[Array] = []
+    chunks: list[Array] = []
     for at in range(0, count, side):
         x = problem.inputs[at : at + side]
         some = np.concatenate([x, np.repeat(x[:1], side - len(x), 0)])
         stream.reset()
         parts = [stream.run(some[:, row : row + _SIDE]) for row in range(0, length, _SIDE)]
-        made.append(np.concatenate(parts, 1)[: len(x)])
+        chunks.append(np.concatenate(parts, 1)[: len(x)])
     stream.close()
-    outputs = np.concatenate(made)
+    outputs = np.concatenate(chunks)
     return score(problem, outputs.argmax(-1) if problem.classes else outputs)
 
 

@@ -69,8 +69,8 @@ def run_trials(
             raise SpecError(f"unknown task {trial.task!r}", hint=f"one of {', '.join(TASKS)}")
     known = {_key(of.trial): of for of in read_log(log)} if log is not None and log.exists() else {}
     missing = [trial for trial in trials if _key(trial) not in known]
-    found = _in_processes if workers > 1 and len(missing) > 1 else _in_place
-    for outcome in found(missing, workers, device, stop or (lambda: False)):
+    run = _in_processes if workers > 1 and len(missing) > 1 else _in_place
+    for outcome in run(missing, workers, device, stop or (lambda: False)):
         known[_key(outcome.trial)] = outcome
         if log is not None:
             _append(log, outcome)
@@ -135,15 +135,15 @@ def read_log(path: Path) -> list[Outcome]:
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None
     whole = raw[: raw.rfind(b"\n") + 1]
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     for number, text in enumerate(whole.splitlines(), start=1):
         try:
-            found.append(_outcome(msgspec.json.decode(text, type=_Line)))
+            outcomes.append(_outcome(msgspec.json.decode(text, type=_Line)))
         except (msgspec.MsgspecError, SpecError, RecursionError) as error:
             raise CheckpointError(f"{path}, line {number} is no outcome: {error}", hint="name another file") from None
     if whole != raw:
         os.truncate(path, len(whole))
-    return found
+    return outcomes
 
 
 def _outcome(line: _Line) -> Outcome:

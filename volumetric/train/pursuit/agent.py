@@ -37,6 +37,8 @@ def triggered(threshold: float, width: int = 48) -> Program:
 
 
 def _program(width: int, threshold: float | None) -> Program:
+    """Return the agent's program; without a `threshold` its edges and regions fire at every row."""
+
     def when(text: str) -> str | None:
         return None if threshold is None else text
 

@@ -65,10 +65,10 @@ def pursuit(seed: int = 0, samples: int = 256, length: int = 96, *, split: str =
     if split not in _SPLITS:
         raise SpecError(f"pursuit: unknown split {split!r}", hint=f"one of {', '.join(_SPLITS)}")
     random = rng.generator(seed, _STREAM, _SPLITS[split], epoch)
-    cells, seen, plans, bells, homes = _run(random, samples, length)
+    cells, visible, plans, bells, homes = _run(random, samples, length)
     rows = np.zeros((samples, length, COLUMNS), np.float32)
     rows[..., IMAGE] = NOISE * random.standard_normal((samples, length, CELLS), np.float32)
-    at = np.nonzero(seen[:, :length])
+    at = np.nonzero(visible[:, :length])
     rows[(*at, cells[:, :length][at])] += 1
     at = np.nonzero(plans)
     rows[(*at, CELLS + homes[at])] = 1
@@ -98,10 +98,10 @@ def covered(cells: Array) -> Array:
 def at_home(rows: Array) -> Array:
     """Return where the ball is at home in the next frame, ``[samples, T]``: only the last plan tells the cell."""
     bells = rows[..., BELLS] > 0
-    found = np.zeros(bells.shape, np.bool_)
+    is_home = np.zeros(bells.shape, np.bool_)
     for late in range(STAY):
-        found[:, late:] |= bells[:, : bells.shape[1] - late]
-    return found
+        is_home[:, late:] |= bells[:, : bells.shape[1] - late]
+    return is_home
 
 
 def _run(random: np.random.Generator, samples: int, length: int) -> tuple[Array, Array, Array, Array, Array]:
@@ -112,14 +112,14 @@ def _run(random: np.random.Generator, samples: int, length: int) -> tuple[Array,
     free = np.flatnonzero(~covered(np.arange(CELLS)))
     home = np.zeros(samples, np.int64)
     phases = random.integers(0, PHASES, (samples, 2))  # down, aside
-    cells, seen = np.zeros((samples, length + 1), np.int64), np.zeros((samples, length + 1), np.bool_)
+    cells, visible = np.zeros((samples, length + 1), np.int64), np.zeros((samples, length + 1), np.bool_)
     plans, bells = np.zeros((2, samples, length), np.bool_)
     homes = np.zeros((samples, length), np.int64)
     left = np.zeros(samples, np.int64)  # frames at home that are still to come, the present one among them
     for t in range(length + 1):
         here = cell_of(*phases.T)
         cells[:, t] = np.where(left > 0, home, here)
-        seen[:, t] = (left == 0) & ~covered(here)
+        visible[:, t] = (left == 0) & ~covered(here)
         if t == length:
             break
         chance = random.random(samples)
@@ -132,4 +132,4 @@ def _run(random: np.random.Generator, samples: int, length: int) -> tuple[Array,
         begun = np.stack(np.divmod(home, SIDE), 1) * random.choice([-1, 1], (samples, 2))
         phases = np.where((left == 1)[:, None], begun, phases + 1) % PHASES
         left = np.where(bells[:, t], STAY, np.maximum(left - 1, 0))
-    return cells, seen, plans, bells, homes
+    return cells, visible, plans, bells, homes
