@@ -63,7 +63,7 @@ def to_network(genome: Genome) -> tuple[Network, Params]:
         alive = [node for node in carried if _read_later(genome, needed, depths, node, depth, outputs)]
         carried = _append(genome, layers, tensors, carried, alive, fired)
     if carried != outputs:
-        select = np.array([[float(node == wanted) for node in carried] for wanted in outputs], np.float32)
+        select = np.array([[float(node == output) for node in carried] for output in outputs], np.float32)
         tensors[f"{len(layers)}/weight"] = select
         layers.append(Dense(in_features=len(carried), out_features=len(outputs), bias=False))
     network = Network(
@@ -125,7 +125,7 @@ def from_network(network: Network, params: Mapping[str, WeightStore]) -> Genome:
 
 def _chain(network: Network) -> list[list[tuple[str, Dense]]]:
     """The layers of a network, each as dense layers side by side with the start of their keys."""
-    found: list[list[tuple[str, Dense]]] = []
+    chain: list[list[tuple[str, Dense]]] = []
     if network.links:
         raise UnsupportedError("a genome is made from dense layers in a chain, the network has links")
     for coord, spec in network.layers.items():
@@ -138,10 +138,10 @@ def _chain(network: Network) -> list[list[tuple[str, Dense]]]:
         if len(dense) < len(layer):
             odd = next(branch.kind for _, branch in layer if not isinstance(branch, Dense))
             raise UnsupportedError(f"a genome is made from dense layers in a chain, the network has {odd} at {coord}")
-        found.append(dense)
-    if not found:
+        chain.append(dense)
+    if not chain:
         raise UnsupportedError("a genome is made from dense layers in a chain, the network has no active layer")
-    return found
+    return chain
 
 
 def _rows(
@@ -171,14 +171,14 @@ def _incoming(genome: Genome, node: int) -> list[tuple[int, float]]:
 def _needed(genome: Genome) -> set[int]:
     """Nodes that the outputs depend on, and the outputs."""
     inputs = genome.interface.inputs
-    found = set(range(inputs, inputs + genome.interface.outputs))
-    open_ends = list(found)
+    needed = set(range(inputs, inputs + genome.interface.outputs))
+    open_ends = list(needed)
     while open_ends:
         for source, _ in _incoming(genome, open_ends.pop()):
-            if source >= inputs and source not in found:
-                found.add(source)
+            if source >= inputs and source not in needed:
+                needed.add(source)
                 open_ends.append(source)
-    return found
+    return needed
 
 
 def _refuse_unknown(genome: Genome, needed: set[int]) -> None:

@@ -94,7 +94,7 @@ def _alone(a: DNA, b: DNA) -> tuple[str, ...]:
 
 
 def _shifts(a: DNA, b: DNA, overlaps: Mapping[str, float], threshold: float) -> list[Shift]:
-    found: dict[str, Shift] = {}
+    shifts: dict[str, Shift] = {}
     theirs = _classes(b)
     for key, mine in _classes(a).items():
         paths = theirs.get(key)
@@ -108,8 +108,8 @@ def _shifts(a: DNA, b: DNA, overlaps: Mapping[str, float], threshold: float) -> 
             here = max(overlaps.get(path, -1.0), overlaps.get(paths[j], -1.0)) if path != paths[j] else 1.0
             # Neither side may have an equally good match: a tie at its own place means that nothing moved.
             if score > threshold and score > here + _TIE and scores[i, j] >= max(best_of_a[i], best_of_b[j]):
-                found[path] = Shift(source=path, target=paths[j], overlap=score)
-    return [found[path] for path in a.signatures if path in found]
+                shifts[path] = Shift(source=path, target=paths[j], overlap=score)
+    return [shifts[path] for path in a.signatures if path in shifts]
 
 
 def _classes(dna: DNA) -> dict[tuple[str, tuple[Shape, ...]], list[str]]:

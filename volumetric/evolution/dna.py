@@ -169,14 +169,14 @@ def _signature(leaf: Leaf, params: Mapping[str, WeightStore]) -> Signature:
     for name in (spec.name for spec in (leaf.tensors if fabric else leaf.params)):
         if leaf.keys[name] not in params:
             raise VolumetricError(f"{name} of {leaf.kind} at {leaf.path} has no weight", hint=f"key {leaf.keys[name]}")
-    specs, given = leaf.params, ((spec, values) for spec in leaf.params for values in _pieces(leaf, spec, params))
+    specs, spec_values = leaf.params, ((spec, values) for spec in leaf.params for values in _pieces(leaf, spec, params))
     if fabric:
         specs = whole_params(leaf)
         if lacks_nodes(leaf, params):
-            given = ((s, _deviation(v, s, n).ravel()) for s, v, n in living_values(leaf, params))
+            spec_values = ((s, _deviation(v, s, n).ravel()) for s, v, n in living_values(leaf, params))
     sketch = np.zeros(min(sum(prod(spec.shape) for spec in specs), SKETCH), np.float64)
     at = 0
-    for spec, values in given:
+    for spec, values in spec_values:
         if not np.isfinite(values).all():
             raise VolumetricError(f"{leaf.keys[spec.name]} holds NaN or infinity", hint="DNA compares finite weights")
         _add(sketch, values, at)

@@ -136,6 +136,7 @@ class batched:  # noqa: N801 - used as a decorator
     function: Callable[[Cohort], ArrayLike | Scores]
 
     def score_all(self, cohort: Cohort) -> ArrayLike | Scores:
+        """Return what the function makes of a generation: one number for each genome, or `Scores`."""
         return self.function(cohort)
 
 
@@ -310,9 +311,9 @@ def _together(problem: Problem, cohort: Cohort) -> Scores:
 
 def reason_of(error: Exception) -> str:
     """Say what an exception is and, unless it is one that explains itself, where it was raised."""
-    told = f"{type(error).__name__}: {error}"
+    reason = f"{type(error).__name__}: {error}"
     frames = [] if isinstance(error, VolumetricError) else traceback.extract_tb(error.__traceback__)
-    return f"{told} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else told
+    return f"{reason} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else reason
 
 
 def _on(executor: Executor, function: PartScorer, cohort: Cohort) -> list[list[Result]]:

@@ -46,21 +46,21 @@ def take_over(job: Job, run: Run[Any, Any], problem: object) -> None:
     ------
     SpecError : it differs in what genomes are or how many there are
     """
-    wanted: Any = configured(problem, job.config)
+    config: Any = configured(problem, job.config)
     if job.seed != run.seed:
         _refuse("seed", run.seed, job.seed)
     for name in _FIXED:
-        if getattr(wanted, name, None) != getattr(run.config, name, None):
-            _refuse(name, getattr(run.config, name), getattr(wanted, name))
-    if hasattr(wanted, "genome"):
+        if getattr(config, name, None) != getattr(run.config, name, None):
+            _refuse(name, getattr(run.config, name), getattr(config, name))
+    if hasattr(config, "genome"):
         _check_genome(job.config.genome, run.config.genome)  # pyright: ignore[reportAttributeAccessIssue]  (both have it)
-        wanted = replace(wanted, genome=run.config.genome)
-    run.config = wanted
+        config = replace(config, genome=run.config.genome)
+    run.config = config
 
 
-def _check_genome(wanted: GenomeConfig, has: GenomeConfig) -> None:
-    for field in dataclasses.fields(wanted):
-        value, was = getattr(wanted, field.name), getattr(has, field.name)
+def _check_genome(config: GenomeConfig, has: GenomeConfig) -> None:
+    for field in dataclasses.fields(config):
+        value, was = getattr(config, field.name), getattr(has, field.name)
         if value is not None and value != was:
             _refuse(f"genome.{field.name}", was, value)
 

@@ -184,26 +184,28 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
         section = next((name for name in rules if key in _keys_of(kind, name)), None)
         return None if section is None else f"it stands in [{section}]: {section}.{key}"
 
-    given = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
-    values: dict[str, Any] = {key: tables.typed(given[key], types[key], key) for key in _SCALARS if key in given}
-    if algorithm == "classic" and "room" in given:
+    entries = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
+    values: dict[str, Any] = {key: tables.typed(entries[key], types[key], key) for key in _SCALARS if key in entries}
+    if algorithm == "classic" and "room" in entries:
         raise SpecError(
             "room is for layers, which classic genomes have none of", hint='leave it out, or algorithm = "grid"'
         )
-    network = tables.expect_keys(given.get("network", {}), _HOMES, "[network]")
-    _check_goal(values, given)
-    config = kind.from_dict({key: given[key] for key in rules if key in given})
+    network = tables.expect_keys(entries.get("network", {}), _HOMES, "[network]")
+    _check_goal(values, entries)
+    config = kind.from_dict({key: entries[key] for key in rules if key in entries})
     if algorithm == "elites" and isinstance(config, GridConfig):
         config = dataclasses.replace(config, algorithm="elites")
     return Job(
         name=name,
         home=home or Path(),
         **values,
-        problem=given.get("problem", "xor"),
-        novelty=tables.expect_keys(given.get("novelty", {}), ("behave", *tables.keywords(NoveltyConfig)), "[novelty]"),
+        problem=entries.get("problem", "xor"),
+        novelty=tables.expect_keys(
+            entries.get("novelty", {}), ("behave", *tables.keywords(NoveltyConfig)), "[novelty]"
+        ),
         network=tables.call(NetworkSettings, network, "[network]"),
-        names=tables.call(NodeNames, given.get("names", {}), "[names]"),
-        budget=tables.call(Budget, given.get("budget", {}), "[budget]"),
+        names=tables.call(NodeNames, entries.get("names", {}), "[names]"),
+        budget=tables.call(Budget, entries.get("budget", {}), "[budget]"),
         config=config,
     )
 
@@ -214,12 +216,12 @@ def _keys_of(config: type, section: str) -> Iterable[str]:
     return tables.keywords(of) if isinstance(of, type) and dataclasses.is_dataclass(of) else ()
 
 
-def _check_goal(values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_goal(values: Mapping[str, Any], entries: Mapping[str, Any]) -> None:
     """Refuse what names several goals."""
-    goals = [key for key in ("fitness", "problem") if given.get(key)]
+    goals = [key for key in ("fitness", "problem") if entries.get(key)]
     if values.get("search") == "novelty" and goals:
         raise SpecError(f"novelty search rewards behaviour and takes no {goals[0]}", hint="keep one of the two")
-    if values.get("search") != "novelty" and "novelty" in given:
+    if values.get("search") != "novelty" and "novelty" in entries:
         raise SpecError("[novelty] is not asked for", hint='set search = "novelty", or remove the section')
     if len(goals) > 1:
         raise SpecError("fitness and problem exclude each other", hint="keep one of the two")
@@ -236,10 +238,10 @@ def open_problem(job: Job) -> Problem | Callable[..., Any]:
     if job.search == "novelty":
         return _novelty(job)
     if job.fitness:
-        found = import_function(job.fitness, job.home)
-        if not isinstance(found, Problem):
-            takes_random(found)
-        return found
+        fitness_function = import_function(job.fitness, job.home)
+        if not isinstance(fitness_function, Problem):
+            takes_random(fitness_function)
+        return fitness_function
     known = _classic(job) if job.algorithm == "classic" else _samples(job)
     problem = tables.choose(ChainMap(known, PROBLEMS), job.problem, "[problem]")
     return Sized(problem) if job.search == "nsga2" else problem
@@ -307,13 +309,13 @@ def _samples(job: Job) -> dict[str, Callable[..., Problem]]:
         options: dict[str, Any] | None = None,
     ) -> Problem:  # fmt: skip
         settings: dict[str, Any] = {"columns": columns, "classes": classes, "header": header}
-        found = _read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, **settings)
-        return tables.call(Samples, options or {}, "[problem] options", learning=found)
+        read_problem = _read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, **settings)
+        return tables.call(Samples, options or {}, "[problem] options", learning=read_problem)
 
     def named(make: Callable[..., learning.Problem]) -> Callable[..., Problem]:
         def problem(options: dict[str, Any] | None = None, make_options: dict[str, Any] | None = None) -> Problem:
-            made = tables.call(make, make_options or {}, "[problem] make_options")
-            return tables.call(Samples, options or {}, "[problem] options", learning=made)
+            built_problem = tables.call(make, make_options or {}, "[problem] make_options")
+            return tables.call(Samples, options or {}, "[problem] options", learning=built_problem)
 
         return problem
 

@@ -227,6 +227,7 @@ class LinkedPool:
         return self._uploaded[1]
 
     def _upload(self, device: GpuDevice) -> GpuGenomes:
+        """Return the linked genomes in the memory of a GPU; raise `UnsupportedError` for recurrent ones."""
         from volumetric.devices.gpu.genomes import EDGE, FIRED, GenomeLinks, GpuGenomes
 
         pool, interface = self.pool, self.pool.interface

@@ -97,8 +97,8 @@ class NoveltyArchive:
     def _remember(self, table: NDArray[np.float64]) -> None:
         rng = generator(self.seed, _ARCHIVE_STREAM, self.generations)
         chosen = rng.choice(len(table), min(self.config.additions, len(table)), replace=False)
-        kept = self.behaviours if len(self) else table[:0]
-        self.behaviours = np.concatenate([kept, table[np.sort(chosen)]])[-self.config.capacity :]
+        behaviours = self.behaviours if len(self) else table[:0]
+        self.behaviours = np.concatenate([behaviours, table[np.sort(chosen)]])[-self.config.capacity :]
         self.generations += 1
 
 

@@ -236,9 +236,9 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
             self.objectives, self.ids = values, ids
             return
         both = np.concatenate([self.objectives, values])
-        kept = np.sort(preference(both)[:size])
-        population.continue_with(population.pool.joined(self._children).take(kept), self._generation)
-        self.objectives, self.ids = both[kept], np.concatenate([self.ids, ids])[kept]
+        survivors = np.sort(preference(both)[:size])
+        population.continue_with(population.pool.joined(self._children).take(survivors), self._generation)
+        self.objectives, self.ids = both[survivors], np.concatenate([self.ids, ids])[survivors]
         self._children = None
 
     @property
@@ -305,20 +305,20 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
                 f"{first.genome}: {first.reason}",
                 hint="the function must return finite numbers",
             )
-        given = self.population.config.failure_fitness
-        worst = values[~failed].min(axis=0) if given is None else given
+        fallback = self.population.config.failure_fitness
+        worst = values[~failed].min(axis=0) if fallback is None else fallback
         return np.where(failed[:, None], worst, values)
 
     def _events(self) -> Sequence[Event]:
         front = self.front
         failed = [EvaluationFailed(generation=self.generation, genome=f.genome, reason=f.reason) for f in self.failures]
-        told = FrontEvaluated(
+        evaluated = FrontEvaluated(
             generation=self.generation,
             front=tuple(point.objectives for point in front),
             genomes=tuple(point.id for point in front),
             failures=len(self.failures),
         )
-        return [*failed, told]
+        return [*failed, evaluated]
 
 
 def _evaluated(
@@ -347,8 +347,8 @@ def _score(fitness: Callable[..., Sequence[float]], cohort: Cohort, *, random: b
 
 def _score_one(fitness: Callable[..., Sequence[float]], cohort: Cohort, row: int, *, random: bool) -> Result:
     try:
-        given = (cohort.genome(row), cohort.rng(row)) if random else (cohort.genome(row),)
-        values = tuple(float(value) for value in fitness(*given))
+        arguments = (cohort.genome(row), cohort.rng(row)) if random else (cohort.genome(row),)
+        values = tuple(float(value) for value in fitness(*arguments))
     except Exception as error:
         return (), reason_of(error)
     fine = values and all(math.isfinite(value) for value in values)
@@ -370,8 +370,8 @@ class Sized:
 
     def score_all(self, cohort: Cohort) -> NDArray[np.float64]:
         """Return [genomes, 2]; NaN marks failures."""
-        found = self.problem.score_all(cohort)
-        fitness = found.fitness if isinstance(found, Scores) else np.asarray(found, np.float64)
+        scores = self.problem.score_all(cohort)
+        fitness = scores.fitness if isinstance(scores, Scores) else np.asarray(scores, np.float64)
         sizes = [_size(cohort.genome(row)) for row in range(len(cohort))]
         return np.stack([fitness, -np.array(sizes, np.float64)], axis=1)
 

@@ -95,10 +95,10 @@ class Population(Run[EvolutionConfig, Pool]):
         return speciate(pool, table, self.pool.take(representatives), generation, self._settings)
 
     def _check_fit(self, config: EvolutionConfig) -> None:
-        mine, wanted = self.pool.interface, config.genome.interface
-        if mine != wanted:
+        mine, needed = self.pool.interface, config.genome.interface
+        if mine != needed:
             raise SpecError(
-                f"genomes of generation {self.generation} have {mine}, the problem needs {wanted}",
+                f"genomes of generation {self.generation} have {mine}, the problem needs {needed}",
                 hint="begin a new population for this problem",
             )
 

@@ -169,6 +169,7 @@ class History:
 
     @property
     def generations(self) -> list[Evaluated]:
+        """The events of evaluated generations, in order."""
         return [event for event in self.events if isinstance(event, Evaluated)]
 
 

@@ -323,12 +323,12 @@ def entered(
     rows = np.flatnonzero(score > worst)
     if len(rows) == 0:
         return hall
-    found = list(hall)
+    champions = list(hall)
     for row in rows[np.argsort(-score[rows], kind="stable")[:size]].tolist():
-        if len(found) >= size and score[row] <= sign * found[size - 1].fitness:
+        if len(champions) >= size and score[row] <= sign * champions[size - 1].fitness:
             break
         champion = make(row)
-        if all(champion.genome != other.genome for other in found):
-            found.append(champion)
-    found.sort(key=lambda champion: -sign * champion.fitness)
-    return tuple(found[:size])
+        if all(champion.genome != other.genome for other in champions):
+            champions.append(champion)
+    champions.sort(key=lambda champion: -sign * champion.fitness)
+    return tuple(champions[:size])

@@ -233,9 +233,9 @@ class _Round:
                     'if __name__ == "__main__":, and its fitness function above that',
                 )
         self._waiting.extendleft(reversed(rows))
-        made = self._workers.replace(worker)
-        self._brief(made)
-        return made
+        successor = self._workers.replace(worker)
+        self._brief(successor)
+        return successor
 
 
 def _end(worker: _Worker) -> None:

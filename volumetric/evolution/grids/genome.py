@@ -52,8 +52,8 @@ def outputs_of(network: Network, params: Mapping[str, WeightStore], x: Array) ->
     ShapeError : the network reads something else
     """
     by_name(lower(network), x)
-    x, given = apart(network, np.asarray(x)), np.asarray(x)
-    one_row = x.ndim != given.ndim
+    x, original = apart(network, np.asarray(x)), np.asarray(x)
+    one_row = x.ndim != original.ndim
     run = _sequences if x.ndim == len(network.input_shape) + 2 else _rows
     with np.errstate(all="ignore"):  # what is not finite is judged by who asked
         outputs = np.concatenate(list(run(network, Params(params), x)))

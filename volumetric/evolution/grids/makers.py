@@ -25,24 +25,24 @@ def _heads(width: int) -> int:
     return next(heads for heads in (4, 3, 2, 1) if width % heads == 0)
 
 
-def _parallel(read: Shape, made: Shape, rng: np.random.Generator) -> nn.LayerSpec:
-    return nn.Parallel(branches=(_dense(read, made, rng), _dense(read, made, rng)), combine="avg")
+def _parallel(read: Shape, output: Shape, rng: np.random.Generator) -> nn.LayerSpec:
+    return nn.Parallel(branches=(_dense(read, output, rng), _dense(read, output, rng)), combine="avg")
 
 
-def _sequential(read: Shape, made: Shape, rng: np.random.Generator) -> nn.LayerSpec:
+def _sequential(read: Shape, output: Shape, rng: np.random.Generator) -> nn.LayerSpec:
     inner = nn.Dense(in_features=read[-1], out_features=read[-1], activation="tanh")
-    return nn.Sequential(layers=(inner, nn.Residual(source="input"), _dense(read, made, rng)))
+    return nn.Sequential(layers=(inner, nn.Residual(source="input"), _dense(read, output, rng)))
 
 
-def _dense(read: Shape, made: Shape, rng: np.random.Generator) -> nn.LayerSpec:
-    return nn.Dense(in_features=read[-1], out_features=made[-1], activation="relu")
+def _dense(read: Shape, output: Shape, rng: np.random.Generator) -> nn.LayerSpec:
+    return nn.Dense(in_features=read[-1], out_features=output[-1], activation="relu")
 
 
 def _lstm(width: int) -> nn.LSTM:
     return nn.LSTM(input_size=width, hidden_size=width)
 
 
-def _column(read: Shape, made: Shape, rng: np.random.Generator) -> nn.LayerSpec:
+def _column(read: Shape, output: Shape, rng: np.random.Generator) -> nn.LayerSpec:
     width = read[-1]
     experts = nn.PostUp(embed_dim=width, core=_lstm(width)), nn.PassThrough(core=nn.CausalConv1d(channels=width))
     return nn.Column(embed_dim=width, experts=experts)
@@ -57,8 +57,8 @@ def _feed_forward(cls: Callable[..., nn.LayerSpec]) -> Maker:
 
 
 def _conv(cls: Callable[..., nn.LayerSpec]) -> Maker:
-    def make(read: Shape, made: Shape, rng: np.random.Generator) -> nn.LayerSpec:
-        return cls(in_channels=read[1], out_channels=made[1], kernel_size=3, padding=1, activation="relu")
+    def make(read: Shape, output: Shape, rng: np.random.Generator) -> nn.LayerSpec:
+        return cls(in_channels=read[1], out_channels=output[1], kernel_size=3, padding=1, activation="relu")
 
     return make
 
@@ -77,27 +77,29 @@ MAKERS: Final = MappingProxyType[str, Maker](
         "conv_transpose1d": _conv(nn.ConvTranspose1d),
         "conv_transpose2d": _conv(nn.ConvTranspose2d),
         "conv_transpose3d": _conv(nn.ConvTranspose3d),
-        "rnn": lambda read, made, _: nn.RNN(input_size=read[-1], hidden_size=made[-1]),
-        "lstm": lambda read, made, _: nn.LSTM(input_size=read[-1], hidden_size=made[-1]),
-        "gru": lambda read, made, _: nn.GRU(input_size=read[-1], hidden_size=made[-1]),
+        "rnn": lambda read, output, _: nn.RNN(input_size=read[-1], hidden_size=output[-1]),
+        "lstm": lambda read, output, _: nn.LSTM(input_size=read[-1], hidden_size=output[-1]),
+        "gru": lambda read, output, _: nn.GRU(input_size=read[-1], hidden_size=output[-1]),
         "causal_conv1d": lambda read, _, __: nn.CausalConv1d(channels=read[-1]),
         "slstm": _of_heads(nn.SLSTM),
         "mlstm": _of_heads(nn.MLSTM),
         "agalite": _of_heads(nn.AGaLiTe),
-        "axon": lambda read, made, _: nn.Axon(in_features=read[-1], out_features=made[-1]),
-        "axon_linear": lambda read, made, _: nn.AxonLinear(in_features=read[-1], out_features=made[-1]),
+        "axon": lambda read, output, _: nn.Axon(in_features=read[-1], out_features=output[-1]),
+        "axon_linear": lambda read, output, _: nn.AxonLinear(in_features=read[-1], out_features=output[-1]),
         "xl_attention": _of_heads(nn.XLAttention),
-        "pass_through": lambda read, made, _: nn.PassThrough(core=nn.LSTM(input_size=read[-1], hidden_size=made[-1])),
+        "pass_through": lambda read, output, _: nn.PassThrough(
+            core=nn.LSTM(input_size=read[-1], hidden_size=output[-1])
+        ),
         "pre_up": lambda read, _, __: nn.PreUp(embed_dim=read[-1], core=_lstm(2 * read[-1])),
         "pre_up_gated": lambda read, _, __: nn.PreUpGated(embed_dim=read[-1], core=_lstm(2 * read[-1])),
         "post_up": lambda read, _, __: nn.PostUp(embed_dim=read[-1], core=_lstm(read[-1])),
         "post_up_gated": lambda read, _, __: nn.PostUpGated(embed_dim=read[-1], core=_lstm(read[-1])),
-        "adapter": lambda read, made, rng: nn.Adapter(
-            embed_dim=made[-1], bottleneck=max(1, made[-1] // 4), core=_dense(read, made, rng)
+        "adapter": lambda read, output, rng: nn.Adapter(
+            embed_dim=output[-1], bottleneck=max(1, output[-1] // 4), core=_dense(read, output, rng)
         ),
         "column": _column,
-        "embedding": lambda _, made, __: nn.Embedding(num_embeddings=VOCABULARY, embedding_dim=made[-1]),
-        "kmeans": lambda read, made, _: nn.KMeans(num_clusters=made[-1], in_features=read[-1]),
+        "embedding": lambda _, output, __: nn.Embedding(num_embeddings=VOCABULARY, embedding_dim=output[-1]),
+        "kmeans": lambda read, output, _: nn.KMeans(num_clusters=output[-1], in_features=read[-1]),
         "softmax": lambda *_: nn.Softmax(),
         "sparsemax": lambda *_: nn.Sparsemax(),
         "entmax": lambda *_: nn.Entmax(),
@@ -109,13 +111,13 @@ MAKERS: Final = MappingProxyType[str, Maker](
 
 
 def fitting(
-    read: Shape, made: Shape, rules: GridMutationConfig, *, ids: bool, rng: np.random.Generator
+    read: Shape, output: Shape, rules: GridMutationConfig, *, ids: bool, rng: np.random.Generator
 ) -> Iterator[nn.LayerSpec]:
-    """Yield a layer of each kind that turns values of shape `read` into values of shape `made`.
+    """Yield a layer of each kind that turns values of shape `read` into values of shape `output`.
 
     Parameters
     ----------
-    read, made : shapes, the first axis counts rows
+    read, output : shapes, the first axis counts rows
     rules : kinds to choose from, and whether rows are sequences; with more than two axes a row is one by itself
     ids : whether the layer reads token ids, which embeddings alone can
     """
@@ -124,8 +126,8 @@ def fitting(
         if (kind == "embedding") != ids:
             continue
         try:
-            spec = MAKERS[kind](read, made, rng)
-            if spec.output_shape(read) == made and not (strangers and spec.contextual):
+            spec = MAKERS[kind](read, output, rng)
+            if spec.output_shape(read) == output and not (strangers and spec.contextual):
                 yield spec
         except (VolumetricError, IndexError):
             continue

@@ -170,12 +170,12 @@ def add_link(genome: GridGenome, innovations: GridInnovations, rng: np.random.Ge
     """Let the output of one layer be added to what a later one reads, where the shapes agree."""
     network = genome.network
     places = list(network.layers)
-    taken = {(link.source, link.target) for link in network.links}
+    linked = {(link.source, link.target) for link in network.links}
     pairs = [
         (source, target)
         for i, source in enumerate(places)
         for target in places[i + 2 :]  # the next layer reads it already
-        if (source, target) not in taken and network.shapes[source] == network.reads[target]
+        if (source, target) not in linked and network.shapes[source] == network.reads[target]
     ]
     if not pairs:
         return None
@@ -194,9 +194,9 @@ def drop_link(genome: GridGenome, rng: np.random.Generator) -> GridGenome | None
     if not able:
         return None
     gone = able[int(rng.integers(len(able)))]
-    kept = [i for i in range(len(links)) if i != gone]
+    rest = [i for i in range(len(links)) if i != gone]
     return restructured(
-        genome, links=tuple(links[i] for i in kept), link_markings=tuple(genome.link_markings[i] for i in kept)
+        genome, links=tuple(links[i] for i in rest), link_markings=tuple(genome.link_markings[i] for i in rest)
     )
 
 
@@ -246,11 +246,11 @@ def restructured(
     before, now = ({name: n.shapes[coord] for name, coord in n.taps.items()} for n in (genome.network, network))
     if before != now:
         return None
-    given = genome.params if params is None else params
+    stores = genome.params if params is None else params
     return dataclasses.replace(
         genome,
         network=network,
-        params=Params({key: given[key] for key in network.param_specs()}),
+        params=Params({key: stores[key] for key in network.param_specs()}),
         markings=genome.markings if markings is None else markings,
         link_markings=genome.link_markings if link_markings is None else link_markings,
     )

@@ -82,12 +82,12 @@ def _drop_unused_nodes(nodes, connections, sizes, child, outputs, used):
     for j in range(sizes[child, 1]):
         used[node_index(nodes, child, count, connections[child, j].source)] = 1
         used[node_index(nodes, child, count, connections[child, j].target)] = 1
-    kept = 0
+    remaining = 0
     for n in range(count):
         if n < outputs or used[n]:
-            nodes[child, kept] = nodes[child, n]
-            kept += 1
-    sizes[child, 0] = kept
+            nodes[child, remaining] = nodes[child, n]
+            remaining += 1
+    sizes[child, 0] = remaining
 
 
 @kernel

@@ -190,23 +190,23 @@ def speciate(
     species = old_sizes.shape[0]
     founded = 0
     for g in range(sizes.shape[0]):
-        found = -1
+        chosen = -1
         for s in range(species):
             d = distance(nodes, connections, sizes, g, old_nodes, old_connections, old_sizes, s, coefficients)
             if d < threshold:
-                found = s
+                chosen = s
                 break
-        if found < 0:
+        if chosen < 0:
             for f in range(founded):
                 d = distance(nodes, connections, sizes, g, nodes, connections, sizes, founders[f], coefficients)
                 if d < threshold:
-                    found = species + f
+                    chosen = species + f
                     break
-        if found < 0:
+        if chosen < 0:
             founders[founded] = g
-            found = species + founded
+            chosen = species + founded
             founded += 1
-        member[g] = found
+        member[g] = chosen
     return founded
 
 

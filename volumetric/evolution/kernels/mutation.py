@@ -152,12 +152,12 @@ def _delete_node(nodes, connections, sizes, child, outputs, stream):
         return
     place = outputs + below(stream, hidden)
     node = nodes[child, place].id
-    kept = 0
+    remaining = 0
     for j in range(sizes[child, 1]):
         if connections[child, j].source != node and connections[child, j].target != node:
-            connections[child, kept] = connections[child, j]
-            kept += 1
-    sizes[child, 1] = kept
+            connections[child, remaining] = connections[child, j]
+            remaining += 1
+    sizes[child, 1] = remaining
     sizes[child, 0] -= 1
     for n in range(place, sizes[child, 0]):
         nodes[child, n] = nodes[child, n + 1]
@@ -165,6 +165,7 @@ def _delete_node(nodes, connections, sizes, child, outputs, stream):
 
 @kernel
 def _mutate_parameters(nodes, connections, sizes, child, settings, activations, aggregations, stream):
+    """Change weights, biases, enabled flags, activations and aggregations of a child by the rates of `settings`."""
     s = settings
     for j in range(sizes[child, 1]):
         connections[child, j].weight = _vary(

@@ -282,9 +282,11 @@ class LinkedPlayers:
         self._outputs = np.zeros((len(pool), 1, pool.interface.outputs))
 
     def begin(self) -> None:
+        """Forget the last episode."""
         self._state = self.linked.new_state() if self.linked.pool.interface.recurrent else None
 
     def act(self, observed: F64Array, rows: IntArray) -> F64Array:
+        """Return outputs ``[genomes, outputs]`` for observations ``[genomes, inputs]``."""
         self.linked.activate(observed[:, None, :], self._state, rows=rows, out=self._outputs)
         return self._outputs[:, 0]
 
@@ -302,9 +304,11 @@ class GridPlayers:
         self._states: list[Any] = []
 
     def begin(self) -> None:
+        """Forget the last episode."""
         self._states = [genome.executable.new_state() for genome in self._members]
 
     def act(self, observed: F64Array, rows: IntArray) -> F64Array:
+        """Return outputs ``[genomes, outputs]`` for observations ``[genomes, inputs]``; NaN where a genome fails."""
         for row in rows.tolist():
             genome = self._members[row]
             x = observed[row].reshape(1, *genome.network.input_shape).astype(np.float32)

@@ -98,16 +98,16 @@ class Samples:
         ------
         SpecError : they do not fit, or sequences have no target for each step
         """
-        x, wanted = self.learning.inputs, network.input_shape
-        if self.of_steps and wanted == x.shape[2:]:
+        x, shape = self.learning.inputs, network.input_shape
+        if self.of_steps and shape == x.shape[2:]:
             return x
-        if int(np.prod(x.shape[1:])) != int(np.prod(wanted)):
-            steps = x.ndim > 2 and wanted == x.shape[2:]
+        if int(np.prod(x.shape[1:])) != int(np.prod(shape)):
+            steps = x.ndim > 2 and shape == x.shape[2:]
             raise SpecError(
-                f"the network reads rows of shape {list(wanted)}, the samples have {list(x.shape[1:])}",
+                f"the network reads rows of shape {list(shape)}, the samples have {list(x.shape[1:])}",
                 hint="to learn them as sequences, give a target for each step" if steps else None,
             )
-        return x.reshape(len(x), *wanted)
+        return x.reshape(len(x), *shape)
 
     def score_all(self, cohort: Cohort) -> Scores:
         """Return the fitness of every grid; one that cannot be built, trained or judged is a failure."""

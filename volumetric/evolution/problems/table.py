@@ -72,6 +72,7 @@ class Table:
         ).met_by(config)
 
     def score_all(self, cohort: Cohort) -> F64Array:
+        """Return `best` less the summed squared error of each genome, float64 ``[genomes]``."""
         error = cohort.activate(self.inputs) - self.targets
         return self.best - np.einsum("grt,grt->g", error, error)
 

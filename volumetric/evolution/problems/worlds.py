@@ -164,11 +164,13 @@ class SingleWorlds:
         self._observed = np.zeros((count, problem.widths[0]))
 
     def reset(self, seeds: Sequence[int]) -> F64Array:
+        """Begin an episode in each world; return first observations, float64 ``[worlds, features]``."""
         for row, (world, seed) in enumerate(zip(self._worlds, seeds, strict=True)):
             self._observe(row, world.reset(seed=seed)[0])
         return self._observed.copy()
 
     def step(self, outputs: F64Array, alive: BoolArray) -> tuple[F64Array, F64Array, BoolArray]:
+        """Move the worlds in `alive`; return observations ``[worlds, features]``, rewards and ends ``[worlds]``."""
         rewards, ended = np.zeros(len(self._worlds)), np.zeros(len(self._worlds), np.bool_)
         actions = self._actions(outputs)
         for row in np.flatnonzero(alive).tolist():
@@ -178,6 +180,7 @@ class SingleWorlds:
         return self._observed.copy(), rewards, ended
 
     def close(self) -> None:
+        """Close all environments."""
         for world in self._worlds:
             world.close()
 
@@ -205,14 +208,15 @@ class ArrayWorlds:
         if problem.spec().vector_entry_point is None:
             return None
         mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
-        made = [gymnasium.make_vec(problem.name, num_envs=n, vectorization_mode=mode) for n in (count, 1)]
-        made[0].reset(seed=0)
-        state = getattr(made[0].unwrapped, "state", None)
+        worlds = [gymnasium.make_vec(problem.name, num_envs=n, vectorization_mode=mode) for n in (count, 1)]
+        worlds[0].reset(seed=0)
+        state = getattr(worlds[0].unwrapped, "state", None)
         if not isinstance(state, np.ndarray) or state.ndim != 2 or state.shape[1] != count:
             return None
-        return cls(problem.id, *made)
+        return cls(problem.id, *worlds)
 
     def reset(self, seeds: Sequence[int]) -> F64Array:
+        """Begin an episode in each world; return first observations, float64 ``[worlds, features]``."""
         self._worlds.reset(seed=0)
         state = self._worlds.unwrapped.state
         state[:] = self.bodies(seeds).T
@@ -227,9 +231,11 @@ class ArrayWorlds:
         return np.stack([self._starts[seed] for seed in seeds])
 
     def step(self, outputs: F64Array, alive: BoolArray) -> tuple[F64Array, F64Array, BoolArray]:
+        """Move all worlds; return observations ``[worlds, features]``, rewards and ends ``[worlds]``."""
         observed, rewards, terminated, truncated, _ = self._worlds.step(self._actions(outputs))
         return np.asarray(observed, np.float64), np.asarray(rewards, np.float64), terminated | truncated
 
     def close(self) -> None:
+        """Close both environments."""
         self._worlds.close()
         self._single.close()

@@ -95,18 +95,18 @@ def parts_of(spec: Layer) -> dict[str, tuple[str, ...]]:
         "regions": [*program.canvas.regions],
         "ports": [*program.ports],
     }
-    found: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {}
     for param in spec.params():
-        found.setdefault(_part(param.name, known), []).append(param.name)
-    return {part: tuple(names) for part, names in found.items()}
+        parts.setdefault(_part(param.name, known), []).append(param.name)
+    return {part: tuple(names) for part, names in parts.items()}
 
 
 def genes_of(program: Program) -> dict[str, Region | Edge | Port]:
     """Return regions, edges and ports by the names of their parts."""
-    found: dict[str, Region | Edge | Port] = {}
-    found |= {f"regions.{name}": region for name, region in program.canvas.regions.items()}
-    found |= {f"edges.{edge.name}": edge for edge in program.edges}
-    return found | {f"ports.{name}": port for name, port in program.ports.items()}
+    genes: dict[str, Region | Edge | Port] = {}
+    genes |= {f"regions.{name}": region for name, region in program.canvas.regions.items()}
+    genes |= {f"edges.{edge.name}": edge for edge in program.edges}
+    return genes | {f"ports.{name}": port for name, port in program.ports.items()}
 
 
 def kind_of_part(spec: Layer, part: str) -> str:

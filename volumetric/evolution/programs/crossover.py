@@ -58,11 +58,12 @@ def crossed(
     other = {gene for gene in genes if rng.random() < 0.5}
     spec = _structure(mine, theirs.program, other) or mine
     child = {param.name: param.shape for param in spec.tensors()}
-    taken = {name for part, names in parts_of(spec).items() if part in other for name in names}
-    return Crossed(spec, frozenset(name for name in taken if shapes.get(name) == child[name]))
+    inherited = {name for part, names in parts_of(spec).items() if part in other for name in names}
+    return Crossed(spec, frozenset(name for name in inherited if shapes.get(name) == child[name]))
 
 
 def _structure(spec: Program, theirs: Declared, other: set[str]) -> Program | None:
+    """Return `spec` with the genes named in `other` taken from `theirs`; None where that program cannot run."""
     program = spec.program
     edges = {edge.name: edge for edge in theirs.edges}
     regions = {
@@ -72,24 +73,24 @@ def _structure(spec: Program, theirs: Declared, other: set[str]) -> Program | No
         for name, region in program.canvas.regions.items()
     }
     exchanged = [
-        found
+        counterpart
         if f"edges.{edge.name}" in other
-        and (found := edges.get(edge.name)) is not None
-        and {found.reads, found.writes} <= regions.keys()
+        and (counterpart := edges.get(edge.name)) is not None
+        and {counterpart.reads, counterpart.writes} <= regions.keys()
         else edge
         for edge in program.edges
     ]
     watched = {meter.region for meter in program.meters}
     meters = [meter for meter in theirs.meters if meter.region in regions and meter.region not in watched]
     try:
-        made = replace(
+        child = replace(
             program,
             canvas=replace(program.canvas, regions=regions),
             edges=tuple(exchanged),
             meters=(*program.meters, *meters),
         )
-        made = fitted(made)
-        return None if problems(made) else dataclasses.replace(spec, program=made)
+        child = fitted(child)
+        return None if problems(child) else dataclasses.replace(spec, program=child)
     except VolumetricError:
         return None
 
@@ -112,20 +113,20 @@ def with_program(
     mine, theirs = fitter.network.layers[coord], other.network.layers[match]
     assert isinstance(mine, Program)
     assert isinstance(theirs, Program)
-    given = {name: other.params[key] for name, key in other.layer_keys(match).items()}
-    spec, taken = crossed(mine, theirs, {name: store.shape for name, store in given.items()}, rng)
+    other_stores = {name: other.params[key] for name, key in other.layer_keys(match).items()}
+    spec, inherited = crossed(mine, theirs, {name: store.shape for name, store in other_stores.items()}, rng)
     own, start = fitter.layer_keys(coord), f"{coord}/"
-    made = {key: store for key, store in stores.items() if key not in own.values()}
+    child_stores = {key: store for key, store in stores.items() if key not in own.values()}
     for param in spec.tensors():
         have = stores[own[param.name]] if param.name in own else None
-        if param.name in taken:
-            store = given[param.name] if have is None else in_type_of(given[param.name], have)
+        if param.name in inherited:
+            store = other_stores[param.name] if have is None else in_type_of(other_stores[param.name], have)
         elif have is not None and have.shape == param.shape:
             store = have
         else:
             store = WeightStore.from_array(fresh(param, rng))
-        made[start + param.name] = store
-    child = restructured(fitter, layers={**fitter.network.layers, coord: spec}, params=made)
+        child_stores[start + param.name] = store
+    child = restructured(fitter, layers={**fitter.network.layers, coord: spec}, params=child_stores)
     return (fitter, stores) if child is None else (child, dict(child.params))
 
 
@@ -192,8 +193,8 @@ def _values(spec: Program, flat: F32Array) -> dict[str, F32Array]:
         return {}
     by_name = dict(zip((p.name for p in spec.tensors()), np.split(flat, np.cumsum(sizes)[:-1]), strict=True))
     aside = {param.name for param in recipe_params(facts_of(spec.program))}
-    kept = {part: [name for name in names if name not in aside] for part, names in parts_of(spec).items()}
-    return {part: np.concatenate([by_name[name] for name in names]) for part, names in kept.items() if names}
+    names_by_part = {part: [name for name in names if name not in aside] for part, names in parts_of(spec).items()}
+    return {part: np.concatenate([by_name[name] for name in names]) for part, names in names_by_part.items() if names}
 
 
 def _weights(x: F32Array | None, y: F32Array | None) -> float:

@@ -50,10 +50,10 @@ def changed_mask(program: Program, edge: Edge, rng: np.random.Generator) -> Mask
         sides[at] = int(np.clip(sides[at] + rng.choice((-1, 1)), 1, program.canvas.shape[at]))
         return Tile(tuple(sides))
     if isinstance(mask, Bits):
-        found = mask.array.copy()
-        count = int(rng.integers(1, max(2, found.size // 16)))
-        found.flat[rng.choice(found.size, count, replace=False)] ^= True
-        return Bits(found)
+        bits = mask.array.copy()
+        count = int(rng.integers(1, max(2, bits.size // 16)))
+        bits.flat[rng.choice(bits.size, count, replace=False)] ^= True
+        return Bits(bits)
     blocks, choice = [*mask.rects], rng.random()
     at = int(rng.integers(len(blocks)))
     if choice < 0.25 and len(blocks) < _MOST_BLOCKS:
@@ -84,18 +84,18 @@ def _fitted(program: Program, edge: Edge) -> Edge:
         return edge
     if not by_positions(read):
         return replace(edge, mask=None)
-    written, seen = pairs_of(program, edge)
+    written, positions_read = pairs_of(program, edge)
     if isinstance(mask, Rects):
-        cut = [(w0, min(w1, written), r0, min(r1, seen)) for w0, w1, r0, r1 in mask.rects]
+        cut = [(w0, min(w1, written), r0, min(r1, positions_read)) for w0, w1, r0, r1 in mask.rects]
         cut = [block for block in cut if block[0] < block[1] and block[2] < block[3]]
         return edge if tuple(cut) == mask.rects else replace(edge, mask=Rects(cut) if cut else None)
     old = mask.array
-    if old.shape == (written, seen):
+    if old.shape == (written, positions_read):
         return edge
-    found = np.ones((written, seen), np.bool_)
-    rows, columns = min(written, old.shape[0]), min(seen, old.shape[1])
-    found[:rows, :columns] = old[:rows, :columns]
-    return replace(edge, mask=Bits(found))
+    bits = np.ones((written, positions_read), np.bool_)
+    rows, columns = min(written, old.shape[0]), min(positions_read, old.shape[1])
+    bits[:rows, :columns] = old[:rows, :columns]
+    return replace(edge, mask=Bits(bits))
 
 
 def by_positions(region: Region) -> bool:

@@ -78,19 +78,19 @@ def changed(
     spec = genome.network.layers[coord]
     assert isinstance(spec, Program)
     try:
-        made = change(spec.program, mark, rng)
-        if made is None:
+        outcome = change(spec.program, mark, rng)
+        if outcome is None:
             return None
-        made = dataclasses.replace(made, program=fitted(made.program))
-        if problems(made.program):
+        outcome = dataclasses.replace(outcome, program=fitted(outcome.program))
+        if problems(outcome.program):
             return None
-        after = dataclasses.replace(spec, program=made.program)
+        after = dataclasses.replace(spec, program=outcome.program)
     except VolumetricError:
         return None
     start = f"{coord}/"
     before = {key.removeprefix(start): store for key, store in genome.params.items() if key.startswith(start)}
     stores = {key: store for key, store in genome.params.items() if not key.startswith(start)}
-    stores |= {start + name: store for name, store in carried(after, before, made, rng).items()}
+    stores |= {start + name: store for name, store in carried(after, before, outcome, rng).items()}
     return restructured(genome, layers={**genome.network.layers, coord: after}, params=stores)
 
 
@@ -102,16 +102,16 @@ def carried(
     Those of one name and shape stay, and so do rows of slots that there still are; others are copies, numbers, or fresh
     as the change says.
     """
-    found: dict[str, WeightStore] = {}
+    stores: dict[str, WeightStore] = {}
     for param in spec.tensors():
         old = before.get(change.source_of(param.name) or param.name)
         if old is not None and old.shape == param.shape:
-            found[param.name] = old
+            stores[param.name] = old
             continue
         begins = change.first_of(param.name)
         value = fresh(param, rng) if begins is None else np.full(param.shape, begins, np.float32)
         if begins is None and old is not None and goes_by_rows(param.name) and old.shape[1:] == param.shape[1:]:
             rows = min(old.shape[0], param.shape[0])
             value[:rows] = old.values()[:rows]
-        found[param.name] = WeightStore.from_array(value)
-    return found
+        stores[param.name] = WeightStore.from_array(value)
+    return stores

@@ -130,19 +130,19 @@ def twin_of(
             copies[f"edges.{own}"] = f"edges.{edge.name}"
     grown = replace(canvas, regions={**regions, name: replace(copy, box=box)})
     quiet = [of for of, region in regions.items() if region.carrier == "deterministic"]
-    made = replace(program, canvas=grown, edges=tuple(edges))
-    read = with_edge(made, name, one_of(quiet or [*regions], rng), "cross", mark)
+    with_twin = replace(program, canvas=grown, edges=tuple(edges))
+    read = with_edge(with_twin, name, one_of(quiet or [*regions], rng), "cross", mark)
     return None if read is None else Change(program=read.program, copies=copies, closed=read.closed)
 
 
 def _free(canvas: Canvas, box: Box, rng: np.random.Generator) -> tuple[Canvas | None, Box | None]:
     """Return a place for a box of this size, at the same frames; the canvas grows along space where it has none."""
-    taken = np.zeros(canvas.shape, bool)
+    occupied = np.zeros(canvas.shape, bool)
     for region in canvas.regions.values():
-        taken[tuple(slice(*side) for side in region.box[1:])] = True
+        occupied[tuple(slice(*side) for side in region.box[1:])] = True
     size = tuple(high - low for low, high in box[1:])
     if all(a <= b for a, b in zip(size, canvas.shape, strict=True)):
-        windows = sliding_window_view(taken, size).any(tuple(range(len(size), 2 * len(size))))
+        windows = sliding_window_view(occupied, size).any(tuple(range(len(size), 2 * len(size))))
         spots = np.argwhere(~windows)
         if len(spots):
             spot = spots[int(rng.integers(len(spots)))].tolist()
@@ -172,8 +172,8 @@ def add_region(program: Program, mark: Mark, rng: np.random.Generator) -> Change
 
 def drop_region(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
     """Remove a region that no port is about, with its edges and its meter."""
-    held = {port.region for port in program.ports.values() if not isinstance(port, Signal)}
-    able = [name for name in program.canvas.regions if name not in held]
+    with_ports = {port.region for port in program.ports.values() if not isinstance(port, Signal)}
+    able = [name for name in program.canvas.regions if name not in with_ports]
     if not able:
         return None
     gone = one_of(able, rng)
@@ -327,8 +327,8 @@ def change_slots(program: Program, mark: Mark, rng: np.random.Generator) -> Chan
         return Change(program=region_replaced(program, name, replace(region, identity=other)))
     if choice < 0.65:
         begins = {f"regions.{name}.life.down.weight": 0.0, f"regions.{name}.life.down.bias": _OPEN}
-        made = region_replaced(program, name, replace(region, identity=replace(now, births=not now.births)))
-        return Change(program=made, begins=begins)
+        altered = region_replaced(program, name, replace(region, identity=replace(now, births=not now.births)))
+        return Change(program=altered, begins=begins)
     many = replace(now, capacity=otherwise_many(now.capacity, rng))
     return None if many == now else Change(program=region_replaced(program, name, replace(region, identity=many)))
 
