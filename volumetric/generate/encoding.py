@@ -159,7 +159,7 @@ class Encodes(CompiledModel):
         return fill_mask(self, self.text_encoder, text, top_k)
 
 
-def _warn_once(name: str, warned: set[str] = set()) -> None:  # noqa: B006  (what was told stays told)
+def _warn_once(name: str, warned: set[str] = set()) -> None:  # noqa: B006  (one set for the whole process)
     if name not in warned:
         warned.add(name)
         logger.warning(

@@ -70,7 +70,7 @@ class Ticket:
     number : by order of submission
     submitted : when, by the scheduler's clock
     seated : it has had a seat
-    reported : how many of its texts have ended, and were reported so
+    reported : how many of its texts have ended, and were reported
     error : why the job failed
     cancelled : somebody asked to end it
     paused : somebody asked to compute no more of it for now
