@@ -1,4 +1,4 @@
-"""Samples whose arrays belong to ports of a program or a fabric: put side by side, as the rows of the network are."""
+"""Conversion of samples by port of a program or a fabric to the network's rows, with ports side by side."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from volumetric.train.windows import RESETS
 
 S = TypeVar("S", "Batch", "ArrayData")
 Columns = Mapping[str, tuple[int, int]]
-"""Port → its first column of a row, and one past the last."""
+"""Port → its first column in a row, and one past its last."""
 
 
 def data_by_row(network: Network | Clocked, data: Data) -> Data:
-    """Return data whose inputs and targets are rows of the network, where those of `data` are by port.
+    """Return `data` with inputs and targets by port converted to rows of the network.
 
     Raises
     ------
-    SpecError : there are inputs or targets of a port that the network lacks
-    ShapeError : a port has no inputs, or arrays of another width, or of other samples and lengths than others
+    SpecError : inputs or targets name a port that the network lacks
+    ShapeError : a port has no inputs, or its arrays have another width, or samples or lengths unlike other ports
     """
     if isinstance(network, Clocked) or not (row_ports(network, "inputs") or row_ports(network, "outputs")):
         return data
@@ -37,7 +37,7 @@ def data_by_row(network: Network | Clocked, data: Data) -> Data:
 
 
 def by_row(network: Network, samples: S) -> S:
-    """Return samples with inputs and targets as rows; targets that some ports lack count nothing. As `data_by_row`."""
+    """Return samples with inputs and targets as rows; missing targets of a port have weight 0. See `data_by_row`."""
     ins, outs = row_ports(network, "inputs"), row_ports(network, "outputs")
     inputs, (targets, mask) = _inputs(ins, samples.inputs), _targets(outs, samples.targets, samples.mask)
     ports = {} if inputs is samples.inputs else {"inputs": ins}
@@ -72,7 +72,7 @@ def _inputs(ports: Columns, inputs: Inputs) -> Inputs:
     lead = _lead("input", ports, parts)
     missing = next((name for name in ports if name not in parts), None)
     if missing is not None:
-        raise ShapeError(f"input {missing!r} has no rows", hint="give rows for every input")
+        raise ShapeError(f"input {missing!r} is missing", hint="pass rows for every input")
     rows = np.concatenate([_part("input", name, parts[name], lead, ports[name]) for name in ports], -1)
     return {INPUT: rows, **resets} if resets else rows
 
@@ -92,14 +92,16 @@ def _targets(ports: Columns, targets: Targets, mask: Masks) -> tuple[Targets, Ma
     if isinstance(mask, Mapping):
         odd = next((name for name in mask if name not in targets), None)
         if odd is not None:
-            raise SpecError(f"there is a mask of output {odd!r}, and no targets of it", hint="give targets, or no mask")
+            raise SpecError(
+                f"the mask of output {odd!r} has no targets", hint="pass targets for it, or remove the mask"
+            )
     elif mask is not None:
         counts *= spread_weights(mask, shape)
     return whole, None if mask is None and counts.all() else counts
 
 
 def _lead(what: str, ports: Columns, arrays: Mapping[str, Array]) -> Shape:
-    """Return samples, or samples and rows, that all arrays have; refuse those of no port."""
+    """Return the common leading shape, samples or samples and rows; raise for an unknown port."""
     odd = next((name for name in arrays if name not in ports), None)
     if odd is not None:
         known = ", ".join(map(repr, ports))
@@ -109,7 +111,7 @@ def _lead(what: str, ports: Columns, arrays: Mapping[str, Array]) -> Shape:
 
 
 def _part(what: str, name: str, array: Array, lead: Shape, columns: tuple[int, int]) -> Array:
-    """Return the columns of a port; one that has a single number may lack the axis of columns."""
+    """Return the columns of a port; a port of width 1 may lack the column axis."""
     shape = (*lead, _width(columns))
     if array.shape == lead and shape[-1] == 1:
         return array[..., None]

@@ -1,4 +1,4 @@
-"""Credit by targets while a clocked network runs: after each tick every layer follows what has come to it."""
+"""Online target propagation in a clocked network: each layer learns from arriving targets after each tick."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from volumetric.train.targets import NOT_FINITE, InverseCredit, layer_targets
 from volumetric.train.trained import TrainedArrays
 
 TICKS = "online/ticks"
-"""Name under which checkpoints have the ticks after which layers have learned."""
+"""Key of the learning ticks in checkpoints."""
 
 
 class OnlineCredit(InverseCredit):
-    """A machine learns from targets as it runs, in memory that does not depend on how long it does.
+    """Target propagation while a clocked network runs, in memory independent of the number of ticks.
 
-    A step is `TargetPropagation.window` ticks, or more where no row counts; layers learn after each of them.
+    A step is `TargetPropagation.window` ticks, or more if no row counts; layers learn after each tick.
     """
 
     def __init__(self, arrays: TrainedArrays, time: TickedTime, mode: TargetPropagation) -> None:
@@ -45,7 +45,7 @@ class OnlineCredit(InverseCredit):
         self._ticked = int(buffers[TICKS][0])
 
     def update(self, batches: Sequence[Batch], rate: float) -> Update:
-        """Run a window, as `windows` yields them; a tick with a fault leaves every weight as it was."""
+        """Run a window from `windows`; a tick with a fault leaves every weight unchanged."""
         piece = self._time.begin(batches)
         tally, parts, good = Tally(), list[Array](), True
         for start, stop in self._time.cut(piece.since, piece.stop):
@@ -63,7 +63,7 @@ class OnlineCredit(InverseCredit):
         return Update(tally=tally, norm=norm, steepest=steepest, good=good, layers=layer_targets(layers, means))
 
     def _window(self, sequences: Sequences, start: int, stop: int, rate: float) -> tuple[Tally, Array]:
-        """Run a window; where a number is not finite, what streams keep is as it was before."""
+        """Run a window; after a non-finite number the stream states are restored."""
         if self._arrays.device.unrolled:
             return self._learn(sequences, start, stop, rate)
         self._time.streams(LEARNS, sequences.samples)
@@ -79,7 +79,7 @@ class OnlineCredit(InverseCredit):
         return tally, np.concatenate(parts)
 
     def _learn(self, sequences: Sequences, start: int, stop: int, rate: float) -> tuple[Tally, Array]:
-        """Run one program; return loss, and what each tick after which layers learn told."""
+        """Run one program; return the loss, and the report of each tick with learning."""
         mode, own, losses = self._mode, self._arrays, self._arrays.losses
         streams = self._time.streams(LEARNS, sequences.samples)
         ticks, arrays = self._time.window(sequences, start, stop)
@@ -117,7 +117,7 @@ class OnlineCredit(InverseCredit):
         return Tally(terms), numbers[at:].reshape(len(learning), 2 + 2 * len(self._taught))
 
     def _posed(self, sequences: Sequences, start: int, stop: int) -> dict[str, list[Posed]]:
-        """Return the losses of what is read in some ticks, by output and tick by tick."""
+        """Return the losses of the outputs that are read in some ticks, by output and tick."""
         posed, losses = dict[str, list[Posed]](), self._arrays.losses
         for name, (target, mask) in sequences.targets.items():
             shape = {name: (sequences.samples, *self._time.row_of(name))}

@@ -1,6 +1,6 @@
 """History for TensorBoard: event files of scalars, written without TensorBoard or protobuf.
 
-A file is a row of records, each with its length and checksums; a record is a protobuf message ``Event`` with a time, a
+A file is a sequence of records with length and checksums; a record is a protobuf message ``Event`` with a time, a
 step and a list of tags with values. Both formats are TensorFlow's (``tfrecord``, ``event.proto``, ``summary.proto``).
 """
 
@@ -25,7 +25,7 @@ class TensorBoardReporter:
 
     Parameters
     ----------
-    directory : where TensorBoard looks (``tensorboard --logdir``); a resumed run adds a file
+    directory : log directory of TensorBoard (``tensorboard --logdir``); a resumed run adds a file
 
     Raises
     ------
@@ -45,7 +45,7 @@ class TensorBoardReporter:
             self._file = path.open("xb")
         except OSError as error:
             raise CheckpointError(
-                f"cannot write {self.directory}: {error.strerror or error}", hint="check space and rights"
+                f"cannot write {self.directory}: {error.strerror or error}", hint="check free space and permissions"
             ) from error
         self._write(_field(1, _DOUBLE, time.time()) + _field(3, _BYTES, b"brain.Event:2"))
 
@@ -123,7 +123,7 @@ def _table() -> tuple[int, ...]:
 
 
 def _masked(data: bytes) -> int:
-    """Return the CRC-32C of `data`, rotated and shifted as the format wants it."""
+    """Return the masked CRC-32C of `data`, rotated and shifted as the format requires."""
     table, crc = _table(), 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]

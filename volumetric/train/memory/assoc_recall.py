@@ -1,4 +1,4 @@
-"""Associative recall: which value stood behind this key? (after Arora et al. 2023, arXiv 2312.04927)."""
+"""Associative recall: which value followed this key? (after Arora et al. 2023, arXiv 2312.04927)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _CLEAR: Final = 16
 def assoc_recall(
     seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0, pairs: int = 8
 ) -> Problem:
-    """Name the values that stood behind keys, for one to four queries with gaps; there are 32 keys and 32 values.
+    """Recall the values that followed keys, for one to four queries with gaps; there are 32 keys and 32 values.
 
-    Eight other keys stand without a value, and all values that belong to no key stand alone: each value comes once, so
-    that counts tell nothing. Queries come in the last quarter, 16 steps behind the last pair or later.
+    Eight other keys have no value, and values without a key appear alone: each value appears once, so that counts carry
+    no information. Queries are in the last quarter, at least 16 steps after the last pair.
 
-    Raises `SpecError` unless there are 4 … 24 pairs, for which there is room.
+    Raises `SpecError` unless there are 4 … 24 pairs, which fit into `length`.
     """
     if not _QUERIES <= pairs <= _KINDS - _LONE:
         raise SpecError(f"assoc_recall: pairs must be in {_QUERIES} … {_KINDS - _LONE}, got {pairs}")
@@ -42,7 +42,7 @@ def _draw(random: np.random.Generator, count: int, length: int, pairs: int) -> D
     each = np.arange(count)[:, None]
     keys, values = (random.permuted(np.tile(np.arange(_KINDS), (count, 1)), axis=1) for _ in range(2))
     asking = max(2 * _CLEAR, length // 4)
-    # What stands in the context: pairs, lone keys with a blank behind, lone values.
+    # The context: pairs, lone keys followed by a blank, lone values.
     items = pairs + _LONE + _KINDS - pairs
     first = np.concatenate([_KEY + keys[:, : pairs + _LONE], _VALUE + values[:, pairs:]], 1)
     second = np.concatenate([_VALUE + values[:, :pairs], np.zeros((count, items - pairs), np.int64)], 1)
@@ -83,7 +83,7 @@ TASK: Final = MemoryTask(
     shortest=_tokens(8) + 2 * _CLEAR,
     vocabulary=_VALUE + _KINDS,
     classes=tuple(map(str, range(_KINDS))),
-    about="which value stood behind this key?",
+    about="which value followed this key?",
     needs="binding of values to keys",
     make=assoc_recall,
     solve=solve,

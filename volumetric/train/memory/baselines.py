@@ -1,4 +1,4 @@
-"""What can be done without memory: the commonest class, counts of tokens, the last 16; of values, one recurrence."""
+"""Baselines without memory: the most frequent class, token counts, the last 16 tokens; for values, one recurrence."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from volumetric.train.schedules import Cosine
 from volumetric.train.trainer import train
 
 ROWS: Final = 16
-"""That ``last16`` sees."""
+"""Number of tokens that ``last16`` reads."""
 _BATCH: Final = 256
 Baseline: TypeAlias = Callable[[Problem, Problem, AnyDevice], float]
-"""Problem to learn from, problem to be judged on → what `score` gives."""
+"""From a training problem and a test problem to the `score`."""
 
 
 def score(problem: Problem, answers: Array) -> float:
-    """Return the share of right answers among those asked for; of values the squared error in units of their variance.
+    """Return the accuracy over queries; for values the squared error in units of their variance.
 
     Parameters
     ----------
@@ -46,24 +46,24 @@ def score(problem: Problem, answers: Array) -> float:
 
 
 def baseline(name: str, known: Problem, judged: Problem, *, device: AnyDevice = "cpu") -> float:
-    """Train a baseline on one problem and judge it on another, by `score`.
+    """Train a baseline on one problem and evaluate it on another, by `score`.
 
-    ``prior``: the commonest class, or the mean. ``bag``: logistic regression on how often each token has come so far.
-    ``last16``: a network with a hidden layer of 64 on the last 16 tokens. ``linear``: of values, the recurrence of
-    `ORDER` values before that fits all samples best.
+    ``prior``: the most frequent class, or the mean. ``bag``: logistic regression on the token counts so far.
+    ``last16``: a network with a hidden layer of 64 on the last 16 tokens. ``linear``: for values, the best-fitting
+    linear recurrence over the `ORDER` preceding values.
 
     Raises
     ------
-    SpecError : there is no such baseline of such a problem
+    SpecError : the problem has no such baseline
     """
     baselines = baselines_of(known)
     if name not in baselines:
-        raise SpecError(f"no baseline {name!r} of this problem", hint=f"one of {', '.join(baselines)}")
+        raise SpecError(f"this problem has no baseline {name!r}", hint=f"one of {', '.join(baselines)}")
     return baselines[name](known, judged, device)
 
 
 def baselines_of(problem: Problem) -> dict[str, Baseline]:
-    """Return the baselines that go with a problem, by name."""
+    """Return the baselines of a problem, by name."""
     return dict(_OF_CLASSES if problem.classes else _OF_VALUES)
 
 
@@ -85,7 +85,7 @@ def _bag(known: Problem, judged: Problem, device: AnyDevice) -> float:
 
 
 def _counts(problem: Problem) -> Array:
-    """How often each token has come, at the rows asked for, ``[rows, vocabulary]``."""
+    """Return the token counts so far, at the query rows, ``[rows, vocabulary]``."""
     of = [np.cumsum(problem.inputs == token, 1)[_asked(problem)] for token in range(problem.vocabulary)]
     return np.stack(of, 1).astype(np.float32)
 
@@ -96,7 +96,7 @@ def _last(known: Problem, judged: Problem, device: AnyDevice) -> float:
 
 
 def _windows(problem: Problem) -> Array:
-    """The last tokens one by one, at the rows asked for, ``[rows, 16 · vocabulary]``; 0 before the first."""
+    """Return the last tokens, one-hot, at the query rows, ``[rows, 16 · vocabulary]``; 0 before the first."""
     ids = np.pad(problem.inputs, ((0, 0), (ROWS - 1, 0)), constant_values=-1)
     windows = np.lib.stride_tricks.sliding_window_view(ids, ROWS, axis=1)[_asked(problem)]
     return (windows[..., None] == np.arange(problem.vocabulary)).reshape(len(windows), -1).astype(np.float32)
@@ -130,7 +130,7 @@ def _linear(known: Problem, judged: Problem, device: AnyDevice) -> float:
 
 
 def _past(problem: Problem) -> Array:
-    """The last values, ``[samples, T, ORDER]``; 0 before the first."""
+    """Return the preceding values, ``[samples, T, ORDER]``; 0 before the first."""
     x = np.pad(problem.inputs[..., 0].astype(np.float64), ((0, 0), (ORDER - 1, 0)))
     return np.lib.stride_tricks.sliding_window_view(x, ORDER, axis=1)
 

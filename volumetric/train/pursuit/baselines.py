@@ -1,4 +1,4 @@
-"""What is known without learning: the last place where the ball was seen, and the straight way on from it."""
+"""Baselines without learning: the last visible position of the ball, its linear extrapolation, and an exact filter."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from volumetric.train.pursuit.world import (
 )
 
 _SEEN: Final = 0.6
-"""A brighter cell shows the ball: noise is that far from 0 once in 10⁹ times."""
+"""Brightness above which a cell shows the ball: noise exceeds it once in 10⁹ times."""
 
 
 def last_seen(rows: Array) -> Array:
-    """Return the cell where the ball was seen last, ``[samples, T]``."""
+    """Return the last visible cell of the ball, ``[samples, T]``."""
     return _followed(rows, goes_on=False)
 
 
 def straight_on(rows: Array) -> Array:
-    """Return the cell ahead on the way that the last two frames in a row with the ball have shown, unseen too."""
+    """Return the next cell in the direction of the last two consecutive visible frames, also while hidden."""
     return _followed(rows, goes_on=True)
 
 
@@ -66,9 +66,9 @@ def _followed(rows: Array, *, goes_on: bool) -> Array:
 
 
 def exact(rows: Array) -> Array:
-    """Return the likeliest next cell of each row, ``[samples, T]``, by Bayes' rule over the ball's 14 × 14 phases.
+    """Return the most probable next cell of each row, ``[samples, T]``, by Bayes' rule over the ball's 14 × 14 phases.
 
-    A filter of a hidden Markov model that knows the world's numbers: no program can be right more often, but by luck.
+    This is a hidden Markov filter with the true parameters: no program has a higher expected accuracy.
     """
     samples, length, _ = rows.shape
     down, aside = np.meshgrid(np.arange(PHASES), np.arange(PHASES), indexing="ij")
