@@ -98,13 +98,13 @@ def test_a_job_searches_for_novelty(home: Path) -> None:
     ("table", "wrong"),
     [
         ({"search": "novelty"}, "behave is missing"),
-        ({"search": "novelty", "fitness": "a:b"}, "takes no fitness"),
+        ({"search": "novelty", "fitness": "a:b"}, "does not use fitness"),
         ({"search": "novelty", "novelty": {"behave": "made_tasks:nothing"}}, "behave = 'made_tasks:nothing'"),
         ({"search": "novelty", "novelty": {"behave": "made_tasks:answers", "neighbours": 0}}, "neighbours"),
         ({"search": "novelty", "novelty": {"neighbors": 3}}, "neighbors"),
-        ({"novelty": {"neighbours": 3}}, "not asked for"),
+        ({"novelty": {"neighbours": 3}}, "is not used"),
         ({"search": "novel"}, "novel"),
-        ({"search": "novelty", "problem": "xor", "novelty": {"behave": "made_tasks:answers"}}, "takes no problem"),
+        ({"search": "novelty", "problem": "xor", "novelty": {"behave": "made_tasks:answers"}}, "does not use problem"),
     ],
 )
 def test_novelty_that_cannot_be_searched_for(home: Path, table: dict[str, object], wrong: str) -> None:

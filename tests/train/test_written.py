@@ -121,7 +121,7 @@ SLIPS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "flat inputs": (lambda: train(NET, initialise(NET), (X.ravel()[:4], X), device="reference"), "reads float32", ""),
     "a network is set": (lambda: setattr(NET, "layers", {}), "Network never changes", "dataclasses.replace"),
     "a word is set": (lambda: setattr(D, "nonsense", 1), "Dense never changes", "dataclasses.replace"),
-    "all genomes": (lambda: takes_random(lambda genomes, config: 0), "the form of neat-python", "def fitness(genome)"),
+    "all genomes": (lambda: takes_random(lambda genomes, config: 0), "neat-python's signature", "def fitness(genome)"),
     "weights of another": (
         lambda: train(NET, initialise(sequential(2, 1)), (X, X), device="reference"),
         "parameters do not fit the network",

@@ -1,4 +1,4 @@
-"""Layers that fit between two shapes, their fresh weights, and how large random changes of these are."""
+"""Layers that fit between two shapes, their fresh weights, and the unit of random changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.layers.fresh import filled
 
 VOCABULARY: Final = 256
-"""Rows of an embedding that takes the place of a layer that was none."""
+"""Rows of an embedding that replaces another kind of layer."""
 Maker = Callable[[Shape, Shape, np.random.Generator], nn.LayerSpec]
 
 
@@ -107,19 +107,19 @@ MAKERS: Final = MappingProxyType[str, Maker](
         "sequential": _sequential,
     }
 )
-"""Kind → a layer of it from one shape to another; it may still not fit, which `fitting` finds out."""
+"""Kind → layer from one shape to another; `fitting` checks whether it fits."""
 
 
 def fitting(
     read: Shape, output: Shape, rules: GridMutationConfig, *, ids: bool, rng: np.random.Generator
 ) -> Iterator[nn.LayerSpec]:
-    """Yield a layer of each kind that turns values of shape `read` into values of shape `output`.
+    """Yield a layer of each kind that maps values of shape `read` to values of shape `output`.
 
     Parameters
     ----------
-    read, output : shapes, the first axis counts rows
-    rules : kinds to choose from, and whether rows are sequences; with more than two axes a row is one by itself
-    ids : whether the layer reads token ids, which embeddings alone can
+    read, output : shapes, with rows as the first axis
+    rules : kinds to choose from, and whether rows are sequences; with more than two axes each row is a sequence itself
+    ids : whether the layer reads token ids, which only embeddings can
     """
     strangers = rules.sequences is False and len(read) <= 2
     for kind in rules.kinds:
@@ -134,11 +134,11 @@ def fitting(
 
 
 GAIN_UNIT = 0.1
-"""Unit of change of parameters that begin as ones or zeros."""
+"""Unit of change of parameters that are initialised to ones or zeros."""
 
 
 def unit(spec: nn.ParamSpec) -> float:
-    """Return the standard deviation that a fresh tensor has, which is the unit of its mutations."""
+    """Return the standard deviation of a fresh tensor, which is the unit of its mutations."""
     if spec.init == "fan_in":
         return 1 / math.sqrt(3 * max(1, math.prod(spec.shape[1:])))  # of the uniform distribution in ±1/√in
     if spec.init == "small_normal":
@@ -147,7 +147,7 @@ def unit(spec: nn.ParamSpec) -> float:
 
 
 def fresh(spec: nn.ParamSpec, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return random values of a parameter, distributed as those of a new network."""
+    """Return random values of a parameter with the distribution of a new network."""
     if spec.init in ("ones", "zeros"):
         return np.full(spec.shape, 1.0 if spec.init == "ones" else 0.0, np.float32)
     if spec.init not in ("fan_in", "normal"):
@@ -159,10 +159,10 @@ def fresh(spec: nn.ParamSpec, rng: np.random.Generator) -> NDArray[np.float32]:
 
 
 def near_identity(spec: nn.LayerSpec, rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
-    """Return weights with which an inserted layer (see `mutate.add_layer`) changes little of what passes through it.
+    """Return weights with which an inserted layer (see `mutate.add_layer`) is close to the identity.
 
-    A dense layer is the identity and a little noise. In a sequential that adds its input at the end, what is added to
-    the input is a tenth of what fresh weights would make it.
+    A dense layer is the identity plus a little noise. In a sequential with a residual connection, the residual is a
+    tenth of that of fresh weights.
     """
     values = {param.name: fresh(param, rng) for param in spec.tensors()}
     if isinstance(spec, nn.Dense):

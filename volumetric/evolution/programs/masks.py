@@ -1,4 +1,4 @@
-"""Masks as genes: tiles, blocks and single pairs, and how they go on where their regions have other sizes."""
+"""Masks as genes: tiles, blocks and single pairs, and their adjustment when regions change size."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from volumetric.program.layer.masks import Bits, Mask, Rects, Tile
 from volumetric.program.layer.region import Region
 
 MOST_PAIRS = 4096
-"""Pairs of positions that a new mask of single pairs is made for: its text has a digit for each."""
+"""Maximum pairs of positions for a new mask of single pairs, whose text has a digit for each."""
 _MOST_BLOCKS = 8
 _Shape = tuple[int, int]
 
 
 def change_mask(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Give an edge a mask that hides nothing yet, or change the one that it has, or take it away."""
+    """Add a mask that hides nothing yet to an edge, or change or remove its mask."""
     able = [at for at, edge in enumerate(program.edges) if by_positions(program.canvas.regions[edge.reads])]
     if not able:
         return None
@@ -40,7 +40,7 @@ def new_mask(program: Program, edge: Edge, rng: np.random.Generator) -> Mask:
 
 
 def changed_mask(program: Program, edge: Edge, rng: np.random.Generator) -> Mask | None:
-    """Return a mask with a side, block or some pairs changed; None: it goes."""
+    """Return a mask with a side, block or some pairs changed; None removes it."""
     mask, shape = edge.mask, pairs_of(program, edge)
     if rng.random() < 0.25 or not isinstance(mask, Tile | Rects | Bits):
         return None
@@ -71,8 +71,9 @@ def changed_mask(program: Program, edge: Edge, rng: np.random.Generator) -> Mask
 def fitted(program: Program) -> Program:
     """Return a program whose masks of blocks and pairs fit the regions of their edges.
 
-    Blocks are cut where a region ends, and go with the last of them; single pairs are cut, and positions that came look
-    at all, and all at them. What is read through slots, or as a memory, has no positions: such masks of it go.
+    Blocks are clipped at the end of a region, and empty blocks are removed; single pairs are clipped, and new positions
+    read all and are read by all. Regions read through slots, or as a memory, have no positions: these masks are
+    removed.
     """
     edges = tuple(_fitted(program, edge) for edge in program.edges)
     return program if edges == program.edges else replace(program, edges=edges)
@@ -99,17 +100,17 @@ def _fitted(program: Program, edge: Edge) -> Edge:
 
 
 def by_positions(region: Region) -> bool:
-    """Whether a region is read by its positions, in any program."""
+    """Whether a region is read by position in any program."""
     return region.identity is None and region.carrier != "memory" and region.slots is None
 
 
 def pairs_of(program: Program, edge: Edge) -> _Shape:
-    """Return how many positions an edge writes, and how many it reads."""
+    """Return the numbers of positions that an edge writes and reads."""
     regions = program.canvas.regions
     return regions[edge.writes].size, regions[edge.reads].size
 
 
 def _block(shape: _Shape, rng: np.random.Generator) -> tuple[int, int, int, int]:
-    """Return a block anywhere in a mask, at most as large as it."""
+    """Return a random block within a mask."""
     (w0, w1), (r0, r1) = (sorted(rng.choice(size + 1, 2, replace=False).tolist()) for size in shape)
     return w0, w1, r0, r1
