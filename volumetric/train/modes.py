@@ -20,7 +20,7 @@ class Backprop:
     ----------
     carry : the sequences of a batch continue from the final states of the previous batch, as constants: truncated
         backpropagation through time (Williams and Peng 1990). A batch may have ``"resets"`` among its inputs,
-        ``[samples, T]``: 1 if a sequence restarts at a row. Without resets all sequences start with the batch.
+        ``[samples, T]``: 1 if a sequence restarts at a row. Without resets all sequences restart at each batch.
         `StreamWindows` creates such batches
     """
 
@@ -42,15 +42,15 @@ class TargetPropagation:
     method : ``"difference"``: through inverses, without derivatives below the top (Lee et al. 2015, arXiv 1412.7525);
         ``"gradient"``: targets follow the gradient of the loss, and updates equal those of backprop
     inverse : of dense layers, in difference mode. ``"learned"``: an additional layer for each; ``"transpose"``: the
-        transposed weights, each row divided by its size; ``"pinv"``: their damped pseudo-inverse. Other layers learn
-        their inverses, or have exact ones
+        transposed weights, each row divided by the sum of its absolute values; ``"pinv"``: their damped pseudo-inverse.
+        Other layers learn their inverses, or have exact ones
     top : ``"hidden"``: the inputs of the last layers with weights get targets by the gradient of the loss;
         ``"output"``: only their outputs do
     gradient_scale : distance of the targets at the top from the values, in gradients of a row's loss
     depth_scale : factor from layer to layer downwards; None: 1.1 for gradients, 1 for differences
     gate : budget below which a layer does not learn
     clamp : bound on the distance of any value from its target
-    noise, noise_decay : deviation of the noise on the inputs of inverses in training, and its factor for each update
+    noise, noise_decay : deviation of the noise on the values that inverses learn, and its factor for each update
     inverse_steps : updates of the inverses for each update of the network
     inverse_rate : learning rate of the inverses, before the schedule's factor; None: that of the network
     pinv_every, pinv_damping : updates between pseudo-inverses; λ of a pseudo-inverse, in means of the diagonal of WᵀW
