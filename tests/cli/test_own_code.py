@@ -54,7 +54,7 @@ LOSSES = {
 }
 FITNESSES = {
     "division": ("def f(genome, rng):\n    return 1 / 0\n", "ZeroDivisionError", 2),
-    "number": ("f = 3\n", "is of type int", None),
+    "number": ("f = 3\n", "must be a function, got int", None),
 }
 """A module, what is told of it, and the line of it that is named where it was run."""
 

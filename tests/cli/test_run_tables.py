@@ -70,7 +70,7 @@ def test_a_table_without_names_runs_too_and_loses_no_row(run, tmp_path):
     write(tmp_path / "t.csv", names=False)
     model = learned(run, tmp_path, 'csv = "t.csv"\nclasses = true')
     code, out, err = run("run", model, "--in", str(tmp_path / "t.csv"), *ON_REFERENCE)
-    assert (code, len(out.splitlines()), "has no line of names" in err) == (0, len(X), True)
+    assert (code, len(out.splitlines()), "has no header" in err) == (0, len(X), True)
     code, quiet, err = run("run", model, "--in", str(tmp_path / "t.csv"), "--no-header", *ON_REFERENCE)
     assert (code, quiet, err) == (0, out, "")
 
@@ -109,9 +109,9 @@ def test_samples_begin_anew_and_rows_of_a_stream_do_not(run, tmp_path):
     ("text", "message"),
     [
         ("a,b\n1,2\n", "has 2 columns, the network reads 3 numbers"),
-        ("a,b,c\n1,2,x\n", "line 2, column 'c': 'x' is no number"),
-        ("a,b,c\n1,2\n", "line 2 has 2 values, the first line 3"),
-        ("0,1,2\n3,4,5\n", "it may be names, or a row of values"),
+        ("a,b,c\n1,2,x\n", "line 2, column 'c': 'x' is not a number"),
+        ("a,b,c\n1,2\n", "line 2 has 2 values, but the first line has 3"),
+        ("0,1,2\n3,4,5\n", "these may be column names or values"),
     ],
 )
 def test_tables_that_do_not_fit(run, tmp_path, text, message):

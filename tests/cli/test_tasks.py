@@ -81,7 +81,7 @@ def test_processes_give_what_one_gives(tmp_path: Path) -> None:
         (["run", "copy", "--steps", "0"], 1, "steps must be at least 1"),
         (["run", "copy", "--lr", "nan"], 1, "learning rate"),
         (["run", "copy", "--workers", "0"], 1, "workers must be at least 1"),
-        (["run", "copy", "--log", "."], 1, "is no log of trials"),
+        (["run", "copy", "--log", "."], 1, "is not a log of trials"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -101,6 +101,6 @@ def test_files_that_are_no_log_stay_as_they_are(tmp_path: Path) -> None:
         "[" * 100_000 + "\n",
     ):
         other.write_text(text)
-        with pytest.raises(CheckpointError, match="line 1 is no outcome"):
+        with pytest.raises(CheckpointError, match="line 1 is not an outcome"):
             read_log(other)
         assert other.read_text() == text

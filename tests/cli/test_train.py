@@ -137,7 +137,7 @@ def test_tables_with_classes_by_name(run, tmp_path):
     assert told["accuracy"] > 0.95
     told = run('[data]\ncsv = "flowers.csv"\ncolumns = ["width"]\n', "--out", str(tmp_path / "no"))
     assert told[0] == 1
-    assert "line 2, column 'kind': 'small' is no number" in told[2]
+    assert "line 2, column 'kind': 'small' is not a number" in told[2]
 
 
 def test_features_of_any_size_are_standardised_and_the_model_does_so_too(run, tmp_path):
@@ -312,4 +312,4 @@ def test_a_memory_task_is_learned_by_name(tmp_path: Path, capsys: pytest.Capture
         assert told["validation_loss"] is not None
     config.write_text('[data]\nproblem = "sines"\noptions = { samples = 2 }\nvalidation = 0.2\n')
     assert main(["train", str(config), "--out", str(tmp_path / "none")]) == 1
-    assert "0.2 of 2 samples are none" in capsys.readouterr().err
+    assert "0.2 of 2 samples leaves no samples" in capsys.readouterr().err

@@ -205,13 +205,13 @@ BAD = {
         "[train] loss.value: expected a name or a table with a kind, got 3",
         "cross_entropy",
     ),
-    "empty": (BOTH + "loss = {}", "[train] loss: there is none", "one for each output"),
+    "empty": (BOTH + "loss = {}", "[train] loss: no loss is set", "one for each trained output"),
     "weight": (
         BOTH + "loss = { value = 'mse' }\nloss_weights = { output = 1 }",
         "loss_weights: output 'output' has no loss",
         "losses are of 'value'",
     ),
-    "weights alone": (BOTH + "loss_weights = { value = 1 }", "[train] loss_weights: loss is not given", "loss = {"),
+    "weights alone": (BOTH + "loss_weights = { value = 1 }", "[train] loss_weights: loss is not set", "loss = {"),
     "weight type": (
         BOTH + "loss = { value = 'mse' }\nloss_weights = { value = 'much' }",
         "[train] loss_weights: the weight of output 'value' must be 0 or more, got 'much'",
@@ -236,7 +236,7 @@ BAD = {
     "start": (TICKS.replace("wavefront", "wave"), "[clocked].start: unknown name 'wave'", "did you mean 'wavefront'?"),
     "window": (
         TICKS.replace("window = 10", "window = 2"),
-        "a window of 2 ticks has no output with a delay of 2 and 2 ticks a row",
+        "a window of 2 ticks is too short for a delay of 2 and 2 ticks a row",
         "window=3",
     ),
     "delay": (
@@ -250,7 +250,11 @@ BAD = {
         "",
     ),
     "rows": (TICKS.replace("sequences", "rows"), "input 'input': expected [8, T, 4], got [8, 4]", ""),
-    "accumulate": (TICKS + "accumulate = 2", "mode 'systolic' makes an update of one batch: accumulate must be 1", ""),
+    "accumulate": (
+        TICKS + "accumulate = 2",
+        "mode 'systolic' makes each update from one batch: accumulate must be 1",
+        "",
+    ),
 }
 
 

@@ -270,7 +270,7 @@ def test_what_does_not_go_together_is_refused() -> None:
         learner(clocked, params, NumpyGraphs(), SLOW)
     with pytest.raises(SpecError, match="accumulate must be 1"):
         learner(clocked, params, NumpyGraphs(), TargetPropagation()).step([Batch(X, Y)] * 2, rate=1.0)
-    with pytest.raises(SpecError, match="timing is of clocked networks"):
+    with pytest.raises(SpecError, match="timing is only for clocked networks"):
         train(signs, params, (X[:, 0], Y[:, 0]), TrainConfig(mode=TargetPropagation(timing="present")), device="cpu")
     x = X.copy()
     x[1, 2] = np.nan

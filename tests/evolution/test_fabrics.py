@@ -119,4 +119,4 @@ def test_splicing_keeps_the_nodes_of_the_first() -> None:
     less, some = fabric.remove(network, other, (4,))
     more, rest = fabric.remove(network, other, (5,))
     [report] = splice((less, some), (more, rest)).report
-    assert report.reason == "parent B is without other nodes"
+    assert report.reason == "parent B lacks other nodes"

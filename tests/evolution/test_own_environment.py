@@ -74,7 +74,7 @@ def test_python_names_one_beside_it(module, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("id", "message", "hint"),
     [
-        ("nowhere:Chase-v0", "there is no module 'nowhere'", "nowhere.py"),
+        ("nowhere:Chase-v0", "no module named 'nowhere'", "nowhere.py"),
         ("{module}:Flee-v0", "Flee", 'must call gymnasium.register(id="Flee-v0"'),
         ("Flee-v0", "Flee", "module:Name-v0"),
     ],

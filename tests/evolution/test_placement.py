@@ -102,7 +102,7 @@ def test_what_a_device_has_no_part_in_is_refused(name: str) -> None:
 def test_grids_are_refused() -> None:
     network = sequential(2, 1, hidden=(3,))
     run = GridPopulation(GridConfig(population=4), network, seed=1)
-    with pytest.raises(UnsupportedError, match="whole networks"):
+    with pytest.raises(UnsupportedError, match="whole-network genomes"):
         run.evolve(Samples(learning=learning.xor()), 1, device=device("gpu"))
 
 

@@ -120,5 +120,5 @@ def test_a_merged_model_is_saved_and_read_again(tmp_path: Path) -> None:
 
 
 def test_models_of_two_families_are_not_merged() -> None:
-    with pytest.raises(ShapeError, match="one architecture"):
+    with pytest.raises(ShapeError, match="the same architecture"):
         merge(open_model(TINY / "llama"), open_model(TINY / "gpt2"))

@@ -181,7 +181,7 @@ def test_what_cannot_be_masked_is_told() -> None:
     still = learner(
         "cpu", network=alone(cut(SPEC, ())), params=params_of({k: v for k, v in P.items() if k != "living"})
     )
-    asked.append((lambda: still.step([batch(0, (4,))], rate=1e-2), "the network has no fabric whose nodes can be"))
+    asked.append((lambda: still.step([batch(0, (4,))], rate=1e-2), "no fabric of the network supports masking"))
     for change, match in asked:
         with pytest.raises(SpecError, match=match):
             change()

@@ -110,7 +110,7 @@ def test_a_learner_that_cannot_tell_says_so() -> None:
             self.state = inner.state
 
     network = perceptron(4, 6, 1)
-    with pytest.raises(UnsupportedError, match="Blind cannot tell observers"):
+    with pytest.raises(UnsupportedError, match="Blind does not support observers"):
         train(network, initialise(network), waves(), learner=Blind, observers=[Kept()])
 
 

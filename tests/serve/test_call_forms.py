@@ -76,7 +76,7 @@ def smollm2() -> Iterator[tuple[Model, Grammars]]:
 
 
 def asked(*, required: bool, parallel: bool = True) -> AskedTools:
-    return AskedTools(tools=TOOLS, told=[], required=required, parallel=parallel)
+    return AskedTools(tools=TOOLS, declarations=[], required=required, parallel=parallel)
 
 
 def read(form: CallForm, text: str, size: int) -> tuple[str, list[tuple[str, str]]]:
@@ -195,7 +195,7 @@ def test_arguments_that_are_written_as_elements_are_those_of_the_schema(
     name: str, size: int, smollm2: tuple[Model, Grammars]
 ):
     form, tool = FORMS[name], Tool("run", VALUES)
-    grammar = form.grammar(AskedTools(tools=[tool], told=[], required=True, parallel=False))
+    grammar = form.grammar(AskedTools(tools=[tool], declarations=[], required=True, parallel=False))
     given = {"code": 'a = "</x>\\n"\n\n<b>\n', "unit": "C", "place": "rome", "note": None, "list": [1, 2], "on": True}
     for arguments in (given, {"code": ""}, {"code": "x", "note": "null and more"}, {"code": "null", "on": False}):
         text = form.written([("run", arguments)])
@@ -216,7 +216,7 @@ def test_arguments_that_are_written_as_elements_are_those_of_the_schema(
 @pytest.mark.parametrize("name", ["QWEN_CODER", "GLM", "DEEPSEEK_ELEMENTS"])
 def test_arguments_without_a_schema_are_texts_or_what_their_marks_say(name: str, smollm2: tuple[Model, Grammars]):
     form, tool = FORMS[name], Tool("run", {"type": "object"})
-    grammar = form.grammar(AskedTools(tools=[tool], told=[], required=True, parallel=False))
+    grammar = form.grammar(AskedTools(tools=[tool], declarations=[], required=True, parallel=False))
     typed = form.elements is not None and bool(form.elements.valued)
     for arguments in ({}, {"a.b": "<x>\n"}, {"a": "1", "b": [1, {"c": None}] if typed else "2"}):
         text = form.written([("run", arguments)])
@@ -238,7 +238,9 @@ def test_arguments_without_a_schema_are_texts_or_what_their_marks_say(name: str,
 )
 def test_what_cannot_be_enforced_of_elements_is_refused(schema: Any, message: str):
     with pytest.raises(volumetric.base.errors.SpecError, match=message):
-        families.QWEN_CODER.grammar(AskedTools(tools=[Tool("f", schema)], told=[], required=False, parallel=True))
+        families.QWEN_CODER.grammar(
+            AskedTools(tools=[Tool("f", schema)], declarations=[], required=False, parallel=True)
+        )
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_channels_have_calls_or_the_schema():
     channels = harmony_of(TEMPLATE, model.tokenizer.token_id)
     assert channels is not None
     grammars, final = Grammars(model), "<|channel|>final<|message|>"
-    tools = AskedTools(tools=asked(required=False).tools, told=[], required=False, parallel=True)
+    tools = AskedTools(tools=asked(required=False).tools, declarations=[], required=False, parallel=True)
     grammar = channels.grammar(tools, PERSON)
     for good in (CALL, THOUGHT + CALL, THOUGHT + ALOUD + CALL, final + ANSWER, THOUGHT + final + ANSWER):
         assert allows(model, grammars, grammar, good)

@@ -83,7 +83,7 @@ def test_answers_keep_to_channels():
     assert harmony_of(TEMPLATE, {}.get) is None
     grammars = Grammars(model)
     for required in (False, True):
-        asked = AskedTools(tools=[Tool("weather", SCHEMA)], told=[], required=required, parallel=True)
+        asked = AskedTools(tools=[Tool("weather", SCHEMA)], declarations=[], required=required, parallel=True)
         grammar = channels.grammar(asked)
         for before in ("", THOUGHT, THOUGHT + ALOUD):
             assert allows(model, grammars, grammar, before + CALL)
@@ -102,7 +102,7 @@ def test_reasoning_in_channels_is_counted():
     assert form.reasoning_tokens(answer, tokens.__getitem__) == 5
     assert form.whole(answer.text)[:2] == ("so so", "yes")
     assert AnswerForm(channels=Harmony({}), merged=True).whole(answer.text)[:2] == ("", "so soyes")
-    assert AnswerForm(channels=Harmony({}), told=False).whole(answer.text)[:2] == ("", "yes")
+    assert AnswerForm(channels=Harmony({}), show_reasoning=False).whole(answer.text)[:2] == ("", "yes")
 
 
 @pytest.mark.thorough
@@ -151,7 +151,7 @@ def test_reasoning_between_special_tokens_may_come_before_calls():
     assert found == Thinking("[THINK]", "[/THINK]", marks=found.marks)
     assert found.marks == {mark: tokenizer.token_id(mark) for mark in ("[THINK]", "[/THINK]")}
     assert AnswerForm(thinking=found).shown == set(found.marks.values())
-    asked = AskedTools(tools=[Tool("weather", SCHEMA)], told=[], required=False, parallel=True)
+    asked = AskedTools(tools=[Tool("weather", SCHEMA)], declarations=[], required=False, parallel=True)
     grammars, call = Grammars(model), HERMES.written([("weather", {"town": "Rome"})])
     for text, good in (
         (call, True),

@@ -70,7 +70,7 @@ def test_what_is_nested_without_end_is_left_to_be_refused():
 @pytest.mark.parametrize("form", [families.HERMES, Harmony({})], ids=["hermes", "harmony"])
 def test_calls_are_held_to_closed_parameters_unless_a_function_is_not_strict(form):
     for tool, held in ((Tool("f", A), True), (Tool("f", A, closed=False), False)):
-        grammar = form.grammar(AskedTools(tools=[tool], told=[], required=True, parallel=False))
+        grammar = form.grammar(AskedTools(tools=[tool], declarations=[], required=True, parallel=False))
         assert ('"additionalProperties": false' in grammar) == held
 
 
@@ -80,6 +80,6 @@ def test_strict_speaks_to_the_server_and_not_to_the_model():
         asked = tools_of([{"type": "function", "function": function}], "auto", parallel=True)
         assert asked is not None
         assert [tool.arguments for tool in asked.tools] == [held]
-        assert asked.told == [{"type": "function", "function": {"name": "f", "parameters": A}}]
+        assert asked.declarations == [{"type": "function", "function": {"name": "f", "parameters": A}}]
     with pytest.raises(RequestError, match=r"tools\[0\].function.strict must be true or false"):
         tools_of([{"type": "function", "function": {"name": "f", "strict": "yes"}}], "auto", parallel=True)

@@ -150,7 +150,7 @@ def test_some_tools_may_be_allowed():
     asked = tools_of([WEATHER, other], choice("required", "clock"), parallel=True)
     assert asked is not None
     assert [tool.name for tool in asked.tools] == ["clock"]
-    assert len(asked.told) == 2
+    assert len(asked.declarations) == 2
     assert (asked.required, asked.parallel) == (True, True)
     for wrong in (choice("auto", "rain"), choice("none", "clock"), choice("auto"), {"type": "allowed_tools"}):
         with pytest.raises(RequestError) as caught:

@@ -67,7 +67,7 @@ def test_answers_may_hold_calls_of_what_there_is(address: Address, old: bool):
 
     def allowed(text: str, *, required: bool, parallel: bool = True) -> bool:
         tools = [Tool("weather", SCHEMA), Tool("time", {"type": "object", "additionalProperties": False})]
-        asked = AskedTools(tools=tools, told=[], required=required, parallel=parallel)
+        asked = AskedTools(tools=tools, declarations=[], required=required, parallel=parallel)
         return allows(served.model, grammars, form.grammar(asked), text)
 
     calls = OLD if old else NEW

@@ -195,7 +195,7 @@ def test_a_checkpoint_without_statistics_is_refused() -> None:
     learner = NumpyLearner(ROWS, initialise(ROWS), LearnerOptions())
     state = learner.state
     other = type(state)(state.updates, state.masters, state.slots)
-    with pytest.raises(CheckpointError, match="buffers, as running statistics, are not those"):
+    with pytest.raises(CheckpointError, match="buffers of the checkpoint, as running statistics, do not match"):
         learner.restore(other)
 
 
@@ -241,5 +241,5 @@ def test_without_running_statistics_inference_sees_the_whole_call(name: str) -> 
 def test_statistics_are_nothing_to_train() -> None:
 
     network: Network = chain([BatchNorm1d(num_features=2, affine=False)], (2,))
-    with pytest.raises(SpecError, match="nothing to train"):
+    with pytest.raises(SpecError, match="no parameters to train"):
         NumpyLearner(network, initialise(network), LearnerOptions())

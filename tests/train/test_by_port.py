@@ -105,12 +105,16 @@ def test_batches_validation_resets_and_evaluation_are_by_port_too() -> None:
 @pytest.mark.parametrize(
     ("data", "error", "told"),
     [
-        (({"pixels": INPUTS["pixels"]}, WANTED), ShapeError, "input 'wish' has no rows"),
+        (({"pixels": INPUTS["pixels"]}, WANTED), ShapeError, "input 'wish' is missing"),
         (({**INPUTS, "sound": ROWS}, WANTED), SpecError, "no input 'sound'"),
         (({**INPUTS, "wish": ROWS}, WANTED), ShapeError, r"input 'wish': expected \[6, 3, 2\], got \[6, 3, 6\]"),
         (({**INPUTS, "wish": INPUTS["wish"][:, :2]}, WANTED), ShapeError, r"input 'wish': expected \[6, 3, 2\]"),
         ((INPUTS, {**TARGETS, "sound": ROWS}), SpecError, "no output 'sound'"),
-        ((INPUTS, {"motor": TARGETS["motor"]}, {"value": WANTED}), SpecError, "a mask of output 'value'"),
+        (
+            (INPUTS, {"motor": TARGETS["motor"]}, {"value": WANTED}),
+            SpecError,
+            "the mask of output 'value' has no targets",
+        ),
         ((INPUTS, TARGETS, {"motor": np.ones((6, 3, 7))}), ShapeError, "a mask of shape"),
     ],
 )

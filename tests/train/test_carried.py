@@ -74,8 +74,8 @@ def test_windows_are_the_rows_of_streams_one_behind_the_other() -> None:
 
 def test_what_is_no_stream_is_refused() -> None:
     for changes, message in (
-        ({"length": 0}, "length must be a whole number above 0"),
-        ({"batch": True}, "batch must be a whole number above 0"),
+        ({"length": 0}, "length must be an integer above 0"),
+        ({"batch": True}, "batch must be an integer above 0"),
         ({"length": 30}, "3 streams with windows of 30 need at least 91 ids, got 90"),
     ):
         with pytest.raises((SpecError, ShapeError), match=message):
@@ -179,5 +179,5 @@ def test_what_cannot_be_carried_is_refused() -> None:
     one.step([first], rate=0.1)
     state = one.state
     carried = {key: value[:, :1] for key, value in state.carried.items()}
-    with pytest.raises(CheckpointError, match="streams are not those of this network"):
+    with pytest.raises(CheckpointError, match="stream states of the checkpoint do not match this network"):
         learner().restore(type(state)(state.updates, state.masters, state.slots, state.buffers, carried))

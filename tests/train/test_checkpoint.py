@@ -255,7 +255,7 @@ def test_a_file_that_is_no_history_is_told(tmp_path: Path) -> None:
     train(NETWORK, initialise(NETWORK), waves(), checkpoints=tmp_path / "run")
     for name, reporter in (("notes.jsonl", JsonlReporter), ("notes.csv", CsvReporter)):
         (tmp_path / name).write_text("one,two\nnot mine\n")
-        with pytest.raises(CheckpointError, match="no history of this kind"):
+        with pytest.raises(CheckpointError, match="not a history file of this kind"):
             train(
                 NETWORK,
                 initialise(NETWORK),

@@ -44,12 +44,12 @@ def test_a_line_of_names_is_told_from_a_row(tmp_path, caplog, text, columns):
         found = table(tmp_path, text)
     assert (found.header, len(found.rows)) == (columns is not None, text.count("\n") - (columns is not None))
     assert found.columns == (columns or tuple(map(str, range(len(found.columns)))))
-    assert ("has no line of names" in caplog.text) is not found.header
+    assert ("has no header" in caplog.text) is not found.header
 
 
 @pytest.mark.parametrize("text", ["0,1,2\n5,6,7\n", "label,0,1\na,3,4\nb,5,6\n"])
 def test_a_line_that_may_be_either_is_asked_about(tmp_path, caplog, text):
-    with pytest.raises(SpecError, match="may be names, or a row of values") as refused:
+    with pytest.raises(SpecError, match="may be column names or values") as refused:
         table(tmp_path, text)
     assert "header = true or false" in str(refused.value.hint)
     lines = text.splitlines()
@@ -81,12 +81,12 @@ def test_another_file_of_samples_is_read_by_the_names_of_the_columns(tmp_path):
     [
         ("", SpecError, "no samples; its columns are none", ""),
         ("x,y\n", SpecError, "no samples; its columns are x, y", ""),
-        ("x;y\n1;2\n", SpecError, "no inputs beside the targets", "parted by commas"),
-        ("x,x\n1,2\n", SpecError, "two columns 'x'", "name of its own"),
-        ("x,y\n\n1,2\n3,oak\n", CheckpointError, "line 4, column 'y': 'oak' is no number", "classes = true"),
-        ("x,y\n1,2\n,4\n", CheckpointError, "line 3, column 'x': there is no value", ""),
+        ("x;y\n1;2\n", SpecError, "no columns other than the targets", "separate values by commas"),
+        ("x,x\n1,2\n", SpecError, "two columns 'x'", "unique name"),
+        ("x,y\n\n1,2\n3,oak\n", CheckpointError, "line 4, column 'y': 'oak' is not a number", "classes = true"),
+        ("x,y\n1,2\n,4\n", CheckpointError, "line 3, column 'x': the cell is empty", ""),
         ("x,y\n1,2\ninf,4\n", CheckpointError, "line 3, column 'x' is not finite", ""),
-        ("x,y\n1,2\n3\n", CheckpointError, "line 3 has 1 values, the first line 2", "in quotes"),
+        ("x,y\n1,2\n3\n", CheckpointError, "line 3 has 1 values, but the first line has 2", "quote a value"),
     ],
 )
 def test_tables_that_cannot_be_learned(tmp_path, text, error, message, hint):

@@ -45,7 +45,7 @@ def test_order_depends_on_seed_and_epoch_alone() -> None:
 def test_unshuffled_and_dropped() -> None:
     assert epoch(numbers(batch_size=4, shuffle=False), 7) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert [len(b) for b in epoch(numbers(batch_size=4, drop_last=True), 0)] == [4, 4]
-    with pytest.raises(SpecError, match="fill no batch"):
+    with pytest.raises(SpecError, match="do not fill a batch"):
         numbers(3, batch_size=4, drop_last=True)
 
 
@@ -114,9 +114,9 @@ def test_generators_start_anywhere() -> None:
 def test_what_is_no_data_is_refused() -> None:
     with pytest.raises(SpecError, match="cannot train on generator"):
         as_data(i for i in range(3))  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ShapeError, match="as many samples"):
+    with pytest.raises(ShapeError, match="the same number of samples"):
         as_data((np.zeros(3), np.zeros(4)))
-    with pytest.raises(ShapeError, match="as many samples"):
+    with pytest.raises(ShapeError, match="the same number of samples"):
         Batch(np.zeros(0), np.zeros(0))
     with pytest.raises(SpecError, match="batch_size"):
         numbers(batch_size=0)

@@ -128,14 +128,14 @@ def test_overlays_are_saved_and_damage_is_named(tmp_path: Path) -> None:
     with pytest.raises(ShapeError, match="does not fit"):
         overlay.merge(initialise(perceptron(4, 8, 1)), again)
     np.savez(tmp_path / "other.npz", x=np.zeros(2))
-    with pytest.raises(CheckpointError, match="holds no overlays"):
+    with pytest.raises(CheckpointError, match="is not a file of overlays"):
         load_overlays(tmp_path / "other.npz")
     data = (tmp_path / "o.npz").read_bytes()
     (tmp_path / "cut.npz").write_bytes(data[: len(data) // 2])
     with pytest.raises(CheckpointError, match=r"cut.npz"):
         load_overlays(tmp_path / "cut.npz")
     save_overlays(tmp_path / "half.npz", OVERLAY, {k: w for k, w in factors.items() if k != "1.0.0.0/weight:b"})
-    with pytest.raises(CheckpointError, match="one factor of two"):
+    with pytest.raises(CheckpointError, match="only one of its two factors"):
         load_overlays(tmp_path / "half.npz")
 
 
@@ -145,9 +145,9 @@ def test_overlays_are_saved_and_damage_is_named(tmp_path: Path) -> None:
         ({"rank": 0}, "rank"),
         ({"alpha": 0.0}, "alpha"),
         ({"alpha": float("nan")}, "alpha"),
-        ({"targets": ()}, "no targets"),
+        ({"targets": ()}, "targets is empty"),
         ({"targets": ("*/q.weight",)}, "no parameter matches"),
-        ({"targets": ("*/bias",)}, "is no matrix"),
+        ({"targets": ("*/bias",)}, "is not a matrix"),
     ],
 )
 def test_overlays_that_make_no_sense_are_refused(settings: dict[str, object], message: str) -> None:

@@ -51,7 +51,7 @@ def test_inputs_that_do_not_go_together_are_refused(name: str, rng: np.random.Ge
     wrong = [
         (inputs["input"], "got one array|got nothing for types"),
         ({**inputs, "types": inputs["types"][:, :3]}, "the same samples and lengths"),
-        ({**inputs, "types": inputs["types"][:5]}, "as many samples"),
+        ({**inputs, "types": inputs["types"][:5]}, "the same number of samples"),
         ({**inputs, "colour": inputs["types"]}, "got also colour"),
     ]
     for given, match in wrong:

@@ -241,7 +241,9 @@ def test_difference_targets_teach_several_heads() -> None:
     history = train(signs, initialise(signs), (x, y), config, device="reference").history
     assert all(history[-1].losses[name] < 0.9 * history[0].losses[name] for name in losses)
     learner = DeviceLearner(signs, initialise(signs), config.learner, NumpyGraphs())
-    with pytest.raises(ShapeError, match="no targets of output 'value', and mode 'target' learns all outputs at once"):
+    with pytest.raises(
+        ShapeError, match="no targets of output 'value', but mode 'target' needs targets of all outputs with losses"
+    ):
         learner.step([Batch(x, {"output": y["output"]})], rate=0.1)
 
 
@@ -275,7 +277,7 @@ def test_outputs_are_predicted_by_name(lead: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"loss": {}}, "loss: there is none"),
+        ({"loss": {}}, "loss: no loss is set"),
         ({"loss": {"output": 3}}, "expected a (loss|name or a table with a kind), got 3"),
         ({"loss_weights": {"colour": 1.0}}, "loss_weights: output 'colour' has no loss"),
         ({"loss_weights": {"value": -1.0}}, "weight of output 'value' must be 0 or more, got -1.0"),
@@ -300,17 +302,22 @@ def test_data_that_do_not_fit_the_losses_are_refused(name: str) -> None:
     with pytest.raises(SpecError, match="the network has no output 'colour'") as caught:
         run(y, {"colour": MSE()})
     assert caught.value.hint == "its outputs are 'output', 'value', 'hidden', 'twin'"
-    with pytest.raises(ShapeError, match="losses of the outputs 'output', 'value', and targets without a name"):
+    with pytest.raises(
+        ShapeError, match="losses are set for the outputs 'output', 'value', but the targets have no output name"
+    ):
         run(y["output"])
     with pytest.raises(ShapeError, match="targets of output 'colour' have no loss"):
         run({**y, "colour": y["value"]})
     with pytest.raises(ShapeError, match="the mask of output 'colour' has no targets"):
         run(y, mask={"colour": np.ones(8)})
-    with pytest.raises(SpecError, match="output 'value' has a loss, and the data have no targets for it"):
+    with pytest.raises(SpecError, match="output 'value' has a loss, but the data have no targets for it"):
         run({"output": y["output"]})
     with pytest.raises(ShapeError, match=r"output 'value': mse: the output has shape \(8, 2\), the target \(8, 1\)"):
         run({**y, "value": y["value"][:, :1]})
-    with pytest.raises(ShapeError, match=r"as many samples, got inputs 8, targets 8, targets\.value 7"):
+    with pytest.raises(
+        ShapeError,
+        match=r"the same number of samples in inputs, targets and mask, got inputs 8, targets 8, targets\.value 7",
+    ):
         run({**y, "value": y["value"][:7]})
     with pytest.raises(ShapeError, match="a batch needs targets, got none"):
         run({})
@@ -318,7 +325,7 @@ def test_data_that_do_not_fit_the_losses_are_refused(name: str) -> None:
     with pytest.raises(ShapeError, match="output 'value': graph: the loss's terms"):
         run(y, {**losses, "value": own})
     run(y, mask=np.r_[np.zeros(4), np.ones(4)])  # one mask is that of all outputs
-    with pytest.raises(SpecError, match="no term of the loss counts"):
+    with pytest.raises(SpecError, match="the loss has no counted terms"):
         run(y, mask=np.zeros(8))
 
 

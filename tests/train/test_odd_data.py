@@ -48,7 +48,7 @@ def test_data_that_are_not_finite_are_named(case: str, name: str) -> None:
     with pytest.raises(DivergedError) as caught:
         train(NETWORK, initialise(NETWORK), data, **where)
     assert message in str(caught.value)
-    assert caught.value.hint == "leave such samples out, or fill in what is missing"
+    assert caught.value.hint == "remove these samples, or fill in the missing values"
     assert isinstance(events[-1], StopEvent)
     assert events[-1].where == caught.value.in_data
 

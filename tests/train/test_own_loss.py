@@ -96,7 +96,7 @@ def test_checkpoints_know_the_function_by_name() -> None:
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (lambda work, y, t: None, SpecError, "returned None, not the number of a tensor"),
+        (lambda work, y, t: None, SpecError, "returned None, not the id of a tensor"),
         (lambda work, y, t: work.reduce(y, "sum", [0, 1]), ShapeError, r"terms are float32 \[1, 1\]"),
         (lambda work, y, t: t, SpecError, "do not depend on the output"),
         (lambda work, y, t: work.binary("sub", y, work.constant(np.ones((7, 7)))), ShapeError, "7"),
@@ -177,10 +177,10 @@ def raising(p: Any, t: Any) -> Any:
         (lambda work, y, t: work.exp(y), "no attribute 'exp'", "work.unary(x, name)"),
         (lambda p, t: p.cuda(), "no attribute 'cuda'", "f(prediction, target)"),
         (lambda p, t: np.fft.fft(p), "fft", "maximum"),
-        (lambda p, t: max(t, p), "not known while a loss is written down", "numpy.where"),
+        (lambda p, t: max(t, p), "has no value while the graph of a loss is built", "numpy.where"),
         (lambda p, t: (p - t).sum(), "a sum over all axes", 'reduction="sum"'),
         (lambda p, t: p > t, "do not depend on the output", "comparisons"),
-        (lambda work, y, t: y - t, "not the number of a tensor", "no values to compute with"),
+        (lambda work, y, t: y - t, "not the id of a tensor", "tensor ids are not values"),
         (lambda p, t: None, "returned None", "return the terms"),
     ],
 )

@@ -54,11 +54,13 @@ class Case:
 
 
 CASES = {
-    # one output is one class
-    "ids of one class": Case(CrossEntropy(), 1, IDS * 0, "one output is one class", "loss bce"),
-    "ids, one output": Case(CrossEntropy(), 1, IDS, "one output is one class", "two outputs"),
-    "0 and 1 as soft targets": Case(CrossEntropy(), 1, ONE, "one output is one class", "loss bce"),
-    "sequences, one output": Case(CrossEntropy(), 1, BITS, "one output is one class", "loss bce", inputs=SERIES),
+    # with one class the loss is always 0
+    "ids of one class": Case(CrossEntropy(), 1, IDS * 0, "with one class the loss is always 0", "loss bce"),
+    "ids, one output": Case(CrossEntropy(), 1, IDS, "with one class the loss is always 0", "two outputs"),
+    "0 and 1 as soft targets": Case(CrossEntropy(), 1, ONE, "with one class the loss is always 0", "loss bce"),
+    "sequences, one output": Case(
+        CrossEntropy(), 1, BITS, "with one class the loss is always 0", "loss bce", inputs=SERIES
+    ),
     # class ids
     **{f"ids as {t}": Case(CrossEntropy(), 2, IDS.astype(t)) for t in ("int8", "uint8", "int64", "uint64", "bool")},
     "ids as floats": Case(CrossEntropy(), 2, IDS.astype("f4"), "needs class ids", "targets.astype(int)"),
@@ -67,7 +69,7 @@ CASES = {
     "ids from 1": Case(CrossEntropy(), 2, IDS + 1, "class id 2 at [1] is outside of 0 … 1", "targets - 1"),
     "ids below 0": Case(CrossEntropy(), 2, IDS - 1, "class id -1 at [0]", "-100"),
     "too many classes": Case(CrossEntropy(), 2, np.arange(N), "class id", "it needs 12"),
-    "all ignored": Case(CrossEntropy(), 2, IDS * 0 - 100, "no term of the loss counts", "ignored class"),
+    "all ignored": Case(CrossEntropy(), 2, IDS * 0 - 100, "the loss has no counted terms", "ignored class"),
     "ids of sequences": Case(CrossEntropy(), 2, BITS, inputs=SERIES),
     "a column of ids of sequences": Case(
         CrossEntropy(), 2, BITS[..., None], "needs class ids", "targets[..., 0]", inputs=SERIES
@@ -75,10 +77,12 @@ CASES = {
     "one id a sequence": Case(CrossEntropy(), 2, BITS[:, 0], "needs class ids", "", inputs=SERIES),
     # soft targets
     **{f"one-hot as {t}": Case(CrossEntropy(), 2, TWO.astype(t)) for t in ("bool", "int64", "float16", "float64")},
-    "soft targets below 0": Case(CrossEntropy(), 2, TWO - 1, "are probabilities, got -1", "mse"),
+    "soft targets below 0": Case(CrossEntropy(), 2, TWO - 1, "must be probabilities, got -1", "mse"),
     "rows of no class": Case(CrossEntropy(), 2, TWO * ONE, "at [0] are all 0", "mask"),
     "masked rows of no class": Case(CrossEntropy(), 2, TWO * ONE, mask=ONE[:, 0]),
-    "soft targets of three": Case(CrossEntropy(), 2, np.ones((N, 3)), "needs class ids", "2 outputs, the targets 3"),
+    "soft targets of three": Case(
+        CrossEntropy(), 2, np.ones((N, 3)), "needs class ids", "2 outputs and the targets have 3"
+    ),
     # numbers
     **{f"{of.kind} of a column": Case(of, 1, ONE) for of in REGRESSION},
     **{f"{of.kind} of bool": Case(of, 1, ONE > 0) for of in REGRESSION},
@@ -90,12 +94,15 @@ CASES = {
         for of in REGRESSION
     },
     **{f"{of.kind} of ids": Case(of, 2, IDS, "the target (12,)", "cross_entropy") for of in REGRESSION},
-    **{f"{of.kind} of two": Case(of, 1, TWO, "the target (12, 2)", "1 outputs, the targets 2") for of in REGRESSION},
-    "transposed": Case(MSE(), 1, ONE.T, "as many samples", "first axis"),
-    "bce of -1 and 1": Case(BCE(), 1, ONE * 2 - 1, "targets lie in 0 … 1", "(targets + 1) / 2"),
-    "bce of bytes": Case(BCE(), 1, IDS[:, None] * 255, "targets lie in 0 … 1", "targets / 255"),
+    **{
+        f"{of.kind} of two": Case(of, 1, TWO, "the target (12, 2)", "1 outputs and the targets have 2")
+        for of in REGRESSION
+    },
+    "transposed": Case(MSE(), 1, ONE.T, "the same number of samples", "first axis"),
+    "bce of -1 and 1": Case(BCE(), 1, ONE * 2 - 1, "targets must be in 0 … 1", "(targets + 1) / 2"),
+    "bce of bytes": Case(BCE(), 1, IDS[:, None] * 255, "targets must be in 0 … 1", "targets / 255"),
     "bce of classes": Case(BCE(), 1, np.arange(N)[:, None] % 3, "got 0 to 2", "cross_entropy"),
-    "bce of probabilities": Case(BCE(logits=False), 1, ONE, "probabilities lie in 0 … 1", "logits=True"),
+    "bce of probabilities": Case(BCE(logits=False), 1, ONE, "probabilities must be in 0 … 1", "logits=True"),
     # what is no number
     "complex": Case(MSE(), 1, REAL + 0j, "targets must be numbers, got complex", "two features"),
     "text": Case(MSE(), 1, REAL.astype(str), "targets must be numbers, got text", 'astype("float32")'),
@@ -103,20 +110,20 @@ CASES = {
     "labels": Case(CrossEntropy(), 2, np.array(["a", "b"] * 6), "targets must be numbers", "return_inverse"),
     "ragged": Case(MSE(), 1, [[1.0], [1.0, 2.0]] * 6, "unequal lengths", "pad"),
     "dates": Case(MSE(), 1, np.zeros((N, 1), "M8[s]"), "targets must be numbers, got datetime64", ""),
-    "NaN": Case(MSE(), 1, REAL * np.nan, "targets[0, 0] is nan", "leave such samples out"),
-    "NaN as bits": Case(BCE(), 1, REAL * np.nan, "targets[0, 0] is nan", "leave such samples out"),
-    "NaN as probabilities": Case(CrossEntropy(), 2, TWO * np.nan, "targets[0, 0] is nan", "leave such samples out"),
+    "NaN": Case(MSE(), 1, REAL * np.nan, "targets[0, 0] is nan", "remove these samples"),
+    "NaN as bits": Case(BCE(), 1, REAL * np.nan, "targets[0, 0] is nan", "remove these samples"),
+    "NaN as probabilities": Case(CrossEntropy(), 2, TWO * np.nan, "targets[0, 0] is nan", "remove these samples"),
     # weights of terms
     "a mask of bool": Case(MSE(), 1, REAL, mask=IDS > 0),
-    "a mask of NaN": Case(MSE(), 1, REAL, "mask[0] is nan", "leave such samples out", mask=REAL[:, 0] * np.nan),
+    "a mask of NaN": Case(MSE(), 1, REAL, "mask[0] is nan", "remove these samples", mask=REAL[:, 0] * np.nan),
     "a mask below 0": Case(MSE(), 1, REAL, "a weight below 0", "0 or more", mask=-ONE[:, 0]),
-    "a mask of nothing": Case(MSE(), 1, REAL, "no term of the loss counts", "masked", mask=ONE[:, 0] * 0),
+    "a mask of nothing": Case(MSE(), 1, REAL, "the loss has no counted terms", "masked", mask=ONE[:, 0] * 0),
     "a mask as a column": Case(CrossEntropy(), 2, IDS, "does not fit terms", "mask.reshape([12])", mask=ONE + 1),
     "a mask of text": Case(MSE(), 1, REAL, "mask must be numbers", "", mask=np.array(["a"] * N)),
     # a loss of one's own, whose arithmetic would broadcast
     "a function of (N, 1)": Case(GraphLoss(function=lambda p, t: (p - t) ** 2), 1, IDS[:, None]),
     "a function of (N,)": Case(
-        GraphLoss(function=lambda p, t: (p - t) ** 2), 1, IDS, "do not go together", "targets[:, None]"
+        GraphLoss(function=lambda p, t: (p - t) ** 2), 1, IDS, "do not match", "targets[:, None]"
     ),
     "a graph of (N,)": Case(
         GraphLoss(function=lambda work, y, t: work.unary(work.binary("sub", y, t), "square")),
@@ -193,9 +200,9 @@ def told(network: Network, loss: Loss, y: Any, caplog: pytest.LogCaptureFixture)
 
 def test_probabilities_under_a_loss_of_logits_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     dense = Dense(in_features=3, out_features=2)
-    assert "softmax is taken twice" in told(chain([dense, Softmax()], (3,)), CrossEntropy(), IDS, caplog)
+    assert "softmax is applied twice" in told(chain([dense, Softmax()], (3,)), CrossEntropy(), IDS, caplog)
     squashed = sequential(3, 1, hidden=(), output_activation="sigmoid")
-    assert "bce takes logits" in told(squashed, BCE(), ONE, caplog)
+    assert "bce expects logits" in told(squashed, BCE(), ONE, caplog)
 
 
 def test_the_same_ends_with_their_losses_are_not(caplog: pytest.LogCaptureFixture) -> None:

@@ -44,11 +44,11 @@ def test_a_device_by_name_or_open_or_a_learner():
     expected = weights(learner=reference_learner)
     np.testing.assert_array_equal(weights(device="reference"), expected)
     np.testing.assert_allclose(weights(device=device("gpu")), expected, atol=1e-5)
-    with pytest.raises(SpecError, match="both given"):
+    with pytest.raises(SpecError, match="exclude each other"):
         weights(device="cpu", learner=reference_learner)
     with pytest.raises(DeviceError, match="there is no device 'cuda'"):
         weights(device="cuda")
-    with pytest.raises(UnsupportedError, match="'bare' does not train"):
+    with pytest.raises(UnsupportedError, match="'bare' does not support training"):
         weights(device=Bare())
 
 

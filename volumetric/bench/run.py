@@ -73,7 +73,7 @@ def cases(
     ------
     SpecError : nothing is left to measure, or a size is negative
     """
-    found = [
+    rows = [
         Case(prompt=prompt, generate=generate, depth=depth, batch=batch)
         for depth in depths
         for prompt, generate, batch in [
@@ -82,9 +82,9 @@ def cases(
             *((p, n, 1) for p, n in pairs),
         ]
     ]
-    if not found:
+    if not rows:
         raise SpecError("nothing to measure", hint="give a prompt size (-p), a generation size (-n), or both")
-    return tuple(found)
+    return tuple(rows)
 
 
 def measure(

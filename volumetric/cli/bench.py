@@ -150,7 +150,7 @@ def bench(
     if suite != "model":
         name = suite if suite in _SUITES else "--help"
         raise UsageError(f"bench has no suite {suite!r}", hint=f"{MOVED}: python -m benchmarks {name}")
-    wanted = cases(
+    chosen_cases = cases(
         sizes("-p", prompt),
         sizes("-n", generate),
         [_pair(text) for text in pair],
@@ -160,9 +160,9 @@ def bench(
     counts = [None] if threads is None else sizes("-t", threads)
     rows: list[Row] = []
     for count in counts:
-        context = max(case.context for case in wanted)
+        context = max(case.context for case in chosen_cases)
         with open_for(model, source, device, context=context, threads=count) as opened:
-            rows.extend(_rows(opened, wanted, repetitions, profiled=profile))
+            rows.extend(_rows(opened, chosen_cases, repetitions, profiled=profile))
     if rows:
         console.note(f"one token of context takes {rows[0].state_per_token:,} bytes of keys and values")
     console.write(render(rows, form))
@@ -180,15 +180,17 @@ def _serve(servers: ServerOptions, tokens: int, repetitions: int, form: str) -> 
     return exits.OK if not any(row.failed for row in rows) else exits.FAILED
 
 
-def _rows(model: Model, wanted: Sequence[Case], repetitions: int, *, profiled: bool) -> Iterator[Row]:
+def _rows(model: Model, chosen_cases: Sequence[Case], repetitions: int, *, profiled: bool) -> Iterator[Row]:
     about, device = model.info, model.device.info
-    seen: set[tuple[int, int, int]] = set()  # calls that have a profile: lengths differ in nothing else
-    for case in wanted:
+    profiled_calls: set[tuple[int, int, int]] = set()  # calls that have a profile: lengths differ in nothing else
+    for case in chosen_cases:
         with console.progress(f"{case.name} on {about.device}…"):
             samples = measure(model.executable, about.vocab_size, case, repetitions)
             call = case.prompt, case.depth, case.batch
-            steps = profile_of(model.executable, about.vocab_size, case) if profiled and call not in seen else ()
-            seen.add(call)
+            steps = (
+                profile_of(model.executable, about.vocab_size, case) if profiled and call not in profiled_calls else ()
+            )
+            profiled_calls.add(call)
         yield Row.of(
             case,
             samples,
@@ -208,12 +210,12 @@ def _rows(model: Model, wanted: Sequence[Case], repetitions: int, *, profiled: b
 def sizes(flag: str, text: str) -> list[int]:
     """Return the whole numbers of a flag, which commas separate; raise `UsageError` if they are none."""
     try:
-        found = [int(part) for part in text.split(",")]
+        numbers = [int(part) for part in text.split(",")]
     except ValueError:
-        found = [-1]
-    if min(found) < 0:
+        numbers = [-1]
+    if min(numbers) < 0:
         raise UsageError(f"{flag} must be whole numbers separated by commas, got {text!r}")
-    return found
+    return numbers
 
 
 def _pair(text: str) -> tuple[int, int]:

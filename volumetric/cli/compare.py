@@ -51,22 +51,22 @@ def compare(
     ):
         window = size.context or min(WINDOW, one.info.context, other.info.context)
         with console.progress(f"predicting with {one.name} and {other.name}…"):
-            found = compare_models(one, other, text, window=window)
+            comparison = compare_models(one, other, text, window=window)
         names = [f"{model.name} ({model.info.dtype})" for model in (one, other)]
     if json:
-        console.write_json({"a": a, "b": b, "window": window, **dataclasses.asdict(found)})
+        console.write_json({"a": a, "b": b, "window": window, **dataclasses.asdict(comparison)})
     else:
-        console.table(("", "value"), _rows(found, *names), right=("value",))
+        console.table(("", "value"), _rows(comparison, *names), right=("value",))
     return exits.OK
 
 
-def _rows(found: ModelComparison, a: str, b: str) -> list[tuple[str, str]]:
+def _rows(comparison: ModelComparison, a: str, b: str) -> list[tuple[str, str]]:
     return [
-        ("KL divergence, nats a token", f"{found.kl:.5f} ± {found.kl_error:.5f}"),
-        ("largest KL of a token", f"{found.kl_max:.3f}"),
-        ("same likeliest token", f"{100 * found.top1:.2f} %"),
-        ("largest difference of logits", f"{found.max_difference:.3f}"),
-        (f"perplexity of {a}", f"{found.perplexity_a:.4f}"),
-        (f"perplexity of {b}", f"{found.perplexity_b:.4f}"),
-        ("tokens", str(found.tokens)),
+        ("KL divergence, nats a token", f"{comparison.kl:.5f} ± {comparison.kl_error:.5f}"),
+        ("largest KL of a token", f"{comparison.kl_max:.3f}"),
+        ("same likeliest token", f"{100 * comparison.top1:.2f} %"),
+        ("largest difference of logits", f"{comparison.max_difference:.3f}"),
+        (f"perplexity of {a}", f"{comparison.perplexity_a:.4f}"),
+        (f"perplexity of {b}", f"{comparison.perplexity_b:.4f}"),
+        ("tokens", str(comparison.tokens)),
     ]

@@ -45,9 +45,9 @@ class Conversation(Talk):
             console.note("temperature 0 takes the most likely words again; to draw others: /set temperature 0.8")
         super().regenerate()
 
-    def _reply(self, asked: Messages) -> None:
-        asked = self._fitted(asked)
-        stream = self.session.stream(asked, draft=self.draft, **self.settings, **self.template)
+    def _reply(self, messages: Messages) -> None:
+        messages = self._fitted(messages)
+        stream = self.session.stream(messages, draft=self.draft, **self.settings, **self.template)
         with closing(stream), end_on_interrupt(stream):
             try:
                 for event in stream:
@@ -55,7 +55,7 @@ class Conversation(Talk):
             except KeyboardInterrupt:
                 stream.close()
             generation = stream.generation
-            self._keep(asked, generation.text, begun=bool(generation.token_ids))
+            self._keep(messages, generation.text, begun=bool(generation.token_ids))
         if generation.token_ids:
             self._tell(generation)
 
@@ -69,28 +69,28 @@ class Conversation(Talk):
         else:
             console.note(f"the answer was cut after {stats.generated_tokens} tokens; longer ones: /set max_tokens 1000")
 
-    def _fitted(self, asked: Messages) -> Messages:
-        """Return `asked` without its oldest turns, where the context has no room for all of them and an answer.
+    def _fitted(self, messages: Messages) -> Messages:
+        """Return `messages` without its oldest turns, where the context has no room for all of them and an answer.
 
         The system message stays. As llama.cpp does, half of the context is freed at once: what is left has other
         positions, so that its tokens are computed anew, which not every message shall cost.
         """
         context = self.model.info.context
         reserve = min(self.model.merged(**self.settings).params.max_tokens, context // 4)
-        if self._length(asked) + reserve <= context:
-            return asked
-        first = 1 if asked[0]["role"] == "system" else 0
-        kept = asked
-        while self._length(kept) > context // 2:
-            users = [i for i, message in enumerate(kept) if message["role"] == "user" and i > first]
+        if self._length(messages) + reserve <= context:
+            return messages
+        first = 1 if messages[0]["role"] == "system" else 0
+        recent = messages
+        while self._length(recent) > context // 2:
+            users = [i for i, message in enumerate(recent) if message["role"] == "user" and i > first]
             if not users:
                 break
-            kept = kept[:first] + kept[users[0] :]
-        gone = len(asked) - len(kept)
-        if gone and self._length(kept) <= context:
+            recent = recent[:first] + recent[users[0] :]
+        gone = len(messages) - len(recent)
+        if gone and self._length(recent) <= context:
             what = "oldest message is" if gone == 1 else f"{gone} oldest messages are"
             console.note(f"the context of {context} tokens is full: the {what} forgotten; {self._more_room()}")
-        return kept
+        return recent
 
     def _length(self, messages: Messages) -> int:
         return len(self.model.encode(messages, **self.template))

@@ -117,24 +117,24 @@ def convert(
 
 def _instead(model: LoadedModel, dtype: str | None) -> list[str]:
     """What share of the weights has another type than was asked for, as their rows do not fill its blocks."""
-    asked = None if dtype is None else Scheme.parse(dtype)
-    if asked is None or asked.blocks is None:
+    target = None if dtype is None else Scheme.parse(dtype)
+    if target is None or target.blocks is None:
         return []
     counts, total = Counter[tuple[int, str]](), 0
     for store in model.params.values():
         total += math.prod(store.shape)
-        if len(store.shape) > 1 and store.scheme == filled(asked, store.shape) != asked:
+        if len(store.shape) > 1 and store.scheme == filled(target, store.shape) != target:
             counts[store.shape[-1], str(store.scheme)] += math.prod(store.shape)
     return [
-        f"{100 * count / total:.0f} % of the weights are {scheme}: rows of {k} fill no blocks of {asked.blocks.size}"
+        f"{100 * count / total:.0f} % of the weights are {scheme}: rows of {k} fill no blocks of {target.blocks.size}"
         for (k, scheme), count in counts.most_common()
     ]
 
 
-def _named(given: list[str]) -> dict[str, str]:
+def _named(texts: list[str]) -> dict[str, str]:
     """Pattern → type of ``PATTERN=TYPE``."""
     named: dict[str, str] = {}
-    for text in given:
+    for text in texts:
         pattern, _, dtype = text.rpartition("=")
         if not pattern:
             raise UsageError(f"--tensor-type {text!r} is no PATTERN=TYPE", hint='as "*/down.weight=q6_k"')
@@ -170,8 +170,8 @@ def report(opened: Callable[[str | None], LoadedModel], model: LoadedModel, dtyp
         return
     with console.progress("measuring…"), Model(original, device, options) as right:
         size = byte_size(right.footprint.nbytes)
-        made = {} if dtype is None else {"to nearest": opened(dtype)}
-        for name, loaded in (made | {"calibrated": model}).items():
+        models = {} if dtype is None else {"to nearest": opened(dtype)}
+        for name, loaded in (models | {"calibrated": model}).items():
             with Model(loaded, device, options) as other:
                 c = compare_models(right, other, ids, window=WINDOW)
                 kl, same = f"{c.kl:.5f} ± {c.kl_error:.5f}", f"{100 * c.top1:.1f} %"

@@ -26,23 +26,23 @@ def devices(
         Print a JSON object with every detail: limits, features, drivers, and what each GPU does when it is opened.
     """
     output.apply()
-    found = list_devices()
+    infos = list_devices()
     if json or output.verbose:
-        found = [examine_device(info) for info in found]
-    chosen, reason = explain_auto(found)
+        infos = [examine_device(info) for info in infos]
+    chosen, reason = explain_auto(infos)
     reason = as_flags(reason, "devices")
     if json:
-        described = {"auto": chosen, "reason": reason, "devices": [asdict(info) for info in found]}
+        described = {"auto": chosen, "reason": reason, "devices": [asdict(info) for info in infos]}
         console.write_json(described, indent=2)
         return exits.OK
     rows = [
         ["*" if info.name == chosen else "", info.name, info.description + " (software)" * info.software]
-        for info in found
+        for info in infos
     ]
     console.table(("", "device", "description"), rows)
     console.write(f"auto is {chosen}: {reason}\n")
     if output.verbose:
-        for info in found:
+        for info in infos:
             console.write(f"\n{info.name}\n")
             console.write("".join(f"  {key}: {value}\n" for key, value in info.details.items()))
     return exits.OK

@@ -45,28 +45,28 @@ def dna(
     """
     output.apply()
     signatures = [_read(source, offline=offline) for source in (a, b)]
-    found = compare(*signatures, shift=shift)
+    comparison = compare(*signatures, shift=shift)
     if heatmap is not None:
-        overlap_map(found, f"{a} and {b}: {found.overall:.4f}").save(heatmap)
+        overlap_map(comparison, f"{a} and {b}: {comparison.overall:.4f}").save(heatmap)
     if json:
         described = {
-            "overall": found.overall,
-            "overlaps": dict(found.overlaps),
-            "shifts": [{"source": s.source, "target": s.target, "overlap": s.overlap} for s in found.shifts],
-            "only_a": list(found.only_a),
-            "only_b": list(found.only_b),
+            "overall": comparison.overall,
+            "overlaps": dict(comparison.overlaps),
+            "shifts": [{"source": s.source, "target": s.target, "overlap": s.overlap} for s in comparison.shifts],
+            "only_a": list(comparison.only_a),
+            "only_b": list(comparison.only_b),
         }
         console.write_json(described, indent=2)
         return exits.OK
     kinds = {path: s.kind for one in signatures for path, s in one.signatures.items()}
-    rows = [[path, kinds[path], f"{value:.4f}"] for path, value in found.overlaps.items()]
-    rows += [[path, kinds[path], f"only in {side}"] for side, paths in _alone(found) for path in paths]
+    rows = [[path, kinds[path], f"{value:.4f}"] for path, value in comparison.overlaps.items()]
+    rows += [[path, kinds[path], f"only in {side}"] for side, paths in _alone(comparison) for path in paths]
     console.table(("where", "layer", "similarity"), rows, right=("similarity",))
-    if found.shifts:
-        moved = [[s.source, s.target, kinds[s.source], f"{s.overlap:.4f}"] for s in found.shifts]
+    if comparison.shifts:
+        moved = [[s.source, s.target, kinds[s.source], f"{s.overlap:.4f}"] for s in comparison.shifts]
         console.table(("moved from", "to", "layer", "similarity"), moved, right=("similarity",))
-    console.write(f"overall {found.overall:.4f} over {len(found.overlaps)} layers with weights in both\n")
-    if abs(found.overall) < _UNRELATED:
+    console.write(f"overall {comparison.overall:.4f} over {len(comparison.overlaps)} layers with weights in both\n")
+    if abs(comparison.overall) < _UNRELATED:
         console.note("models that were trained apart have their hidden units in another order, and look unrelated")
     return exits.OK
 
@@ -79,13 +79,13 @@ _NOTE = (
 )
 
 
-def overlap_map(found: Comparison, title: str) -> Heatmap:
+def overlap_map(comparison: Comparison, title: str) -> Heatmap:
     """Lay the similarities out: a row for each cell ``z.y.x``, a column for each place inside it."""
-    cells = [_split(path) for path in found.overlaps]
+    cells = [_split(path) for path in comparison.overlaps]
     rows = list(dict.fromkeys(cell for cell, _ in cells))
     columns = sorted({place for _, place in cells}, key=_numeric)
     values = np.full((len(rows), len(columns)), np.nan)
-    for (cell, place), value in zip(cells, found.overlaps.values(), strict=True):
+    for (cell, place), value in zip(cells, comparison.overlaps.values(), strict=True):
         values[rows.index(cell), columns.index(place)] = value
     return Heatmap(values=values, rows=rows, columns=columns, title=title, scale=(-1.0, 1.0), note=_NOTE)
 
@@ -101,8 +101,8 @@ def _split(path: str) -> tuple[str, str]:
     return f"{z}.{y}.{x}", slot + (f"/{place}" if place else "")
 
 
-def _alone(found: Comparison) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return (("A", found.only_a), ("B", found.only_b))
+def _alone(comparison: Comparison) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return (("A", comparison.only_a), ("B", comparison.only_b))
 
 
 def _read(source: str, *, offline: bool) -> DNA:

@@ -71,23 +71,23 @@ def embed(
     chosen = _form(out, form)
     if out is None and chosen != "jsonl" and sys.stdout.isatty():
         raise UsageError(f"{chosen} is no text for a terminal", hint="name a file: --out FILE, or redirect stdout")
-    given = list(texts) or _read(file)
+    inputs = list(texts) or _read(file)
     with (
         open_for(model, source, device, context=size.context, threads=size.threads) as opened,
-        console.progress(f"embedding {len(given)} texts with {opened.name} on {opened.info.device}…"),
+        console.progress(f"embedding {len(inputs)} texts with {opened.name} on {opened.info.device}…"),
     ):
         rows = opened.embed(
-            given,
+            inputs,
             prompt=prompt,
             prompt_name=prompt_name,
             pooling=pooling,
             normalise=normalise,
             max_length=max_length,
         )
-    data = _encoded(chosen, given, rows)
+    data = _encoded(chosen, inputs, rows)
     if out is not None:
         write_atomic(out, data)
-        console.note(f"{len(given)} embeddings of {rows.shape[1]} numbers written to {out}")
+        console.note(f"{len(inputs)} embeddings of {rows.shape[1]} numbers written to {out}")
     elif chosen == "jsonl":
         console.write(data.decode())
     else:
@@ -96,9 +96,9 @@ def embed(
     return exits.OK
 
 
-def _form(out: Path | None, asked: Form | None) -> Form:
-    if asked is not None:
-        return asked
+def _form(out: Path | None, form: Form | None) -> Form:
+    if form is not None:
+        return form
     endings: dict[str, Form] = {".jsonl": "jsonl", ".npy": "npy", ".npz": "npz"}
     if out is None:
         return "jsonl"

@@ -65,7 +65,7 @@ def evolve(
     """
     output.apply()
     if config == PLOT:
-        if resume or out or change or json or any(given is not None for given in (generations, device, workers)):
+        if resume or out or change or json or any(flag is not None for flag in (generations, device, workers)):
             raise UsageError("evolve plot draws a run that there is: it takes --format alone")
         return _plot(run, form or "png")
     if run is not None or (config is None) == (resume is None):
@@ -77,34 +77,37 @@ def evolve(
     if device is not None:
         check_device(device)
     changes = dict(map(change_of, change))
-    given = {"generations": generations, "device": device, "workers": workers}
-    changes |= {name: value for name, value in given.items() if value is not None}
+    flags = {"generations": generations, "device": device, "workers": workers}
+    changes |= {name: value for name, value in flags.items() if value is not None}
     if out is not None:
         changes["output"] = str(out.absolute())
     from volumetric.cli import evolving
     from volumetric.cli.interrupts import stop_on_interrupt
 
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with console.progress("opening the problem…"):
             opening = (
                 evolving.begun(Path(str(config)), changes) if resume is None else evolving.resumed(resume, changes)
             )
-            job, population, problem = held.enter_context(opening)
-        with stop_on_interrupt("this generation") as asked:
-            told = evolving.evolve_opened(job, population, problem, asked.is_set)
-    console.write_json(told) if json else console.write(_text(told))
-    return exits.INTERRUPTED if told["reason"] == "stopped" else exits.OK
+            job, population, problem = stack.enter_context(opening)
+        with stop_on_interrupt("this generation") as stop:
+            outcome = evolving.evolve_opened(job, population, problem, stop.is_set)
+    console.write_json(outcome) if json else console.write(_text(outcome))
+    return exits.INTERRUPTED if outcome["reason"] == "stopped" else exits.OK
 
 
-def _text(told: dict[str, Any]) -> str:
-    if "front" in told:
-        lines = [f"ended by {told['reason']} after {told['generations']} generations, seed {told['seed']}; the front:"]
-        lines += ["  ".join(f"{value:.6g}" for value in point) for point in told["front"]]
-        return "\n".join([*lines, f"{told['directory']}: checkpoint, history, front/front.json"]) + "\n"
-    state = "solved" if told["solved"] else f"ended by {told['reason']}"
-    lines = [f"{state} after {told['generations']} generations, fitness {told['fitness']}, seed {told['seed']}"]
-    lines.append(f"{told['directory']}: checkpoint, history, champion.json")
-    return "\n".join([*lines, *([f"{told['model']}: the champion as a model"] if told["model"] else [])]) + "\n"
+def _text(outcome: dict[str, Any]) -> str:
+    if "front" in outcome:
+        end = f"ended by {outcome['reason']} after {outcome['generations']} generations, seed {outcome['seed']}"
+        lines = [f"{end}; the front:"]
+        lines += ["  ".join(f"{value:.6g}" for value in point) for point in outcome["front"]]
+        return "\n".join([*lines, f"{outcome['directory']}: checkpoint, history, front/front.json"]) + "\n"
+    state = "solved" if outcome["solved"] else f"ended by {outcome['reason']}"
+    lines = [
+        f"{state} after {outcome['generations']} generations, fitness {outcome['fitness']}, seed {outcome['seed']}"
+    ]
+    lines.append(f"{outcome['directory']}: checkpoint, history, champion.json")
+    return "\n".join([*lines, *([f"{outcome['model']}: the champion as a model"] if outcome["model"] else [])]) + "\n"
 
 
 def _plot(run: Path | None, form: str) -> int:

@@ -204,6 +204,7 @@ class Screen:
         self._shown = 0.0
 
     def start(self, step: int, epoch: int) -> None:
+        """Begin at generation `epoch`, and open the table where stderr is a terminal."""
         self._done = self._first = epoch
         if self._done:
             console.note(f"resumed after generation {self._done - 1}")
@@ -215,6 +216,7 @@ class Screen:
             self._live.start()
 
     def close(self) -> None:
+        """Close the table, and print the line of the last generation unless it is there already."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -223,6 +225,7 @@ class Screen:
         self._last = []
 
     def report(self, event: Event, /) -> None:
+        """Show an evaluated generation; remember a failed genome for its line."""
         if isinstance(event, EvaluationFailed):
             self._failed = f"genome {event.genome}: {event.reason}"
         if not isinstance(event, Evaluated):
@@ -241,9 +244,9 @@ class Screen:
             self._shown, self._told = now, event.generation
 
     def _left(self) -> str:
-        made = self._done - self._first
+        count = self._done - self._first
         spent = time.monotonic() - (self._began or 0.0)
-        return clock(spent / made * max(0, self._total - self._done)) if made else "?"
+        return clock(spent / count * max(0, self._total - self._done)) if count else "?"
 
     def _line(self, event: Evaluated) -> str:
         failed = f", {event.failures} failed ({self._failed})" if event.failures else ""
@@ -316,9 +319,9 @@ def evolve_front(
 def keep_front(home: Path, front: tuple[Point, ...]) -> None:
     """Write every genome of a front under its id, grids as models, and ``front.json`` with their objectives."""
     home.mkdir(exist_ok=True)
-    wanted = {str(point.id) for point in front}
+    front_ids = {str(point.id) for point in front}
     for old in home.glob("*.json"):  # of an earlier end of the run; models are named by front.json alone
-        if old.stem.isdigit() and old.stem not in wanted:
+        if old.stem.isdigit() and old.stem not in front_ids:
             old.unlink()
     for point in front:
         if isinstance(point.genome, Genome):

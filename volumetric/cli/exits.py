@@ -51,6 +51,7 @@ def guard(run: Callable[[], Any], *, debug: bool, verb: str) -> int:
 
 
 def _classify(error: Exception, verb: str) -> int:
+    """Print an error with its hint, and return the exit status for it."""
     match error:
         case UsageError():
             return explain(USAGE, str(error), error.hint or _usage_hint(verb))

@@ -29,6 +29,6 @@ def as_flags(text: str, verb: str) -> str:
     return text if verb in _SETTINGS_FROM_FILES else _KEYWORD.sub(_flag, text)
 
 
-def _flag(found: re.Match[str]) -> str:
-    name, value = found[1].replace("_", "-"), found[2].strip("\"'")
+def _flag(match: re.Match[str]) -> str:
+    name, value = match[1].replace("_", "-"), match[2].strip("\"'")
     return {"True": f"--{name}", "False": f"--no-{name}"}.get(value, f"--{name} {value}")

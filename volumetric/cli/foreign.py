@@ -85,8 +85,8 @@ class _Line:
 
     def _reads_anything(self, name: str) -> bool:
         """Whether what follows a flag is its value, though it looks like a flag."""
-        found = self._own.get(name)
-        return found is not None and bool(found.parameter.allow_leading_hyphen) and found.token_count()[0] > 0
+        argument = self._own.get(name)
+        return argument is not None and bool(argument.parameter.allow_leading_hyphen) and argument.token_count()[0] > 0
 
     def _of_others(self, name: str) -> Flag | None:
         return next((flag for flag in FLAGS if name in flag.names and self._verb in flag.verbs), None)

@@ -54,10 +54,10 @@ def _ours(names: str, becomes: str | Callable[[str], list[str]], values: int = 1
     """One that has another name here; a text is that name, behind which the value stands if there is one."""
     if isinstance(becomes, str):
         name = becomes
-        made = (lambda value: [name, value]) if values else (lambda value: [name])
+        convert = (lambda value: [name, value]) if values else (lambda value: [name])
     else:
-        made = becomes
-    return Flag(names=tuple(names.split()), kind="ours", values=values, becomes=made, verbs=verbs)
+        convert = becomes
+    return Flag(names=tuple(names.split()), kind="ours", values=values, becomes=convert, verbs=verbs)
 
 
 _KV_TYPES: Final[Mapping[str, str]] = {

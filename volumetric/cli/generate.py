@@ -67,9 +67,9 @@ def generate(
         Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE; any number of times.
     """
     output.apply()
-    given: dict[str, Any] = sampling.given() | template.arguments()
+    settings: dict[str, Any] = sampling.given() | template.arguments()
     read = prompt.read(text)
-    asked = messages(read, template) if chat or template.given else read
+    prompt_input = messages(read, template) if chat or template.given else read
     with open_for(
         model,
         source,
@@ -80,11 +80,11 @@ def generate(
         lora=lora or (),
     ) as opened:
         console.explain_sampling(opened.merged(**sampling.given()))
-        if chat is None and isinstance(asked, str):
-            _tell_of_chat(opened, asked)
+        if chat is None and isinstance(prompt_input, str):
+            _tell_of_chat(opened, prompt_input)
         with (
             opened_draft(draft, opened, source, device) as guesses,
-            closing(opened.stream(asked, draft=guesses, **given)) as stream,
+            closing(opened.stream(prompt_input, draft=guesses, **settings)) as stream,
         ):
             if json:
                 generation = stream.run()

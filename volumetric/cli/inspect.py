@@ -163,21 +163,21 @@ def _fabrics(network: Network, params: Params) -> dict[str, Any]:
         return {}
     from volumetric.fabric.compile import fabric_facts
 
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for where, spec in there.items():
         key = network.resolve(f"{where}/living")
-        found[where] = fabric_facts(spec, params[key].values() if key in params else None)  # pyright: ignore[reportArgumentType]  (of the kind)
-    return {"fabrics": found}
+        facts[where] = fabric_facts(spec, params[key].values() if key in params else None)  # pyright: ignore[reportArgumentType]  (of the kind)
+    return {"fabrics": facts}
 
 
 def _repacked(loaded: LoadedModel) -> dict[str, Any]:
     """Block formats that take more room on GPUs, which hold the same numbers in codes that a shader can cut out."""
-    found = {}
+    sizes = {}
     for name in sorted({store.scheme.blocks.name for store in loaded.params.values() if store.scheme.blocks}):
-        held, stored = LAYOUTS[name].bits_per_weight, Scheme.parse(name).bits_per_weight((1, 1024))
-        if held > stored:
-            found[name] = f"{held:.2f} bits a weight"
-    return {"repacked_on_gpus": found} if found else {}
+        on_gpu, stored = LAYOUTS[name].bits_per_weight, Scheme.parse(name).bits_per_weight((1, 1024))
+        if on_gpu > stored:
+            sizes[name] = f"{on_gpu:.2f} bits a weight"
+    return {"repacked_on_gpus": sizes} if sizes else {}
 
 
 def _ends(network: Network) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def _tensors(loaded: LoadedModel) -> list[dict[str, Any]]:
     ]
 
 
-def show_detection(found: Detection, *, json: bool, tensors: bool) -> None:
+def show_detection(detection: Detection, *, json: bool, tensors: bool) -> None:
     """Print what was recognised, why, and what is not known.
 
     Parameters
@@ -275,41 +275,41 @@ def show_detection(found: Detection, *, json: bool, tensors: bool) -> None:
     tensors : each layer on its own, with the names of its tensors
     """
     if json:
-        console.write_json(describe(found), indent=2)
+        console.write_json(describe(detection), indent=2)
         return
     from volumetric.detect.findings import collapsed
 
-    console.write(f"taken for:  {found.architecture or 'nothing that makes a network'} ({found.certainty})\n")
-    console.write(f"because:    {found.reason}\n")
-    shown = list(found.findings if tensors else collapsed(found.findings))
+    console.write(f"taken for:  {detection.architecture or 'nothing that makes a network'} ({detection.certainty})\n")
+    console.write(f"because:    {detection.reason}\n")
+    shown = list(detection.findings if tensors else collapsed(detection.findings))
     columns = ("tensors", "taken for", "certainty", "because")
     console.table(columns, [[f.path or "(root)", f.what or "not recognised", f.certainty, f.reason] for f in shown])
     if tensors:
         names = [[name, f.path or "(root)"] for f in shown for name in f.tensors]
         console.table(("tensor", "of"), names)
-    rows = [[name, str(one.value), one.reason] for name, one in found.known.items()]
-    rows += [[name, value, "by convention; --assume says otherwise"] for name, value in found.assumed.items()]
-    rows += [[name, "?", why] for name, why in found.missing.items()]
+    rows = [[name, str(one.value), one.reason] for name, one in detection.known.items()]
+    rows += [[name, value, "by convention; --assume says otherwise"] for name, value in detection.assumed.items()]
+    rows += [[name, "?", why] for name, why in detection.missing.items()]
     if rows:
         console.table(("value", "is", "because"), rows)
-    if found.left_out:
-        console.table(("left out", "because"), [[name, why] for name, why in found.left_out.items()])
-    if found.missing:
-        console.note("to run it, say " + " ".join(f"--assume {name}=…" for name in found.missing))
+    if detection.left_out:
+        console.table(("left out", "because"), [[name, why] for name, why in detection.left_out.items()])
+    if detection.missing:
+        console.note("to run it, say " + " ".join(f"--assume {name}=…" for name in detection.missing))
 
 
-def describe(found: Detection) -> dict[str, Any]:
+def describe(detection: Detection) -> dict[str, Any]:
     """Return a detection as plain data."""
     return {
-        "architecture": found.architecture,
-        "certainty": found.certainty,
-        "reason": found.reason,
+        "architecture": detection.architecture,
+        "certainty": detection.certainty,
+        "reason": detection.reason,
         "findings": [
             {"path": f.path, "what": f.what, "certainty": f.certainty, "reason": f.reason, "tensors": list(f.tensors)}
-            for f in found.findings
+            for f in detection.findings
         ],
-        "known": {name: {"value": one.value, "reason": one.reason} for name, one in found.known.items()},
-        "assumed": dict(found.assumed),
-        "missing": dict(found.missing),
-        "left_out": dict(found.left_out),
+        "known": {name: {"value": one.value, "reason": one.reason} for name, one in detection.known.items()},
+        "assumed": dict(detection.assumed),
+        "missing": dict(detection.missing),
+        "left_out": dict(detection.left_out),
     }

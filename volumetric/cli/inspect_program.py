@@ -30,7 +30,7 @@ def show_program(path: str, *, json: bool) -> None:
         return
     canvas = facts["canvas"]
     frames = f"{canvas['frames']:,} frame{'s' * (canvas['frames'] > 1)}"
-    told = {
+    lines = {
         "program": path,
         "canvas": f"{frames} of {'×'.join(map(str, canvas['shape']))}, {canvas['width']} wide: "
         f"{canvas['positions']:,} positions, {canvas['covered']:,} in regions",
@@ -40,8 +40,8 @@ def show_program(path: str, *, json: bool) -> None:
         "regions": f"{len(facts['regions']):,}, {_with(facts['regions'], 'clock')} with clocks",
         "edges": f"{len(facts['edges']):,}, {_with(facts['edges'], 'when')} with conditions",
     }
-    width = max(map(len, told)) + 2
-    console.write("".join(f"{name + ':':{width}}{value}\n" for name, value in told.items()))
+    width = max(map(len, lines)) + 2
+    console.write("".join(f"{name + ':':{width}}{value}\n" for name, value in lines.items()))
     _show_parts(facts)
 
 
@@ -65,6 +65,7 @@ def parts_of(program: Program) -> str:
 
 
 def _show_parts(facts: dict[str, Any]) -> None:
+    """Print tables of regions, edges and ports, and the problems."""
     first = int(facts["canvas"]["frames"] == 1)  # boxes are of space alone where there is one frame
     regions = [
         [
@@ -162,7 +163,7 @@ def show_clocked(loaded: LoadedModel, *, window: int, checkpoint: int, json: boo
     how = ", ".join(f"{n['layers']:,} layers in {n['buckets']:,} ({way})" for way, n in facts["buckets"].items())
     remade = f", {checkpoint} between checkpoints" if checkpoint else ""
     history = facts["history"]["bytes"]
-    told = {
+    lines = {
         "model": loaded.name,
         "clocked.json": "yes" if facts["clocked_json"] else "no: every layer at every tick",
         "start": facts["start"],
@@ -173,8 +174,8 @@ def show_clocked(loaded: LoadedModel, *, window: int, checkpoint: int, json: boo
         "state": f"{byte_size(facts['state_bytes'])} a stream",
         "history": f"{byte_size(history)} a stream for gradients through {window:,} ticks{remade}",
     }
-    width = max(map(len, told)) + 2
-    console.write("".join(f"{name + ':':{width}}{value}\n" for name, value in told.items()))
+    width = max(map(len, lines)) + 2
+    console.write("".join(f"{name + ':':{width}}{value}\n" for name, value in lines.items()))
     ways = facts["latency"].items()
     rows = [(a, b, "never" if n is None else f"{n:,}") for a, row in ways for b, n in row.items()]
     console.table(("input", "output", "ticks until it can change"), rows, right=("ticks until it can change",))

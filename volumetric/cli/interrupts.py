@@ -25,16 +25,16 @@ def stop_on_interrupt(after: str) -> Iterator[threading.Event]:
     ----------
     after : what is finished first, as ``"this update"``
     """
-    asked = threading.Event()
+    stop = threading.Event()
 
     def handle(number: int, frame: object) -> None:
-        if asked.is_set():
+        if stop.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        stop.set()
         console.note(f"stopping after {after}; Ctrl-C again stops at once")
 
     with _handling(handle):
-        yield asked
+        yield stop
 
 
 class Stopped(KeyboardInterrupt):

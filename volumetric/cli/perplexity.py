@@ -57,23 +57,25 @@ def perplexity(
         if stride is not None and not 1 <= stride <= window:
             raise UsageError(f"--stride must be 1 to {window}, the tokens of a window, got {stride}")
         with console.progress(f"predicting with {about.name} on {about.device}…"):
-            found = opened.perplexity(text, window=window, stride=stride)
+            estimate = opened.perplexity(text, window=window, stride=stride)
     if json:
-        told = {
+        report = {
             "model": about.name,
             "device": about.device,
             "dtype": about.dtype,
             "window": window,
             "stride": stride or window,
-            "tokens": found.tokens,
-            "mean": found.mean,
-            "mean_error": found.error,
-            "perplexity": found.value,
-            "perplexity_error": found.value * found.error,
+            "tokens": estimate.tokens,
+            "mean": estimate.mean,
+            "mean_error": estimate.error,
+            "perplexity": estimate.value,
+            "perplexity_error": estimate.value * estimate.error,
         }
-        console.write_json(told)
+        console.write_json(report)
         return exits.OK
-    console.write(f"perplexity {found.value:.4f} ± {found.value * found.error:.4f} over {found.tokens} tokens\n")
+    console.write(
+        f"perplexity {estimate.value:.4f} ± {estimate.value * estimate.error:.4f} over {estimate.tokens} tokens\n"
+    )
     return exits.OK
 
 

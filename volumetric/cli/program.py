@@ -84,9 +84,9 @@ def program(
         With check, compile and diff: print one JSON object.
     """
     output.apply()
-    wanted = 2 if what == "diff" else 1
-    if len(files) != wanted:
-        raise UsageError(f"program {what} takes {wanted} {'files' if wanted > 1 else 'file'}, got {len(files)}")
+    count = 2 if what == "diff" else 1
+    if len(files) != count:
+        raise UsageError(f"program {what} takes {count} {'files' if count > 1 else 'file'}, got {len(files)}")
     if what != "import" and (heads != 4 or not operators):
         raise UsageError("--heads and --no-operators are of program import")
     if what != "compile" and (not deploy or outputs is not None or drop_inputs or (after, constants) != (None, None)):
@@ -120,18 +120,18 @@ def _check(path: str, *, json: bool) -> int:
     from volumetric.program.describe import problems, unseen_inputs
 
     read = read_program(path)
-    found = problems(read)
-    warnings = [] if found else [f"no output depends on input {name!r}" for name in unseen_inputs(read)]
+    faults = problems(read)
+    warnings = [] if faults else [f"no output depends on input {name!r}" for name in unseen_inputs(read)]
     if json:
-        console.write_json({"program": path, "problems": found, "warnings": warnings}, indent=2)
+        console.write_json({"program": path, "problems": faults, "warnings": warnings}, indent=2)
     else:
-        lines = [f"problem: {problem}" for problem in found]
-        if not found:
+        lines = [f"problem: {problem}" for problem in faults]
+        if not faults:
             count = sum(prod(shape) for shape in parameters_of(read).values())
             lines = [f"{count:,} parameters ({byte_size(4 * count)})", "nothing keeps it from being run"]
             lines += [f"warning: {warning}" for warning in warnings]
         console.write("\n".join([f"{path}: {parts_of(read)}", *lines]) + "\n")
-    return exits.FAILED if found else exits.OK
+    return exits.FAILED if faults else exits.OK
 
 
 def _compile(
@@ -149,18 +149,18 @@ def _diff(a: str, b: str, *, json: bool) -> int:
     from volumetric.program import compatible, read_program
     from volumetric.program.compare import MISSING
 
-    found = compatible(read_program(a), read_program(b))
+    compatibility = compatible(read_program(a), read_program(b))
     if not json:
-        console.write(f"{found}\n")
+        console.write(f"{compatibility}\n")
         return exits.OK
     described: list[dict[str, Any]] = []
-    for change in found.changes:
+    for change in compatibility.changes:
         ends = {"before": change.before, "after": change.after}
-        given = {name: value for name, value in ends.items() if value is not MISSING}
-        conflict = change in found.conflicts
-        described.append({"of": change.of, "name": change.name, "field": change.field, **given, "conflict": conflict})
-    told = {"verdict": found.verdict, "changes": described, "lost": list(found.lost)}
-    console.write_json(told, indent=2)
+        sides = {name: value for name, value in ends.items() if value is not MISSING}
+        conflict = change in compatibility.conflicts
+        described.append({"of": change.of, "name": change.name, "field": change.field, **sides, "conflict": conflict})
+    report = {"verdict": compatibility.verdict, "changes": described, "lost": list(compatibility.lost)}
+    console.write_json(report, indent=2)
     return exits.OK
 
 

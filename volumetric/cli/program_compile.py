@@ -52,8 +52,8 @@ def compile_file(
         check_new(_exported(out), source, overwrite=overwrite)
     reports, frozen = _program(source, out, options) if alone else _model(source, out, options, rows)
     if json:
-        told = {name: report.to_dict() for name, report in reports.items()}
-        console.write_json({"reports": told, "frozen": list(frozen)}, indent=2)
+        report_dicts = {name: report.to_dict() for name, report in reports.items()}
+        console.write_json({"reports": report_dicts, "frozen": list(frozen)}, indent=2)
         return
     for name, report in reports.items():
         if name:
@@ -67,14 +67,15 @@ def _program(source: str, out: Path, options: Mapping[str, Any]) -> tuple[dict[s
     from volumetric.program import compile as compiled
     from volumetric.program import read_program, save_program
 
-    made = compiled(read_program(source), **options)
-    save_program(out, made.program)
-    return {"": made.report}, made.frozen
+    compilation = compiled(read_program(source), **options)
+    save_program(out, compilation.program)
+    return {"": compilation.report}, compilation.frozen
 
 
 def _model(
     source: str, out: Path, options: Mapping[str, Any], rows: str | None
 ) -> tuple[dict[str, Report], tuple[str, ...]]:
+    """Compile the model at `source` and save it in `out`; return reports by layer and the frozen tensors' names."""
     from volumetric.base.errors import SpecError
     from volumetric.loaders import open_model, save_exported, save_native
     from volumetric.loaders.native_facts import NativeFacts
@@ -90,22 +91,22 @@ def _model(
         raise SpecError(
             f"{source}: its inputs are standardised column by column, and cannot go", hint="leave --drop-inputs out"
         )
-    given = None if rows is None else _rows(loaded, rows)
-    made = compile_network(loaded.network, loaded.params, **options, rows=given)
+    row_arrays = None if rows is None else _rows(loaded, rows)
+    compilation = compile_network(loaded.network, loaded.params, **options, rows=row_arrays)
     facts = NativeFacts(
         context_length=loaded.context_length,
         inputs=loaded.inputs,
         classes=loaded.classes,
         features=() if options.get("drop_inputs") else loaded.features,
     )
-    save_native(out, made.network, made.params, facts=facts)
-    for coord, exported in made.exported.items():
+    save_native(out, compilation.network, compilation.params, facts=facts)
+    for coord, exported in compilation.exported.items():
         folder = _exported(out)
-        folder = folder if len(made.network.layers) == 1 else folder / str(coord)
+        folder = folder if len(compilation.network.layers) == 1 else folder / str(coord)
         save_exported(folder, exported)
         console.note(f"{len(exported):,} regions exported in {folder}")
-    reports = {str(coord): report for coord, report in made.reports.items()}
-    return (reports if len(made.network.layers) > 1 else {"": next(iter(reports.values()))}), made.frozen
+    reports = {str(coord): report for coord, report in compilation.reports.items()}
+    return (reports if len(compilation.network.layers) > 1 else {"": next(iter(reports.values()))}), compilation.frozen
 
 
 def _exported(out: Path) -> Path:

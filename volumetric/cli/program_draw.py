@@ -57,6 +57,7 @@ def _program_of(source: str) -> Program:
 
 
 def _firing(source: str, path: Path, rows: str, row: int, meters: str | None, device: str) -> int:
+    """Run a model on rows, draw which regions and edges fired, save the picture in `path`, return the exit status."""
     from volumetric.cli.interrupts import Stopping
     from volumetric.cli.run import rows_of, standardised
     from volumetric.loaders import open_model
@@ -82,10 +83,10 @@ def _firing(source: str, path: Path, rows: str, row: int, meters: str | None, de
     marks = [np.zeros((batch, p.count), np.int64) if p.resets is None else p.resets for p in parts]
     resets = np.concatenate(marks, 1)[row : row + 1, :_ROWS]
     with console.progress(f"running {loaded.name} on {device}…"):
-        seen = fired(loaded.network, x, params=loaded.params, device=device, resets=resets)
+        firing = fired(loaded.network, x, params=loaded.params, device=device, resets=resets)
     names = None if meters is None else [] if meters == "none" else meters.split(",")
-    save_figure(draw_firing(seen, loaded.name, meters=names), path)
-    regions, edges = ((of > 0).mean() if of.size else 0.0 for of in (seen.regions, seen.edges))
-    told = f"{seen.regions.shape[1]:,} rows drawn in {path}"
-    console.note(f"{told}: regions fired in {regions:.0%} of them, edges in {edges:.0%}")
+    save_figure(draw_firing(firing, loaded.name, meters=names), path)
+    regions, edges = ((of > 0).mean() if of.size else 0.0 for of in (firing.regions, firing.edges))
+    summary = f"{firing.regions.shape[1]:,} rows drawn in {path}"
+    console.note(f"{summary}: regions fired in {regions:.0%} of them, edges in {edges:.0%}")
     return exits.OK

@@ -48,10 +48,10 @@ class PromptOptions:
         UsageError : none, or more than one source is named, or ids that are not whole numbers
         """
         named = {"PROMPT": text, "--prompt": self.prompt, "--file": self.file, "--prompt-ids": self.prompt_ids}
-        given = [name for name, value in named.items() if value is not None]
-        if len(given) != 1:
+        sources = [name for name, value in named.items() if value is not None]
+        if len(sources) != 1:
             raise UsageError(
-                f"{' and '.join(given)} exclude each other" if given else "no prompt",
+                f"{' and '.join(sources)} exclude each other" if sources else "no prompt",
                 hint="give one of: PROMPT after the model, --prompt TEXT, --prompt - for stdin, --file PATH, "
                 "--prompt-ids 1,2,3",
             )
@@ -70,7 +70,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
 
 def unescape(text: str) -> str:
     r"""Replace ``\n``, ``\t``, ``\r``, ``\"``, ``\'`` and ``\\``; a backslash before anything else stays."""
-    return re.sub(r"""\\([ntr\\"'])""", lambda found: _ESCAPES[found[1]], text)
+    return re.sub(r"""\\([ntr\\"'])""", lambda match: _ESCAPES[match[1]], text)
 
 
 def whole_numbers(flag: str, text: str) -> list[int]:
@@ -121,8 +121,10 @@ class TemplateOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Keywords of `Session.stream` that concern the template."""
-        found: dict[str, Any] = {"parse_special": True} if self.parse_special else {}
-        return found if self.template_args is None else found | {"template_args": _json_object(self.template_args)}
+        keywords: dict[str, Any] = {"parse_special": True} if self.parse_special else {}
+        return (
+            keywords if self.template_args is None else keywords | {"template_args": _json_object(self.template_args)}
+        )
 
 
 def _json_object(text: str) -> dict[str, Any]:

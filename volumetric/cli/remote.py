@@ -57,11 +57,12 @@ class RemoteConversation(Talk):
     def begin_anew(self) -> None:
         """Forget nothing: the server is told the whole conversation each time."""
 
-    def _reply(self, asked: Messages) -> None:
+    def _reply(self, messages: Messages) -> None:
+        """Stream the server's reply to stdout, and add it to the conversation; Ctrl-C ends the reply."""
         fields = {_FIELDS.get(name, name): value for name, value in self.settings.items()}
         if fields.pop("logprobs", None) is not None:
             console.note("logprobs: not shown here")
-        body = fields | {"model": self.model, "messages": asked, "stream": True}
+        body = fields | {"model": self.model, "messages": messages, "stream": True}
         text, tokens, began, first, thinking = "", 0, time.monotonic(), 0.0, False
         with closing(_pieces(self.server, body | {"stream_options": {"include_usage": True}})) as pieces:
             try:
@@ -82,9 +83,9 @@ class RemoteConversation(Talk):
                 pass
             except GenerationError:
                 if first:
-                    self._keep(asked, text, begun=bool(text))
+                    self._keep(messages, text, begun=bool(text))
                 raise
-            self._keep(asked, text, begun=bool(text))
+            self._keep(messages, text, begun=bool(text))
         if tokens and first:
             seconds = max(time.monotonic() - first, 1e-9)
             speed = f"{(tokens - 1) / seconds:.1f} tok/s"
@@ -136,8 +137,8 @@ def _request(
             f"{server.base} does not answer: {error}", hint="is the server up? `volumetric serve` starts one"
         ) from None
     if answer.status != 200:
-        told = error_of(answer.read(10_000)) or answer.reason
-        raise GenerationError(f"the server refuses: {told}", hint=_HINTS.get(answer.status, _ELSE))
+        reason = error_of(answer.read(10_000)) or answer.reason
+        raise GenerationError(f"the server refuses: {reason}", hint=_HINTS.get(answer.status, _ELSE))
     return answer
 
 

@@ -100,9 +100,9 @@ def run(
     with console.progress(f"reading {model}…"):
         loaded = open_model(model, source.dtype, offline=source.offline, strict=source.strict, guess=source.guessed())
     machine = machine_of(loaded, clocked)
-    asked = {"--ticks": ticks is not None, "--per-row": per_row != 1}
-    if not isinstance(machine, Clocked) and any(asked.values()):
-        flag = next(name for name, given in asked.items() if given)
+    tick_flags = {"--ticks": ticks is not None, "--per-row": per_row != 1}
+    if not isinstance(machine, Clocked) and any(tick_flags.values()):
+        flag = next(name for name, is_set in tick_flags.items() if is_set)
         raise UsageError(f"{flag} is of networks that run tick by tick", hint="--clocked runs a network so")
     stopping = Stopping()
     if isinstance(machine, Clocked) and context is not None:
@@ -121,12 +121,12 @@ def run(
         sink: Sink = LineSink(classed(loaded))
         if out is not None:
             sink = opened.enter_context(ArraySink(out, loaded.network, streams))
-        seen = 0
+        rows_read = 0
         with stop_between(stopping, "these rows"), contextlib.suppress(Stopped):
             for chunk in chunks:
-                seen += chunk.count
-                made = advance(runner, standardised(loaded, chunk), per_row)
-                sink.take(_outputs(made, loaded.network, chunk))
+                rows_read += chunk.count
+                outputs = advance(runner, standardised(loaded, chunk), per_row)
+                sink.take(_outputs(outputs, loaded.network, chunk))
                 if stopping.asked:
                     break
             for start in () if stopping.asked else range(0, ticks or 0, CHUNK):
@@ -134,7 +134,7 @@ def run(
                 sink.take(_outputs(advance(runner, last, 1), loaded.network, last))
                 if stopping.asked:
                     break
-        if not seen and rows in (None, "-") and ticks is None and not stopping.asked:
+        if not rows_read and rows in (None, "-") and ticks is None and not stopping.asked:
             console.note("there was no row on stdin: nothing was run")
         if isinstance(sink, ArraySink):
             sink.finish()
@@ -223,9 +223,9 @@ def advance(stream: RowStream | ClockedStream | Recorder, chunk: Chunk, per_row:
     return stream.advance(chunk) if isinstance(stream, RowStream) else stream.advance(chunk, per_row=per_row)
 
 
-def _outputs(made: Array | dict[str, Array], network: Network, chunk: Chunk) -> dict[str, Array]:
+def _outputs(outputs: Array | dict[str, Array], network: Network, chunk: Chunk) -> dict[str, Array]:
     """Outputs by name, and by those of the parts of a row where rows were given so."""
-    named = made if isinstance(made, dict) else {OUTPUT: made}
+    named = outputs if isinstance(outputs, dict) else {OUTPUT: outputs}
     if named.keys() != {OUTPUT} or not chunk.x:
         return named
     parts = parted(network, chunk.x, named)
@@ -236,9 +236,9 @@ def standardised(loaded: LoadedModel, chunk: Chunk) -> Chunk:
     """Return rows as the network was trained on them."""
     if loaded.inputs is None or not chunk.x:
         return chunk
-    given = by_port(loaded.network, chunk.x, len(next(iter(chunk.x.values()))))
-    if INPUT not in given:
+    port_rows = by_port(loaded.network, chunk.x, len(next(iter(chunk.x.values()))))
+    if INPUT not in port_rows:
         return chunk
-    x = given[INPUT]
+    x = port_rows[INPUT]
     scaled = loaded.inputs.apply(x.reshape(-1, *x.shape[2:])).reshape(x.shape)
-    return replace(chunk, x={**given, INPUT: scaled})
+    return replace(chunk, x={**port_rows, INPUT: scaled})

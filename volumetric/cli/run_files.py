@@ -40,20 +40,20 @@ def npz_arrays(path: Path, network: Network, afresh: bool) -> dict[str, Array]:
     arrays, ports = read_npz(path), inputs_of(network)
     if not any(name not in ports and is_part(name, _INPUTS, *_NOT_READ) for name in arrays):
         return arrays
-    found: dict[str, Array] = {}
+    inputs: dict[str, Array] = {}
     for name, array in arrays.items():
         if name not in ports and is_part(name, *_NOT_READ):
             continue
         plain = name not in ports and is_part(name, _INPUTS)
         of = (name.partition(".")[2] or INPUT) if plain else name
         of = RESET if plain and of == RESETS and RESETS not in ports else of
-        if of in found:
+        if of in inputs:
             raise UsageError(f"{path} has two arrays for {of!r}", hint="leave one of them out")
-        found[of] = _as_learned(array, ports[of].shape) if plain and of in ports else array
-    first = next((name for name in ports if name in found), None)
-    if afresh and first is not None and found[first].ndim == 1 + len(ports[first].shape):
-        return _marked(found, len(found[first]), network)
-    return found
+        inputs[of] = _as_learned(array, ports[of].shape) if plain and of in ports else array
+    first = next((name for name in ports if name in inputs), None)
+    if afresh and first is not None and inputs[first].ndim == 1 + len(ports[first].shape):
+        return _marked(inputs, len(inputs[first]), network)
+    return inputs
 
 
 def _marked(arrays: dict[str, Array], rows: int, network: Network) -> dict[str, Array]:

@@ -123,8 +123,8 @@ class ArraySink:
             arrays[name] = np.zeros((batch, 0, *shape), np.float32)
             if self._ticks:
                 self._files[name].flush()
-                held = np.memmap(self._files[name], "<f4", "r", shape=(self._ticks, batch, *shape))
-                arrays[name] = held.swapaxes(0, 1)
+                stored = np.memmap(self._files[name], "<f4", "r", shape=(self._ticks, batch, *shape))
+                arrays[name] = stored.swapaxes(0, 1)
         with atomic_file(self._path) as handle, zipfile.ZipFile(handle, "w") as archive:
             for name, array in arrays.items():  # numpy.savez takes no array that is called "file"
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -146,12 +146,12 @@ def check_recording(path: Path) -> None:
 
 def keep(recorder: Recorder, name: str, path: Path, *, per_row: int = 1, device: str = "") -> None:
     """Write what was recorded, and say how much."""
-    told = recorder.recording(title=f"{name}: {len(recorder.frames):,} ticks", device=device, per_row=per_row)
+    recording = recorder.recording(title=f"{name}: {len(recorder.frames):,} ticks", device=device, per_row=per_row)
     if path.suffix == SUFFIX:
-        told.save(path)
+        recording.save(path)
     else:
         from volumetric.viz.activity import save_film
 
-        save_film(told, path)
-    rest = f"; {told.meta.missed} more are not: it is full" if told.meta.missed else ""
-    console.note(f"{len(told)} ticks drawn in {path}{rest}")
+        save_film(recording, path)
+    rest = f"; {recording.meta.missed} more are not: it is full" if recording.meta.missed else ""
+    console.note(f"{len(recording)} ticks drawn in {path}{rest}")

@@ -111,18 +111,18 @@ class _Reader:
         check_names(named, self._ports, where)
         return {name: self._array(one, name, where) for name, one in named.items()}, mark
 
-    def _mark(self, given: Any, where: str) -> Array:
-        marks = given if isinstance(given, list) else [given] * self._batch
+    def _mark(self, value: Any, where: str) -> Array:
+        marks = value if isinstance(value, list) else [value] * self._batch
         if len(marks) != self._batch or any(mark not in (0, 1) for mark in marks):
-            wanted = "true or false" if self._batch == 1 else f"true, false, or {self._batch} of them"
-            raise UsageError(f'{where}: "{RESET}" must be {wanted}')
+            expected = "true or false" if self._batch == 1 else f"true, false, or {self._batch} of them"
+            raise UsageError(f'{where}: "{RESET}" must be {expected}')
         return np.array(marks, np.int64)
 
-    def _array(self, given: Any, name: str, where: str) -> Array:
+    def _array(self, value: Any, name: str, where: str) -> Array:
         port = self._ports[name]
         shape = port.shape if self._batch == 1 else (self._batch, *port.shape)
         try:
-            array = np.array(given)
+            array = np.array(value)
         except ValueError:
             raise UsageError(f"{where}: input {name!r} is ragged", hint=f"a row is {list(shape)} numbers") from None
         array = numbers(array, port, f"{where}: input {name!r}")
@@ -134,14 +134,14 @@ class _Reader:
 def numbers(array: Array, port: Port, where: str) -> Array:
     """Return an array in the type of an input. Raises `UsageError` where it has no such numbers."""
     if array.dtype.kind not in ("iu" if port.dtype == "int32" else "iuf"):
-        wanted = "ids, which are whole numbers" if port.dtype == "int32" else "numbers"
-        raise UsageError(f"{where}: expected {wanted}, got {_told(array)}")
+        expected = "ids, which are whole numbers" if port.dtype == "int32" else "numbers"
+        raise UsageError(f"{where}: expected {expected}, got {_told(array)}")
     with np.errstate(over="ignore"):
-        made = array.astype(port.dtype)
-    wrong = made != array if port.dtype == "int32" else np.isinf(made) & np.isfinite(array)
+        converted = array.astype(port.dtype)
+    wrong = converted != array if port.dtype == "int32" else np.isinf(converted) & np.isfinite(array)
     if wrong.any():
         raise UsageError(f"{where}: {array[wrong].flat[0]} does not fit in {port.dtype}")
-    return made
+    return converted
 
 
 def _told(array: Array) -> str:
@@ -157,9 +157,9 @@ def inputs_of(network: Network) -> dict[str, Port]:
     return {**named, **network.ports}
 
 
-def check_names(given: Mapping[str, Any], ports: Mapping[str, Port], where: str) -> None:
+def check_names(names: Mapping[str, Any], ports: Mapping[str, Port], where: str) -> None:
     """Raise `UsageError` where there is a name of no input."""
-    for name in given:
+    for name in names:
         if name not in ports:
             known = ", ".join(map(repr, ports))
             raise UsageError(f"{where}: the network has no input {name!r}", hint=f"its inputs are {known}")
@@ -191,8 +191,8 @@ class ArrayRows:
             if not np.isin(marks, (0, 1)).all():
                 raise UsageError(f"{path}: {RESET!r} must be 0 and 1")
         if len(set(sizes.values())) > 1:
-            told = ", ".join(f"{name} {list(size)}" for name, size in sizes.items())
-            raise UsageError(f"{path}: all arrays have the same streams and rows, got {told}")
+            shapes = ", ".join(f"{name} {list(size)}" for name, size in sizes.items())
+            raise UsageError(f"{path}: all arrays have the same streams and rows, got {shapes}")
         self._marks = marks
         self.batch, self._rows = next(iter(sizes.values()))
         if not self.batch:

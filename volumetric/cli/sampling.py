@@ -47,14 +47,14 @@ def _ids(flag: str) -> Callable[[tuple[str, ...]], tuple[int, ...]]:
 
 
 def _biases(texts: tuple[str, ...]) -> dict[int, float]:
-    found: dict[int, float] = {}
+    biases: dict[int, float] = {}
     for text in texts:
         parts = _BIAS.fullmatch(text.strip())
         try:
-            found[int(parts[1] if parts else "")] = float(parts[2] if parts else "")
+            biases[int(parts[1] if parts else "")] = float(parts[2] if parts else "")
         except ValueError:
             raise UsageError(f"--logit-bias must be ID=NUMBER, as in 42=-1.5, got {text!r}") from None
-    return found
+    return biases
 
 
 _READERS = {
@@ -67,13 +67,13 @@ _READERS = {
 
 
 def _given(self: Any) -> dict[str, Any]:
-    found = {f.name: value for f in dataclasses.fields(self) if (value := getattr(self, f.name)) is not None}
-    found |= {name: _READERS[name](value) for name, value in found.items() if name in _READERS}
+    settings = {f.name: value for f in dataclasses.fields(self) if (value := getattr(self, f.name)) is not None}
+    settings |= {name: _READERS[name](value) for name, value in settings.items() if name in _READERS}
     try:
-        SamplingParams(**found)
+        SamplingParams(**settings)
     except SpecError as error:
         raise UsageError(str(error)) from None
-    return found
+    return settings
 
 
 if TYPE_CHECKING:

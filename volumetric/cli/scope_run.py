@@ -111,11 +111,11 @@ def replay(recording: Recording, port: int, rate: int) -> int:
         if _somebody(server, stopping):
             tell = _paced(server, rate)
             values = recording.values()
-            with stop_on_interrupt("this frame") as asked:
+            with stop_on_interrupt("this frame") as stop:
                 for i, t in enumerate(recording.ticks.tolist()):
                     edge = recording.edge[i] / 255
                     tell(Frame(t=t, rms=values[i], fired=recording.fired[i], reset=bool(recording.reset[i]), edge=edge))
-                    if asked.is_set():
+                    if stop.is_set():
                         return exits.INTERRUPTED
             server.drained(_LAST)
     finally:

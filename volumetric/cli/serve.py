@@ -86,23 +86,23 @@ class AddressOptions:
         if self.api_key is not None and self.api_key_file:
             raise UsageError("--api-key and --api-key-file were given", hint="one of them")
         # One that is given and empty is no wish to have none: it is a variable of a shell that is not set.
-        told = self.api_key if self.api_key is not None else os.environ.get(KEY) or None
-        found = {} if told is None or self.api_key_file else {told.strip(): 1.0}
+        api_key = self.api_key if self.api_key is not None else os.environ.get(KEY) or None
+        keys = {} if api_key is None or self.api_key_file else {api_key.strip(): 1.0}
         for one in self.api_key_file:
             path, share = _with_share(one)
             try:
                 key = Path(path).read_text(encoding="utf-8-sig").partition("\n")[0].strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"--api-key-file: {error}") from None
-            if key in found:
+            if key in keys:
                 raise UsageError(f"--api-key-file {path} has a key that another one has, too", hint="one for each user")
-            found[key] = share
-        if not found and not self.local and not self.no_auth:
+            keys[key] = share
+        if not keys and not self.local and not self.no_auth:
             raise UsageError(
                 f"--host {self.host} can be reached by others, and there is no key",
                 hint=f"set {KEY} or --api-key-file, or say --no-auth",
             )
-        return found
+        return keys
 
     @property
     def local(self) -> bool:
@@ -291,13 +291,13 @@ def serve(
     return exits.OK
 
 
-def _with_share(told: str) -> tuple[str, float]:
+def _with_share(text: str) -> tuple[str, float]:
     """Return the path and the share of ``PATH`` or ``PATH:SHARE``."""
-    path, colon, share = told.rpartition(":")
+    path, colon, share = text.rpartition(":")
     try:
-        return (path, float(share)) if colon and path else (told, 1.0)
+        return (path, float(share)) if colon and path else (text, 1.0)
     except ValueError:
-        return told, 1.0
+        return text, 1.0
 
 
 def _openers(
@@ -313,22 +313,22 @@ def _openers(
             f"{len(alias)} names were given for {len(chosen)} models", hint="one --alias for each, or fewer"
         )
     names = [*alias, *map(_name, chosen[len(alias) :])]
-    found: dict[str, Callable[[], Model]] = {
+    openers: dict[str, Callable[[], Model]] = {
         name: partial(open_one, model) for name, model in zip(names, chosen, strict=True)
     }
-    base = _Base(found[names[0]])
-    found[names[0]] = base.open
+    base = _Base(openers[names[0]])
+    openers[names[0]] = base.open
     for one in lora:
         name, equals, path = one.partition("=")
         if not (name and equals and path):
             raise UsageError(f"--lora {one} is no NAME=DIRECTORY", hint="as in --lora poet=adapters/poet")
-        if name in found:
+        if name in openers:
             raise UsageError(f"two models are called {name!r}", hint="name adapters otherwise, or models with --alias")
         base.lora[name] = path
-        found[name] = partial(base.adapted, name)
-    if len(found) < len(chosen) + len(lora):
+        openers[name] = partial(base.adapted, name)
+    if len(openers) < len(chosen) + len(lora):
         raise UsageError(f"two models are called alike: {', '.join(names)}", hint="name them with --alias")
-    return found
+    return openers
 
 
 class _Base:

@@ -32,8 +32,8 @@ class Talk(ABC):
     file: Path | None = None
 
     @abstractmethod
-    def _reply(self, asked: Messages) -> None:
-        """Print the reply to `asked`, and go on with both."""
+    def _reply(self, messages: Messages) -> None:
+        """Print the reply to `messages`, and go on with both."""
 
     @abstractmethod
     def check(self, settings: dict[str, Any]) -> str:
@@ -59,18 +59,18 @@ class Talk(ABC):
         ------
         GenerationError : nothing was said yet
         """
-        asked = list(self.messages)
-        while asked and asked[-1]["role"] == "assistant":
-            asked.pop()
-        if not asked or asked[-1]["role"] != "user":
+        messages = list(self.messages)
+        while messages and messages[-1]["role"] == "assistant":
+            messages.pop()
+        if not messages or messages[-1]["role"] != "user":
             raise GenerationError("there is no message to answer again", hint="say something first")
-        self._reply(asked)
+        self._reply(messages)
 
-    def _keep(self, asked: Messages, reply: str, *, begun: bool) -> None:
+    def _keep(self, messages: Messages, reply: str, *, begun: bool) -> None:
         """Go on with a reply as far as it came."""
         console.write("\n")
         if begun:
-            self.messages = [*asked, {"role": "assistant", "content": reply}]
+            self.messages = [*messages, {"role": "assistant", "content": reply}]
         else:
             console.note("stopped before the first word; the conversation is as before")
 

@@ -101,10 +101,10 @@ def tasks(
         scores = ", ".join(f"{score:.3f} at {length}" for length, score in of.scores.items())
         console.note(f"{of.trial.task} {of.trial.model} seed {of.trial.seed}: {scores} ({of.seconds:.0f} s)")
 
-    with stop_on_interrupt("the trials that have begun") as asked:
-        found = run_trials(trials, workers=workers, device=device, log=log, tell=tell, stop=asked.is_set)
-    _show(summary(found), form)
-    return exits.INTERRUPTED if asked.is_set() else exits.OK
+    with stop_on_interrupt("the trials that have begun") as stop:
+        outcomes = run_trials(trials, workers=workers, device=device, log=log, tell=tell, stop=stop.is_set)
+    _show(summary(outcomes), form)
+    return exits.INTERRUPTED if stop.is_set() else exits.OK
 
 
 def _usual(task: Any) -> tuple[int, ...]:

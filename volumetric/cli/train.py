@@ -54,8 +54,8 @@ def train(
     check_dtype(dtype)
     if device is not None:
         check_device(device)
-    given = {"device": device, "train.dtype": dtype, "resume": resume or None}
-    changes |= {name: value for name, value in given.items() if value is not None}
+    flags = {"device": device, "train.dtype": dtype, "resume": resume or None}
+    changes |= {name: value for name, value in flags.items() if value is not None}
     if out is not None:
         changes["output"] = str(Path(out).absolute())
     from volumetric.train.settings import read_settings
@@ -76,8 +76,8 @@ def train(
     progress = TrainingProgress(*updates_of(opened.samples.data, opened.config, opened.machine))
     with only_one(run.directory):
         result = training_run.train_opened(run, opened, [progress])
-    told = training_run.summary(run, opened, result, training_run.judge(run, opened, result))
-    console.write_json(told) if json else console.write(_text(told))
+    summary = training_run.summary(run, opened, result, training_run.judge(run, opened, result))
+    console.write_json(summary) if json else console.write(_text(summary))
     return exits.INTERRUPTED if result.reason == "interrupted" else exits.OK
 
 
@@ -92,15 +92,17 @@ def change_of(text: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
-def _text(told: dict[str, Any]) -> str:
-    parts = [f"{told['updates']} updates in {told['epochs']} epochs ({told['reason']})"]
+def _text(summary: dict[str, Any]) -> str:
+    parts = [f"{summary['updates']} updates in {summary['epochs']} epochs ({summary['reason']})"]
     for name, label in (("loss", "loss"), ("validation_loss", "best validation loss")):
-        if told[name] is not None:
-            each = told.get("losses", {}) if name == "loss" else {}
-            parts.append(f"{label} {told[name]:.4g}{_each(each, '.4g')}")
-    if told["accuracy"] is not None:
-        parts.append(f"accuracy {told['accuracy']:.2%}{_each(told.get('accuracies', {}), '.2%')}".replace("%", " %"))
-    return ", ".join(parts) + f"\n{told['model']}: {told['parameters']:,} parameters\n"
+        if summary[name] is not None:
+            each = summary.get("losses", {}) if name == "loss" else {}
+            parts.append(f"{label} {summary[name]:.4g}{_each(each, '.4g')}")
+    if summary["accuracy"] is not None:
+        parts.append(
+            f"accuracy {summary['accuracy']:.2%}{_each(summary.get('accuracies', {}), '.2%')}".replace("%", " %")
+        )
+    return ", ".join(parts) + f"\n{summary['model']}: {summary['parameters']:,} parameters\n"
 
 
 def _each(of: Mapping[str, float], form: str) -> str:

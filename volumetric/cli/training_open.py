@@ -113,11 +113,11 @@ def _facts(samples: Samples, context_length: int) -> NativeFacts:
 
 
 def _config(run: RunSettings, samples: Samples) -> TrainConfig:
-    given = run.train
+    config = run.train
     return dataclasses.replace(
-        given,
-        loss=given.loss if run.loss_given else samples.loss,
-        accuracy=samples.classed if given.accuracy is None else given.accuracy,
+        config,
+        loss=config.loss if run.loss_given else samples.loss,
+        accuracy=samples.classed if config.accuracy is None else config.accuracy,
     )
 
 
@@ -151,28 +151,28 @@ def _fitting(problem: Problem) -> str:
 
 def _reshaped(opened: Opened) -> Opened:
     """Give samples that are images the shape that the network reads, where only that differs."""
-    wanted, problem = opened.network.input_shape, opened.samples.problem
+    shape, problem = opened.network.input_shape, opened.samples.problem
     rows_or_sequences = (problem.inputs.shape[1:], problem.inputs.shape[2:])
-    if problem.vocabulary or wanted in rows_or_sequences or wanted == ():
+    if problem.vocabulary or shape in rows_or_sequences or shape == ():
         return opened
 
     def fit(x: Array) -> Array:
-        if x[0].size != int(np.prod(wanted)):
+        if x[0].size != int(np.prod(shape)):
             raise SpecError(
-                f"the network reads rows of shape {list(wanted)}, the samples have {list(x.shape[1:])}",
+                f"the network reads rows of shape {list(shape)}, the samples have {list(x.shape[1:])}",
                 hint="sizes that the data tell need not stand in [network] options"
                 if opened.model is None
                 else "name data with as many features as the model was trained on",
             )
-        return x.reshape(len(x), *wanted)
+        return x.reshape(len(x), *shape)
 
     samples = opened.samples
-    held = samples.validation
+    validation = samples.validation
     return dataclasses.replace(
         opened,
         samples=dataclasses.replace(
             samples,
             data=samples.data.with_features(fit),
-            validation=None if held is None else held.with_features(fit),
+            validation=None if validation is None else validation.with_features(fit),
         ),
     )

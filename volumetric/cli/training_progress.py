@@ -90,10 +90,10 @@ class TrainingProgress:
             self._bar = None
 
     def _line(self, event: EpochEvent) -> str:
-        held = "" if event.validation_loss is None else f", validation {event.validation_loss:.4g}"
+        validation = "" if event.validation_loss is None else f", validation {event.validation_loss:.4g}"
         best = " (best)" if event.improved else ""
         right = "" if event.accuracy is None else f", accuracy {event.accuracy:.2%}"
-        return f"epoch {event.epoch}: loss {event.loss:.4g}{held}{best}{right}"
+        return f"epoch {event.epoch}: loss {event.loss:.4g}{validation}{best}{right}"
 
     def _say(self, line: str, step: int) -> None:
         self._said = time.monotonic()

@@ -34,39 +34,39 @@ from volumetric.train.tensorboard import TensorBoardReporter
 
 def reporters_of(run: RunSettings) -> list[Reporter]:
     """Files of the history."""
-    home, wanted = run.directory, run.history
-    found: list[tuple[bool, Reporter]] = [
-        (wanted.jsonl, JsonlReporter(home / "history.jsonl")),
-        (wanted.csv, CsvReporter(home / "history.csv")),
-        (wanted.tensorboard, TensorBoardReporter(home / "tensorboard")),
+    home, history = run.directory, run.history
+    reporters: list[tuple[bool, Reporter]] = [
+        (history.jsonl, JsonlReporter(home / "history.jsonl")),
+        (history.csv, CsvReporter(home / "history.csv")),
+        (history.tensorboard, TensorBoardReporter(home / "tensorboard")),
     ]
-    return [reporter for chosen, reporter in found if chosen]
+    return [reporter for chosen, reporter in reporters if chosen]
 
 
 @contextmanager
 def observers_of(run: RunSettings) -> Iterator[list[Observer]]:
     """Open the observers that the settings ask for, and close them at the end."""
-    wanted = run.observe
-    found: list[Observer] = []
+    settings = run.observe
+    observers: list[Observer] = []
     try:
-        if wanted.log:
-            found.append(LogObserver(wanted.every))
-        if wanted.jsonl:
-            found.append(JsonlObserver(run.directory / "layers.jsonl", wanted.every))
-        if wanted.http >= 0:
-            server = HttpObserver(wanted.http, window=wanted.window)
-            found.append(server)
+        if settings.log:
+            observers.append(LogObserver(settings.every))
+        if settings.jsonl:
+            observers.append(JsonlObserver(run.directory / "layers.jsonl", settings.every))
+        if settings.http >= 0:
+            server = HttpObserver(settings.http, window=settings.window)
+            observers.append(server)
             console.note(f"statistics of the layers: {server.address}")
-        yield found
+        yield observers
     finally:
-        for observer in found:
+        for observer in observers:
             observer.close()
 
 
 def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]) -> TrainResult:
     """Train until the end, or until Ctrl-C, and save the model."""
     home = run.directory
-    with observers_of(run) as observers, stop_on_interrupt("this update") as asked:
+    with observers_of(run) as observers, stop_on_interrupt("this update") as stop:
         result = train(
             opened.subject,
             opened.params,
@@ -78,7 +78,7 @@ def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]
             resume=run.resume,
             device=run.device,
             observers=observers,
-            stop=asked.is_set,
+            stop=stop.is_set,
         )
     save_native(
         home / "model",
@@ -114,7 +114,7 @@ def judge(run: RunSettings, opened: Opened, result: TrainResult) -> Evaluation |
 def summary(run: RunSettings, opened: Opened, result: TrainResult, judged: Evaluation | None) -> dict[str, Any]:
     """Return what a run gave, as JSON data."""
     last = result.history[-1] if result.history else None
-    held = [e.validation_loss for e in result.history if e.validation_loss is not None]
+    validation_losses = [e.validation_loss for e in result.history if e.validation_loss is not None]
     several = {} if last is None or not last.losses else {"losses": last.losses}
     if judged is not None and judged.accuracies:
         several["accuracies"] = judged.accuracies
@@ -123,7 +123,7 @@ def summary(run: RunSettings, opened: Opened, result: TrainResult, judged: Evalu
         "updates": result.steps,
         "epochs": len(result.history),
         "loss": None if last is None else last.loss,
-        "validation_loss": min(held, default=None),
+        "validation_loss": min(validation_losses, default=None),
         "accuracy": None if judged is None else judged.accuracy,
         "parameters": sum(int(np.prod(store.shape)) for store in result.params.values()),
         "model": str(run.directory / "model"),

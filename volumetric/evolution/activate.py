@@ -1,4 +1,4 @@
-"""Run genomes as networks: pools on the device of a run, and the NumPy definition that it must agree with."""
+"""Activation of genomes: pools on the device of a run, and the NumPy reference implementation."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ def activate(pool: Pool, inputs: Array, state: F64Array | None = None, *, device
 
     Parameters
     ----------
-    inputs : [samples, inputs], the same for all, or [genomes, samples, inputs]
-    state : for recurrent genomes, values of their nodes [genomes, most nodes, samples], which is read and overwritten;
-        None starts from zero
+    inputs : [samples, inputs], shared by all genomes, or [genomes, samples, inputs]
+    state : for recurrent genomes, values of their nodes [genomes, max nodes, samples], read and overwritten; None
+        starts from zero
     device : see `device_for`
 
     Raises
     ------
     ShapeError : inputs or state do not fit the pool
-    UnsupportedError : recurrent genomes on a GPU, or a state elsewhere than on the CPU
+    UnsupportedError : recurrent genomes on a GPU, or a state on a device other than the CPU
     """
     return outputs_on(device_for(device), pool, inputs, state)
 
 
 def device_for(device: AnyDevice) -> Device:
-    """Return the device that activates genomes: a name, as `open_device` takes it, or an open device.
+    """Return the device that activates genomes, from a name, as for `open_device`, or an open device.
 
-    The CPU computes in float64, a GPU feed-forward genomes in float32, the reference device by the definition in NumPy.
-    "auto" is what VOLUMETRIC_DEVICE names, else the CPU: finding and uploading the links of a generation takes longer
-    than activating it on a GPU (docs/evolution.md has the figures), and a seed gives the same run on every machine.
+    The CPU computes in float64, a GPU computes feed-forward genomes in float32, the reference device uses NumPy. "auto"
+    is the device in VOLUMETRIC_DEVICE, else the CPU: linking and uploading a generation takes longer than activating
+    it on a GPU (docs/evolution.md has the figures), and a seed gives the same run on every machine.
     """
     if not isinstance(device, str):
         return open_device(device)
@@ -65,7 +65,9 @@ def outputs_on(device: Device | None, pool: Pool, inputs: Array, state: F64Array
     if device is None or device.info.kind == "cpu":
         return pool.linked(1 if device is None else device.info.details["threads"]).activate(inputs, state)
     if state is not None:
-        raise UnsupportedError(f"{device.info.name} keeps no state of genomes", hint='activate them with device="cpu"')
+        raise UnsupportedError(
+            f"{device.info.name} does not support a state of genomes", hint='activate them with device="cpu"'
+        )
     if device.info.kind == "gpu":
         return pool.links.on_gpu(cast("GpuDevice", device)).activate(np.asarray(inputs, np.float32)).astype(np.float64)
     x = pool.links.checked(inputs)
@@ -73,7 +75,7 @@ def outputs_on(device: Device | None, pool: Pool, inputs: Array, state: F64Array
 
 
 class Activator:
-    """A genome ready to run; a recurrent one keeps the values of its nodes from call to call.
+    """A genome ready to run; a recurrent genome keeps its node values between calls.
 
     Parameters
     ----------
@@ -94,7 +96,7 @@ class Activator:
 
         Raises
         ------
-        ShapeError : the last axis has another width than the genome, or the number of samples changed since `reset`
+        ShapeError : the last axis does not match the genome's inputs, or the number of samples changed since `reset`
         """
         if self._recurrent and self._state is None:
             shape = np.shape(inputs)
@@ -166,12 +168,12 @@ class Placement:
 
     Parameters
     ----------
-    device : see `device_for`. One that is named and would not be used is refused; "auto" takes the CPU for what the
-        device of VOLUMETRIC_DEVICE does not activate
+    device : see `device_for`. A named device that would not be used raises an error; "auto" uses the CPU for genomes
+        that the device in VOLUMETRIC_DEVICE does not activate
 
     Raises
     ------
-    DeviceError : there is no such device
+    DeviceError : the device does not exist
     """
 
     def __init__(self, device: AnyDevice) -> None:
@@ -186,12 +188,12 @@ class Placement:
         return self._named and self.info.kind != "cpu"
 
     def check(self, *, together: bool, executor: object) -> None:
-        """Refuse what this device has no part in.
+        """Raise an error if this device would not be used.
 
         Parameters
         ----------
-        together : whether genomes are scored together; functions of one genome call it themselves, on the CPU
-        executor : where parts of generations are scored, or None
+        together : whether genomes are scored together; functions of one genome activate it themselves, on the CPU
+        executor : executor that scores parts of generations, or None
 
         Raises
         ------
@@ -201,24 +203,27 @@ class Placement:
         if self.elsewhere and not together:
             raise UnsupportedError(
                 f"a fitness function of one genome runs on the CPU, not on {name}",
-                hint="score all genomes at once: a problem, or batched(function of a cohort)",
+                hint="score all genomes at once: use a problem, or batched(function of a cohort)",
             )
         if self.elsewhere and executor is not None:
-            raise UnsupportedError(f"workers and {name} exclude each other", hint="it takes all genomes at once")
+            raise UnsupportedError(
+                f"workers and {name} exclude each other",
+                hint="remove the workers: the device activates all genomes at once",
+            )
 
     def check_genomes(self, genomes: object) -> None:
-        """Refuse genomes that this device does not activate.
+        """Raise an error for genomes that this device does not activate.
 
         Raises
         ------
-        UnsupportedError : the device was named, and cannot
+        UnsupportedError : the device was named and cannot activate them
         """
         if not self.elsewhere:
             return
         if not isinstance(genomes, Pool):
             raise UnsupportedError(
-                f"genomes that are whole networks are not activated together, on {self.info.name} or elsewhere",
-                hint="leave the device out",
+                f"whole-network genomes cannot be activated together, on {self.info.name} or elsewhere",
+                hint="remove the device",
             )
         if genomes.interface.recurrent and self.info.kind == "gpu":
             raise UnsupportedError("recurrent genomes have no GPU form", hint='evolve them with device="cpu"')
@@ -229,12 +234,12 @@ class Placement:
         if self.info.kind == "cpu":
             return pool.linked(self.info.details["threads"]).activate(inputs)
         if pool.interface.recurrent and self.info.kind == "gpu" and not self._named:
-            _log.info("recurrent genomes have no GPU form: they are activated on the CPU")
+            _log.info("recurrent genomes are not supported on the GPU: the CPU activates them")
             return pool.links.activate(inputs)
         return outputs_on(self.device, pool, inputs)
 
     def check_used(self, fitness: Any) -> None:
-        """Refuse a named device where a generation was evaluated without it.
+        """Raise an error if a device was named, but a generation was evaluated without it.
 
         Raises
         ------
@@ -242,7 +247,7 @@ class Placement:
         """
         if self.elsewhere and not self._used:
             raise UnsupportedError(
-                f"{type(fitness).__name__} does not activate genomes together, which is what {self.info.name} "
+                f"{type(fitness).__name__} does not activate genomes together, so it cannot use {self.info.name} "
                 "would be for",
-                hint="leave the device out",
+                hint="remove the device",
             )

@@ -1,7 +1,7 @@
-"""Genomes as networks of dense layers, and such networks as genomes.
+"""Conversion of genomes to networks of dense layers and back.
 
-A feed-forward genome becomes one layer for each depth. A value that a later layer still needs travels along: the layer
-is then a `Parallel` of the nodes that fire there, one `Dense` for each activation, and of a `Dense` that copies.
+A feed-forward genome becomes one layer for each depth. If a later layer needs a value, the layer becomes a `Parallel`
+of one `Dense` for each activation of its nodes, and a `Dense` that copies the value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ENGINE: Final[Mapping[str, tuple[Activation, float]]] = {
     "silu": ("silu", 1.0),
     "gelu": ("gelu", 1.0),
 }
-"""Activation of a node → that of a layer, and what its argument is multiplied by."""
+"""Activation of a node → activation of a layer, and the factor on its argument."""
 _SUMS: Final = ("sum", "mean")
 
 Weights = dict[int, float]
@@ -40,15 +40,16 @@ F32Array = NDArray[np.float32]
 
 
 def to_network(genome: Genome) -> tuple[Network, Params]:
-    """Return a network of dense layers that computes what `genome` does, in float32.
+    """Return a network of dense layers equivalent to `genome`, in float32.
 
     Raises
     ------
-    UnsupportedError : the genome is recurrent, or an active node has an activation or aggregation that no layer has
+    UnsupportedError : the genome is recurrent, or no layer has the activation or aggregation of an active node
     """
     if genome.interface.recurrent:
         raise UnsupportedError(
-            "a recurrent genome is no chain of layers: all its nodes change at once", hint="evolve with recurrent=false"
+            "a recurrent genome cannot become a chain of layers: all its nodes change at once",
+            hint="evolve with recurrent=false",
         )
     needed = _needed(genome)
     _refuse_unknown(genome, needed)
@@ -63,7 +64,7 @@ def to_network(genome: Genome) -> tuple[Network, Params]:
         alive = [node for node in carried if _read_later(genome, needed, depths, node, depth, outputs)]
         carried = _append(genome, layers, tensors, carried, alive, fired)
     if carried != outputs:
-        select = np.array([[float(node == wanted) for node in carried] for wanted in outputs], np.float32)
+        select = np.array([[float(node == output) for node in carried] for output in outputs], np.float32)
         tensors[f"{len(layers)}/weight"] = select
         layers.append(Dense(in_features=len(carried), out_features=len(outputs), bias=False))
     network = Network(
@@ -77,14 +78,14 @@ def to_network(genome: Genome) -> tuple[Network, Params]:
 
 
 def from_network(network: Network, params: Mapping[str, WeightStore]) -> Genome:
-    """Return a genome that computes what a chain of dense layers does.
+    """Return a genome equivalent to a chain of dense layers.
 
-    Layers side by side, as `to_network` writes them, count as one. A weight of exactly 0 makes no connection, and a row
-    that copies one value makes no node.
+    Parallel layers, as `to_network` writes them, count as one. A weight of exactly 0 gives no connection, and a row
+    that copies one value gives no node.
 
     Raises
     ------
-    UnsupportedError : another layer, a link, or an activation that nodes do not have
+    UnsupportedError : the network has another layer, a link, or an activation that nodes do not have
     """
     chain = _chain(network)
     unknown = sorted({spec.activation for layer in chain for _, spec in layer} - set(ACTIVATIONS))
@@ -124,10 +125,10 @@ def from_network(network: Network, params: Mapping[str, WeightStore]) -> Genome:
 
 
 def _chain(network: Network) -> list[list[tuple[str, Dense]]]:
-    """The layers of a network, each as dense layers side by side with the start of their keys."""
-    found: list[list[tuple[str, Dense]]] = []
+    """Return the layers of a network, each as parallel dense layers with their key prefixes."""
+    chain: list[list[tuple[str, Dense]]] = []
     if network.links:
-        raise UnsupportedError("a genome is made from dense layers in a chain, the network has links")
+        raise UnsupportedError("a genome needs a chain of dense layers, but the network has links")
     for coord, spec in network.layers.items():
         if coord in network.disabled:
             continue
@@ -137,11 +138,11 @@ def _chain(network: Network) -> list[list[tuple[str, Dense]]]:
         dense = [(start, branch) for start, branch in layer if isinstance(branch, Dense)]
         if len(dense) < len(layer):
             odd = next(branch.kind for _, branch in layer if not isinstance(branch, Dense))
-            raise UnsupportedError(f"a genome is made from dense layers in a chain, the network has {odd} at {coord}")
-        found.append(dense)
-    if not found:
-        raise UnsupportedError("a genome is made from dense layers in a chain, the network has no active layer")
-    return found
+            raise UnsupportedError(f"a genome needs a chain of dense layers, but the network has {odd} at {coord}")
+        chain.append(dense)
+    if not chain:
+        raise UnsupportedError("a genome needs a chain of dense layers, but the network has no active layer")
+    return chain
 
 
 def _rows(
@@ -156,7 +157,7 @@ def _rows(
 
 
 def _merged(genes: Sequence[tuple[int, int, int, float, bool]]) -> list[tuple[int, int, int, float, bool]]:
-    """Genes with those between the same two nodes as one: a value may have been copied twice."""
+    """Merge genes between the same two nodes: a value may have been copied twice."""
     sums: dict[tuple[int, int], float] = {}
     for _, source, target, weight, _ in genes:
         sums[source, target] = sums.get((source, target), 0.0) + weight
@@ -169,16 +170,16 @@ def _incoming(genome: Genome, node: int) -> list[tuple[int, float]]:
 
 
 def _needed(genome: Genome) -> set[int]:
-    """Nodes that the outputs depend on, and the outputs."""
+    """Return the outputs and the nodes that they depend on."""
     inputs = genome.interface.inputs
-    found = set(range(inputs, inputs + genome.interface.outputs))
-    open_ends = list(found)
+    needed = set(range(inputs, inputs + genome.interface.outputs))
+    open_ends = list(needed)
     while open_ends:
         for source, _ in _incoming(genome, open_ends.pop()):
-            if source >= inputs and source not in found:
-                found.add(source)
+            if source >= inputs and source not in needed:
+                needed.add(source)
                 open_ends.append(source)
-    return found
+    return needed
 
 
 def _refuse_unknown(genome: Genome, needed: set[int]) -> None:
@@ -194,7 +195,7 @@ def _refuse_unknown(genome: Genome, needed: set[int]) -> None:
 
 
 def _depths(genome: Genome, needed: set[int]) -> dict[int, int]:
-    """Depth of each node, in the order of ids: 1 more than that of its deepest source; outputs that end are last."""
+    """Return the depth of each node, in the order of ids: 1 more than its deepest source; final outputs are last."""
     ids = genome.nodes["id"].tolist()
     depths: dict[int, int] = {}
     for position in topological_order(genome):
@@ -213,7 +214,7 @@ def _depths(genome: Genome, needed: set[int]) -> dict[int, int]:
 def _read_later(
     genome: Genome, needed: set[int], depths: dict[int, int], node: int, depth: int, outputs: Sequence[int]
 ) -> bool:
-    """Whether the value of `node` is wanted after the layer at `depth`."""
+    """Whether the value of `node` is needed after the layer at `depth`."""
     if node in outputs:
         return True
     return any(depths[other] > depth and node in dict(_incoming(genome, other)) for other in needed)
@@ -227,7 +228,7 @@ def _append(
     alive: Sequence[int],
     fired: Sequence[int],
 ) -> list[int]:
-    """Add the layer that fires some nodes and copies the values that are still needed; return what it puts out."""
+    """Add the layer that fires some nodes and copies the values that are still needed; return its outputs."""
     place = {node: j for j, node in enumerate(carried)}
     branches: list[tuple[Dense, F32Array, F32Array | None]] = []
     if alive:
@@ -255,7 +256,7 @@ def _append(
 
 
 def _row(genome: Genome, node: np.void, place: Mapping[int, int]) -> tuple[NDArray[np.float64], float]:
-    """Weights and bias of one node, in float64, with the scale of its activation and aggregation."""
+    """Return weights and bias of one node, in float64, with the scale of its activation and aggregation."""
     incoming = _incoming(genome, int(node["id"]))
     scale = _ENGINE[ACTIVATIONS[node["activation"]]][1]
     share = scale / len(incoming) if AGGREGATIONS[node["aggregation"]] == "mean" and incoming else scale
@@ -266,8 +267,8 @@ def _row(genome: Genome, node: np.void, place: Mapping[int, int]) -> tuple[NDArr
 
 
 def _key(name: str) -> str:
-    """Key of a tensor: ``"2/0/weight"`` → ``"2.0.0.0/0/weight"``."""
+    """Return the key of a tensor: ``"2/0/weight"`` → ``"2.0.0.0/0/weight"``."""
     number, _, rest = name.partition("/")
     if not rest:
-        raise SpecError(f"{name!r} names no parameter")
+        raise SpecError(f"{name!r} is not a parameter")
     return f"{Coord(int(number))}/{rest}"

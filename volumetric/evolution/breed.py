@@ -1,4 +1,4 @@
-"""Children: of a pool in one compiled call, of one genome by mutation, of two by crossover; what is new is marked."""
+"""Breeding: children of a pool in one compiled call, mutation, crossover, and historical markings of new genes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from volumetric.evolution.genes import CONNECTION
 from volumetric.evolution.genome import Genome
 from volumetric.evolution.pool import Pool, Settings, settings_of
 
-_EVENTS_PER_CHILD = 4  # a split makes a node and two connections, an added connection one more
+_EVENTS_PER_CHILD = 4  # a split adds a node and two connections, an added connection one more
 
 
 def _empty_table(events: int) -> NDArray[np.int64]:
@@ -22,10 +22,10 @@ def _empty_table(events: int) -> NDArray[np.int64]:
 
 @dataclass(slots=True, eq=False)
 class Innovations:
-    """Numbers of nodes and connections given so far, and the events of the current generation.
+    """Node ids and innovation numbers assigned so far, and the events of the current generation.
 
-    Markings match within a generation, as in the NEAT paper. Across generations the same change gets a new number:
-    two lines that found it at different times have different histories.
+    Markings match within a generation, as in the NEAT paper. The same change in another generation gets a new number,
+    because it has another history.
 
     Attributes
     ----------
@@ -38,24 +38,24 @@ class Innovations:
 
     @staticmethod
     def after_first(config: GenomeConfig) -> Innovations:
-        """Return the state once the first genomes, which all have the same structure, are made."""
+        """Return the state after the first genomes, which all have the same structure."""
         inputs, outputs = config.interface.inputs, config.interface.outputs
         connections = inputs * outputs if config.initial_connections == "full" else 0
         return Innovations(np.array([inputs + outputs, connections, 0], np.int64))
 
     @staticmethod
     def after(genome: Genome) -> Innovations:
-        """Return the state after a genome from elsewhere: its numbers are taken."""
+        """Return the state after an external genome: its numbers are used."""
         nodes = max(genome.nodes["id"].max(initial=0) + 1, genome.interface.inputs + genome.interface.outputs)
         return Innovations(np.array([nodes, genome.connections["innovation"].max(initial=-1) + 1, 0], np.int64))
 
     def begin_generation(self, children: int) -> None:
-        """Forget the events of the last generation and make room for those of `children` mutations."""
+        """Clear the events of the last generation and reserve space for `children` mutations."""
         self.table = _empty_table(_EVENTS_PER_CHILD * children)
         self.counters[2] = 0
 
     def reserve(self, children: int) -> None:
-        """Make room for `children` more mutations within the generation."""
+        """Reserve space for `children` more mutations within the generation."""
         from volumetric.evolution.kernels.mutation import rehash
 
         events = int(self.counters[2]) + _EVENTS_PER_CHILD * children
@@ -77,18 +77,18 @@ def breed(
     settings: Settings,
     innovations: Innovations,
 ) -> Pool:
-    """Return one child for each row of `parents`; `innovations` must have room for them.
+    """Return one child for each row of `parents`; `innovations` must have space for them.
 
     Parameters
     ----------
     parents : int64 [children, 3]: row of the fitter parent, row of the other or -1, and 1 if they are equally fit
-    mutates : uint8 [children]; 0 leaves a child as it was inherited
-    first_id : id of the first child; with `key` it names the random stream of each child
+    mutates : uint8 [children]; 0: the child is not mutated
+    first_id : id of the first child; with `key` it selects the random stream of each child
     """
     from volumetric.evolution.kernels import breeding
 
     first, second, tie = parents.T
-    # Equally fit parents may both give all they have; otherwise all genes come from the fitter one.
+    # Equally fit parents may both contribute all genes; otherwise unmatched genes come from the fitter parent.
     nodes, connections = (pool.sizes[first] + pool.sizes[second] * tie[:, None]).max(axis=0)
     children = Pool.empty(pool.interface, len(parents), int(nodes) + 1, int(connections) + 3)
     breeding.breed(
@@ -103,13 +103,13 @@ def breed(
 def mutate(rng: np.random.Generator, genome: Genome, config: EvolutionConfig, innovations: Innovations) -> Genome:
     """Return a mutated copy.
 
-    In this order, each with its chance of `config.mutation`: split an enabled connection with a node (weight 1 into it,
-    the old weight out of it, the old connection disabled), connect two nodes, delete a hidden node, delete a
+    In this order, each with its probability in `config.mutation`: split an enabled connection with a node (weight 1
+    into it, the old weight out of it, the old connection disabled), connect two nodes, delete a hidden node, delete a
     connection; then vary weights, biases, activations and aggregations gene by gene.
 
     Parameters
     ----------
-    innovations : numbers what is added; the same changes within its generation get the same numbers
+    innovations : numbers new genes; equal changes within a generation get equal numbers
     """
     innovations.reserve(1)
     key = rng.integers(0, 1 << 64, dtype=np.uint64)
@@ -120,12 +120,12 @@ def mutate(rng: np.random.Generator, genome: Genome, config: EvolutionConfig, in
 def crossover(
     rng: np.random.Generator, fitter: Genome, other: Genome, config: EvolutionConfig, *, tie: bool = False
 ) -> Genome:
-    """Return a child of two genomes, whose genes are lined up by innovation number.
+    """Return a child of two genomes, whose genes are aligned by innovation number.
 
-    Matching genes come from either parent by chance; one that is disabled in a parent is disabled with the chance
-    ``config.reproduction.disable`` and else enabled. Disjoint and excess genes come from the fitter parent. If both are
-    equally fit (`tie`), each comes with chance ½ from the parent that has it, unless it would close a cycle in a
-    feed-forward child. Node genes come with the connections that need them.
+    Matching genes come from a random parent; a gene that is disabled in either parent is disabled with the probability
+    ``config.reproduction.disable``, else enabled. Disjoint and excess genes come from the fitter parent. If both are
+    equally fit (`tie`), each is inherited with probability ½, unless it would close a cycle in a feed-forward child.
+    Node genes come with the connections that need them.
     """
     parents = np.array([[0, 1, tie]], np.int64)
     key = rng.integers(0, 1 << 64, dtype=np.uint64)

@@ -1,7 +1,7 @@
-"""A run on disk: arrays and a JSON text in one ``.npz`` file, written in one step, read without executing anything.
+"""Checkpoints of a run: arrays and JSON in one ``.npz`` file, written atomically, read without executing code.
 
-A run is saved as it stands, usually after an evaluation. No state of random generators is needed: every stream is named
-by seed, generation and genome.
+A run may be saved at any time, usually after an evaluation. No state of random generators is stored: seed, generation
+and genome determine every stream.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _VERSION = 1
 _SPECIES: Final = ("ids", "founded", "improved", "best", "member")
 """Arrays of a `SpeciesTable`, each stored as ``species_…``."""
 _EXTRA: Final = "extra_"
-"""What the names of the arrays begin with that a problem keeps."""
+"""Prefix of the arrays of a problem."""
 
 
 def _flat(records: Records, counts: NDArray[np.int64]) -> Records:
-    """The records that count, one after the other, without padding, whose bytes would differ from run to run."""
+    """Return the used records without padding, because the bytes of padding differ from run to run."""
     counted = records[np.arange(records.shape[1]) < counts[:, None]]
     flat = np.zeros(len(counted), [(name, counted.dtype[name]) for name in counted.dtype.names or ()])
     for name in flat.dtype.names or ():
@@ -54,7 +54,7 @@ def _flat(records: Records, counts: NDArray[np.int64]) -> Records:
 
 
 def save(population: Population, path: str | os.PathLike[str]) -> None:
-    """Write `population` to `path`, which is replaced in one step.
+    """Write `population` to `path` atomically.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def write_run(
     plain: dict[str, Any],
     arrays: dict[str, NDArray[Any]],
 ) -> None:
-    """Write what all runs have, with a plain part and arrays beside it, as a checkpoint of format `name`, `version`."""
+    """Write the common state of a run, with a plain part and arrays, as a checkpoint of format `name`, `version`."""
     species, progress = run.species, run.progress
     about = {
         "format": name,
@@ -110,24 +110,24 @@ def write_run(
 
 
 def load(path: Path) -> Population:
-    """Read what `save` wrote.
+    """Read a file of `save`.
 
     Raises
     ------
-    CheckpointError : the file is missing, damaged, or not such a checkpoint
+    CheckpointError : the file is missing, damaged, or not a checkpoint of this kind
     """
     return read_run(path, "an evolution run", _restored)
 
 
 def read_run(path: Path, of: str, restore: Callable[[dict[str, Any], dict[str, NDArray[Any]]], R]) -> R:
-    """Return what `restore` makes of the plain part and the arrays of a checkpoint of `of`.
+    """Read a checkpoint of `of` and return `restore` of its plain part and arrays.
 
     Raises
     ------
-    CheckpointError : the file is missing or damaged, or `restore` finds something amiss
+    CheckpointError : the file is missing or damaged, or `restore` fails
     """
     try:
-        # From memory: numpy leaves the handle of a file that it cannot read open.
+        # Read from memory, because numpy leaves the handle of an unreadable file open.
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         return restore(json.loads(arrays["plain"].tobytes()), arrays)
@@ -137,19 +137,19 @@ def read_run(path: Path, of: str, restore: Callable[[dict[str, Any], dict[str, N
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from error
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(
-            f"{path} is no checkpoint of {of}, or damaged: {error}",
-            hint="name the checkpoint.npz of a run of evolution",
+            f"{path} is not a checkpoint of {of}, or is damaged: {error}",
+            hint="pass the checkpoint.npz of an evolution run",
         ) from error
 
 
 def check_format(plain: dict[str, Any], name: str, version: int) -> None:
-    """Raise `CheckpointError` unless the plain part of a checkpoint says that it is `name`, `version`."""
+    """Raise `CheckpointError` unless a checkpoint has the format `name`, `version`."""
     if plain["format"] != name or plain["version"] != version:
         raise CheckpointError(f"format {plain['format']!r} {plain['version']!r} is not {name!r} {version}")
 
 
 def restore_run(run: Run[Any, Any], plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Let a run stand where `write_run` left it; raise `CheckpointError` if fitness or species are of other genomes."""
+    """Restore the state of `write_run`; raise `CheckpointError` if fitness or species do not match the genomes."""
     from volumetric.evolution.run import Progress
 
     genomes, fitness = run.config.population, arrays.get("fitness")
@@ -218,7 +218,7 @@ def _records(flat: NDArray[Any], dtype: np.dtype[Any]) -> Records:
 
 
 def _species(plain: dict[str, Any], arrays: dict[str, NDArray[Any]], genomes: int) -> SpeciesTable:
-    """Return the species of a checkpoint; raise `CheckpointError` if they do not fit so many genomes."""
+    """Return the species of a checkpoint; raise `CheckpointError` if they do not match the number of genomes."""
     ids = arrays["species_ids"]
     count = (len(ids),)
     table = SpeciesTable(

@@ -1,4 +1,4 @@
-"""Comparison of two DNAs: how alike the layers are, place by place, and which ones have moved."""
+"""Comparison of two DNAs: similarity of layers by position, and moved layers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from volumetric.base.errors import SpecError
 from volumetric.evolution.dna import DNA, Signature
 
 SHIFT = 0.8
-"""Similarity from which on a layer counts as found again at another place."""
+"""Minimum similarity of a layer that moved to another position."""
 _TIE = 1e-5
-"""Similarities that differ by less are equal: beyond the rounding of float32 sums of `SKETCH` products."""
+"""Tolerance of similarities: above the rounding error of float32 sums of `SKETCH` products."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """A layer of the first network whose function is at another place of the second."""
+    """A layer of the first network that is at another position in the second."""
 
     source: str
     target: str
@@ -29,16 +29,16 @@ class Shift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What `compare` found.
+    """Result of `compare`.
 
     Attributes
     ----------
-    overlaps : path → similarity, -1 … 1, of the layers at one place in both networks; 0 where kinds or shapes differ.
-        Layers that are neutral in both are left out
-    overall : mean over all places that either network has, places without a counterpart counting 0; 1 for two networks
-        without any weights
-    shifts : layers that have moved, by path
-    only_a, only_b : places with weights that the other network does not have
+    overlaps : path → similarity, -1 … 1, of the layers at the same position; 0 if kinds or shapes differ. Layers that
+        are neutral in both networks are excluded
+    overall : mean over all positions of either network, 0 for positions without a counterpart; 1 for two networks
+        without weights
+    shifts : moved layers, by path
+    only_a, only_b : positions with weights that the other network does not have
     """
 
     overlaps: Mapping[str, float]
@@ -51,9 +51,9 @@ class Comparison:
 def compare(a: DNA, b: DNA, *, shift: float = SHIFT) -> Comparison:
     """Compare two networks layer by layer.
 
-    A shift is reported where the most similar layer of `b` lies at another place, is more than `shift` alike, more
-    alike than the layer of `b` at the same place, and has in turn no layer of `a` that is more alike: so every layer
-    takes part in one shift at most, and equal layers that repeat do not count as moved. Neutral layers never shift.
+    A shift is reported if the most similar layer of `b` is at another position, its similarity exceeds `shift` and that
+    of the layer of `b` at the same position, and no layer of `a` is more similar to it. So every layer takes part in at
+    most one shift, and repeated equal layers do not count as moved. Neutral layers never shift.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def _alone(a: DNA, b: DNA) -> tuple[str, ...]:
 
 
 def _shifts(a: DNA, b: DNA, overlaps: Mapping[str, float], threshold: float) -> list[Shift]:
-    found: dict[str, Shift] = {}
+    shifts: dict[str, Shift] = {}
     theirs = _classes(b)
     for key, mine in _classes(a).items():
         paths = theirs.get(key)
@@ -106,14 +106,14 @@ def _shifts(a: DNA, b: DNA, overlaps: Mapping[str, float], threshold: float) -> 
             j = int(scores[i].argmax())
             score = float(min(scores[i, j], 1.0))
             here = max(overlaps.get(path, -1.0), overlaps.get(paths[j], -1.0)) if path != paths[j] else 1.0
-            # Neither side may have an equally good match: a tie at its own place means that nothing moved.
+            # Neither side may have an equally good match: a tie at the same position means that nothing moved.
             if score > threshold and score > here + _TIE and scores[i, j] >= max(best_of_a[i], best_of_b[j]):
-                found[path] = Shift(source=path, target=paths[j], overlap=score)
-    return [found[path] for path in a.signatures if path in found]
+                shifts[path] = Shift(source=path, target=paths[j], overlap=score)
+    return [shifts[path] for path in a.signatures if path in shifts]
 
 
 def _classes(dna: DNA) -> dict[tuple[str, tuple[Shape, ...]], list[str]]:
-    """Group the paths of the layers that say something by what makes them comparable."""
+    """Group the paths of non-neutral layers by kind and shapes."""
     groups: dict[tuple[str, tuple[Shape, ...]], list[str]] = {}
     for path, signature in dna.signatures.items():
         if not signature.neutral:

@@ -1,9 +1,9 @@
-"""Everything that can be set about an evolution run: frozen values with defaults, read from TOML.
+"""Configuration of an evolution run: frozen values with defaults, read from TOML.
 
 The defaults are those of Stanley and Miikkulainen, "Evolving Neural Networks through Augmenting Topologies",
 Evolutionary Computation 10(2), 2002, except where small populations do better: structural mutation is more frequent,
-the threshold follows a target number of species, and two champions of every species survive. The paper has no target,
-and one champion in species of more than five.
+the threshold follows a target number of species, and two champions of every species survive. The paper has no target
+number, and keeps one champion in species of more than five.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from volumetric.base.keywords import explained
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface
 
 _INPUTS, _OUTPUTS, _ACTIVATION = 2, 1, "steep_sigmoid"
-"""Of genomes where neither the configuration nor a problem says otherwise."""
+"""Default activation of genomes, if neither configuration nor problem sets one."""
 
 
 LARGEST: Final = 1_000_000
-"""Genomes, and connections of a first genome, that a run may begin with."""
+"""Upper limits on genomes and on connections of a first genome."""
 
 
 @explained
@@ -38,13 +38,12 @@ class GenomeConfig:
 
     Attributes
     ----------
-    inputs, outputs : width of what a genome reads and returns; None: those of the problem, 2 and 1 where it has none
-    recurrent : whether connections may form cycles; nodes then keep their value from one step to the next
+    inputs, outputs : numbers of inputs and outputs; None: those of the problem, or 2 and 1 if it sets none
+    recurrent : whether connections may form cycles; nodes then keep their value between steps
     steps : updates of all nodes in one activation of a recurrent genome
     initial_connections : "full" connects every input to every output, "none" nothing
-    activation : of new nodes, and of outputs where nothing else is said; None: the problem's choice, else
-        "steep_sigmoid"
-    output_activation : of outputs; None: `activation`, and where that is None too, what reaches the problem's targets
+    activation : of new nodes, and default of outputs; None: the problem's choice, else "steep_sigmoid"
+    output_activation : of outputs; None: `activation` or, if that is also None, one that reaches the problem's targets
     aggregation : of outputs and of new nodes
     """
 
@@ -60,12 +59,12 @@ class GenomeConfig:
     def __post_init__(self) -> None:
         widths = [name for name in ("inputs", "outputs") if getattr(self, name) is not None]
         _at_least("genome", self, 1, *widths, "steps")
-        _at_most("genome", self, LARGEST, *widths, "steps", hint="genomes of that size fit no memory")
+        _at_most("genome", self, LARGEST, *widths, "steps", hint="genomes of that size do not fit into memory")
         genes = (self.inputs or 1) * (self.outputs or 1) if self.initial_connections == "full" else 0
         if genes > LARGEST:
             raise SpecError(
                 f"genome: {self.inputs} inputs and {self.outputs} outputs make {genes:,} connections in every genome",
-                hint='begin with fewer: initial_connections = "none"',
+                hint='start with fewer: initial_connections = "none"',
             )
         for name in ("activation", "output_activation"):
             if getattr(self, name) is not None:
@@ -74,7 +73,7 @@ class GenomeConfig:
 
     @property
     def interface(self) -> Interface:
-        """What all genomes of the run have in common."""
+        """The interface that all genomes of the run share."""
         inputs = _INPUTS if self.inputs is None else self.inputs
         outputs = _OUTPUTS if self.outputs is None else self.outputs
         return Interface(inputs=inputs, outputs=outputs, recurrent=self.recurrent, steps=self.steps)
@@ -89,18 +88,18 @@ class GenomeConfig:
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationConfig:
-    """Chances and sizes of changes. Structural chances are for each child, the others for each gene of a child.
+    """Probabilities and sizes of mutations. Structural probabilities are per child, the others per gene of a child.
 
     Attributes
     ----------
     add_node, add_connection, delete_node, delete_connection : structural mutations
-    weight_rate, weight_replace : chance of a perturbation, and of a new value
+    weight_rate, weight_replace : probability of a perturbation, and of a new value
     weight_power : standard deviation of perturbations
-    weight_mean, weight_stdev : of new values, also those of the first genomes
+    weight_mean, weight_stdev : of new values, also in the first genomes
     weight_min, weight_max : limits
     bias_… : the same for biases
-    enabled_rate : chance that a connection is switched on or off
-    activation_rate, aggregation_rate : chance that a node gets one of `activations` or `aggregations`
+    enabled_rate : probability that a connection is enabled or disabled
+    activation_rate, aggregation_rate : probability that a node gets one of `activations` or `aggregations`
     """
 
     add_node: float = 0.05
@@ -133,7 +132,7 @@ class MutationConfig:
         for kind in ("weight", "bias"):
             check_chances("mutation", self, f"{kind}_rate", f"{kind}_replace")
             if getattr(self, f"{kind}_rate") + getattr(self, f"{kind}_replace") > 1 + 1e-9:
-                raise SpecError(f"mutation.{kind}_rate and mutation.{kind}_replace are more than 1 together")
+                raise SpecError(f"mutation.{kind}_rate and mutation.{kind}_replace must not sum to more than 1")
             _at_least("mutation", self, 0, f"{kind}_power", f"{kind}_stdev")
             if getattr(self, f"{kind}_min") > getattr(self, f"{kind}_max"):
                 raise SpecError(f"mutation.{kind}_min is above mutation.{kind}_max")
@@ -144,18 +143,18 @@ class MutationConfig:
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeciesConfig:
-    """How genomes are grouped, and when a group dies.
+    """Grouping of genomes into species, and extinction.
 
     Attributes
     ----------
-    threshold : genomes nearer than this to a species' representative belong to it
-    target : number of species that the threshold is moved towards, by `threshold_step` a generation; 0 leaves it alone
+    threshold : genomes closer than this to a species' representative belong to it
+    target : number of species that the threshold aims at, by `threshold_step` per generation; 0 keeps the threshold
     excess, disjoint, weight : coefficients c₁, c₂, c₃ of the compatibility distance
-    small_genome : below so many connections, excess and disjoint genes are counted and not divided by the genome's size
-    max_stagnation : a species that has not improved for so many generations leaves no offspring
-    elitism : the best species, so many, are kept however long they stagnate
-    refocus_after : if the whole population has not improved for so many generations, only the two best species have
-        offspring, once; 0 never does this
+    small_genome : below this number of connections, excess and disjoint genes are not divided by the genome's size
+    max_stagnation : generations without improvement after which a species has no offspring
+    elitism : number of best species that are kept however long they stagnate
+    refocus_after : generations without improvement of the whole population after which only the two best species have
+        offspring, once; 0 disables this
     """
 
     threshold: float = 3.0
@@ -180,17 +179,17 @@ class SpeciesConfig:
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReproductionConfig:
-    """Who has offspring.
+    """Selection of parents.
 
     Attributes
     ----------
-    elitism : best members of a species that live on unchanged…
-    elitism_from : …if it has at least so many members
+    elitism : number of best members of a species that survive unchanged
+    elitism_from : minimum size of a species for `elitism`
     survival : share of a species, best first, that may be parents
-    crossover : chance of a child having two parents
-    interspecies : chance of the second parent being the best of any species
-    disable : chance that a matching gene is disabled if it is in either parent; otherwise it is enabled
-    min_species : children of a species that lives on, as far as the population has room
+    crossover : probability that a child has two parents
+    interspecies : probability that the second parent is the best of any species
+    disable : probability that a matching gene is disabled if it is disabled in either parent; otherwise it is enabled
+    min_species : minimum children of a surviving species, if the population has space
     """
 
     elitism: int = 2
@@ -209,17 +208,16 @@ class ReproductionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """What every run has, whatever its genomes are.
+    """Configuration common to all kinds of genomes.
 
     Attributes
     ----------
-    population : genomes in every generation, exactly
-    fitness_criterion : "max" if more fitness is better, "min" if less is
-    fitness_threshold : the run ends when a genome is at least this good; None: the problem's own, and where it has
-        none, never
-    on_failure : what becomes of a genome whose fitness function raises or returns no finite number: "worst" gives it
+    population : exact number of genomes in every generation
+    fitness_criterion : "max" if higher fitness is better, "min" if lower is
+    fitness_threshold : the run ends when a genome is at least this good; None: the threshold of the problem, if any
+    on_failure : handling of a genome whose fitness function raises or returns a non-finite number: "worst" assigns
         `failure_fitness` or, if that is None, the worst fitness of its generation; "raise" ends the run
-    hall_of_fame : how many of the best different genomes of the run are kept
+    hall_of_fame : number of best distinct genomes of the run to keep
     species, reproduction : sections
 
     Raises
@@ -238,12 +236,12 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         _at_least("evolution", self, 2, "population")
-        _at_most("evolution", self, LARGEST, "population", "hall_of_fame", hint="populations have some hundred genomes")
+        _at_most("evolution", self, LARGEST, "population", "hall_of_fame", hint="use some hundred genomes")
         _at_least("evolution", self, 0, "hall_of_fame")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the configuration that nested plain values describe; what is left out has its default.
+        """Return the configuration of nested plain values; missing values have their defaults.
 
         Raises
         ------
@@ -258,7 +256,7 @@ class RunConfig:
 
         Raises
         ------
-        SpecError : the file cannot be read, is not TOML, or is no configuration
+        SpecError : the file cannot be read, is not TOML, or is not a configuration
         """
         try:
             values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -269,7 +267,7 @@ class RunConfig:
         return cls.from_dict(values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values that `from_dict` reads."""
+        """Return plain values for `from_dict`."""
         return dataclasses.asdict(self)
 
 
@@ -280,7 +278,7 @@ class EvolutionConfig(RunConfig):
 
     Attributes
     ----------
-    genome, mutation : sections beside those of `RunConfig`
+    genome, mutation : sections in addition to those of `RunConfig`
 
     Raises
     ------
@@ -292,7 +290,7 @@ class EvolutionConfig(RunConfig):
 
 
 def _refuse_endless(values: object, where: str = "") -> None:
-    """Raise `SpecError` for a number that is not finite, which TOML can write."""
+    """Raise `SpecError` for a non-finite number, which TOML allows."""
     if isinstance(values, Mapping):
         for name, value in values.items():
             _refuse_endless(value, f"{where}.{name}" if where else str(name))
@@ -301,10 +299,10 @@ def _refuse_endless(values: object, where: str = "") -> None:
 
 
 def check_chances(section: str, config: Any, *names: str) -> None:
-    """Raise `SpecError` for fields that are no chances."""
+    """Raise `SpecError` for fields that are not probabilities."""
     for name in names:
         if not 0 <= getattr(config, name) <= 1:
-            raise SpecError(f"{section}.{name} is a chance between 0 and 1, got {getattr(config, name)}")
+            raise SpecError(f"{section}.{name} must be a probability between 0 and 1, got {getattr(config, name)}")
 
 
 def _at_least(section: str, config: Any, low: int, *names: str) -> None:

@@ -1,14 +1,14 @@
-"""DNA of a network: a signature of each layer in the space of plain numbers, whatever numeric type the weights are in.
+"""DNA of a network: a signature of each layer in plain numbers, independent of the dtype of the weights.
 
 The signature of a layer is the vector of all its parameters, in canonical order. Layers of more than `SKETCH` elements
-keep a sketch of it instead: element i is added, with a random sign, to bin ``i mod SKETCH``. This is a count sketch
+store a sketch of it instead: element i is added, with a random sign, to bin ``i mod SKETCH``. This is a count sketch
 (Charikar, Chen & Farach-Colton 2002) with a plain bin function: inner products of sketches are unbiased estimates of
 those of the vectors, and the cosine of two unrelated layers has a standard deviation of ``1/√SKETCH``, 0.016. Two
-versions of one layer lie far closer, because their sketch differs by the sketch of their difference alone.
+versions of one layer are far closer, because their sketches differ only by the sketch of their difference.
 
-Of a fabric it is the parameters of its nodes, each at its place in the fabric with all of them: so fabrics that differ
-in their nodes alone can be compared, and one with nodes masked counts as one without these. In the place of nodes that
-are not there, or masked, are zeros.
+The signature of a fabric has the parameters of its nodes, each at its position in the fabric with all nodes, and zeros
+for missing or masked nodes. So fabrics that differ only in their nodes can be compared, and a masked node counts as
+missing.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from volumetric.network.weights import WeightStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One layer without children, or what a container has besides them.
+    """One layer without children, or a container's own parameters.
 
     Attributes
     ----------
-    path : coordinate, then the places inside containers: ``"1.0.0.2"``, ``"1.0.0.2/0/1"``; a gate is ``…/gate``, and
+    path : coordinate, then the positions inside containers: ``"1.0.0.2"``, ``"1.0.0.2/0/1"``; a gate is ``…/gate``, and
         parts of a program are ``…/edges.<name>``, ``…/regions.<name>`` and so on
     spec : the layer
-    tensors : its own parameters and buffers in canonical order, not those of layers inside
-    keys : name of each of them → key that its tensor has in `Params`, after following shared links
-    part : of a program, what of it this is, as ``"edge cross"``; only such parts of one kind are alike
+    tensors : its own parameters and buffers in canonical order, without those of inner layers
+    keys : name of each tensor → its key in `Params`, after following shared links
+    part : kind of a part of a program, as ``"edge cross"``; only parts of the same kind are comparable
     """
 
     path: str
@@ -55,7 +55,7 @@ class Leaf:
 
     @property
     def kind(self) -> str:
-        """Kind of the layer, or of the part of a program."""
+        """Kind of the layer, or of the program part."""
         return " ".join(filter(None, (self.spec.kind, self.part)))
 
     @property
@@ -101,22 +101,22 @@ def _walk(path: str, spec: LayerSpec) -> Iterator[tuple[str, LayerSpec, tuple[Pa
 
 
 SKETCH = 4096
-"""Numbers that are kept of a layer, at most."""
+"""Maximum length of a signature."""
 _PIECE = 512 * SKETCH
-"""Elements that are decoded at a time: 8 MiB of float32."""
+"""Elements decoded at a time: 8 MiB of float32."""
 _SIGNS = 0x5149_4E53
-"""Seed of the signs, the same for every layer, so that layers at different places can be compared."""
+"""Seed of the signs, the same for every layer, so that layers at different positions can be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What is compared of one layer.
+    """The compared values of one layer.
 
     Attributes
     ----------
     kind : kind of the layer
     shapes : shapes of its parameters; only layers of equal kind and shapes can be compared
-    vector : float32 ``[n]``, of length 1; zeros where the layer says nothing about itself (`neutral`)
+    vector : float32 ``[n]``, of length 1; zeros for a `neutral` layer
     """
 
     kind: str
@@ -125,11 +125,11 @@ class Signature:
 
     @property
     def neutral(self) -> bool:
-        """Whether there is nothing to compare: no weights, or only constant ones, as the gains of a fresh norm."""
+        """Whether the layer has nothing to compare: no weights, or only constant ones, as the gains of a fresh norm."""
         return not self.vector.any()
 
     def similarity(self, other: Signature) -> float | None:
-        """Cosine with `other`, in -1 … 1; 0 if their kinds or shapes differ, None if both are neutral."""
+        """Return the cosine with `other`, in -1 … 1; 0 if kinds or shapes differ, None if both are neutral."""
         if (self.kind, self.shapes) != (other.kind, other.shapes):
             return 0.0
         if self.neutral and other.neutral:
@@ -148,13 +148,13 @@ class DNA:
 
 
 def extract_dna(network: Network, params: Mapping[str, WeightStore]) -> DNA:
-    """Read every weight of `network` once, piece by piece, and return its DNA.
+    """Read every weight of `network` once, in chunks, and return its DNA.
 
-    Vectors that the network keeps apart from low-bit types, such as the gains of norms, enter as their deviation from
-    their mean: gains are positive in any model, which would make unrelated norms look alike. Where all fresh layers
-    begin with the same numbers, as forget gates do, it is the deviation from these. A fabric is read node by node:
-    zeros stand for nodes that are masked, or that it is `without`. A program has a signature for each of its regions,
-    edges and ports that learns something.
+    Vectors that are never stored in low-bit types, such as the gains of norms, enter as their deviation from their
+    mean: gains are positive in every model, which would make unrelated norms similar. If all fresh layers begin with
+    the same numbers, as forget gates do, the deviation from these is used. A fabric is read node by node, with zeros
+    for nodes that are masked or `without`. A program has a signature for each of its regions, edges and ports with
+    parameters.
 
     Raises
     ------
@@ -169,16 +169,16 @@ def _signature(leaf: Leaf, params: Mapping[str, WeightStore]) -> Signature:
     for name in (spec.name for spec in (leaf.tensors if fabric else leaf.params)):
         if leaf.keys[name] not in params:
             raise VolumetricError(f"{name} of {leaf.kind} at {leaf.path} has no weight", hint=f"key {leaf.keys[name]}")
-    specs, given = leaf.params, ((spec, values) for spec in leaf.params for values in _pieces(leaf, spec, params))
+    specs, spec_values = leaf.params, ((spec, values) for spec in leaf.params for values in _pieces(leaf, spec, params))
     if fabric:
         specs = whole_params(leaf)
         if lacks_nodes(leaf, params):
-            given = ((s, _deviation(v, s, n).ravel()) for s, v, n in living_values(leaf, params))
+            spec_values = ((s, _deviation(v, s, n).ravel()) for s, v, n in living_values(leaf, params))
     sketch = np.zeros(min(sum(prod(spec.shape) for spec in specs), SKETCH), np.float64)
     at = 0
-    for spec, values in given:
+    for spec, values in spec_values:
         if not np.isfinite(values).all():
-            raise VolumetricError(f"{leaf.keys[spec.name]} holds NaN or infinity", hint="DNA compares finite weights")
+            raise VolumetricError(f"{leaf.keys[spec.name]} holds NaN or infinity", hint="use finite weights")
         _add(sketch, values, at)
         at += values.size
     norm = float(np.sqrt(sketch @ sketch))
@@ -187,7 +187,7 @@ def _signature(leaf: Leaf, params: Mapping[str, WeightStore]) -> Signature:
 
 
 def _pieces(leaf: Leaf, spec: ParamSpec, params: Mapping[str, WeightStore]) -> Iterator[NDArray[np.float32]]:
-    """Yield what is compared of a tensor in order, in flat pieces."""
+    """Yield the compared values of a tensor in order, in flat chunks."""
     store = params[leaf.keys[spec.name]]
     if not spec.packable:
         yield _deviation(store.values(), spec, None).ravel()
@@ -199,13 +199,13 @@ def _pieces(leaf: Leaf, spec: ParamSpec, params: Mapping[str, WeightStore]) -> I
 
 
 def _deviation(values: NDArray[np.float32], spec: ParamSpec, some: NDArray[np.bool_] | None) -> NDArray[np.float32]:
-    """Return what is compared of a tensor of which `some` elements count, the others being 0."""
+    """Return the compared values of a tensor in which only the elements `some` count; the others are 0."""
     if spec.packable:
         return values
     begun = fixed_start(spec)
     apart = values if begun is None else values - begun
     own = apart.ravel() if some is None else apart[some]
-    if own.size == 0 or bool((own == own[0]).all()):  # their rounded mean may differ from them
+    if own.size == 0 or bool((own == own[0]).all()):  # equal values may differ from their rounded mean
         return np.zeros_like(values)
     centred = apart - own.mean(dtype=np.float64).astype(np.float32)
     return centred if some is None else np.where(some, centred, np.float32(0))
@@ -214,7 +214,7 @@ def _deviation(values: NDArray[np.float32], spec: ParamSpec, some: NDArray[np.bo
 def _add(sketch: NDArray[np.float64], values: NDArray[np.float32], at: int) -> None:
     """Add the elements ``at, at + 1, …`` of a layer to its sketch."""
     size = len(sketch)
-    if size < SKETCH:  # the whole layer fits
+    if size < SKETCH:  # the whole layer fits without sketching
         sketch[at : at + values.size] = values
         return
     first, last = at // SKETCH, -(-(at + values.size) // SKETCH)
@@ -227,7 +227,7 @@ def _add(sketch: NDArray[np.float64], values: NDArray[np.float32], at: int) -> N
 
 
 def _sign_rows(first: int, last: int) -> Iterator[NDArray[np.float32]]:
-    """Yield the signs of the bins for each run of `SKETCH` elements, from a table that is built block by block."""
+    """Yield the signs of the bins for each run of `SKETCH` elements, from a table built in blocks."""
     block: NDArray[np.float32] | None = None
     for row in range(first, last):
         number, within = divmod(row, _BLOCK)
@@ -237,7 +237,7 @@ def _sign_rows(first: int, last: int) -> Iterator[NDArray[np.float32]]:
 
 
 _BLOCK = 64
-"""Rows of signs that one stream of random bits makes."""
+"""Rows of signs from one stream of random bits."""
 
 
 def _sign_block(number: int) -> NDArray[np.float32]:
@@ -246,13 +246,13 @@ def _sign_block(number: int) -> NDArray[np.float32]:
 
 
 def whole_params(leaf: Leaf) -> tuple[ParamSpec, ...]:
-    """Return the parameters that a fabric would have with all nodes of its graph."""
+    """Return the parameters of a fabric with all nodes of its graph."""
     assert isinstance(leaf.spec, Fabric)
     return dataclasses.replace(leaf.spec, without=()).params()
 
 
 def lacks_nodes(leaf: Leaf, params: Mapping[str, WeightStore]) -> bool:
-    """Whether a layer is a fabric with nodes that are not there, or masked."""
+    """Whether a layer is a fabric with missing or masked nodes."""
     spec = leaf.spec
     if not isinstance(spec, Fabric):
         return False
@@ -262,7 +262,7 @@ def lacks_nodes(leaf: Leaf, params: Mapping[str, WeightStore]) -> bool:
 def living_values(
     leaf: Leaf, params: Mapping[str, WeightStore]
 ) -> Iterator[tuple[ParamSpec, NDArray[np.float32], NDArray[np.bool_]]]:
-    """Yield each parameter with zeros for nodes that do not live, and which of its elements do."""
+    """Yield each parameter with zeros for inactive nodes, and a mask of its active elements."""
     spec = leaf.spec
     assert isinstance(spec, Fabric)
     whole = dataclasses.replace(spec, without=())

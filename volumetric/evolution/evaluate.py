@@ -27,21 +27,21 @@ _log = logging.getLogger(__name__)
 C = TypeVar("C")
 FITNESS_STREAM = 1
 _RETRIES = 2
-"""How often a part of a generation is sent again whose worker was lost."""
+"""Retries of a part of a generation after its worker was lost."""
 Fitness: TypeAlias = Callable[[Any], float] | Callable[[Any, np.random.Generator], float]
-"""A fitness function: a genome, and random numbers of its own if it takes them, to a number."""
+"""A fitness function: from a genome, and optionally its random generator, to a number."""
 Result: TypeAlias = tuple[Any, str]
-"""Fitness, and why there is none: an empty text where there is."""
+"""Fitness, and the reason of a failure or an empty text."""
 PartScorer: TypeAlias = Callable[["Cohort"], list[Result]]
-"""What executors call with parts of a generation."""
+"""Function that executors call with parts of a generation."""
 
 
 class EvaluationError(VolumetricError, RuntimeError):
-    """Fitness could not be computed: no genome of a generation has one, or the configuration forbids failures."""
+    """Fitness could not be computed: all genomes of a generation failed, or the configuration forbids failures."""
 
 
 class Genomes(Protocol):
-    """The genomes of a generation, in whatever form."""
+    """The genomes of a generation, of any kind."""
 
     def __len__(self) -> int: ...
 
@@ -56,15 +56,15 @@ class Genomes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cohort:
-    """A generation to be evaluated.
+    """A generation to evaluate.
 
     Attributes
     ----------
-    pool : its genomes, packed where they can be
+    pool : its genomes, packed if possible
     generation : from 0
     first_id : id of the first genome; the others follow
     seed : seed of the run
-    placement : where genomes of nodes and connections are activated together; None: by one thread of the CPU
+    placement : device that activates genomes of nodes and connections together; None: one thread of the CPU
     """
 
     pool: Genomes
@@ -77,11 +77,11 @@ class Cohort:
         return len(self.pool)
 
     def genome(self, row: int) -> Any:
-        """Return one genome; those of nodes and connections are linked together, when the first is activated."""
+        """Return one genome; genomes of nodes and connections are linked together at the first activation."""
         return self.pool.lent(row) if isinstance(self.pool, Pool) else self.pool.genome(row)
 
     def rng(self, row: int) -> np.random.Generator:
-        """Return the random stream of one genome, which depends on seed, generation and id alone."""
+        """Return the random stream of one genome, which depends only on seed, generation and id."""
         return generator(self.seed, FITNESS_STREAM, self.generation, self.first_id + row)
 
     def activate(self, inputs: Array) -> NDArray[np.float64]:
@@ -89,10 +89,10 @@ class Cohort:
 
         Raises
         ------
-        SpecError : the genomes are not made of nodes and connections
+        SpecError : the genomes are not genomes of nodes and connections
         """
         if not isinstance(self.pool, Pool):
-            raise SpecError("these genomes are whole networks, which are not activated together")
+            raise SpecError("whole-network genomes cannot be activated together")
         if self.placement is None:
             return outputs_on(None, self.pool, inputs)
         return self.placement.outputs(self.pool, inputs)
@@ -100,10 +100,10 @@ class Cohort:
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Scores genomes one by one wherever it likes, as `volumetric.evolution.Workers` does."""
+    """An executor that scores genomes one by one, as `volumetric.evolution.Workers`."""
 
     def score(self, function: PartScorer, cohort: Cohort) -> Sequence[Result]:
-        """Return what `function` says of each genome."""
+        """Return the result of `function` for each genome."""
         ...
 
 
@@ -111,31 +111,33 @@ class Scorer(Protocol):
 class Problem(Protocol):
     """A fitness function over all genomes at once.
 
-    If the score of a genome does not depend on the others, the attribute ``separable = True`` lets executors score
-    parts of a generation; where scoring several raises, each is scored alone, so that one costs the others nothing.
+    If the score of a genome does not depend on other genomes, the attribute ``separable = True`` lets executors score
+    parts of a generation. If scoring several genomes raises, each is scored alone, so that one failure does not affect
+    others.
 
-    A method ``configure(config)`` may return the configuration with what the problem needs and the configuration
-    leaves open, as widths; `Run.evolve` calls it. It raises `SpecError` where the two contradict each other.
+    A method ``configure(config)`` may return the configuration with missing values filled in, as widths; `Run.evolve`
+    calls it. It raises `SpecError` if problem and configuration contradict each other.
     """
 
     def score_all(self, cohort: Cohort) -> ArrayLike | Scores:
-        """Return one number for each genome; NaN or infinity marks a failure. `Scores` can say why."""
+        """Return one number for each genome; NaN or infinity marks a failure. `Scores` can hold reasons."""
         ...
 
 
 def configured(problem: object, config: C) -> C:
-    """Return what a problem makes of a configuration, where it has a method ``configure``."""
+    """Return a configuration completed by the problem's method ``configure``, if it has one."""
     configure = getattr(problem, "configure", None)
     return config if configure is None else configure(config)
 
 
 @dataclass(frozen=True, slots=True)
 class batched:  # noqa: N801 - used as a decorator
-    """Make a function of a `Cohort` a `Problem`: ``population.evolve(batched(score))``."""
+    """Wrap a function of a `Cohort` as a `Problem`: ``population.evolve(batched(score))``."""
 
     function: Callable[[Cohort], ArrayLike | Scores]
 
     def score_all(self, cohort: Cohort) -> ArrayLike | Scores:
+        """Return the function's result for a generation: one number for each genome, or `Scores`."""
         return self.function(cohort)
 
 
@@ -146,7 +148,7 @@ class Failure:
     Attributes
     ----------
     genome : its id
-    reason : the exception, or the number that is not finite
+    reason : the exception, or the non-finite number
     """
 
     genome: int
@@ -159,7 +161,7 @@ class Scores:
 
     Attributes
     ----------
-    fitness : float64 [genomes]; NaN where it failed
+    fitness : float64 [genomes]; NaN for failures
     failures : one for each NaN
     """
 
@@ -172,9 +174,9 @@ def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | Sc
 
     Parameters
     ----------
-    fitness : function of one genome, or a `Problem`. An exception it raises is that genome's failure, except that of a
-        `Problem` that is not ``separable``: it scores all genomes at once, so nobody can be blamed
-    executor : where a function of one genome, or a `Problem` that is ``separable``, runs; None runs it here. Processes
+    fitness : function of one genome, or a `Problem`. An exception is the failure of that genome, except in a `Problem`
+        that is not ``separable``: it scores all genomes at once, so the exception is raised
+    executor : runs a function of one genome, or a ``separable`` `Problem`; None runs it in this process. Processes
         need a function that can be pickled
 
     Raises
@@ -195,7 +197,7 @@ def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | Sc
 
 
 def results_of(function: PartScorer, cohort: Cohort, executor: Executor | Scorer | None) -> Sequence[Result]:
-    """Return what `function` says of each genome, wherever it runs.
+    """Return the result of `function` for each genome, here or on an executor.
 
     Raises
     ------
@@ -216,11 +218,11 @@ def _scores(results: Sequence[Result], cohort: Cohort) -> Scores:
 
 
 def checked(values: ArrayLike | Scores, cohort: Cohort) -> Scores:
-    """Return `values` as scores; those that are not finite are failures.
+    """Return `values` as scores; non-finite values are failures.
 
     Raises
     ------
-    ShapeError : there is not one value for each genome
+    ShapeError : the number of values is not the number of genomes
     """
     reasons = {failure.genome: failure for failure in values.failures} if isinstance(values, Scores) else {}
     array = np.asarray(values.fitness if isinstance(values, Scores) else values, np.float64)
@@ -235,27 +237,27 @@ def checked(values: ArrayLike | Scores, cohort: Cohort) -> Scores:
 
 
 def score_each(fitness: Fitness, cohort: Cohort) -> Scores:
-    """Return what a function says of every genome; an exception it raises is that genome's failure."""
+    """Return the result of a function for every genome; an exception is the failure of that genome."""
     return _scores(_score(fitness, cohort, random=takes_random(fitness)), cohort)
 
 
 def takes_random(function: Callable[..., Any]) -> bool:
-    """Whether a function of a genome also takes random numbers, which cost more to make than a small genome to run.
+    """Whether a function of a genome also takes a random generator, whose creation costs more than a small genome.
 
     Raises
     ------
-    SpecError : it takes neither one nor two arguments, or all genomes and a configuration, as in neat-python
+    SpecError : it takes neither one nor two arguments, or has neat-python's arguments: all genomes and a configuration
     """
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some builtins have none
+    except (TypeError, ValueError):  # some builtins have no signature
         return True
     if [*signature.parameters][:2] in (["genomes", "config"], ["genomes", "cfg"], ["population", "config"]):
         name = getattr(function, "__name__", type(function).__name__)
         raise SpecError(
-            f"{name}{signature} is the form of neat-python: all genomes, whose fitness it sets",
-            hint="here a function gets one genome and returns its fitness: def fitness(genome): return …; a function "
-            "of a whole generation is made a problem by batched",
+            f"{name}{signature} has neat-python's signature, which takes all genomes and sets their fitness",
+            hint="pass a function of one genome that returns its fitness: def fitness(genome): return …; wrap a "
+            "function of a whole generation with batched",
         )
     for arguments in ((None, None), (None,)):
         try:
@@ -266,8 +268,8 @@ def takes_random(function: Callable[..., Any]) -> bool:
     name = getattr(function, "__name__", type(function).__name__)
     raise SpecError(
         f"{name}{signature} cannot be called with a genome",
-        hint="write fitness(genome) or, with random numbers, fitness(genome, rng); a function of a whole generation is "
-        "made a problem by batched",
+        hint="write fitness(genome) or, with random numbers, fitness(genome, rng); wrap a function of a whole "
+        "generation with batched",
     )
 
 
@@ -286,14 +288,14 @@ def _score(fitness: Callable[..., float], cohort: Cohort, *, random: bool) -> li
 
 
 def _score_problem(problem: Problem, cohort: Cohort) -> list[Result]:
-    """As `_score` for a problem whose scores do not depend on the other genomes."""
+    """Like `_score`, for a problem whose scores do not depend on other genomes."""
     scores = _together(problem, cohort)
     reasons = {failure.genome: failure.reason for failure in scores.failures}
     return [(value, reasons.get(cohort.first_id + row, "")) for row, value in enumerate(scores.fitness.tolist())]
 
 
 def _together(problem: Problem, cohort: Cohort) -> Scores:
-    """Let a problem score all genomes at once, and each alone where that raises; a device's failure is nobody's."""
+    """Score all genomes at once, or each alone if that raises; errors of a device are raised."""
     try:
         return checked(problem.score_all(cohort), cohort)
     except DeviceError:
@@ -309,17 +311,17 @@ def _together(problem: Problem, cohort: Cohort) -> Scores:
 
 
 def reason_of(error: Exception) -> str:
-    """Say what an exception is and, unless it is one that explains itself, where it was raised."""
-    told = f"{type(error).__name__}: {error}"
+    """Describe an exception and, unless it is an error of this package, where it was raised."""
+    reason = f"{type(error).__name__}: {error}"
     frames = [] if isinstance(error, VolumetricError) else traceback.extract_tb(error.__traceback__)
-    return f"{told} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else told
+    return f"{reason} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else reason
 
 
 def _on(executor: Executor, function: PartScorer, cohort: Cohort) -> list[list[Result]]:
     """Results of `function` for the parts of `cohort`, in order.
 
-    In parts, because a task for each genome costs more than most fitness functions. A part whose worker was lost is
-    sent again.
+    Work is sent in parts, because a task for each genome costs more than most fitness functions. A part whose worker
+    was lost is sent again.
     """
     tasks = 4 * (os.cpu_count() or 1)
     size = max(1, -(-len(cohort) // tasks))
@@ -332,7 +334,7 @@ def _on(executor: Executor, function: PartScorer, cohort: Cohort) -> list[list[R
     except Exception as error:
         raise EvaluationError(
             f"the executor failed: {type(error).__name__}: {error}",
-            hint="worker processes need a fitness function at the top level of a module",
+            hint="define the fitness function at the top level of a module for worker processes",
         ) from error
 
 
@@ -347,9 +349,9 @@ def _result(executor: Executor, future: Future[list[Result]], function: PartScor
 
 
 def part_of(cohort: Cohort, start: int, stop: int) -> Cohort:
-    """Return the genomes ``start : stop`` as a cohort of their own, with the same ids and random streams.
+    """Return the genomes ``start : stop`` as a cohort with the same ids and random streams.
 
-    It may go to another process, where one thread activates it.
+    It may be sent to another process, where one thread activates it.
     """
     part = cohort.pool.take(np.arange(start, stop))
     return Cohort(pool=part, generation=cohort.generation, first_id=cohort.first_id + start, seed=cohort.seed)

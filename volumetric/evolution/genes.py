@@ -31,10 +31,10 @@ ACTIVATIONS = (
     "square",
     "clamp",  # to [-1, 1]
 )
-"""Names by code; the compiled kernel knows them in this order."""
+"""Names by code; the order matches the compiled kernel."""
 
 AGGREGATIONS = ("sum", "mean", "product", "max", "min")
-"""How a node joins what arrives; a node without connections receives 0. Names by code, as for activations."""
+"""Aggregations of a node's inputs; a node without connections receives 0. Names by code, as for activations."""
 
 Records: TypeAlias = NDArray[Any]
 """A structured array of `NODE` or `CONNECTION`."""
@@ -42,11 +42,11 @@ Records: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
-    """What all genomes of a run have in common.
+    """The interface that all genomes of a run share.
 
     Attributes
     ----------
-    inputs, outputs : widths; inputs are the nodes 0 … inputs - 1, outputs the next ones
+    inputs, outputs : numbers of inputs and outputs; inputs are the nodes 0 … inputs - 1, outputs the following nodes
     recurrent : whether connections may form cycles
     steps : updates of all nodes in one activation of a recurrent genome
     """

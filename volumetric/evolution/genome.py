@@ -1,4 +1,4 @@
-"""One genome: node and connection genes, checked, immutable, and as JSON."""
+"""One genome: node and connection genes, validated, immutable, with JSON form."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     connections: list[_Connection]
 
 
-@partial(unchanging, hints={"fitness": "a fitness function returns it: def fitness(genome): return …"})
+@partial(unchanging, hints={"fitness": "return the fitness from the fitness function: def fitness(genome): return …"})
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Genome:
     """A network's genes.
@@ -115,19 +115,19 @@ class Genome:
     def activate(self, inputs: Array | Sequence[Any]) -> NDArray[np.float64]:
         """Return the outputs, float64 [samples, outputs] for inputs [samples, inputs], or [outputs] for [inputs].
 
-        Many cases together, as an array, take little more time than one. A recurrent genome starts from zero; use
-        `Activator` to keep its state from call to call.
+        A batch of samples takes little more time than one sample. A recurrent genome starts from zero; use
+        `Activator` to keep its state between calls.
 
         Raises
         ------
-        ShapeError : the last axis is not as wide as the genome has inputs
+        ShapeError : the last axis does not match the genome's inputs
         """
         pool, row = self._home or self.home
         return pool.links.activate_one(row, inputs)
 
     @property
     def home(self) -> tuple[Pool, int]:
-        """The pool whose links this genome is activated by, and its place there: others are beside it in a cohort."""
+        """The pool whose links activate this genome, and its row there; a cohort shares one pool."""
         if self._home is None:
             from volumetric.evolution.pool import Pool
 
@@ -136,17 +136,17 @@ class Genome:
         return self._home
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave links out of what other processes get."""
+        """Pickle without links."""
         return _genome, (self.interface, self.nodes, self.connections)
 
     def to_network(self) -> tuple[Network, Params]:
         """Return a network of dense layers, one for each depth, that computes the same in float32.
 
-        A value that skips layers is copied by those in between. ``volumetric.loaders.native.save_native`` writes it.
+        Layers in between copy values that skip layers. ``volumetric.loaders.native.save_native`` writes the network.
 
         Raises
         ------
-        UnsupportedError : the genome is recurrent, or has an activation or aggregation that no layer has
+        UnsupportedError : the genome is recurrent, or no layer has one of its activations or aggregations
         """
         from volumetric.evolution.as_network import to_network
 
@@ -154,11 +154,11 @@ class Genome:
 
     @staticmethod
     def from_network(network: Network, params: Mapping[str, WeightStore]) -> Genome:
-        """Return the genome of dense layers in a chain, or of what `to_network` makes; weights of 0 are left out.
+        """Return the genome of a chain of dense layers, or of a network of `to_network`; weights of 0 are dropped.
 
         Raises
         ------
-        UnsupportedError : the network is no such chain, or has an activation that nodes do not have
+        UnsupportedError : the network is not a chain of dense layers, or has an activation that nodes do not have
         """
         from volumetric.evolution.as_network import from_network
 
@@ -177,11 +177,11 @@ class Genome:
 
     @staticmethod
     def from_json(text: str | bytes) -> Genome:
-        """Read what `to_json` wrote.
+        """Read JSON text of `to_json`.
 
         Raises
         ------
-        SpecError : not JSON, or not a valid genome
+        SpecError : the text is not JSON, or not a valid genome
         """
         try:
             file = msgspec.json.decode(text, type=_File)
@@ -202,16 +202,16 @@ class Genome:
         return genome
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the genome as JSON; an existing file is replaced in one step."""
+        """Write the genome as JSON; an existing file is replaced atomically."""
         write_atomic(path, self.to_json().encode())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Genome:
-        """Read a file that `save` wrote.
+        """Read a file of `save`.
 
         Raises
         ------
-        SpecError : it cannot be read, or holds no valid genome
+        SpecError : the file cannot be read, or is not a valid genome
         """
         try:
             return Genome.from_json(Path(path).read_bytes())
@@ -224,7 +224,7 @@ def _genome(interface: Interface, nodes: Records, connections: Records) -> Genom
 
 
 def _same(a: Records, b: Records) -> bool:
-    """Whether records are equal; field by field, which takes a fifth of the time that NumPy takes for records."""
+    """Whether records are equal; field by field, in a fifth of the time of NumPy's comparison of records."""
     return len(a) == len(b) and all(bool((a[name] == b[name]).all()) for name in reversed(a.dtype.names or ()))
 
 
@@ -235,13 +235,13 @@ def _code(name: str, names: Sequence[str]) -> int:
 
 
 def validate(genome: Genome) -> None:
-    """Check every rule that kernels rely on.
+    """Check every invariant that kernels rely on.
 
     Raises
     ------
-    SpecError : ids or innovations out of order or repeated, an end that does not exist, a connection into an input, two
-        connections between the same nodes, a number that is not finite, an unknown code, or a cycle in a feed-forward
-        genome
+    SpecError : ids or innovations are out of order or repeated, an end does not exist, a connection leads into an
+        input, two connections join the same nodes, a number is not finite, a code is unknown, or a feed-forward genome
+        has a cycle
     """
     interface, nodes, connections = genome.interface, genome.nodes, genome.connections
     if min(interface.inputs, interface.outputs, interface.steps) < 1:
@@ -250,9 +250,9 @@ def validate(genome: Genome) -> None:
     if nodes["id"][: interface.outputs].tolist() != list(range(inputs, fixed)):
         raise SpecError(f"the first nodes must be the outputs {inputs} to {fixed - 1}")
     if (np.diff(nodes["id"]) <= 0).any():
-        raise SpecError("node ids must rise")
+        raise SpecError("node ids must increase")
     if (np.diff(connections["innovation"]) <= 0).any() or (connections["innovation"] < 0).any():
-        raise SpecError("innovation numbers must rise from 0 or more")
+        raise SpecError("innovation numbers must increase from 0 or more")
     if not np.isfinite(nodes["bias"]).all() or not np.isfinite(connections["weight"]).all():
         raise SpecError("weights and biases must be finite")
     if (nodes["activation"] >= len(ACTIVATIONS)).any() or (nodes["aggregation"] >= len(AGGREGATIONS)).any():
@@ -261,7 +261,7 @@ def validate(genome: Genome) -> None:
     ends = list(zip(connections["source"].tolist(), connections["target"].tolist(), strict=True))
     for source, target in ends:
         if target not in known or not (0 <= source < inputs or source in known):
-            raise SpecError(f"connection {source} → {target} has an end that is no node, or leads into an input")
+            raise SpecError(f"connection {source} → {target} has an end that is not a node, or leads into an input")
     if len(set(ends)) < len(ends):
         raise SpecError("two connections join the same nodes")
     if not interface.recurrent:
@@ -269,7 +269,7 @@ def validate(genome: Genome) -> None:
 
 
 def topological_order(genome: Genome, *, disabled: bool = False) -> list[int]:
-    """Positions of the nodes, each after all nodes that feed it.
+    """Return positions of the nodes, each after all nodes that feed it.
 
     Parameters
     ----------
@@ -293,5 +293,5 @@ def topological_order(genome: Genome, *, disabled: bool = False) -> list[int]:
             if waiting[follower] == 0:
                 order.append(follower)
     if len(order) < len(place):
-        raise SpecError("connections of a feed-forward genome form a cycle", hint="set recurrent to allow them")
+        raise SpecError("connections of a feed-forward genome form a cycle", hint="set recurrent to allow cycles")
     return order

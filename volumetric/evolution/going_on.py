@@ -1,4 +1,4 @@
-"""What of a job may change while its run goes on: the rest would make another run, and is refused."""
+"""Checks of a resumed job: which settings may change, and an error for all others."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ FREE: Final = (
     "name", "home", "generations", "output", "device", "workers", "timeout", "checkpoint_every", "tensorboard",
     "budget", "config", "names",
 )  # fmt: skip
-"""Fields of a job that say how long it goes on, where it is computed and written; `config` is looked at in itself."""
+"""Fields of a job that may change: duration, device and output; `config` is compared separately."""
 _FIXED: Final = ("population", "algorithm")
 
 
 def facts_of(job: Job) -> dict[str, Any]:
-    """Return what of a job must stay, as JSON data."""
+    """Return the fields of a job that must not change, as JSON data."""
     fields = {f.name: getattr(job, f.name) for f in dataclasses.fields(job) if f.name not in FREE}
     plain = {name: dataclasses.asdict(v) if dataclasses.is_dataclass(v) else v for name, v in fields.items()}  # pyright: ignore[reportArgumentType]  (an instance)
     return json.loads(json.dumps(plain, default=str))
 
 
 def check_facts(job: Job, began: Mapping[str, Any]) -> None:
-    """Raise `SpecError` where a job is not the one that `facts_of` told of at the beginning."""
+    """Raise `SpecError` if a job differs from `began`, the `facts_of` the run at its start."""
     now = facts_of(job)
     for name, was in began.items():
         if name in now and now[name] != was:
@@ -40,27 +40,27 @@ def check_facts(job: Job, began: Mapping[str, Any]) -> None:
 
 
 def take_over(job: Job, run: Run[Any, Any], problem: object) -> None:
-    """Let a run that was loaded go on by the configuration of `job`: chances, species, reproduction, goal and so on.
+    """Apply the configuration of `job` to a loaded run: probabilities, species, reproduction, goal and so on.
 
     Raises
     ------
-    SpecError : it differs in what genomes are or how many there are
+    SpecError : it differs in the form or number of genomes
     """
-    wanted: Any = configured(problem, job.config)
+    config: Any = configured(problem, job.config)
     if job.seed != run.seed:
         _refuse("seed", run.seed, job.seed)
     for name in _FIXED:
-        if getattr(wanted, name, None) != getattr(run.config, name, None):
-            _refuse(name, getattr(run.config, name), getattr(wanted, name))
-    if hasattr(wanted, "genome"):
+        if getattr(config, name, None) != getattr(run.config, name, None):
+            _refuse(name, getattr(run.config, name), getattr(config, name))
+    if hasattr(config, "genome"):
         _check_genome(job.config.genome, run.config.genome)  # pyright: ignore[reportAttributeAccessIssue]  (both have it)
-        wanted = replace(wanted, genome=run.config.genome)
-    run.config = wanted
+        config = replace(config, genome=run.config.genome)
+    run.config = config
 
 
-def _check_genome(wanted: GenomeConfig, has: GenomeConfig) -> None:
-    for field in dataclasses.fields(wanted):
-        value, was = getattr(wanted, field.name), getattr(has, field.name)
+def _check_genome(config: GenomeConfig, has: GenomeConfig) -> None:
+    for field in dataclasses.fields(config):
+        value, was = getattr(config, field.name), getattr(has, field.name)
         if value is not None and value != was:
             _refuse(f"genome.{field.name}", was, value)
 
@@ -77,6 +77,6 @@ def _differences(name: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]
 
 def _refuse(name: str, was: Any, now: Any) -> None:
     raise SpecError(
-        f"{name} is {now!r}, but the run began with {was!r}, and with another one it would be another run",
-        hint="leave it as it was, or begin a run in another directory: evolve CONFIG --out DIRECTORY",
+        f"{name} is {now!r}, but the run began with {was!r}, and this value cannot change within a run",
+        hint="restore the value, or start a run in another directory: evolve CONFIG --out DIRECTORY",
     )

@@ -1,4 +1,4 @@
-"""A run as a TOML file describes it: every key has a default, an unknown one is an error that suggests another."""
+"""A run described by a TOML file: every key has a default; an unknown key raises an error with a suggestion."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ FUNCTIONS: Final = MappingProxyType[str, Callable[[Any], Any]](
         "step": lambda x: 1.0 * (x > 0),
     }
 )
-"""Name → function that the problem ``function`` can fit; "sin" is sin(πx)."""
+"""Name → target of the problem ``function``; "sin" is sin(πx)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNames:
-    """What inputs and outputs are called in pictures; empty: by their numbers."""
+    """Names of inputs and outputs in pictures; empty: their numbers."""
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -62,29 +62,29 @@ class NodeNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Everything about one run.
+    """All settings of a run.
 
     Attributes
     ----------
-    name, home : of the run, and the directory that relative paths start at
+    name, home : name of the run, and base directory of relative paths
     algorithm : "classic": NEAT over nodes and connections. "grid": NEAT over grids of layers. "elites": grids, of which
-        the best quarter lives on and breeds
+        the best quarter survives and breeds
     seed : of all random numbers
-    generations : of the whole run
-    output : directory of everything that is written, from the working directory; empty: the name of the run
-    device : where problems that activate all genomes of nodes and connections together do so, see `Run.evolve`
-    workers : processes that evaluate, 0: this one
-    timeout : seconds that a genome may take, 0: for ever; needs workers
-    checkpoint_every : generations from one checkpoint to the next
-    tensorboard : write event files into the directory ``tensorboard`` as well
+    generations : number of generations of the whole run
+    output : output directory, relative to the working directory; empty: the name of the run
+    device : device of problems that activate all genomes of nodes and connections together, see `Run.evolve`
+    workers : processes that evaluate; 0: only this process
+    timeout : time limit of a genome in seconds, 0: none; needs workers
+    checkpoint_every : generations between checkpoints
+    tensorboard : also write event files to the directory ``tensorboard``
     room : free slots in each cell of a grid, where layers can be added
-    problem : a name, or a table with its name under ``kind`` and its options
-    fitness : in place of a problem, ``"module:function"`` from beside the file: a fitness function, or a problem
-    search : "fitness" rewards what a problem wants; "novelty" what was not seen before, see `novelty`;
-        "nsga2" several objectives: those that a fitness function returns, or a problem's and minus the genome's size
+    problem : a name, or a table with the name under ``kind`` and options
+    fitness : in place of a problem, ``"module:function"`` next to the file: a fitness function, or a problem
+    search : "fitness" rewards the fitness of a problem; "novelty" rewards new behaviour, see `novelty`; "nsga2" has
+        several objectives: those of a fitness function, or a problem's fitness and minus the genome's size
     novelty : section of `NoveltyConfig`, and ``behave``: ``"module:function"`` from a cohort to [genomes, features]
     names : of ``inputs`` and ``outputs``, for pictures of genomes
-    network : of grids: builder, or file, with options
+    network : for grids: builder or file, with options
     budget : see `Budget`
     config : population, species, reproduction, mutation, …
     """
@@ -117,15 +117,16 @@ class Job:
                 raise SpecError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.workers > MAX_WORKERS:
             raise SpecError(
-                f"workers must be at most {MAX_WORKERS}, got {self.workers}", hint="one process for each core is enough"
+                f"workers must be at most {MAX_WORKERS}, got {self.workers}",
+                hint="use at most one process for each core",
             )
         if self.timeout < 0 or (self.timeout and not self.workers):
-            raise SpecError(f"timeout {self.timeout}: a genome that hangs can be ended in another process only",
+            raise SpecError(f"timeout {self.timeout}: a genome that hangs can only be stopped in another process",
                             hint="set workers = 1 or more")  # fmt: skip
 
     @property
     def directory(self) -> Path:
-        """Directory of everything that the run writes."""
+        """Output directory of the run."""
         return Path(self.output or self.name).expanduser()
 
 
@@ -150,17 +151,17 @@ def read_job(path: Path, changes: Mapping[str, Any] | None = None) -> Job:
 
     Parameters
     ----------
-    changes : further entries by dotted names, as ``"species.target"``, which replace those of the file
+    changes : entries by dotted names, as ``"species.target"``, that override the file
 
     Raises
     ------
-    SpecError : the file is no TOML, or has an unknown, ill-typed or senseless entry, which is named
+    SpecError : the file is not TOML, or has an unknown, ill-typed or invalid entry, which the message names
     """
     return tables.read_toml(path, changes, lambda table, name, home: job_from(table, name=name, home=home))
 
 
 def place_of(key: str) -> str | None:
-    """Return where a key stands in a file for ``evolve``, as "species.target"; None: nowhere."""
+    """Return the dotted name of a key in a file for ``evolve``, as "species.target"; None if unknown."""
     rules = [(kind, name) for kind in (EvolutionConfig, GridConfig) for name in tables.keywords(kind)]
     if key in (*_SCALARS, *(name for _, name in rules)):
         return key
@@ -168,7 +169,7 @@ def place_of(key: str) -> str | None:
 
 
 def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None = None) -> Job:
-    """Make a job of the tables of a TOML file. Raises `SpecError` as `read_job` does."""
+    """Create a job from the tables of a TOML file. Raises `SpecError` as `read_job` does."""
     types = tables.keywords(Job)
     algorithm = tables.typed(table.get("algorithm", "classic"), Algorithm, "algorithm")
     kind = EvolutionConfig if algorithm == "classic" else GridConfig
@@ -178,75 +179,77 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
 
     def elsewhere(key: str) -> str | None:
         if key in _OF_TRAIN or (key == "network" and not _OF_TRAIN.isdisjoint(table)):
-            return "that is of a run of training: volumetric train FILE"
+            return "this key belongs to training: volumetric train FILE"
         if key == "network":
-            return 'a network that evolution begins with is of algorithm = "grid"'
+            return 'use algorithm = "grid" to start from a network'
         section = next((name for name in rules if key in _keys_of(kind, name)), None)
-        return None if section is None else f"it stands in [{section}]: {section}.{key}"
+        return None if section is None else f"write it in [{section}]: {section}.{key}"
 
-    given = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
-    values: dict[str, Any] = {key: tables.typed(given[key], types[key], key) for key in _SCALARS if key in given}
-    if algorithm == "classic" and "room" in given:
+    entries = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
+    values: dict[str, Any] = {key: tables.typed(entries[key], types[key], key) for key in _SCALARS if key in entries}
+    if algorithm == "classic" and "room" in entries:
         raise SpecError(
-            "room is for layers, which classic genomes have none of", hint='leave it out, or algorithm = "grid"'
+            "room needs layers, and classic genomes have no layers", hint='remove it, or set algorithm = "grid"'
         )
-    network = tables.expect_keys(given.get("network", {}), _HOMES, "[network]")
-    _check_goal(values, given)
-    config = kind.from_dict({key: given[key] for key in rules if key in given})
+    network = tables.expect_keys(entries.get("network", {}), _HOMES, "[network]")
+    _check_goal(values, entries)
+    config = kind.from_dict({key: entries[key] for key in rules if key in entries})
     if algorithm == "elites" and isinstance(config, GridConfig):
         config = dataclasses.replace(config, algorithm="elites")
     return Job(
         name=name,
         home=home or Path(),
         **values,
-        problem=given.get("problem", "xor"),
-        novelty=tables.expect_keys(given.get("novelty", {}), ("behave", *tables.keywords(NoveltyConfig)), "[novelty]"),
+        problem=entries.get("problem", "xor"),
+        novelty=tables.expect_keys(
+            entries.get("novelty", {}), ("behave", *tables.keywords(NoveltyConfig)), "[novelty]"
+        ),
         network=tables.call(NetworkSettings, network, "[network]"),
-        names=tables.call(NodeNames, given.get("names", {}), "[names]"),
-        budget=tables.call(Budget, given.get("budget", {}), "[budget]"),
+        names=tables.call(NodeNames, entries.get("names", {}), "[names]"),
+        budget=tables.call(Budget, entries.get("budget", {}), "[budget]"),
         config=config,
     )
 
 
 def _keys_of(config: type, section: str) -> Iterable[str]:
-    """Return the keys of a section of a configuration; none where it is a number."""
+    """Return the keys of a section of a configuration; none if it is a number."""
     of: Any = tables.keywords(config)[section]
     return tables.keywords(of) if isinstance(of, type) and dataclasses.is_dataclass(of) else ()
 
 
-def _check_goal(values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse what names several goals."""
-    goals = [key for key in ("fitness", "problem") if given.get(key)]
+def _check_goal(values: Mapping[str, Any], entries: Mapping[str, Any]) -> None:
+    """Raise `SpecError` for settings with several goals."""
+    goals = [key for key in ("fitness", "problem") if entries.get(key)]
     if values.get("search") == "novelty" and goals:
-        raise SpecError(f"novelty search rewards behaviour and takes no {goals[0]}", hint="keep one of the two")
-    if values.get("search") != "novelty" and "novelty" in given:
-        raise SpecError("[novelty] is not asked for", hint='set search = "novelty", or remove the section')
+        raise SpecError(f"novelty search rewards behaviour and does not use {goals[0]}", hint="keep one of the two")
+    if values.get("search") != "novelty" and "novelty" in entries:
+        raise SpecError("[novelty] is not used", hint='set search = "novelty", or remove the section')
     if len(goals) > 1:
         raise SpecError("fitness and problem exclude each other", hint="keep one of the two")
 
 
 def open_problem(job: Job) -> Problem | Callable[..., Any]:
-    """Return the problem or the fitness function that a job names.
+    """Return the problem or the fitness function of a job.
 
     Raises
     ------
-    SpecError : it is unknown, cannot be imported, or an option is wrong
+    SpecError : it is unknown, cannot be imported, or has an invalid option
     UnsupportedError : it needs a library that is not installed
     """
     if job.search == "novelty":
         return _novelty(job)
     if job.fitness:
-        found = import_function(job.fitness, job.home)
-        if not isinstance(found, Problem):
-            takes_random(found)
-        return found
+        fitness_function = import_function(job.fitness, job.home)
+        if not isinstance(fitness_function, Problem):
+            takes_random(fitness_function)
+        return fitness_function
     known = _classic(job) if job.algorithm == "classic" else _samples(job)
     problem = tables.choose(ChainMap(known, PROBLEMS), job.problem, "[problem]")
     return Sized(problem) if job.search == "nsga2" else problem
 
 
 def open_run(job: Job, problem: Any) -> Population | GridPopulation:
-    """Return the first generation of a job; the problem fills in what the configuration leaves open.
+    """Return the first generation of a job; the problem completes the configuration.
 
     Raises
     ------
@@ -269,7 +272,7 @@ def _novelty(job: Job) -> NoveltySearch:
     if not behave:
         raise SpecError(
             "[novelty] behave is missing",
-            hint='write [novelty] behave = "module:function": of a cohort, a row of numbers for each genome',
+            hint='set [novelty] behave = "module:function": from a cohort to a row of numbers for each genome',
         )
     return NoveltySearch(
         import_function(behave, job.home, "behave"), tables.call(NoveltyConfig, options, "[novelty]"), job.seed
@@ -307,13 +310,13 @@ def _samples(job: Job) -> dict[str, Callable[..., Problem]]:
         options: dict[str, Any] | None = None,
     ) -> Problem:  # fmt: skip
         settings: dict[str, Any] = {"columns": columns, "classes": classes, "header": header}
-        found = _read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, **settings)
-        return tables.call(Samples, options or {}, "[problem] options", learning=found)
+        read_problem = _read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, **settings)
+        return tables.call(Samples, options or {}, "[problem] options", learning=read_problem)
 
     def named(make: Callable[..., learning.Problem]) -> Callable[..., Problem]:
         def problem(options: dict[str, Any] | None = None, make_options: dict[str, Any] | None = None) -> Problem:
-            made = tables.call(make, make_options or {}, "[problem] make_options")
-            return tables.call(Samples, options or {}, "[problem] options", learning=made)
+            built_problem = tables.call(make, make_options or {}, "[problem] make_options")
+            return tables.call(Samples, options or {}, "[problem] options", learning=built_problem)
 
         return problem
 
@@ -321,7 +324,7 @@ def _samples(job: Job) -> dict[str, Callable[..., Problem]]:
 
 
 def _gym_of(job: Job) -> Callable[..., Problem]:
-    """Return what makes environments; modules of one's own stand beside the configuration."""
+    """Return the problem of an environment; custom modules may be next to the configuration."""
 
     @wraps(_gym)
     def make(id: str, **options: Any) -> Problem:
@@ -345,12 +348,12 @@ def _gym(
 
 def _read(job: Job, **settings: Any) -> learning.Problem:
     if not settings["npz"] and not settings["csv"]:
-        raise SpecError("[problem] table: npz or csv must name a file")
+        raise SpecError("[problem] table: set npz or csv to a file")
     return open_samples(RunSettings(home=job.home, data=DataSettings(**settings))).problem
 
 
 def _first_network(job: Job, problem: Any) -> Network:
-    """Structure that grids begin from, with free slots."""
+    """Return the initial structure of grids, with free slots."""
     problem = problem.problem if isinstance(problem, Sized) else problem
     settings = job.network
     if settings.file:

@@ -1,4 +1,4 @@
-"""A pool whose genomes are linked once, for environments that ask them again and again."""
+"""A pool whose genomes are linked once, for repeated activation in environments."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 F64Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 _LEAST = 2048
-"""Genomes times samples of a thread, at least: handing work over costs some 20 µs."""
+"""Minimum genomes times samples of a thread: starting work costs some 20 µs."""
 _FIRST = np.zeros(1, np.int64)
-"""Rows of a pool of one."""
+"""Rows of a pool with one genome."""
 _BLOCK = 128
-"""Samples that are computed side by side, so that they stay in the nearest cache."""
+"""Samples computed together, so that they stay in the first-level cache."""
 
 
 @cache
 def _team(threads: int) -> ThreadPoolExecutor:
-    """The threads besides the one that asks; all pools of genomes share them."""
+    """The thread pool besides the calling thread, shared by all pools of genomes."""
     return ThreadPoolExecutor(threads - 1)
 
 
 class LinkedPool:
-    """Genomes ready to be activated many times.
+    """Genomes linked for repeated activation.
 
     A pool of n genomes with at most c connections and m nodes takes ``n (12 c + 8 m)`` bytes for its links.
 
     Parameters
     ----------
     pool : the genomes; they must not change afterwards
-    threads : how many the genomes are divided among; 0: all processors. The result does not depend on it
+    threads : number of threads; 0: all CPU cores. The result does not depend on it
     """
 
     def __init__(self, pool: Pool, *, threads: int = 1) -> None:
@@ -72,7 +72,7 @@ class LinkedPool:
         self._divide(self._link, count, _LEAST)
 
     def new_state(self, samples: int = 1) -> F64Array:
-        """Return the state from which recurrent genomes begin."""
+        """Return the initial state of recurrent genomes."""
         return np.zeros((len(self.pool), self.pool.nodes.shape[1], samples))
 
     def activate(
@@ -82,10 +82,10 @@ class LinkedPool:
 
         Parameters
         ----------
-        inputs : [samples, inputs], the same for all, or [genomes, samples, inputs]
+        inputs : [samples, inputs], shared by all genomes, or [genomes, samples, inputs]
         state : for recurrent genomes, from `new_state`; read and overwritten. None starts from zero
-        rows : genomes to activate; the outputs of the others are left as they are in `out`, or zero
-        out : where outputs go
+        rows : genomes to activate; the outputs of the others are unchanged in `out`, or zero
+        out : array for the outputs
 
         Raises
         ------
@@ -112,7 +112,7 @@ class LinkedPool:
         return out
 
     def checked(self, inputs: Array) -> F64Array:
-        """Return inputs as [1 or genomes, samples, inputs]; raise `ShapeError` where they do not fit the genomes."""
+        """Return inputs as [1 or genomes, samples, inputs]; raise `ShapeError` if they do not fit the genomes."""
         x, width = np.ascontiguousarray(inputs, np.float64), self._width
         x = x[None] if x.ndim == 2 else x
         if x.ndim != 3 or x.shape[2] != width or len(x) not in (1, len(self.pool)):
@@ -125,19 +125,19 @@ class LinkedPool:
     def activate_one(self, row: int, inputs: Array | Sequence[Any], state: F64Array | None = None) -> F64Array:
         """Return the outputs of one genome: [outputs] for [inputs], or [samples, outputs] for [samples, inputs].
 
-        Threads may call it together.
+        Thread-safe.
 
         Parameters
         ----------
-        state : for a recurrent genome, values of its nodes [most nodes, samples], read and overwritten; None is zero
+        state : for a recurrent genome, values of its nodes [max nodes, samples], read and overwritten; None is zero
 
         Raises
         ------
-        ShapeError : the last axis is not as wide as the genome has inputs, or the state is of other samples
+        ShapeError : the last axis does not match the genome's inputs, or the state has another number of samples
         """
         width, values = self._width, np.empty(self._slots)
         if inputs.__class__ in (tuple, list) and len(inputs) == width and not isinstance(inputs[0], np.ndarray):
-            try:  # numbers go to their places without an array of their own
+            try:  # numbers are written in place, without a temporary array
                 self._pack(values.data, 0, *inputs)
             except struct.error:
                 return self._activate_samples(row, np.asarray(inputs, np.float64), state)
@@ -185,16 +185,16 @@ class LinkedPool:
         return state
 
     def play_cartpole(self, bodies: F64Array, limit: int) -> F64Array:
-        """Return the steps that each genome balances the pole of ``CartPole-v1``, float64 [genomes].
+        """Return the number of steps for which each genome balances the pole of ``CartPole-v1``, float64 [genomes].
 
         Parameters
         ----------
         bodies : float64 [genomes, 4]; position, speed, angle and angular speed at the beginning
-        limit : steps of an episode, at most
+        limit : maximum steps of an episode
 
         Raises
         ------
-        ShapeError : genomes do not read the four numbers of a body, or have another number of outputs than 1 and 2
+        ShapeError : genomes do not have 4 inputs and 1 or 2 outputs
         """
         from volumetric.evolution.kernels.neat import cartpole
 
@@ -214,7 +214,7 @@ class LinkedPool:
         return rewards
 
     def on_gpu(self, device: GpuDevice) -> GpuGenomes:
-        """Return these genomes on a GPU, where they are activated in float32; uploaded once, freed with these links.
+        """Return these genomes on a GPU, for activation in float32; uploaded once, freed with these links.
 
         Raises
         ------
@@ -227,6 +227,7 @@ class LinkedPool:
         return self._uploaded[1]
 
     def _upload(self, device: GpuDevice) -> GpuGenomes:
+        """Return the linked genomes in GPU memory; raise `UnsupportedError` for recurrent genomes."""
         from volumetric.devices.gpu.genomes import EDGE, FIRED, GenomeLinks, GpuGenomes
 
         pool, interface = self.pool, self.pool.interface
@@ -280,7 +281,7 @@ class LinkedPool:
         )  # fmt: skip
 
     def _divide(self, run: Callable[[int, int], None], count: int, least: int) -> None:
-        """Call ``run(first, last)`` for parts of `count`, at least `least` each; kernels hold no lock meanwhile."""
+        """Call ``run(first, last)`` for parts of `count`, at least `least` each; kernels release the GIL."""
         parts = max(1, min(self.threads, count // least))
         cuts = [count * part // parts for part in range(parts + 1)]
         others = [_team(self.threads).submit(run, cuts[part], cuts[part + 1]) for part in range(1, parts)]

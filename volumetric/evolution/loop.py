@@ -1,4 +1,4 @@
-"""The loop of every run: generations are asked for, evaluated and told until there is a reason to stop."""
+"""The main loop of runs: ask for a generation, evaluate it, tell its fitness, until a reason to stop."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ F = TypeVar("F")
 R = TypeVar("R")
 Stop = Callable[[], bool]
 ENDS: Final = ("generations", "solved", "stopped", "seconds", "evaluations", "patience")
-"""Why a run ended: it has all its generations, reached the goal, was asked to, or used up one of its budgets."""
+"""Reasons for the end of a run: all generations done, goal reached, stop requested, or a budget used up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Limits of a run. Each is looked at between two generations; a generation is never cut short.
+    """Limits of a run. They are checked between generations; a generation is never interrupted.
 
     Attributes
     ----------
-    seconds : wall-clock time of one call of `evolve`; no generation begins after it
-    evaluations : genomes evaluated since the run began, before an interruption too; no generation begins that would
-        exceed it
+    seconds : wall-clock time of one call of `evolve`; no generation starts after it
+    evaluations : genomes evaluated since the start of the run, including before a resume; no generation starts that
+        would exceed it
     patience : generations without a better champion
     """
 
@@ -50,18 +50,18 @@ class Budget:
 
 @dataclass(slots=True)
 class Meter:
-    """A budget in use, from the moment it is made."""
+    """A budget in use, starting at construction."""
 
     budget: Budget
     stop: Stop | None = None
     _began: float = field(default_factory=time.monotonic)
 
     def spent(self, generation: int, population: int, champion: int) -> str:
-        """Return which of `ENDS` forbids another generation, else ``""``.
+        """Return the reason in `ENDS` against another generation, else ``""``.
 
         Parameters
         ----------
-        generation : the one that was just evaluated, from 0
+        generation : the last evaluated generation, from 0
         population : genomes of each generation
         champion : generation of the best genome so far
         """
@@ -78,11 +78,11 @@ class Meter:
 
 
 class Loop(ABC, Generic[F, R]):
-    """A search that goes generation by generation: `F` is what evaluates genomes, `R` what is found.
+    """A search by generations: `F` is the type of the evaluation, `R` of the result.
 
     Attributes
     ----------
-    ended : why the last call of `evolve` returned, see `volumetric.evolution.loop.ENDS`
+    ended : reason for the end of the last call of `evolve`, see `volumetric.evolution.loop.ENDS`
     """
 
     ended: str = ""
@@ -94,33 +94,33 @@ class Loop(ABC, Generic[F, R]):
 
     @abstractmethod
     def ask(self) -> Cohort:
-        """Return the genomes that need to be evaluated."""
+        """Return the genomes to evaluate."""
 
     @abstractmethod
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that the run depends on, in one step."""
+        """Write the state of the run atomically."""
 
     def _prepare(self, fitness: F) -> None:
-        """Let `fitness` complete the configuration, before anything is evaluated."""
+        """Let `fitness` complete the configuration before the first evaluation."""
 
     @abstractmethod
     def _evaluate(self, fitness: F, cohort: Cohort, executor: Executor | Scorer | None) -> None:
-        """Evaluate and tell the genomes that `ask` returned."""
+        """Evaluate the genomes of `ask` and tell their fitness."""
 
     @abstractmethod
     def _events(self) -> Sequence[Event]:
-        """Return what is told of the generation that was just evaluated."""
+        """Return the events of the last evaluated generation."""
 
     @abstractmethod
     def _spent(self, meter: Meter) -> str:
-        """Return why no other generation is to follow, or an empty text."""
+        """Return the reason to stop, or an empty text."""
 
     def _before_saving(self, fitness: F) -> None:
-        """Note what a problem with a memory of its own keeps."""
+        """Store the state of a problem with memory."""
 
     @abstractmethod
     def _found(self) -> R:
-        """Return what the run is for."""
+        """Return the result of the run."""
 
     def evolve(
         self,
@@ -135,36 +135,38 @@ class Loop(ABC, Generic[F, R]):
         budget: Budget | None = None,
         stop: Stop | None = None,
     ) -> R:
-        """Evaluate so many generations, fewer if a goal or a budget is reached, and return what was found.
+        """Evaluate `generations`, fewer if a goal or a budget is reached, and return the result.
 
         Parameters
         ----------
-        fitness : ``function(genome)``, or ``function(genome, rng)`` with random numbers of the genome's own, to a
-            number, for a `ParetoRun` to several; or a `Problem`, which scores all genomes at once. A problem's method
-            ``configure(config)`` fills in what the configuration leaves open, as widths and the fitness threshold, and
-            generation 0 is made anew by that; with a method ``confirm(genome) -> float``, a genome that reaches the
-            threshold gets the fitness that it returns, and the run goes on if that is below the threshold; a problem
-            with a memory of its own has methods ``state() -> dict of arrays`` and ``restore(state)``, which checkpoints
-            use. A `ParetoRun` calls none of these three
-        generations : how many to evaluate in this call
-        device : where genomes of nodes and connections are activated when a problem activates all at once: a name or
-            an open device; see `volumetric.evolution.activate.device_for`
-        executor : runs fitness in threads, processes or on a cluster, with the same result; `Workers` also contains
+        fitness : ``function(genome)``, or ``function(genome, rng)`` with the genome's random generator, that returns a
+            number, or several for a `ParetoRun`; or a `Problem`, which scores all genomes at once. A problem's method
+            ``configure(config)`` completes the configuration, as widths and the fitness threshold, and generation 0 is
+            created again from it. With a method ``confirm(genome) -> float``, a genome that reaches the threshold gets
+            the returned fitness, and the run continues if that is below the threshold. A problem with memory has
+            methods ``state() -> dict of arrays`` and ``restore(state)`` for checkpoints. A `ParetoRun` calls none of
+            these three
+        generations : number of generations to evaluate in this call
+        device : a name or an open device that activates genomes of nodes and connections for problems that activate
+            all at once; see `volumetric.evolution.activate.device_for`
+        executor : runs fitness in threads, processes or on a cluster, with the same result; `Workers` also survives
             functions that hang or kill their process
-        reporters : get every event as it happens: functions, as `print`, or objects (see
-            `volumetric.base.reporting.Reporter`). They are closed at the end and may be used again
-        checkpoint : file that the run is saved to, after every `checkpoint_every` generations and at the end
-        budget : limits besides `generations`
-        stop : asked after every generation whether to end
+        reporters : receive every event: functions, as `print`, or objects (see
+            `volumetric.base.reporting.Reporter`). They are closed at the end and may be reused
+        checkpoint : file for the state of the run, written every `checkpoint_every` generations and at the end
+        budget : limits in addition to `generations`
+        stop : called after every generation; true ends the run
 
         Raises
         ------
         EvaluationError : fitness could not be computed
         SpecError : `generations` or `checkpoint_every` is below 1, or configuration and problem contradict each other
-        UnsupportedError : a device was named that has no part in this
+        UnsupportedError : a named device would not be used
         """
         if generations < 1 or checkpoint_every < 1:
-            raise SpecError(f"generations and checkpoint_every must be at least 1: {generations}, {checkpoint_every}")
+            raise SpecError(
+                f"generations and checkpoint_every must be at least 1, got {generations}, {checkpoint_every}"
+            )
         placement = Placement(device)
         placement.check(together=isinstance(fitness, Problem), executor=executor)
         self._prepare(fitness)

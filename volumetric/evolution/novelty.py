@@ -1,4 +1,4 @@
-"""Novelty search: reward behaviour that was not seen before.
+"""Novelty search: reward new behaviour.
 
 Lehman & Stanley, "Abandoning objectives: evolution through the search for novelty alone", Evolutionary Computation
 19(2), 2011.
@@ -17,19 +17,19 @@ from volumetric.base.rng import generator
 from volumetric.evolution.evaluate import Cohort
 
 _BLOCK = 1 << 22
-"""Differences computed at a time: bounds the memory of large populations."""
+"""Differences computed at a time, to limit memory for large populations."""
 _ARCHIVE_STREAM = 0x4E4F
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoveltyConfig:
-    """How novelty is measured, and what is remembered.
+    """Settings of the novelty measure and the archive.
 
     Attributes
     ----------
-    neighbours : novelty is the mean distance to so many nearest behaviours, of the generation and of the archive
-    additions : behaviours of each generation that enter the archive, chosen by chance
-    capacity : behaviours that the archive holds; the oldest leave
+    neighbours : number of nearest behaviours, of generation and archive, whose mean distance is the novelty
+    additions : behaviours of each generation that enter the archive, chosen at random
+    capacity : maximum size of the archive; the oldest entries are dropped
     """
 
     neighbours: int = 15
@@ -40,16 +40,16 @@ class NoveltyConfig:
         """Check the fields."""
         if self.neighbours < 1 or self.additions < 0 or self.capacity < 1:
             raise SpecError(
-                f"novelty needs neighbours ≥ 1, additions ≥ 0, capacity ≥ 1: {self.neighbours}, {self.additions}, "
+                f"novelty needs neighbours ≥ 1, additions ≥ 0, capacity ≥ 1, got {self.neighbours}, {self.additions}, "
                 f"{self.capacity}"
             )
 
 
 class NoveltyArchive:
-    """Behaviours seen so far.
+    """Archive of behaviours.
 
-    Random additions rather than those above a threshold keep the archive spread over what was visited, with nothing to
-    tune (Gomes, Mariano & Christensen 2015).
+    Additions are random instead of above a threshold. So the archive covers the visited behaviours without a parameter
+    to tune (Gomes, Mariano & Christensen 2015).
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class NoveltyArchive:
         return len(self.behaviours)
 
     def score(self, behaviours: ArrayLike) -> NDArray[np.float64]:
-        """Return the novelty of each behaviour, float64 ``[genomes]``, then remember some of them.
+        """Return the novelty of each behaviour, float64 ``[genomes]``, then add some to the archive.
 
         Parameters
         ----------
@@ -76,19 +76,19 @@ class NoveltyArchive:
         Raises
         ------
         ShapeError
-            It is not such a table, or has another width than the archive.
+            The array is not two-dimensional, or has another width than the archive.
         SpecError
             A behaviour is not finite.
         """
         table = np.asarray(behaviours, np.float64)
         if table.ndim != 2 or len(table) == 0:
-            raise ShapeError(f"behaviours are a table [genomes, features], got shape {table.shape}")
+            raise ShapeError(f"behaviours must be a table [genomes, features], got shape {table.shape}")
         if len(self) and table.shape[1] != self.behaviours.shape[1]:
-            raise ShapeError(
-                f"the archive holds behaviours of {self.behaviours.shape[1]} features, got {table.shape[1]}"
-            )
+            raise ShapeError(f"the archive has behaviours of {self.behaviours.shape[1]} features, got {table.shape[1]}")
         if not np.isfinite(table).all():
-            raise SpecError("a behaviour is NaN or infinite", hint="leave failed genomes out, or give them zeros")
+            raise SpecError(
+                "a behaviour is NaN or infinite", hint="exclude failed genomes, or set their behaviours to zeros"
+            )
         known = np.concatenate([table, self.behaviours]) if len(self) else table
         scores = _mean_nearest(table, known, self.config.neighbours)
         self._remember(table)
@@ -97,13 +97,13 @@ class NoveltyArchive:
     def _remember(self, table: NDArray[np.float64]) -> None:
         rng = generator(self.seed, _ARCHIVE_STREAM, self.generations)
         chosen = rng.choice(len(table), min(self.config.additions, len(table)), replace=False)
-        kept = self.behaviours if len(self) else table[:0]
-        self.behaviours = np.concatenate([kept, table[np.sort(chosen)]])[-self.config.capacity :]
+        behaviours = self.behaviours if len(self) else table[:0]
+        self.behaviours = np.concatenate([behaviours, table[np.sort(chosen)]])[-self.config.capacity :]
         self.generations += 1
 
 
 def _mean_nearest(table: NDArray[np.float64], known: NDArray[np.float64], neighbours: int) -> NDArray[np.float64]:
-    """Mean Euclidean distance of each row of `table` to its nearest rows of `known`, which begins with `table`."""
+    """Return the mean Euclidean distance of each row to its nearest rows of `known`, which begins with `table`."""
     count = min(neighbours, len(known) - 1)
     if count == 0:
         return np.zeros(len(table))
@@ -112,7 +112,7 @@ def _mean_nearest(table: NDArray[np.float64], known: NDArray[np.float64], neighb
     for start in range(0, len(table), step):
         rows = table[start : start + step]
         distances = np.linalg.norm(rows[:, None, :] - known[None, :, :], axis=-1)
-        distances[np.arange(len(rows)), start + np.arange(len(rows))] = np.inf  # nobody is a neighbour of itself
+        distances[np.arange(len(rows)), start + np.arange(len(rows))] = np.inf  # a row is not its own neighbour
         nearest = np.partition(distances, count - 1, axis=1)[:, :count]
         scores[start : start + len(rows)] = nearest.mean(axis=1)
     return scores
@@ -122,15 +122,15 @@ _BEHAVIOURS, _GENERATIONS = "novelty_behaviours", "novelty_generations"
 
 
 class NoveltySearch:
-    """Rewards genomes for what no other one does; see `volumetric.evolution.novelty`.
+    """Rewards genomes for new behaviour; see `volumetric.evolution.novelty`.
 
-    The archive goes into the checkpoints of the run, so that a resumed run is the uninterrupted one.
+    Checkpoints contain the archive, so that a resumed run equals an uninterrupted one.
 
     Parameters
     ----------
-    behave : a cohort → what each genome does, [genomes, features]; a row with NaN is a failure
-    config : how novelty is measured
-    seed : of the choice of what the archive remembers
+    behave : a cohort → behaviours, [genomes, features]; a row with NaN is a failure
+    config : settings of novelty and archive
+    seed : of the choice of additions
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class NoveltySearch:
         self.archive = NoveltyArchive(config, seed)
 
     def score_all(self, cohort: Cohort) -> NDArray[np.float64]:
-        """Return the novelty of every genome, then remember some of their behaviours."""
+        """Return the novelty of every genome, then add some behaviours to the archive."""
         behaviours = np.asarray(self._behave(cohort), np.float64)
         if behaviours.ndim != 2 or len(behaviours) != len(cohort):
             raise ShapeError(f"behaviours have shape {behaviours.shape}, expected [{len(cohort)}, features]")
@@ -151,17 +151,17 @@ class NoveltySearch:
         return scores
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return what a checkpoint keeps of the archive."""
+        """Return the archive for a checkpoint."""
         return {_BEHAVIOURS: self.archive.behaviours, _GENERATIONS: np.array(self.archive.generations)}
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Go on from what `state` returned.
+        """Restore the result of `state`.
 
         Raises
         ------
-        CheckpointError : the checkpoint holds no archive
+        CheckpointError : the checkpoint has no archive
         """
         if _BEHAVIOURS not in state or _GENERATIONS not in state or state[_BEHAVIOURS].ndim != 2:
-            raise CheckpointError("the checkpoint holds no archive of behaviours")
+            raise CheckpointError("the checkpoint has no archive of behaviours")
         self.archive.behaviours = state[_BEHAVIOURS].astype(np.float64)
         self.archive.generations = int(state[_GENERATIONS].item())

@@ -1,7 +1,7 @@
-"""Several objectives at once: NSGA-II over populations of any kind of genome.
+"""Multi-objective evolution: NSGA-II over populations of any kind of genome.
 
-Deb, Pratap, Agarwal & Meyarivan 2002, as in `volumetric.evolution.nsga`: parents are chosen by tournaments of two,
-and of parents and children together the best by front, then by room around them, live on. There are no species.
+Deb, Pratap, Agarwal & Meyarivan 2002: tournaments of two choose parents; of parents and children together the best by
+front, then by crowding distance, survive. There are no species.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from volumetric.evolution.run import Run
 from volumetric.evolution.species import Offspring
 
 _BLOCK = 1 << 22
-"""Comparisons made at a time: bounds the memory of large populations."""
+"""Comparisons made at a time, to limit memory for large populations."""
 
 
 def objectives_of(values: ArrayLike) -> NDArray[np.float64]:
@@ -48,13 +48,13 @@ def objectives_of(values: ArrayLike) -> NDArray[np.float64]:
     Raises
     ------
     ShapeError
-        It is not a table with at least one objective.
+        The array is not a table with at least one objective.
     SpecError
         A value is NaN or infinite.
     """
     table = np.asarray(values, np.float64)
     if table.ndim != 2 or table.shape[1] < 1:
-        raise ShapeError(f"objectives are a table [points, objectives], got shape {table.shape}")
+        raise ShapeError(f"objectives must be a table [points, objectives], got shape {table.shape}")
     if not np.isfinite(table).all():
         row = int(np.argwhere(~np.isfinite(table))[0, 0])
         raise SpecError(f"point {row} has objectives {table[row].tolist()}", hint="objectives must be finite")
@@ -62,10 +62,10 @@ def objectives_of(values: ArrayLike) -> NDArray[np.float64]:
 
 
 def front_ranks(objectives: ArrayLike) -> NDArray[np.int64]:
-    """Return the front of each point: 0 where no point dominates it, 1 where only points of front 0 do, and so on.
+    """Return the front of each point: 0 if no point dominates it, 1 if only points of front 0 do, and so on.
 
     A point dominates another if it is at least as good in every objective and better in one. Equal points share a
-    front. Takes O(points² · objectives) comparisons and O(points²) bits.
+    front. The cost is O(points² · objectives) comparisons and O(points²) bits.
     """
     table = objectives_of(objectives)
     points = len(table)
@@ -85,9 +85,9 @@ def front_ranks(objectives: ArrayLike) -> NDArray[np.int64]:
 
 
 def crowding(objectives: ArrayLike, ranks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return how much room each point has within its front: the sum of the gaps between its neighbours.
+    """Return the crowding distance of each point within its front: the sum of the gaps between its neighbours.
 
-    The gaps of an objective are measured in units of the front's extent. The ends of a front have infinite room.
+    The gaps of an objective are in units of the front's extent. The ends of a front have infinite distance.
     """
     table = objectives_of(objectives)
     room = np.zeros(len(table))
@@ -104,7 +104,7 @@ def crowding(objectives: ArrayLike, ranks: NDArray[np.int64]) -> NDArray[np.floa
 
 
 def preference(objectives: ArrayLike) -> NDArray[np.int64]:
-    """Return the points from the most to the least wanted: by front, then room; of equal ones the earlier first."""
+    """Return the points in order of preference: by front, then crowding distance, then index."""
     table = objectives_of(objectives)
     ranks = front_ranks(table)
     return np.lexsort((np.arange(len(table)), -crowding(table, ranks), ranks))
@@ -113,18 +113,18 @@ def preference(objectives: ArrayLike) -> NDArray[np.int64]:
 _STREAM = 3
 _OBJECTIVES, _IDS = "pareto_objectives", "pareto_ids"
 Objectives: TypeAlias = Callable[[Any], Sequence[float]] | Callable[[Any, np.random.Generator], Sequence[float]]
-"""A genome, and random numbers of its own if it takes them, to several numbers, of which more is better."""
+"""From a genome, and optionally its random generator, to several numbers; higher is better."""
 F64Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A genome that nothing beats: none is at least as good in every objective and better in one.
+    """A non-dominated genome: no other is at least as good in every objective and better in one.
 
     Attributes
     ----------
-    genome, objectives : the genome and what it scored
-    id : which it was
+    genome, objectives : the genome and its objectives
+    id : id of the genome
     """
 
     genome: Any
@@ -133,17 +133,17 @@ class Point:
 
 
 class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
-    """A run with several objectives, all of which are to be large.
+    """A run that maximises several objectives.
 
     Parameters
     ----------
-    population : says what genomes are and how they breed; a fresh one, or one that was loaded from a checkpoint of such
-        a run, which then goes on. It belongs to this run from now on
+    population : defines the genomes and their breeding; a fresh population, or one loaded from a checkpoint of a
+        `ParetoRun`, which is then resumed. The run takes ownership of it
 
     Raises
     ------
-    SpecError : the population has been evaluated for one objective, or breeds elites alone
-    CheckpointError : what the checkpoint holds of objectives is damaged
+    SpecError : the population has been evaluated for one objective, or breeds only elites
+    CheckpointError : the objectives in the checkpoint are damaged
 
     Examples
     --------
@@ -157,8 +157,8 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
     def __init__(self, population: Run[Any, Any]) -> None:
         if population.progress.fitness is not None or getattr(population.config, "algorithm", "neat") == "elites":
             raise SpecError(
-                "a run of several objectives begins from a fresh population that breeds by crossover",
-                hint='use algorithm "neat", and do not call evolve on the population itself',
+                "a run with several objectives needs a fresh population that breeds by crossover",
+                hint='use algorithm "neat", and call evolve only on the ParetoRun',
             )
         self.population = population
         self.objectives: F64Array | None = None
@@ -171,16 +171,16 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         if _OBJECTIVES in population.extras:
             self.objectives, self.ids = population.extras[_OBJECTIVES], population.extras[_IDS]
             if self.objectives.ndim != 2 or len(self.objectives) != size or self.ids.shape != (size,):
-                raise CheckpointError("objectives of the checkpoint do not fit its population")
+                raise CheckpointError("the objectives of the checkpoint do not fit its population")
 
     @property
     def generation(self) -> int:
-        """Number of the generation that was asked for last, from 0."""
+        """Number of the generation last returned by `ask`, from 0."""
         return self._generation
 
     @property
     def front(self) -> tuple[Point, ...]:
-        """Points that nothing beats, by the first objective; of equal ones the earliest."""
+        """Non-dominated points, by the first objective; of equal points the earliest."""
         if self._front is None:
             self._front = () if self.objectives is None else self._front_of(self.objectives)
         return self._front
@@ -196,7 +196,7 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         )
 
     def ask(self) -> Cohort:
-        """Return the genomes that need objectives: those of generation 0, then children of the survivors."""
+        """Return the genomes to evaluate: generation 0, then children of the survivors."""
         population = self.population
         if self.objectives is None:
             return self._cohort(population.pool)
@@ -210,21 +210,21 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         return self._cohort(self._children)
 
     def tell(self, objectives: ArrayLike, failures: tuple[Failure, ...] = ()) -> None:
-        """Give every genome of the last `ask` its objectives, and choose who lives on.
+        """Set the objectives of every genome of the last `ask`, and select the survivors.
 
         Parameters
         ----------
-        objectives : [genomes, objectives]; a row with NaN or infinity failed and gets the worst of the generation
+        objectives : [genomes, objectives]; a row with NaN or infinity is a failure and gets the worst of the generation
 
         Raises
         ------
-        ShapeError : there is not one row for each genome, or another number of objectives than before
+        ShapeError : the number of rows is not the number of genomes, or the number of objectives changed
         EvaluationError : all genomes failed, or one did and ``on_failure`` is "raise"
-        SpecError : nothing was asked for
+        SpecError : `ask` was not called before
         """
         population, size = self.population, self.population.config.population
         if self.objectives is not None and self._children is None:
-            raise SpecError(f"generation {self.generation} has its objectives already", hint="call ask() first")
+            raise SpecError(f"generation {self.generation} already has objectives", hint="call ask() first")
         values = np.array(objectives, np.float64)
         width = values.shape[-1] if self.objectives is None else self.objectives.shape[1]
         if values.ndim != 2 or values.shape != (size, width) or width == 0:
@@ -236,9 +236,9 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
             self.objectives, self.ids = values, ids
             return
         both = np.concatenate([self.objectives, values])
-        kept = np.sort(preference(both)[:size])
-        population.continue_with(population.pool.joined(self._children).take(kept), self._generation)
-        self.objectives, self.ids = both[kept], np.concatenate([self.ids, ids])[kept]
+        survivors = np.sort(preference(both)[:size])
+        population.continue_with(population.pool.joined(self._children).take(survivors), self._generation)
+        self.objectives, self.ids = both[survivors], np.concatenate([self.ids, ids])[survivors]
         self._children = None
 
     @property
@@ -257,14 +257,14 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         return self.front
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the survivors with their objectives, in one step; load it as a population and make a run of that.
+        """Write the survivors and objectives atomically; to resume, load the population and create a run from it.
 
         Raises
         ------
-        SpecError : nothing was told yet, or a generation has been asked for that has no objectives
+        SpecError : no generation has objectives yet, or the generation of the last `ask` has none
         """
         if self.objectives is None or self._children is not None:
-            raise SpecError("a run of several objectives is saved between tell() and ask()")
+            raise SpecError("save a run with several objectives between tell() and ask()")
         self.population.extras = {_OBJECTIVES: self.objectives, _IDS: self.ids}
         self.population.save(path)
 
@@ -273,7 +273,7 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         return Cohort(pool=pool, generation=self.generation, first_id=first_id, seed=self.population.seed)
 
     def _parents(self, objectives: F64Array, rng: np.random.Generator) -> Offspring:
-        """Pairs of winners of tournaments; the better of a pair comes first."""
+        """Return pairs of tournament winners; the better of a pair comes first."""
         ranks = front_ranks(objectives)
         room = crowding(objectives, ranks)
         place = np.empty(len(ranks), np.int64)
@@ -303,28 +303,28 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
             raise EvaluationError(
                 f"{int(failed.sum())} of {len(values)} genomes of generation {self.generation} failed; genome "
                 f"{first.genome}: {first.reason}",
-                hint="the function must return finite numbers",
+                hint="return finite numbers from the function",
             )
-        given = self.population.config.failure_fitness
-        worst = values[~failed].min(axis=0) if given is None else given
+        fallback = self.population.config.failure_fitness
+        worst = values[~failed].min(axis=0) if fallback is None else fallback
         return np.where(failed[:, None], worst, values)
 
     def _events(self) -> Sequence[Event]:
         front = self.front
         failed = [EvaluationFailed(generation=self.generation, genome=f.genome, reason=f.reason) for f in self.failures]
-        told = FrontEvaluated(
+        evaluated = FrontEvaluated(
             generation=self.generation,
             front=tuple(point.objectives for point in front),
             genomes=tuple(point.id for point in front),
             failures=len(self.failures),
         )
-        return [*failed, told]
+        return [*failed, evaluated]
 
 
 def _evaluated(
     fitness: Objectives | Problem, cohort: Cohort, executor: Executor | Scorer | None
 ) -> tuple[ArrayLike, tuple[Failure, ...]]:
-    """Objectives [genomes, objectives], NaN where they failed, and the failures."""
+    """Return objectives [genomes, objectives], NaN for failures, and the failures."""
     if isinstance(fitness, Problem):
         values = fitness.score_all(cohort)
         return (values.fitness, values.failures) if isinstance(values, Scores) else (values, ())
@@ -333,7 +333,7 @@ def _evaluated(
     if len(lengths) != 1:
         reasons = next((reason for _, reason in results if reason), "")
         what = f"returned {sorted(lengths)} objectives" if lengths else f"failed for every genome: {reasons}"
-        raise EvaluationError(f"the function {what}", hint="it must return the same number of finite values each time")
+        raise EvaluationError(f"the function {what}", hint="return the same number of finite values for every genome")
     nothing = (math.nan,) * lengths.pop()
     failures = tuple(
         Failure(genome=cohort.first_id + row, reason=reason) for row, (_, reason) in enumerate(results) if reason
@@ -347,8 +347,8 @@ def _score(fitness: Callable[..., Sequence[float]], cohort: Cohort, *, random: b
 
 def _score_one(fitness: Callable[..., Sequence[float]], cohort: Cohort, row: int, *, random: bool) -> Result:
     try:
-        given = (cohort.genome(row), cohort.rng(row)) if random else (cohort.genome(row),)
-        values = tuple(float(value) for value in fitness(*given))
+        arguments = (cohort.genome(row), cohort.rng(row)) if random else (cohort.genome(row),)
+        values = tuple(float(value) for value in fitness(*arguments))
     except Exception as error:
         return (), reason_of(error)
     fine = values and all(math.isfinite(value) for value in values)
@@ -365,13 +365,13 @@ class Sized:
     problem: Problem
 
     def configure(self, config: Any) -> Any:
-        """Return what the problem makes of `config`."""
+        """Return `config` completed by the problem."""
         return configured(self.problem, config)
 
     def score_all(self, cohort: Cohort) -> NDArray[np.float64]:
         """Return [genomes, 2]; NaN marks failures."""
-        found = self.problem.score_all(cohort)
-        fitness = found.fitness if isinstance(found, Scores) else np.asarray(found, np.float64)
+        scores = self.problem.score_all(cohort)
+        fitness = scores.fitness if isinstance(scores, Scores) else np.asarray(scores, np.float64)
         sizes = [_size(cohort.genome(row)) for row in range(len(cohort))]
         return np.stack([fitness, -np.array(sizes, np.float64)], axis=1)
 

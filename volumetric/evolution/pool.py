@@ -1,4 +1,4 @@
-"""Many genomes in three arrays, and a configuration as records: what compiled kernels work on."""
+"""Genomes in three arrays, and a configuration as records, for compiled kernels."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Pool:
 
     Attributes
     ----------
-    interface : what the genomes have in common
-    nodes : `NODE` records [genomes, most nodes], sorted by id
-    connections : `CONNECTION` records [genomes, most connections], sorted by innovation
-    sizes : int64 [genomes, 2]; how many nodes and connections of a row count
+    interface : shared interface of the genomes
+    nodes : `NODE` records [genomes, max nodes], sorted by id
+    connections : `CONNECTION` records [genomes, max connections], sorted by innovation
+    sizes : int64 [genomes, 2]; numbers of used nodes and connections in a row
     """
 
     interface: Interface
@@ -41,7 +41,7 @@ class Pool:
 
     @staticmethod
     def empty(interface: Interface, genomes: int, nodes: int, connections: int) -> Pool:
-        """Room for `genomes` of at most so many nodes and connections; its contents are undefined."""
+        """Allocate a pool for `genomes` with at most `nodes` and `connections`; its contents are undefined."""
         return Pool(
             interface=interface,
             nodes=np.empty((genomes, max(nodes, 1)), NODE),
@@ -62,17 +62,17 @@ class Pool:
         return pool
 
     def genome(self, row: int) -> Genome:
-        """Return one genome, as a copy of its own."""
+        """Return a copy of one genome."""
         nodes, connections = self.sizes[row].tolist()
         return Genome(
             interface=self.interface,
-            # By bytes, because NumPy copies records field by field, which takes five times as long.
+            # Copy bytes: NumPy copies records field by field, which takes five times as long.
             nodes=np.frombuffer(self.nodes[row, :nodes].tobytes(), NODE),
             connections=np.frombuffer(self.connections[row, :connections].tobytes(), CONNECTION),
         )
 
     def lent(self, row: int) -> Genome:
-        """Return one genome that is activated by the links of all, which are found once, together.
+        """Return one genome that uses the shared links of the pool, which are computed once.
 
         It keeps this pool in memory.
         """
@@ -82,26 +82,26 @@ class Pool:
 
     @property
     def links(self) -> LinkedPool:
-        """Genomes ready to be activated."""
+        """The linked genomes."""
         return self.linked(1) if self._links is None else self._links
 
     def linked(self, threads: int) -> LinkedPool:
-        """Genomes ready to be activated by so many threads, where there is enough to do for them."""
+        """Return the linked genomes for `threads` threads, if there is enough work for them."""
         from volumetric.evolution.linked import LinkedPool
 
         if self._links is None or self._links.threads != threads:
-            # Links of another object of the same arrays: a cycle would keep both until the collector comes round.
+            # Link a second object with the same arrays: a reference cycle would delay freeing.
             twin = _pool(self.interface, self.nodes, self.connections, self.sizes)
             object.__setattr__(self, "_links", LinkedPool(twin, threads=threads))
         assert self._links is not None
         return self._links
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave links out of what other processes get."""
+        """Pickle without links."""
         return _pool, (self.interface, self.nodes, self.connections, self.sizes)
 
     def joined(self, other: Pool) -> Pool:
-        """Return these genomes, then those of another pool of one kind."""
+        """Return these genomes, then those of another pool with the same interface."""
         rooms = [np.array(pool.nodes.shape[1:] + pool.connections.shape[1:]) for pool in (self, other)]
         nodes, connections = np.maximum(*rooms).tolist()
         both = Pool.empty(self.interface, len(self) + len(other), nodes, connections)
@@ -112,7 +112,7 @@ class Pool:
         return both
 
     def take(self, rows: NDArray[np.int64]) -> Pool:
-        """Return a copy of some genomes, padded to the largest of them."""
+        """Return a copy of some genomes, padded to the largest."""
         sizes = self.sizes[rows]
         nodes, connections = sizes.max(axis=0, initial=1)
         return Pool(
@@ -164,7 +164,7 @@ _SETTINGS = np.dtype(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Settings:
-    """What the kernels need to know of a configuration.
+    """A configuration in the form of the kernels.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ class Settings:
 
 @lru_cache(maxsize=16)
 def settings_of(config: EvolutionConfig) -> Settings:
-    """Translate `config`; the arrays are shared and must not be written."""
+    """Convert `config`; the arrays are shared and read-only by convention."""
     record = np.zeros(1, _SETTINGS)
     for name in _RATES:
         record[name] = getattr(config.mutation, name)

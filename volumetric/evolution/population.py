@@ -23,9 +23,9 @@ class Population(Run[EvolutionConfig, Pool]):
 
     Parameters
     ----------
-    config : rules of the run; what it leaves open `evolve` takes from the problem
-    seed : of all random numbers; None chooses one, which `seed` tells
-    first : genome that the first generation descends from: itself, and mutations of it. None: minimal genomes
+    config : configuration of the run; `evolve` takes missing values from the problem
+    seed : of all random numbers; None chooses one, see the attribute `seed`
+    first : ancestor of the first generation, which has this genome and its mutations. None: minimal genomes
 
     Raises
     ------
@@ -47,14 +47,14 @@ class Population(Run[EvolutionConfig, Pool]):
         super().__init__(config, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that the run depends on, in one step; see `volumetric.evolution.checkpoint`."""
+        """Write the state of the run atomically; see `volumetric.evolution.checkpoint`."""
         from volumetric.evolution.checkpoint import save
 
         save(self, path)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Population:
-        """Read a run that `save` wrote; it goes on exactly as if it had not been interrupted.
+        """Read a file of `save`; the run continues exactly as without interruption.
 
         Raises
         ------
@@ -74,7 +74,8 @@ class Population(Run[EvolutionConfig, Pool]):
             return first_pool(self.config, rng)
         if self._ancestor.interface != self.config.genome.interface:
             raise SpecError(
-                f"the first genome has {self._ancestor.interface}, the configuration {self.config.genome.interface}"
+                f"the first genome has {self._ancestor.interface}, but the configuration has "
+                f"{self.config.genome.interface}"
             )
         self.innovations = Innovations.after(self._ancestor)
         size = self.config.population
@@ -95,11 +96,11 @@ class Population(Run[EvolutionConfig, Pool]):
         return speciate(pool, table, self.pool.take(representatives), generation, self._settings)
 
     def _check_fit(self, config: EvolutionConfig) -> None:
-        mine, wanted = self.pool.interface, config.genome.interface
-        if mine != wanted:
+        mine, needed = self.pool.interface, config.genome.interface
+        if mine != needed:
             raise SpecError(
-                f"genomes of generation {self.generation} have {mine}, the problem needs {wanted}",
-                hint="begin a new population for this problem",
+                f"genomes of generation {self.generation} have {mine}, but the problem needs {needed}",
+                hint="create a new population for this problem",
             )
 
     def size_of(self, genome: Genome) -> tuple[int, int]:
@@ -107,7 +108,7 @@ class Population(Run[EvolutionConfig, Pool]):
 
 
 def _as_wide_as(first: Genome, config: GenomeConfig) -> GenomeConfig:
-    """Return `config` with the widths of a genome where it leaves them open."""
+    """Return `config` with missing widths from a genome."""
     inputs = first.interface.inputs if config.inputs is None else config.inputs
     outputs = first.interface.outputs if config.outputs is None else config.outputs
     return replace(config, inputs=inputs, outputs=outputs)

@@ -1,4 +1,4 @@
-"""What happened in a run, as events, and reporters that keep or write them; see `volumetric.base.reporting`."""
+"""Events of a run, and reporters that store or write them; see `volumetric.base.reporting`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """A generation has its fitness.
+    """A generation was evaluated.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Evaluated:
     best_hidden, best_connections : hidden nodes and enabled connections of that genome
     species : size of each species by id
     threshold : compatibility threshold
-    failures : genomes without a fitness of their own
+    failures : number of genomes that failed
     """
 
     event: ClassVar[str] = "Evaluated"
@@ -63,7 +63,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationFailed:
-    """A genome has no fitness of its own."""
+    """The evaluation of a genome failed."""
 
     event: ClassVar[str] = "EvaluationFailed"
     detail: ClassVar[int] = 2
@@ -78,7 +78,7 @@ class EvaluationFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeciesFounded:
-    """A genome was unlike all species there were."""
+    """A genome founded a new species, because it was unlike all existing ones."""
 
     event: ClassVar[str] = "SpeciesFounded"
     detail: ClassVar[int] = 2
@@ -92,7 +92,7 @@ class SpeciesFounded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeciesEnded:
-    """A species left no members: it stagnated, or its children belong to other species."""
+    """A species ended: it stagnated, or its children belong to other species."""
 
     event: ClassVar[str] = "SpeciesEnded"
     detail: ClassVar[int] = 2
@@ -123,14 +123,14 @@ class Solved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontEvaluated:
-    """A generation of a run with several objectives has been scored.
+    """A generation of a run with several objectives was evaluated.
 
     Attributes
     ----------
     generation : from 0
-    front : objectives of the points that nothing beats, by the first objective
+    front : objectives of the non-dominated points, by the first objective
     genomes : ids of these points
-    failures : genomes of the generation without objectives of their own
+    failures : number of genomes of the generation that failed
     """
 
     event: ClassVar[str] = "FrontEvaluated"
@@ -151,17 +151,17 @@ Event: TypeAlias = FrontEvaluated | Evaluated | EvaluationFailed | SpeciesFounde
 
 
 class History:
-    """Keeps all events in memory: ``history.events``, and ``history.generations`` for those of evaluations."""
+    """Stores all events in memory: ``history.events``, and ``history.generations`` for events of evaluations."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
 
     def start(self, step: int, epoch: int) -> None:
-        """Forget what is told again."""
+        """Drop the events that will be reported again."""
         self.events = [event for event in self.events if event.generation < epoch]
 
     def report(self, event: Event, /) -> None:
-        """Keep an event."""
+        """Store an event."""
         self.events.append(event)
 
     def close(self) -> None:
@@ -169,15 +169,16 @@ class History:
 
     @property
     def generations(self) -> list[Evaluated]:
+        """The events of evaluated generations, in order."""
         return [event for event in self.events if isinstance(event, Evaluated)]
 
 
 class JsonLines(JsonlReporter):
-    """Appends every event to a file as one line of JSON, with its kind under ``event``.
+    """Appends every event as one line of JSON, with its kind under ``event``.
 
     Parameters
     ----------
-    path : the file. A run that begins writes it anew; one that goes on drops what it tells again
+    path : the file. A new run overwrites it; a resumed run drops later events
     """
 
     def _kept(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
@@ -189,7 +190,7 @@ class Csv(CsvReporter):
 
     Parameters
     ----------
-    path : the file, with a header. A run that begins writes it anew; one that goes on drops what it tells again
+    path : the file, with a header. A new run overwrites it; a resumed run drops later events
     """
 
     columns = tuple(field.name for field in dataclasses.fields(Evaluated))
@@ -208,7 +209,7 @@ class Csv(CsvReporter):
 
 
 def generation_events(run: Run[Any, Any], before: SpeciesTable) -> list[Event]:
-    """Return the events of the generation that `run` has just evaluated; `before` are the species before it."""
+    """Return the events of the last evaluated generation of `run`; `before` are the previous species."""
     generation, species, champion = run.generation, run.species, run.champion
     fitness = run.progress.fitness
     if fitness is None or champion is None:
@@ -263,7 +264,7 @@ class TensorBoard(TensorBoardReporter):
 
     Parameters
     ----------
-    directory : where TensorBoard looks (``tensorboard --logdir``); a resumed run adds a file
+    directory : log directory of TensorBoard (``tensorboard --logdir``); a resumed run adds a file
     """
 
     def report(self, event: Event, /) -> None:

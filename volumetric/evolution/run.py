@@ -1,4 +1,4 @@
-"""A run of evolution, whatever its genomes are: ask for a generation, tell its fitness, again."""
+"""An evolution run for any kind of genome: ask for a generation, tell its fitness, repeat."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ P = TypeVar("P", bound=Genomes)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Champion:
-    """A genome that was among the best.
+    """One of the best genomes.
 
     Attributes
     ----------
-    genome, fitness : the genome and what it scored
-    id, generation : which it was, and when
+    genome, fitness : the genome and its fitness
+    id, generation : id of the genome and its generation
     """
 
     genome: Any
@@ -54,14 +54,14 @@ class Champion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a run stands.
+    """Progress of a run.
 
     Attributes
     ----------
     generation : number of the current generation, from 0
-    improved : generation in which the best score last rose, or in which the search was last refocused
-    fitness : float64 [genomes] of the current generation, None while it is not evaluated
-    failures : genomes of it that have no fitness of their own
+    improved : generation of the last improvement of the best score, or of the last refocus
+    fitness : float64 [genomes] of the current generation, None before its evaluation
+    failures : failed genomes of the current generation
     """
 
     generation: int = 0
@@ -71,23 +71,23 @@ class Progress:
 
 
 class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
-    """What all runs share. Subclasses say what a genome is: how the first are made, how they breed, how they differ.
+    """Base of all runs. Subclasses define the first genomes, breeding and the distance of genomes.
 
     Parameters
     ----------
-    config : rules of the run
-    seed : of all random numbers; None chooses one, which `seed` tells
+    config : configuration of the run
+    seed : of all random numbers; None chooses one, see the attribute `seed`
 
     Attributes
     ----------
     champion : the best genome so far
-    hall : the best different ones, ``config.hall_of_fame`` at most, best first
-    extras : arrays that a problem keeps in checkpoints, see `evolve`
+    hall : the best distinct genomes, ``config.hall_of_fame`` at most, best first
+    extras : arrays of the problem in checkpoints, see `evolve`
     """
 
     def __init__(self, config: C, seed: int | None = None) -> None:
         if seed is not None and seed < 0:
-            raise SpecError(f"a seed is not negative, got {seed}")
+            raise SpecError(f"seed must be 0 or more, got {seed}")
         self._ranking: Ranking | None = None
         self._fresh: NDArray[np.bool_] | None = None
         self.seed = fresh_seed() if seed is None else seed
@@ -98,7 +98,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         self._begin(config)
 
     def _begin(self, config: C) -> None:
-        """Make generation 0 by `config`."""
+        """Create generation 0 from `config`."""
         self.config = config
         self.pool: P = self._first(generator(self.seed, BREEDING_STREAM))
         none = SpeciesTable.none(config.species.threshold)
@@ -106,11 +106,11 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
 
     @abstractmethod
     def _first(self, rng: np.random.Generator) -> P:
-        """Return the genomes of generation 0, and begin to count what is new in them."""
+        """Return the genomes of generation 0, and initialise the innovation numbers."""
 
     @abstractmethod
     def children_of(self, offspring: Offspring, first_id: int, key: np.uint64) -> P:
-        """Return one child of ``self.pool`` for each row of `offspring`; `first_id` and `key` name random streams."""
+        """Return one child of ``self.pool`` for each row of `offspring`; `first_id` and `key` select random streams."""
 
     @abstractmethod
     def _speciate(
@@ -120,11 +120,11 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
 
     @abstractmethod
     def size_of(self, genome: Any) -> tuple[int, int]:
-        """Return how many nodes beyond the first ones a genome has, and how many active connections, for reports."""
+        """Return the numbers of additional nodes and of active connections of a genome, for reports."""
 
     @property
     def _keeps_clones(self) -> bool:
-        """Whether children that `Offspring` does not mutate are their parents unchanged."""
+        """Whether unmutated children in `Offspring` are identical to their parents."""
         return True
 
     @property
@@ -139,7 +139,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
 
     @property
     def score(self) -> NDArray[np.float64]:
-        """Fitness of the current generation, signed so that more is better; raise `SpecError` before it is known."""
+        """Fitness of the current generation, signed so that higher is better; `SpecError` before its evaluation."""
         if self.progress.fitness is None:
             raise SpecError(f"generation {self.generation} has no fitness yet", hint="call tell() first")
         return self.sign * self.progress.fitness
@@ -151,27 +151,27 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         return self.champion is not None and goal is not None and self.sign * (self.champion.fitness - goal) >= 0
 
     def ask(self) -> Cohort:
-        """Return the generation that needs fitness, which is bred if the last one has its fitness already."""
+        """Return the generation to evaluate; breed a new one if the last one has fitness."""
         self._before = self.species
         if self.progress.fitness is not None:
             self._breed(self.progress.fitness)
         return self._cohort()
 
     def tell(self, fitness: ArrayLike | Scores) -> None:
-        """Give every genome of the last `ask` its fitness.
+        """Set the fitness of every genome of the last `ask`.
 
         Parameters
         ----------
-        fitness : one number for each genome, in order; NaN and infinity mean that it failed
+        fitness : one number for each genome, in order; NaN and infinity mark failures
 
         Raises
         ------
         EvaluationError : all genomes failed, or one did and ``on_failure`` is "raise"
-        ShapeError : there is not one number for each genome
-        SpecError : this generation has its fitness already
+        ShapeError : the number of values is not the number of genomes
+        SpecError : this generation already has fitness
         """
         if self.progress.fitness is not None:
-            raise SpecError(f"generation {self.generation} has its fitness already", hint="call ask() first")
+            raise SpecError(f"generation {self.generation} already has fitness", hint="call ask() first")
         scores = fitness if isinstance(fitness, Scores) else checked(fitness, self._cohort())
         values = self._without_failures(scores)
         score = self.sign * values
@@ -180,7 +180,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         if self.champion is None or score[best] > self.sign * self.champion.fitness:
             improved = self.generation
             self.champion = self._as_champion(best, values)
-        # A clone was a candidate when it was new; comparing genomes costs more than most of a generation.
+        # Clones were candidates before; comparing genomes costs more than most of a generation.
         fresh = score if self._fresh is None else np.where(self._fresh, score, -np.inf)
         self.hall = entered(
             self.hall, fresh, self.config.hall_of_fame, self.sign, lambda row: self._as_champion(row, values)
@@ -195,7 +195,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         return self.generation + (self.progress.fitness is not None)
 
     def continue_with(self, pool: P, generation: int) -> None:
-        """Make other genomes the current ones, as those of `generation`, which have no fitness."""
+        """Replace the current genomes by `pool` as `generation`, without fitness."""
         self.pool, self.progress = pool, Progress(generation=generation)
         self._ranking = self._fresh = None
 
@@ -218,11 +218,11 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
 
     def _found(self) -> Champion:
         if self.champion is None:
-            raise EvaluationError("no generation was evaluated")
+            raise EvaluationError("no generation was evaluated yet")
         return self.champion
 
     def _adopt(self, fitness: Fitness | Problem) -> None:
-        """Let a problem fill in what the configuration leaves open."""
+        """Let a problem complete the configuration."""
         config = configured(fitness, self.config)
         if config == self.config:
             return
@@ -233,7 +233,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         self.config = config
 
     def _check_fit(self, config: C) -> None:
-        """Raise `SpecError` if genomes that exist cannot go on by `config`."""
+        """Raise `SpecError` if existing genomes do not fit `config`."""
 
     def _spent(self, meter: Meter) -> str:
         if self.solved:
@@ -248,7 +248,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         )
 
     def _confirm(self, fitness: Fitness | Problem) -> None:
-        """Ask a problem that scores by chance for more, before a genome that was perhaps lucky ends the run."""
+        """Re-evaluate the champion of a stochastic problem, before a lucky genome ends the run."""
         confirm = getattr(fitness, "confirm", None)
         if confirm is None or not self.solved or self.champion is None or self.champion.generation < self.generation:
             return
@@ -256,7 +256,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
 
     @property
     def sign(self) -> float:
-        """What fitness is multiplied by so that more is better."""
+        """Factor on fitness so that higher is better."""
         return 1.0 if self.config.fitness_criterion == "max" else -1.0
 
     def _cohort(self) -> Cohort:
@@ -264,14 +264,14 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         return Cohort(pool=self.pool, generation=self.generation, first_id=first_id, seed=self.seed)
 
     def _without_failures(self, scores: Scores) -> NDArray[np.float64]:
-        """Fitness with a number for the genomes that failed, as the configuration says."""
+        """Return fitness with replaced values for failed genomes, according to the configuration."""
         if not scores.failures:
             return scores.fitness
         first = f"genome {scores.failures[0].genome}: {scores.failures[0].reason}"
         if self.config.on_failure == "raise" or len(scores.failures) == len(self.pool):
             raise EvaluationError(
                 f"{len(scores.failures)} of {len(self.pool)} genomes of generation {self.generation} failed; {first}",
-                hint="the fitness function must return a finite number; called with one genome it shows what is wrong",
+                hint="return a finite number from the fitness function; call it with one genome to see the error",
             )
         value = self.config.failure_fitness
         if value is None:
@@ -279,7 +279,7 @@ class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
         return np.where(np.isnan(scores.fitness), value, scores.fitness)
 
     def _breed(self, fitness: NDArray[np.float64]) -> None:
-        """Replace the generation by its children."""
+        """Replace the generation with its children."""
         config, generation = self.config, self.generation
         rng = generator(self.seed, BREEDING_STREAM, generation + 1)
         parent_key, gene_key = rng.integers(0, 1 << 64, 2, np.uint64)
@@ -307,15 +307,15 @@ def entered(
     sign: float,
     make: Callable[[int], Champion],
 ) -> tuple[Champion, ...]:
-    """Return the hall after a generation: at most `size` champions, best first, of equal ones the earlier first.
+    """Return the hall of fame after a generation: at most `size` champions, best first, then earliest first.
 
-    A genome that is in the hall already does not enter again; what it scored first stays.
+    A genome enters only once, and keeps its first score.
 
     Parameters
     ----------
-    score : float64 [genomes], more is better; -inf for those that are no candidates
-    sign : what the fitness of a champion is multiplied by to be a score
-    make : row of the generation → champion; called for those alone that are good enough
+    score : float64 [genomes], higher is better; -inf for genomes that are not candidates
+    sign : factor from the fitness of a champion to its score
+    make : row of the generation → champion; called only for rows that are good enough
     """
     if size == 0:
         return ()
@@ -323,12 +323,12 @@ def entered(
     rows = np.flatnonzero(score > worst)
     if len(rows) == 0:
         return hall
-    found = list(hall)
+    champions = list(hall)
     for row in rows[np.argsort(-score[rows], kind="stable")[:size]].tolist():
-        if len(found) >= size and score[row] <= sign * found[size - 1].fitness:
+        if len(champions) >= size and score[row] <= sign * champions[size - 1].fitness:
             break
         champion = make(row)
-        if all(champion.genome != other.genome for other in found):
-            found.append(champion)
-    found.sort(key=lambda champion: -sign * champion.fitness)
-    return tuple(found[:size])
+        if all(champion.genome != other.genome for other in champions):
+            champions.append(champion)
+    champions.sort(key=lambda champion: -sign * champion.fitness)
+    return tuple(champions[:size])

@@ -1,4 +1,4 @@
-"""Species: groups of genomes near a representative, what is remembered of each, and who has how many offspring."""
+"""Species: groups of genomes near a representative, their records, and the allocation of offspring."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class SpeciesTable:
     Attributes
     ----------
     ids : int64 [species]
-    founded, improved : int64 [species]; generation of the first member, and of the last rise of `best`
+    founded, improved : int64 [species]; generation of the first member, and of the last improvement of `best`
     best : float64 [species]; highest score ever, -inf before the first evaluation
-    member : int64 [genomes]; position of each genome's species
+    member : int64 [genomes]; index of each genome's species
     threshold : compatibility threshold
     next_id : id of the next species
     """
@@ -39,7 +39,7 @@ class SpeciesTable:
 
     @staticmethod
     def none(threshold: float) -> SpeciesTable:
-        """Return the table from before the first generation."""
+        """Return the empty table before the first generation."""
         nothing = np.empty(0, np.int64)
         return SpeciesTable(
             ids=nothing, founded=nothing, improved=nothing, best=np.empty(0), member=nothing, threshold=threshold
@@ -56,7 +56,7 @@ class Ranking:
     Attributes
     ----------
     order : int64 [genomes]; by species, then best first
-    starts, counts : int64 [species]; where each species stands in `order`
+    starts, counts : int64 [species]; range of each species in `order`
     best, mean : float64 [species]; highest and mean score. The mean is the sum of the paper's adjusted fitness f / |S|
     """
 
@@ -70,8 +70,8 @@ class Ranking:
 def distance(first: Genome, second: Genome, config: EvolutionConfig) -> float:
     """Return the compatibility distance δ = c₁·E/N + c₂·D/N + c₃·W̄ of two genomes; see `SpeciesConfig`.
 
-    E and D count excess and disjoint connection genes and N those of the larger genome, or is 1 for small genomes. W̄ is
-    the mean difference of matching weights and biases, where another activation or aggregation counts as 1.
+    E and D count excess and disjoint connection genes; N is their number in the larger genome, or 1 for small genomes.
+    W̄ is the mean difference of matching weights and biases; another activation or aggregation counts as 1.
     """
     return float(distances([first, second], config)[0, 1])
 
@@ -91,8 +91,8 @@ def speciate(
 ) -> SpeciesTable:
     """Return the species of a new generation.
 
-    Each genome joins the first species of `table` whose representative is nearer than the threshold, else it founds
-    one. Species that nobody joined are gone.
+    Each genome joins the first species of `table` whose representative is closer than the threshold, else it founds a
+    new species. Empty species are removed.
     """
     from volumetric.evolution.kernels import genomes as kernels
 
@@ -107,11 +107,11 @@ def speciate(
 def joined(
     table: SpeciesTable, member: IntArray, founded: int, generation: int, target: int, step: float
 ) -> SpeciesTable:
-    """Return the species of a new generation, of which `founded` are new, without those that nobody joined.
+    """Return the species of a new generation, with `founded` new ones and without empty ones.
 
     Parameters
     ----------
-    member : int64 [genomes]; position in `table`, new species after the old ones
+    member : int64 [genomes]; index in `table`, new species after the old ones
     target, step : as in `SpeciesConfig`; the threshold moves towards the target number of species
     """
     new = np.full(founded, generation)
@@ -130,7 +130,7 @@ def joined(
 
 
 def keep(table: SpeciesTable, mask: NDArray[np.bool_]) -> SpeciesTable:
-    """Return the table without the species where `mask` is false; their members get a position below 0."""
+    """Return the table without the species whose `mask` is false; their members get an index below 0."""
     position = np.where(mask, np.cumsum(mask) - 1, -1)
     return replace(
         table,
@@ -158,7 +158,7 @@ def rank(table: SpeciesTable, score: F64Array) -> Ranking:
 
 
 def remember(table: SpeciesTable, ranking: Ranking, generation: int) -> SpeciesTable:
-    """Return the table with the best scores and the generations of the last improvement brought up to date."""
+    """Return the table with updated best scores and generations of the last improvement."""
     better = ranking.best > table.best
     return replace(
         table,
@@ -198,14 +198,14 @@ def breeders(table: SpeciesTable, generation: int, *, refocus: bool, config: Run
 
 
 def apportion(shares: F64Array, total: int, least: int) -> IntArray:
-    """Divide exactly `total` children among species in proportion to `shares`, at least `least` each if there is room.
+    """Divide exactly `total` children among species in proportion to `shares`, at least `least` each if possible.
 
     Parameters
     ----------
     shares : float64 [species], not negative; equal parts if all are zero
     """
     species = len(shares)
-    if species > total:  # more species than children: one each for the best
+    if species > total:  # more species than children: one child for each of the best
         counts = np.zeros(species, np.int64)
         counts[np.argsort(-shares, kind="stable")[:total]] = 1
         return counts
@@ -216,12 +216,12 @@ def apportion(shares: F64Array, total: int, least: int) -> IntArray:
     gaps = ideal - counts
     spare = total - int(counts.sum())
     if spare > 0:
-        # Of those below their ideal number nobody gets a second child before all have one.
+        # Species below their ideal number get a second child only after all have one.
         below = int((gaps > 0).sum())
         counts[np.argsort(-gaps, kind="stable")[: min(spare, below)]] += 1
     while (spare := total - int(counts.sum())) != 0:
         sign = 1 if spare > 0 else -1
-        # The species that is furthest from its ideal number gets or gives one child; of equal ones the first.
+        # The species furthest from its ideal number gains or loses one child; of equal ones the first.
         able = np.ones(species, np.bool_) if sign > 0 else counts > least
         counts[np.where(able, sign * (ideal - counts), -np.inf).argmax()] += sign
     return counts
@@ -242,7 +242,7 @@ def plan(
     ranking : the scored generation
     allowed : bool [species]; which species may have offspring, at least one
     score : float64 [genomes]
-    first_id, key : name the random stream of each child's choice of parents
+    first_id, key : select the random stream of each child's choice of parents
     """
     from volumetric.evolution.kernels import breeding
 

@@ -1,4 +1,4 @@
-"""Splice: crossover of two networks whose weights may be in different numeric types."""
+"""Splice: crossover of two networks, whose weights may have different dtypes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpliceConfig:
-    """How two parents become a child.
+    """Settings of a splice.
 
     Attributes
     ----------
     mode : ``"blend"``: ``(1 - α) a + α b``. ``"point"``: the first part of a layer's weights from `a`, the rest from
-        `b`. ``"uniform"``: each weight from one of the two by chance
-    share : part of `b` where no fitness is known, 0 to 1: α of a blend, the part after the cut, the chance of a weight
-    by_similarity : scale α by ``(1 + s) / 2``, s being the similarity of the two layers, so that unlike layers of a
-        blend stay near `a` rather than cancel each other
+        `b`. ``"uniform"``: each weight from a random parent
+    share : part of `b` without fitness, 0 to 1: α of a blend, the part after the cut, the probability of a weight
+    by_similarity : scale α by ``(1 + s) / 2``, with s the similarity of the two layers, so that dissimilar layers of a
+        blend stay near `a` instead of cancelling
     seed : of the uniform mode
     """
 
@@ -54,14 +54,14 @@ class SpliceConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplicedLayer:
-    """What became of one layer.
+    """Result for one layer.
 
     Attributes
     ----------
-    path : place of the layer, see `leaves`
-    similarity : of the parents' layers; None where either has no weights to compare
-    share : part of `b` in the child, 0 where the layer is that of `a`
-    reason : why a layer with weights was not spliced, else ``""``
+    path : position of the layer, see `leaves`
+    similarity : of the parents' layers; None if either has no weights to compare
+    share : part of `b` in the child, 0 for a layer of `a`
+    reason : reason why a layer with weights was not spliced, else ``""``
     """
 
     path: str
@@ -72,7 +72,7 @@ class SplicedLayer:
 
 @dataclass(frozen=True, slots=True)
 class Spliced:
-    """A child: parent A's network, its weights, and what happened to each layer that has any."""
+    """A child: parent A's network, weights, and a result for each layer with weights."""
 
     network: Network
     params: Params
@@ -88,9 +88,9 @@ def splice(
 ) -> Spliced:
     """Cross two parents layer by layer; parent A is the template.
 
-    The child has the structure and the numeric types of `a`. A layer is crossed where `b` has one of the same kind and
-    shapes at the same place; its weights are read as plain numbers, so that the parents' types may differ. Everything
-    else is taken from `a` unchanged. The parents stay as they are.
+    The child has the structure and the dtypes of `a`. A layer is crossed if `b` has a layer of the same kind and shapes
+    at the same position; its weights are read as plain numbers, so that the parents' dtypes may differ. Everything else
+    is taken from `a` unchanged. The parents are not modified.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def splice(
     report: list[SplicedLayer] = []
     done: set[str] = set()
     for number, leaf in enumerate(leaves(a[0])):
-        keys = [key for key in leaf.keys.values() if key not in done]  # a shared weight is crossed at its first use
+        keys = [key for key in leaf.keys.values() if key not in done]  # cross a shared weight at its first use
         if not leaf.params:
             continue
         reason = _obstacle(leaf, others.get(leaf.path))
@@ -122,7 +122,7 @@ def splice(
         if config.mode == "blend" and config.by_similarity and similarity is not None:
             part = share * (1 + similarity) / 2
         names = {key: name for name, key in leaf.keys.items() if key in keys}
-        if leaf.spec.kind == "fabric":  # which of its nodes live is structure
+        if leaf.spec.kind == "fabric":  # active nodes are part of the structure
             names = {key: name for key, name in names.items() if name != "living"}
         for place, (key, name) in enumerate(names.items()):
             rng = generator(config.seed, number, place)
@@ -133,25 +133,25 @@ def splice(
 
 
 def fitness_share(a: float, b: float) -> float:
-    """Return the part of the second parent, ``b / (a + b)``; negative fitness is measured from twice the lesser one.
+    """Return the share of the second parent, ``b / (a + b)``; negative fitness is measured from twice the lesser.
 
     Two equal parents give 0.5 whatever their fitness, and the better one always has the larger part.
     """
     if not (np.isfinite(a) and np.isfinite(b)):
-        raise SpecError(f"fitness must be finite to weigh parents by it, got {a} and {b}")
+        raise SpecError(f"fitness must be finite to weigh parents, got {a} and {b}")
     floor = min(0.0, 2 * min(a, b))
     total = a + b - 2 * floor
     return (b - floor) / total if total > 0 else 0.5
 
 
 def _obstacle(leaf: Leaf, other: Leaf | None) -> str:
-    """Say why `leaf` cannot be crossed with `other`; empty if it can."""
+    """Return why `leaf` cannot be crossed with `other`; empty if it can."""
     if other is None:
         return "parent B has no layer here"
     if other.kind != leaf.kind:
         return f"parent B has {other.kind} here"
     if getattr(other.spec, "without", ()) != getattr(leaf.spec, "without", ()):
-        return "parent B is without other nodes"
+        return "parent B lacks other nodes"
     theirs = {param.name: param.shape for param in other.params}
     mine = {param.name: param.shape for param in leaf.params}
     if theirs != mine:
@@ -190,36 +190,36 @@ logger = logging.getLogger(__name__)
 def merge(
     a: LoadedModel, b: LoadedModel, config: SpliceConfig | None = None
 ) -> tuple[LoadedModel, tuple[SplicedLayer, ...]]:
-    """Splice every layer of two models; tokenizer, templates and numeric types are those of `a`.
+    """Splice every layer of two models; tokenizer, templates and dtypes are those of `a`.
 
     Parameters
     ----------
-    a, b : open models of one architecture and of equal sizes; their numeric types may differ
-    config : as for `splice`; the default blends both halves
+    a, b : open models of the same architecture and sizes; their dtypes may differ
+    config : as for `splice`; the default blends both equally
 
     Returns
     -------
-    The merged model, which `volumetric.loaders.convert.save_model` writes in any format, and what became of each layer
+    The merged model, which `volumetric.loaders.convert.save_model` writes in any format, and the result of each layer
 
     Raises
     ------
     ShapeError
-        The networks differ, so that the result would be parts of one model inside another; or their classes do.
+        The networks or their classes differ.
     """
     if a.network != b.network:
         kinds = [len(model.network.layers) for model in (a, b)]
         raise ShapeError(
-            f"{a.name} and {b.name} are not of one architecture ({kinds[0]} and {kinds[1]} layers)",
-            hint="merge models of equal type and sizes, such as two fine-tunings of one model",
+            f"{a.name} and {b.name} must have the same architecture ({kinds[0]} and {kinds[1]} layers)",
+            hint="merge models of the same type and sizes, such as two fine-tunings of one model",
         )
     if a.classes != b.classes:
         raise ShapeError(
             f"{a.name} and {b.name} name their classes differently: {_shown(a.classes)} and {_shown(b.classes)}",
-            hint="outputs at one place must mean the same",
+            hint="corresponding outputs must have the same meaning",
         )
     if a.inputs != b.inputs:
         logger.warning(
-            "%s and %s standardise their inputs by different statistics: the merged model has those of %s",
+            "%s and %s standardise their inputs by different statistics: the merged model uses those of %s",
             *(a.name, b.name, a.name),
         )
     child = splice((a.network, a.params), (b.network, b.params), config)

@@ -1,4 +1,4 @@
-"""Worker processes that may be killed: a fitness function that hangs, or ends its process, costs one genome."""
+"""Worker processes that may be killed: a fitness function that hangs or crashes fails only one genome."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from volumetric.base.errors import SpecError
 from volumetric.evolution.evaluate import Cohort, EvaluationError, PartScorer, Result, part_of, reason_of
 
 _START_SECONDS = 120.0
-"""A process that has not begun after this time never will; importing and compiling take seconds."""
+"""Time after which a process counts as failed to start; importing and compiling take seconds."""
 _LOAD_SECONDS = 10.0
-"""What the first genome of a process may take on top of the limit: functions load what they need when first called."""
+"""Extra time of the first genome of a process: functions load modules at the first call."""
 _GRACE_SECONDS = 2.0
 _POLL_SECONDS = 5.0
 
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    """One process, and the rows that it was given; the first of them is being scored."""
+    """One process and its assigned rows; the first row is being scored."""
 
     process: Any
     pipe: Any
@@ -36,23 +36,23 @@ class _Worker:
     since: float = 0.0
     started: bool = False
     warm: bytes = b""
-    """The function that it has scored a genome with, so that all is loaded which that takes."""
+    """The function with which it has scored a genome, so that its modules are loaded."""
 
 
 class Workers:
     """Processes of this machine that score genomes, for the `executor` of a run.
 
-    Results are those of a serial evaluation for any number of workers. The fitness function is sent to each process
-    once for a generation, and must be at the top level of a module. Each process imports the main module again, so a
-    script keeps what it runs under ``if __name__ == "__main__":``.
+    Results equal those of serial evaluation for any number of workers. The fitness function is sent to each process
+    once per generation, and must be at the top level of a module. Each process imports the main module again, so a
+    script must run its code under ``if __name__ == "__main__":``.
 
     Parameters
     ----------
-    count : processes; 0: one for each processor
-    timeout : seconds that one genome may take; its process is then killed and replaced. None: for ever. The first
-        genome of a process may take 10 s more, because that is when a function imports modules and loads kernels; as
-        long as no process has scored one 120 s more, because kernels may have to be compiled
-    retries : how often a genome whose process died is tried again in another one
+    count : processes; 0: one for each CPU core
+    timeout : time limit of one genome in seconds; then its process is killed and replaced. None: no limit. The first
+        genome of a process may take 10 s more, because the function imports modules and loads kernels; until a process
+        has scored a genome, 120 s more, because kernels may have to be compiled
+    retries : how often a genome is retried in another process after its process died
 
     Examples
     --------
@@ -62,14 +62,14 @@ class Workers:
 
     def __init__(self, count: int = 0, *, timeout: float | None = None, retries: int = 1) -> None:
         if count < 0 or retries < 0 or (timeout is not None and not timeout > 0):
-            raise SpecError(f"workers need count ≥ 0, retries ≥ 0, timeout > 0: {count}, {retries}, {timeout}")
+            raise SpecError(f"workers need count ≥ 0, retries ≥ 0, timeout > 0, got {count}, {retries}, {timeout}")
         self.count = count or os.cpu_count() or 1
         self.timeout = timeout
         self.retries = retries
-        self._context = multiprocessing.get_context("spawn")  # a fork would copy threads of the kernels half
+        self._context = multiprocessing.get_context("spawn")  # a fork would not copy the threads of the kernels
         self._workers: list[_Worker] = []
         self.warm = b""
-        """The function that a process has scored a genome with, so that what was compiled is on disk."""
+        """The function with which a process has scored a genome, so that compiled kernels are on disk."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +84,7 @@ class Workers:
         self._workers.clear()
 
     def score(self, function: PartScorer, cohort: Cohort) -> list[Result]:
-        """Return what `function` says of each genome; its exceptions are failures of the genome.
+        """Return the result of `function` for each genome; an exception is the failure of a genome.
 
         Raises
         ------
@@ -101,13 +101,13 @@ class Workers:
         try:
             return round_.play()
         except BaseException:
-            self.close()  # a worker may be in the middle of a genome that nobody waits for
+            self.close()  # a worker may still score a genome that is no longer needed
             raise
 
     def start(self) -> _Worker:
         """Start one process."""
         if getattr(multiprocessing.current_process(), "_inheriting", False):
-            sys.exit(1)  # a worker imports a script without main guard: its parent says what to do, once
+            sys.exit(1)  # a worker imports a script without a main guard: its parent prints the hint, once
         mine, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
         process.start()
@@ -130,7 +130,7 @@ class Workers:
 
 
 class _Round:
-    """One generation on its way through the workers."""
+    """Evaluation of one generation by the workers."""
 
     def __init__(self, workers: Workers, function: bytes, cohort: Cohort) -> None:
         self._workers, self._function, self._cohort = workers, function, cohort
@@ -151,12 +151,12 @@ class _Round:
                 if not alive:
                     team[i] = self._bury(worker, "the process of the fitness function died")
                 elif self._late(worker) and not worker.pipe.poll():
-                    self._workers.warm = self._function  # what could be compiled meanwhile has been
+                    self._workers.warm = self._function  # kernels have been compiled by now
                     team[i] = self._bury(worker, f"no fitness after {self._workers.timeout} s", final=True)
         return [self._results[row] for row in range(total)]
 
     def _brief(self, worker: _Worker) -> None:
-        """Give a worker the function and its first rows."""
+        """Send a worker the function and its first rows."""
         self._send(worker, ("function", self._function))
         self._feed(worker)
 
@@ -171,10 +171,10 @@ class _Round:
         try:
             worker.pipe.send(message)
         except OSError:
-            return  # the process is gone, which the next wait finds out
+            return  # the process is dead, which the next wait detects
 
     def _receive(self, worker: _Worker) -> bool:
-        """Take everything that a worker has said; False if it is dead."""
+        """Read all messages of a worker; False if it is dead."""
         try:
             while worker.pipe.poll():
                 row, value, reason = worker.pipe.recv()
@@ -199,7 +199,7 @@ class _Round:
         return time.monotonic() > self._end_of(worker)
 
     def _end_of(self, worker: _Worker) -> float:
-        """When a worker will be late."""
+        """Return the deadline of a worker."""
         if not worker.started:
             return worker.since + _START_SECONDS
         if self._workers.timeout is None or not worker.rows:
@@ -210,12 +210,12 @@ class _Round:
         return worker.since + self._workers.timeout + loading
 
     def _patience(self, team: Iterable[_Worker]) -> float:
-        """Seconds until the first worker may be late."""
+        """Return the seconds until the earliest deadline."""
         now = time.monotonic()
         return max(0.01, min([*map(self._end_of, team), now + _POLL_SECONDS]) - now)
 
     def _bury(self, worker: _Worker, reason: str, *, final: bool = False) -> _Worker:
-        """Replace a worker; the genome it was at failed, or is tried again, and its other rows wait again."""
+        """Replace a worker; its current genome fails or is retried, and its other rows are queued again."""
         rows = list(worker.rows)
         if rows and worker.started:
             row, *rows = rows
@@ -228,14 +228,14 @@ class _Round:
             self._deaths[-1] = self._deaths.get(-1, 0) + 1
             if self._deaths[-1] > 3:
                 raise EvaluationError(
-                    "worker processes end before they begin",
-                    hint="each imports the main module again: a script that uses Workers keeps what it runs under "
-                    'if __name__ == "__main__":, and its fitness function above that',
+                    "worker processes exit at startup",
+                    hint='put the code of the script under if __name__ == "__main__": and the fitness function above '
+                    "it, because each process imports the main module again",
                 )
         self._waiting.extendleft(reversed(rows))
-        made = self._workers.replace(worker)
-        self._brief(made)
-        return made
+        successor = self._workers.replace(worker)
+        self._brief(successor)
+        return successor
 
 
 def _end(worker: _Worker) -> None:

@@ -94,14 +94,14 @@ def compare_models(a: Model, b: Model, text: str | Sequence[int], *, window: int
 def _window(a: Model, b: Model, ids: np.ndarray) -> tuple[F32Array, ...]:
     """For each token of a window but the first: KL, agreement, widest difference of logits, both losses."""
     states = [model.executable.new_state() for model in (a, b)]
-    found: list[tuple[F32Array, ...]] = [(np.zeros(0, np.float32),) * 5]
+    parts: list[tuple[F32Array, ...]] = [(np.zeros(0, np.float32),) * 5]
     for at in range(0, ids.size - 1, PREFILL_ROWS):
         fed = ids[at : min(at + PREFILL_ROWS, ids.size - 1)]
-        given = zip((a, b), states, strict=True)
-        p, q = (model.executable.forward(state, fed, last_only=False) for model, state in given)
+        sides = zip((a, b), states, strict=True)
+        p, q = (model.executable.forward(state, fed, last_only=False) for model, state in sides)
         following = ids[at + 1 : at + 1 + fed.size]
-        found.append(_rows(p, q, following))
-    return tuple(np.concatenate(column) for column in zip(*found, strict=True))
+        parts.append(_rows(p, q, following))
+    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
 
 def _rows(p: F32Array, q: F32Array, following: np.ndarray) -> tuple[F32Array, ...]:

@@ -326,15 +326,15 @@ class CompiledModel:
         scales = {"": np.zeros(total, np.float32), **{name: one.weights for name, one in each.items()}}
         shared = Shared(mixed, self.executable, scales)
         self.use(adapted_executable(shared, ""), self.adapters)
-        found: dict[str, Self] = {}
+        models: dict[str, Self] = {}
         for name in lora:
             if name not in each:
-                found[name] = self.beside(lora[name])
+                models[name] = self.beside(lora[name])
                 continue
-            found[name] = twin = copy.copy(self)
+            models[name] = twin = copy.copy(self)
             twin.__dict__.pop("text_encoder", None)
             twin.use(adapted_executable(shared, name), each[name])
-        return found
+        return models
 
     def merge(self) -> LoadedModel:
         """Return the model with the adapters in force added to its weights; `loaders.convert.save_model` writes it.

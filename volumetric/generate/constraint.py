@@ -46,19 +46,19 @@ class Allowed:
 
     def allow(self, logits: F32Array) -> F32Array:
         """Return logits in which other tokens are -inf. Raises `GenerationError` where none is left."""
-        found = (logits if self._form is None else self._form.allow(logits)).copy()
+        allowed = (logits if self._form is None else self._form.allow(logits)).copy()
         if self._ids.size:
-            ids = self._ids[self._ids < found.size]
-            chosen, found = found[ids], np.full_like(found, -np.inf)
-            found[ids] = chosen
+            ids = self._ids[self._ids < allowed.size]
+            chosen, allowed = allowed[ids], np.full_like(allowed, -np.inf)
+            allowed[ids] = chosen
         if self._left > 0:
-            found[self._ends[self._ends < found.size]] = -np.inf
-        if np.isneginf(found).all():
+            allowed[self._ends[self._ends < allowed.size]] = -np.inf
+        if np.isneginf(allowed).all():
             raise GenerationError(
                 "no token is left that may come next",
                 hint="allowed_ids and min_tokens leave none beside the form, or the ids that end a text",
             )
-        return found
+        return allowed
 
     def take(self, token: int) -> None:
         """Go on by a token."""

@@ -59,19 +59,21 @@ class Encoder:
 
     def pooled(self, texts: Sequence[Rows], modes: Sequence[Pooling], skipped: int = 0) -> F32Array:
         """Return a row for each text, ``[n, d · modes]``; see `pool`. A text has the same row in any company."""
-        found = np.empty((len(texts), self.width * len(modes)), np.float32)
+        rows = np.empty((len(texts), self.width * len(modes)), np.float32)
         for group in _groups([len(text[INPUT]) for text in texts]):
             while len(self._states) < len(group):
                 self._states.append(self.executable.new_state())
-            wanted = (self._output,)
-            pieces = [Piece(state, texts[i], "all", wanted) for state, i in zip(self._states, group, strict=False)]
+            output_names = (self._output,)
+            pieces = [
+                Piece(state, texts[i], "all", output_names) for state, i in zip(self._states, group, strict=False)
+            ]
             try:
-                for i, made in zip(group, self.executable.run(pieces), strict=True):
-                    found[i] = pool(output_of(made, self._output), modes, skipped)
+                for i, outputs in zip(group, self.executable.run(pieces), strict=True):
+                    rows[i] = pool(output_of(outputs, self._output), modes, skipped)
             finally:
                 for state in self._states[: len(group)]:
                     state.reset()
-        return found
+        return rows
 
     def close(self) -> None:
         """Give back what the model itself does not hold."""
@@ -88,11 +90,11 @@ class Judge:
     def __call__(self, rows: F32Array) -> F32Array:
         """Return the outputs of `rows` ``[n, d]``."""
         state = self._executable.new_state()
-        found = np.empty((len(rows), self.width), np.float32)
+        outputs = np.empty((len(rows), self.width), np.float32)
         for start in range(0, len(rows), 256):
             state.reset()
-            found[start : start + 256] = self._executable.forward(state, rows[start : start + 256], last_only=False)
-        return found
+            outputs[start : start + 256] = self._executable.forward(state, rows[start : start + 256], last_only=False)
+        return outputs
 
     def close(self) -> None:
         """Give the memory back."""
@@ -130,8 +132,8 @@ def pool(rows: F32Array, modes: Sequence[Pooling], skipped: int = 0) -> F32Array
         stand side by side.
     skipped : rows of a prompt at the start that do not count
     """
-    kept = rows[min(skipped, len(rows) - 1) :]
-    parts = [_pool(kept, mode, len(rows) - len(kept)) for mode in modes]
+    counted = rows[min(skipped, len(rows) - 1) :]
+    parts = [_pool(counted, mode, len(rows) - len(counted)) for mode in modes]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 

@@ -40,11 +40,11 @@ def check_pooling(pooling: str | Sequence[str]) -> tuple[Pooling, ...]:
     """Return poolings. Raises `SpecError`."""
     from volumetric.loaders.sentence import POOLINGS
 
-    asked = (pooling,) if isinstance(pooling, str) else tuple(pooling)
-    found = tuple(mode for mode in POOLINGS for one in asked if one == mode)
-    if not asked or len(found) != len(asked):
+    modes = (pooling,) if isinstance(pooling, str) else tuple(pooling)
+    known = tuple(mode for mode in POOLINGS for one in modes if one == mode)
+    if not modes or len(known) != len(modes):
         raise SpecError(f"unknown pooling {pooling!r}", hint="one of " + ", ".join(POOLINGS))
-    return tuple(mode for one in asked for mode in POOLINGS if mode == one)
+    return tuple(mode for one in modes for mode in POOLINGS if mode == one)
 
 
 class Encodes(CompiledModel):
@@ -93,11 +93,11 @@ class Encodes(CompiledModel):
         GenerationError : the model has no tokenizer, a text is not text, or embeddings are not numbers
         SpecError : an option is out of range, or no prompt has this name
         """
-        encoder, given = self.text_encoder, check_texts(texts)
+        encoder, checked = self.text_encoder, check_texts(texts)
         if pooling is None and encoder.loaded.sentences is None:
             _warn_once(encoder.name)
         return encoder.embed(
-            given,
+            checked,
             pooling=encoder.sentences.pooling if pooling is None else check_pooling(pooling),
             normalise=encoder.sentences.normalise if normalise is None else normalise,
             prompt=encoder.prompt(prompt, prompt_name),
@@ -120,8 +120,8 @@ class Encodes(CompiledModel):
         GenerationError : the checkpoint has no such head, or a pair is not two texts
         """
         encoder = self.text_encoder
-        limit, given = encoder.length(max_length), _check_pairs(pairs)
-        outputs = _activated(encoder.judged(given, limit), encoder.loaded.config)
+        limit, checked = encoder.length(max_length), _check_pairs(pairs)
+        outputs = _activated(encoder.judged(checked, limit), encoder.loaded.config)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     def classify(self, texts: Sequence[str], *, max_length: int | None = None) -> list[dict[str, float]]:
@@ -134,8 +134,8 @@ class Encodes(CompiledModel):
         ------
         GenerationError : the checkpoint has no such head, or a text is not text
         """
-        encoder, given = self.text_encoder, check_texts(texts)
-        outputs = encoder.judged(given, encoder.length(max_length))
+        encoder, checked = self.text_encoder, check_texts(texts)
+        outputs = encoder.judged(checked, encoder.length(max_length))
         several = encoder.loaded.config.get("problem_type") == "multi_label_classification"
         chances = sigmoid(outputs) if several or outputs.shape[1] == 1 else softmax(outputs)
         names = encoder.loaded.classes
@@ -159,9 +159,9 @@ class Encodes(CompiledModel):
         return fill_mask(self, self.text_encoder, text, top_k)
 
 
-def _warn_once(name: str, told: set[str] = set()) -> None:  # noqa: B006  (what was told stays told)
-    if name not in told:
-        told.add(name)
+def _warn_once(name: str, warned: set[str] = set()) -> None:  # noqa: B006  (one set for the whole process)
+    if name not in warned:
+        warned.add(name)
         logger.warning(
             "%s has no modules.json: embeddings are the mean of the hidden states, not normalised; pooling= and "
             "normalise= say otherwise",
@@ -172,21 +172,21 @@ def _warn_once(name: str, told: set[str] = set()) -> None:  # noqa: B006  (what 
 def _check_pairs(pairs: object) -> list[tuple[str, str]]:
     if isinstance(pairs, (str, bytes)) or not isinstance(pairs, Sequence):
         raise GenerationError(f"pairs must be a list of pairs, got {type(pairs).__name__}", hint='[("a", "b"), …]')
-    found: list[tuple[str, str]] = []
+    checked: list[tuple[str, str]] = []
     for i, pair in enumerate(pairs):
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
             raise GenerationError(f"pairs: number {i} is no pair of texts", hint='[("query", "passage"), …]')
         first, second = check_texts(list(pair), f"pair {i}")
-        found.append((first, second))
-    return found
+        checked.append((first, second))
+    return checked
 
 
 def _activated(outputs: F32Array, config: Mapping[str, Any]) -> F32Array:
     """Apply the activation that a cross-encoder's configuration names."""
     ours = config.get("sentence_transformers")
-    said = ours.get("activation_fn") if isinstance(ours, Mapping) else None
-    said = said or config.get("sbert_ce_default_activation_function")
-    name = str(said or ("Sigmoid" if outputs.shape[1] == 1 else "Identity")).rpartition(".")[2]
+    stated = ours.get("activation_fn") if isinstance(ours, Mapping) else None
+    stated = stated or config.get("sbert_ce_default_activation_function")
+    name = str(stated or ("Sigmoid" if outputs.shape[1] == 1 else "Identity")).rpartition(".")[2]
     if name == "Sigmoid":
         return sigmoid(outputs)
     if name == "Softmax":

@@ -70,28 +70,28 @@ def _terminals(rules: dict[str, _Rule]) -> set[str]:
         for other in rule.names.values():
             users.setdefault(other, []).append(name)
     ready = [name for name, count in missing.items() if not count and name != "root"]
-    found: set[str] = set()
+    terminals: set[str] = set()
     while ready:
-        found.add(name := ready.pop())
+        terminals.add(name := ready.pop())
         for user in users.get(name, ()):
             missing[user] -= 1
             if not missing[user] and user != "root":
                 ready.append(user)
-    return found
+    return terminals
 
 
 def _names(rules: dict[str, _Rule], terminals: set[str]) -> dict[str, str]:
     """Return names as Lark has them: small letters for rules, capitals for terminals, no two alike."""
-    taken, written = {"start"}, {"root": "start"}
+    used, written = {"start"}, {"root": "start"}
     for name in rules:
         if name == "root":
             continue
         plain = name.replace("-", "_").lower()
         plain = plain if _PLAIN.fullmatch(plain) else f"r{plain}"
         unique, count = plain, 0
-        while unique in taken:
-            unique, count = f"{plain}_{count}_{len(taken)}", count + 1
-        taken.add(unique)
+        while unique in used:
+            unique, count = f"{plain}_{count}_{len(used)}", count + 1
+        used.add(unique)
         written[name] = unique.upper() if name in terminals else unique
     return written
 
@@ -105,12 +105,12 @@ class _Reader:
         self._tokens: list[tuple[str, str, int]] = []
         at = 0
         while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
+            match = _TOKEN.match(text, at)
+            if match is None:
                 self._fail(at, "this is no part of GBNF")
-            if found.lastgroup != "none":
-                self._tokens.append((found.lastgroup or "", found[0], at))
-            at = found.end()
+            if match.lastgroup != "none":
+                self._tokens.append((match.lastgroup or "", match[0], at))
+            at = match.end()
         self._tokens += [("end", "", len(text))] * 2
         self._at = 0
 
@@ -145,20 +145,21 @@ class _Reader:
             self._at += 1
 
     def _sequence(self, rule: _Rule, depth: int) -> None:
+        """Read names, texts, sets and groups up to the end of a sequence, and add them to `rule` as Lark."""
         begin = len(rule.pieces)
         while True:
-            kind, told, at = self._tokens[self._at]
+            kind, text, at = self._tokens[self._at]
             if kind == "name" and self._tokens[self._at + 1][0] != "is":
-                rule.names[len(rule.pieces)] = told
+                rule.names[len(rule.pieces)] = text
                 rule.pieces.append("")
             elif kind == "text":
-                written = "".join(map(chr, self._chars(told[1:-1], at)))
+                written = "".join(map(chr, self._chars(text[1:-1], at)))
                 rule.pieces.append(f" {json.dumps(written, ensure_ascii=False)}")
             elif kind == "set":
-                rule.pieces.append(" " + self._set(told[1:-1], at))
-            elif told == "." and kind == "mark":
+                rule.pieces.append(" " + self._set(text[1:-1], at))
+            elif text == "." and kind == "mark":
                 rule.pieces.append(" /(?s:.)/")
-            elif told == "(" and kind == "mark":
+            elif text == "(" and kind == "mark":
                 self._at += 1
                 rule.pieces.append(" (")
                 self._alternatives(rule, depth + 1)
@@ -176,20 +177,20 @@ class _Reader:
         """Return the repetition of what has just been read; empty where it stands once."""
         if self._kind != "times":
             return ""
-        told = re.sub(r"\s", "", self._tokens[self._at][1])
+        repetition = re.sub(r"\s", "", self._tokens[self._at][1])
         self._at += 1
         if self._kind == "times":
             self._fail(self._tokens[self._at][2], "one repetition follows another: put the first into ( )")
-        if told[0] != "{":
-            return told
-        least, comma, most = told[1:-1].partition(",")
+        if repetition[0] != "{":
+            return repetition
+        least, comma, most = repetition[1:-1].partition(",")
         if most and int(most) < int(least):
-            self._fail(self._tokens[self._at - 1][2], f"{told} repeats from {least} to {most} times")
+            self._fail(self._tokens[self._at - 1][2], f"{repetition} repeats from {least} to {most} times")
         return f"{{{least},{most if comma else least}}}"
 
     def _chars(self, text: str, at: int) -> list[int]:
         """Return code points."""
-        found: list[int] = []
+        codes: list[int] = []
         for each in _CHAR.finditer(text):
             hexadecimal = each[1] or each[2] or each[3]
             if each[4] is not None and each[4] not in _ESCAPES:
@@ -197,12 +198,12 @@ class _Reader:
             code = int(hexadecimal, 16) if hexadecimal else ord(_ESCAPES[each[4]] if each[4] else each[5])
             if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
                 self._fail(at, f"U+{code:04X} is no character")
-            found.append(code)
-        return found
+            codes.append(code)
+        return codes
 
-    def _set(self, told: str, at: int) -> str:
+    def _set(self, text: str, at: int) -> str:
         """Return a set of characters as an expression."""
-        inner = told.removeprefix("^")
+        inner = text.removeprefix("^")
         codes, parts, i = self._chars(inner, at), [], 0
         # A dash that is escaped cannot be: there is no such escape.
         while i < len(codes):
@@ -213,7 +214,7 @@ class _Reader:
             i += 1 if last is None else 3
         if not parts:
             self._fail(at, "a set of characters is empty")
-        return f"/[{'^' if inner != told else ''}{''.join(parts)}]/"
+        return f"/[{'^' if inner != text else ''}{''.join(parts)}]/"
 
     def _fail(self, at: int, what: str) -> NoReturn:
         line = self._text.count("\n", 0, at) + 1

@@ -61,8 +61,8 @@ class GrammarConstraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            told = self._matcher.get_error().partition("\n")[0][:300]
-            raise GenerationError(f"the grammar cannot be followed: {told}", hint="let fewer rules begin alike")
+            reason = self._matcher.get_error().partition("\n")[0][:300]
+            raise GenerationError(f"the grammar cannot be followed: {reason}", hint="let fewer rules begin alike")
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class Grammars:
         try:
             self._table = token_table(tokens.tokenizer, tokens.width, tokens.ends)
         except ValueError as error:
-            told = str(error).partition("\n")[0][:300]
-            raise GenerationError(f"texts of this model cannot be held to a form: {told}") from None
+            reason = str(error).partition("\n")[0][:300]
+            raise GenerationError(f"texts of this model cannot be held to a form: {reason}") from None
 
     def json_object(self) -> Grammar:
         """Any JSON object."""
@@ -145,11 +145,11 @@ class Grammars:
 
     def kept(self, form: Form, text: str) -> Grammar | None:
         """Return a grammar that was made before, if it is still kept."""
-        found = self._kept.pop((form, text), None)
-        if found is None:
+        entry = self._kept.pop((form, text), None)
+        if entry is None:
             return None
-        self._kept[form, text] = found
-        return found[0]
+        self._kept[form, text] = entry
+        return entry[0]
 
     def keep(self, form: Form, text: str, grammar: Grammar, size: int = 0) -> None:
         """Keep a grammar of so many bytes for the next one who asks for it; those used longest ago make room."""
@@ -163,8 +163,8 @@ class Grammars:
 
     def _grammar(self, kind: str, what: Any) -> Grammar:
         form, text = written(kind, what)
-        found = self.kept(form, text)
-        if found is None:
-            found = self.made(source_of(form, text))
-            self.keep(form, text, found)
-        return found
+        grammar = self.kept(form, text)
+        if grammar is None:
+            grammar = self.made(source_of(form, text))
+            self.keep(form, text, grammar)
+        return grammar

@@ -99,9 +99,9 @@ def matcher_of(table: llguidance.LLTokenizer, source: str) -> llguidance.LLMatch
     """Return what follows a grammar by tokens. Raises `SpecError` for what cannot be enforced."""
     import llguidance
 
-    found = llguidance.LLMatcher(table, source, log_level=0)
-    check_matcher(found)
-    return found
+    matcher = llguidance.LLMatcher(table, source, log_level=0)
+    check_matcher(matcher)
+    return matcher
 
 
 def check_matcher(matcher: llguidance.LLMatcher) -> None:
@@ -127,8 +127,8 @@ def _schemas(lark: str) -> Iterator[Any]:
     """Yield the schemas within a grammar; what is no JSON is left to be refused."""
     read = json.JSONDecoder().raw_decode
     end = 0
-    while found := _JSON.search(lark, end):
-        end = found.end()
+    while match := _JSON.search(lark, end):
+        end = match.end()
         try:
             schema, end = read(lark, end)
         except (ValueError, RecursionError):
@@ -168,13 +168,13 @@ def check_schema(schema: Any) -> None:
 
 
 def _too_long() -> SpecError:
-    told = f"definitions of the schema refer to each other more than {MOST_REFERENCES} deep"
-    return SpecError(told, hint="put definitions that are used once where they are used")
+    message = f"definitions of the schema refer to each other more than {MOST_REFERENCES} deep"
+    return SpecError(message, hint="put definitions that are used once where they are used")
 
 
 def _references(value: Any) -> list[str]:
     """Return what a schema refers to, without its definitions. Raises `SpecError` if it is nested too deeply."""
-    found: list[str] = []
+    references: list[str] = []
     ahead = [(value, 0)]
     while ahead:
         one, level = ahead.pop()
@@ -183,12 +183,12 @@ def _references(value: Any) -> list[str]:
         if isinstance(one, Mapping):
             ref = one.get("$ref")
             if isinstance(ref, str):
-                found.append(ref)
+                references.append(ref)
             inner = [part for name, part in one.items() if name not in ("$defs", "definitions")]
         else:
             inner = one
         ahead += [(part, level + 1) for part in inner if isinstance(part, (Mapping, list))]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(references))
 
 
 def _found(whole: Any, ref: str) -> Any:

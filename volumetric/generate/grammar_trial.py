@@ -41,9 +41,9 @@ STACK: Final = 2**23
 LENGTH: Final = struct.Struct(">I")
 
 
-def message(told: Any) -> bytes:
+def message(fields: Any) -> bytes:
     """Return a message."""
-    data = json.dumps(told).encode()
+    data = json.dumps(fields).encode()
     return LENGTH.pack(len(data)) + data
 
 
@@ -66,9 +66,9 @@ def main() -> None:
     if hasattr(os, "fork"):
         _Copies(table).run()
         return
-    while (asked := _received(0)) is not None:
-        if "form" in asked:
-            _write(1, message({"id": asked["id"], **_tried_aside(table, asked)}))
+    while (request := _received(0)) is not None:
+        if "form" in request:
+            _write(1, message({"id": request["id"], **_tried_aside(table, request)}))
 
 
 def _received(file: int) -> Any:
@@ -118,12 +118,12 @@ class _Copies:
             left = min((one.until for one in self._copies.values()), default=float("inf")) - time.monotonic()
             for key, _ in self._ready.select(None if left == float("inf") else max(left, 0.0)):
                 if key.fd == 0:
-                    asked = _received(0)
-                    if asked is None:
+                    request = _received(0)
+                    if request is None:
                         for one in self._copies.values():
                             os.kill(one.process, signal.SIGKILL)
                         return
-                    self._begin(asked) if "form" in asked else self._forget(asked["id"])
+                    self._begin(request) if "form" in request else self._forget(request["id"])
                 elif key.fd in self._copies:  # it may have been forgotten a moment ago
                     self._take(key.fd)
             now = time.monotonic()
@@ -132,16 +132,16 @@ class _Copies:
                     os.kill(one.process, signal.SIGKILL)
                     self._end(file, f"it took more than {WALL_SECONDS:g} s")
 
-    def _begin(self, asked: dict[str, Any]) -> None:
+    def _begin(self, request: dict[str, Any]) -> None:
         ours, theirs = os.pipe()
         process = os.fork()
         if not process:
             _limit()
-            _write(theirs, message({"id": asked["id"], **_tried_aside(self._table, asked)}))
+            _write(theirs, message({"id": request["id"], **_tried_aside(self._table, request)}))
             os._exit(0)
         os.close(theirs)
         self._ready.register(ours, selectors.EVENT_READ)
-        self._copies[ours] = _Copy(asked["id"], process, bytearray(), time.monotonic() + WALL_SECONDS)
+        self._copies[ours] = _Copy(request["id"], process, bytearray(), time.monotonic() + WALL_SECONDS)
 
     def _take(self, file: int) -> None:
         part = os.read(file, 2**16)
@@ -185,9 +185,9 @@ def _limit() -> None:
     os.close(0)
     signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
     with contextlib.suppress(ValueError, OSError):
-        taken = _pages(0)
-        if taken:
-            most = taken + MEMORY + 2 * STACK
+        used = _pages(0)
+        if used:
+            most = used + MEMORY + 2 * STACK
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
@@ -200,17 +200,17 @@ def _pages(which: int) -> int:
         return 0
 
 
-def _tried_aside(table: llguidance.LLTokenizer, asked: dict[str, Any]) -> dict[str, Any]:
+def _tried_aside(table: llguidance.LLTokenizer, request: dict[str, Any]) -> dict[str, Any]:
     """Try a grammar on a stack of a known size."""
-    found: dict[str, Any] = {}
+    outcome: dict[str, Any] = {}
     before = threading.stack_size(STACK)
     try:
-        thread = threading.Thread(target=lambda: found.update(_tried(table, asked["form"], asked["text"])))
+        thread = threading.Thread(target=lambda: outcome.update(_tried(table, request["form"], request["text"])))
         thread.start()
     finally:
         threading.stack_size(before)
     thread.join()
-    return found or {"problem": "the grammar is refused: to read it failed"}
+    return outcome or {"problem": "the grammar is refused: to read it failed"}
 
 
 def _tried(table: llguidance.LLTokenizer, form: Any, text: str) -> dict[str, Any]:
@@ -226,8 +226,8 @@ def _tried(table: llguidance.LLTokenizer, form: Any, text: str) -> dict[str, Any
     except SpecError as error:
         return {"problem": str(error), "hint": error.hint}
     except (MemoryError, RecursionError, ValueError) as error:
-        told = (
+        reason = (
             "it is nested too deeply" if isinstance(error, RecursionError) else str(error) or "it takes too much memory"
         )
-        return {"problem": f"the grammar is refused: {told[:300]}"}
+        return {"problem": f"the grammar is refused: {reason[:300]}"}
     return {"source": source, "bytes": bytes_}

@@ -57,12 +57,12 @@ def fill_mask(model: CompiledModel, encoder: TextEncoder, text: str, top_k: int)
         raise GenerationError(f"the text has no {mask}", hint=f"write {mask} where a word is to be found")
     state = model.executable.new_state()
     logits = model.executable.forward(state, rows, last_only=False)
-    found: list[list[Filled]] = []
+    predictions: list[list[Filled]] = []
     for place in places:
         chances = softmax(logits[place])
         best = np.argsort(-chances, kind="stable")[:top_k]
-        found.append([_filled(tokenizer, ids, int(place), int(id), float(chances[id])) for id in best])
-    return found
+        predictions.append([_filled(tokenizer, ids, int(place), int(id), float(chances[id])) for id in best])
+    return predictions
 
 
 def _filled(tokenizer: Tokenizer, ids: np.ndarray, place: int, id: int, probability: float) -> Filled:
@@ -72,6 +72,6 @@ def _filled(tokenizer: Tokenizer, ids: np.ndarray, place: int, id: int, probabil
     # Other masks are special tokens, and stay; those that the tokenizer put around the text do not.
     around = {tokenizer.token_id(tokenizer.special_tokens.get(role)) for role in ("cls_token", "sep_token")}
     around |= {tokenizer.bos_id, tokenizer.eos_id} - {None, mask}
-    kept = [int(one) for one in whole if int(one) not in around]
-    text = tokenizer.decode(kept, skip_special_tokens=False).strip()
+    text_ids = [int(one) for one in whole if int(one) not in around]
+    text = tokenizer.decode(text_ids, skip_special_tokens=False).strip()
     return Filled(token=tokenizer.token(id) or "", id=id, probability=probability, text=text)

@@ -39,5 +39,5 @@ def available_bytes() -> int | None:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
-    found = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
-    return None if found is None else int(found) * 1024
+    kib = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
+    return None if kib is None else int(kib) * 1024

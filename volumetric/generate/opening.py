@@ -95,24 +95,24 @@ def load(
     return model
 
 
-def _context(asked: int | None, loaded: LoadedModel) -> int:
-    if goes_on(loaded.network) and (asked is None or type(asked) is int):
-        return ENDLESS if asked is None else asked
+def _context(context: int | None, loaded: LoadedModel) -> int:
+    if goes_on(loaded.network) and (context is None or type(context) is int):
+        return ENDLESS if context is None else context
     limit = loaded.context_length
-    if asked is None and any(spec.two_way for spec in loaded.network.layers.values()):
+    if context is None and any(spec.two_way for spec in loaded.network.layers.values()):
         return min(limit or DEFAULT_CONTEXT, ENCODER_CONTEXT)
-    if asked is None:
+    if context is None:
         return min(limit, DEFAULT_CONTEXT) if limit else DEFAULT_CONTEXT
-    if type(asked) is not int:
-        raise SpecError(f"context must be a whole number of tokens, got {asked!r}")
-    if asked == 0:
+    if type(context) is not int:
+        raise SpecError(f"context must be a whole number of tokens, got {context!r}")
+    if context == 0:
         return limit or DEFAULT_CONTEXT
-    if limit and asked > limit:
+    if limit and context > limit:
         raise SpecError(
-            f"context={asked} is more than the {limit} tokens that this model was trained for",
+            f"context={context} is more than the {limit} tokens that this model was trained for",
             hint=f"use context={limit} or less",
         )
-    return asked
+    return context
 
 
 def goes_on(network: Network) -> bool:

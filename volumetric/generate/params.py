@@ -247,8 +247,8 @@ def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> M
     SpecError : an unknown name, or a value outside of its range
     """
     known = {f.name for f in fields(SamplingParams)}
-    given = {name: value for name, value in explicit.items() if value is not None}
-    unknown = [name for name in given if name not in known]
+    chosen = {name: value for name, value in explicit.items() if value is not None}
+    unknown = [name for name in chosen if name not in known]
     if unknown:
         raise SpecError(f"unknown sampling parameter {unknown[0]!r}", hint=_suggest(unknown[0], known))
     values: dict[str, Any] = {}
@@ -259,15 +259,15 @@ def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> M
         values = {"temperature": 1.0} if defaults.do_sample else {}
         values |= {name: value for name, value in stated.items() if value is not None}
     sources: dict[str, Source] = {
-        name: "explicit" if name in given else "generation_config" if name in values else "default"
+        name: "explicit" if name in chosen else "generation_config" if name in values else "default"
         for name in (f.name for f in fields(SamplingParams))
     }
     try:
-        params = SamplingParams(**(values | given))
+        params = SamplingParams(**(values | chosen))
     except SpecError as error:
-        SamplingParams(**given)  # the fault of who asked, if this raises too
+        SamplingParams(**chosen)  # the fault of who asked, if this raises too
         raise SpecError(f"the model's generation config: {error}", hint="give the named value yourself") from None
-    _warn_idle(params, given)
+    _warn_idle(params, chosen)
     return Merged(params=params, sources=MappingProxyType(sources))
 
 
@@ -276,8 +276,8 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {alias!r}?" if alias else suggestion(name, sorted(known))
 
 
-def _warn_idle(params: SamplingParams, given: Mapping[str, Any]) -> None:
-    idle = [name for name in ("top_k", "top_p", "min_p", "seed") if name in given]
-    if idle and params.temperature == 0.0 and "temperature" not in given:
+def _warn_idle(params: SamplingParams, chosen: Mapping[str, Any]) -> None:
+    idle = [name for name in ("top_k", "top_p", "min_p", "seed") if name in chosen]
+    if idle and params.temperature == 0.0 and "temperature" not in chosen:
         names = ", ".join(idle)
         logger.warning("%s: no effect at temperature 0 (greedy); give a temperature to sample", names)

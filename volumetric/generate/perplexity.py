@@ -56,8 +56,8 @@ def perplexity(model: CompiledModel, ids: Sequence[int], window: int | None, str
     if len(ids) < 2:
         raise GenerationError(f"a perplexity needs 2 tokens or more, got {len(ids)}")
     windows = list(_windows(len(ids), window, stride))
-    found = _losses(model, [ids[start:end] for start, end, _ in windows])
-    losses = np.concatenate([one[-new:] for one, (_, _, new) in zip(found, windows, strict=True)])
+    window_losses = _losses(model, [ids[start:end] for start, end, _ in windows])
+    losses = np.concatenate([one[-new:] for one, (_, _, new) in zip(window_losses, windows, strict=True)])
     if not np.isfinite(losses).all():
         raise GenerationError("the model's logits are not numbers", hint="check its weights for NaN and infinities")
     mean = float(losses.mean())
@@ -67,13 +67,13 @@ def perplexity(model: CompiledModel, ids: Sequence[int], window: int | None, str
 
 def _windows(tokens: int, window: int, stride: int) -> Iterator[tuple[int, int, int]]:
     """Yield start and end of each window, and how many tokens at its end no window before it predicted."""
-    seen = 0
+    predicted = 0
     for start in range(0, tokens, stride):
         end = min(start + window, tokens)
-        new = end - max(seen, start + 1)  # the first token of a window is given
+        new = end - max(predicted, start + 1)  # the first token of a window is given
         if new > 0:
             yield start, end, new
-        seen = end
+        predicted = end
         if end == tokens:
             return
 

@@ -80,37 +80,37 @@ def check_ids(ids: Sequence[int] | NDArray[np.integer], plan: Plan) -> NDArray[n
     GenerationError : there are none, one is not a whole number, or one is outside of the vocabulary
     """
     try:
-        given = np.array(ids)
+        array = np.array(ids)
     except (OverflowError, TypeError, ValueError) as error:
         raise GenerationError(f"token ids must be a list of whole numbers: {error}") from None
-    if given.size == 0:
+    if array.size == 0:
         raise GenerationError("the prompt is empty", hint="a model continues a text: give it at least one token")
-    if given.ndim != 1:
-        raise GenerationError(f"token ids must be a list of whole numbers, got an array of shape {given.shape}")
-    if given.dtype.kind == "O" and all(isinstance(one, int) for one in given):  # NumPy has none beyond 64 bits
-        raise GenerationError(f"token ids lie far below 2⁶⁴, got {min(given)} to {max(given)}")
-    if given.dtype.kind not in "iu":
-        raise GenerationError(f"token ids must be a list of whole numbers, got {given.dtype}")
-    rows = check_input(plan, given)
+    if array.ndim != 1:
+        raise GenerationError(f"token ids must be a list of whole numbers, got an array of shape {array.shape}")
+    if array.dtype.kind == "O" and all(isinstance(one, int) for one in array):  # NumPy has none beyond 64 bits
+        raise GenerationError(f"token ids lie far below 2⁶⁴, got {min(array)} to {max(array)}")
+    if array.dtype.kind not in "iu":
+        raise GenerationError(f"token ids must be a list of whole numbers, got {array.dtype}")
+    rows = check_input(plan, array)
     check_vocabulary(plan, rows)
     return rows
 
 
-def items_of(given: Any, rule: str) -> list[Any]:
+def items_of(value: Any, rule: str) -> list[Any]:
     """Return the items of a list in the widest sense: anything that has an order and is neither text nor bytes.
 
     Raises
     ------
-    GenerationError : `given` is something else; the message is `rule` and what was found
+    GenerationError : `value` is something else; the message is `rule` and what was found
     """
-    if isinstance(given, np.ndarray) and given.ndim != 1:
-        raise GenerationError(f"{rule}, got an array of shape {given.shape}", hint="one row is one prompt")
+    if isinstance(value, np.ndarray) and value.ndim != 1:
+        raise GenerationError(f"{rule}, got an array of shape {value.shape}", hint="one row is one prompt")
     hints = {bytes: "bytes.decode() makes text of bytes", Mapping: "put it into a list", str: "put it into a list"}
-    odd = isinstance(given, (bytes, bytearray, memoryview, Mapping, str, Set)) or not isinstance(given, Iterable)
+    odd = isinstance(value, (bytes, bytearray, memoryview, Mapping, str, Set)) or not isinstance(value, Iterable)
     if odd:
-        hint = next((hint for kind, hint in hints.items() if isinstance(given, kind)), None)
-        raise GenerationError(f"{rule}, got {type(given).__name__}", hint=hint)
-    return list(given)
+        hint = next((hint for kind, hint in hints.items() if isinstance(value, kind)), None)
+        raise GenerationError(f"{rule}, got {type(value).__name__}", hint=hint)
+    return list(value)
 
 
 def check_messages(items: Sequence[Any]) -> None:
@@ -129,19 +129,19 @@ def _tokenizer(model: LoadedModel) -> Tokenizer:
     return model.tokenizer
 
 
-def read_template(given: str | Path, model: LoadedModel) -> ChatTemplate:
-    """Return the chat template that `given` is, or whose file it names, with the model's special tokens.
+def read_template(template: str | Path, model: LoadedModel) -> ChatTemplate:
+    """Return the chat template that `template` is, or whose file it names, with the model's special tokens.
 
     Raises
     ------
-    GenerationError : `given` is neither Jinja nor a file that can be read
+    GenerationError : `template` is neither Jinja nor a file that can be read
     """
-    if not isinstance(given, (str, Path)):
-        raise GenerationError(f"chat template: expected text or a path, got {type(given).__name__}")
-    text = str(given)
-    if isinstance(given, Path) or not any(mark in text for mark in ("{{", "{%")):
+    if not isinstance(template, (str, Path)):
+        raise GenerationError(f"chat template: expected text or a path, got {type(template).__name__}")
+    text = str(template)
+    if isinstance(template, Path) or not any(mark in text for mark in ("{{", "{%")):
         try:
-            text = read_bytes(Path(given), MAX_TEMPLATE_BYTES).decode()
+            text = read_bytes(Path(template), MAX_TEMPLATE_BYTES).decode()
         except (CheckpointError, ValueError) as error:
             raise GenerationError(f"chat template: {error}", hint="give Jinja source, or a file of it") from error
     special = model.tokenizer.special_tokens if model.tokenizer else {}

@@ -164,14 +164,18 @@ class Request:
         ids, (recent, generated) = table[0], table[1:]
         more = self._bias[~np.isin(self._bias, ids)]
         ids = np.concatenate((ids, more))
-        bias, less, seen = np.zeros(ids.size, np.float32), np.zeros(ids.size, np.float32), np.zeros(ids.size, np.bool_)
+        bias, less, is_recent = (
+            np.zeros(ids.size, np.float32),
+            np.zeros(ids.size, np.float32),
+            np.zeros(ids.size, np.bool_),
+        )
         order = np.argsort(ids)
         bias[order[np.searchsorted(ids[order], self._bias)]] = self._bias_values
         repetition, presence, frequency = (float(self._numbers[_AT[name]]) for name in _PENALTIES)
         often = generated.astype(np.float32) * np.float32(frequency) + np.float32(presence)
         less[: generated.size] = np.where(generated > 0, often, np.float32(0))
-        seen[: recent.size] = recent > 0
-        return Adjustments(ids=ids, bias=bias, recent=seen, less=less, repetition=repetition)
+        is_recent[: recent.size] = recent > 0
+        return Adjustments(ids=ids, bias=bias, recent=is_recent, less=less, repetition=repetition)
 
     def _tell_history(self) -> None:
         if self._history is None:

@@ -211,7 +211,7 @@ class Scheduler:
             if drafts:
                 self._guesses.guess(lives, self._seats.holds_guesses)
                 drafted, accepted = guessed_by(lives)
-            told = self._rounds.run(taking, self._seats.follow)
+            outcomes = self._rounds.run(taking, self._seats.follow)
         except Exception as error:  # whatever it was: those jobs have ended, and the others go on
             events += self._failed({id(live.ticket): live.ticket for live, _ in taking}.values(), error)
             self._tell()
@@ -226,7 +226,7 @@ class Scheduler:
             self._prices.count(rows, drafted, seconds)
         else:
             self._seats.keep_marked(taking)
-        for live, one in told:
+        for live, one in outcomes:
             if live.ticket.ended:
                 continue  # another text of the job has failed
             if isinstance(one, GenerationError):
@@ -345,8 +345,8 @@ class Scheduler:
             return Event(ticket=ticket, choice=live.choice, token=token)
         self._rounds.stop()
         self._leave(live)
-        ticket.told += 1
-        if ticket.told == len(ticket.transcripts):
+        ticket.reported += 1
+        if ticket.reported == len(ticket.transcripts):
             self._close(ticket, "finished")
         return Event(ticket=ticket, choice=live.choice, token=token, generation=live.transcript.generation)
 

@@ -38,9 +38,9 @@ class StopMatcher:
         if not self._stops:
             return text, False
         self._held += text
-        found = [(at, len(stop)) for stop in self._stops if (at := self._held.find(stop)) >= 0]
-        if found:
-            at, length = min(found)
+        matches = [(at, len(stop)) for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        if matches:
+            at, length = min(matches)
             shown, self._held = self._held[: at + length * self._shown], ""
             return shown, True
         cut = len(self._held) - undecided(self._held, self._stops)
@@ -49,5 +49,5 @@ class StopMatcher:
 
     def flush(self) -> str:
         """Return the text held back: no more will come."""
-        held, self._held = self._held, ""
-        return held
+        rest, self._held = self._held, ""
+        return rest

@@ -45,10 +45,15 @@ class Stream:
     """
 
     def __init__(
-        self, model: CompiledModel, job: Job, rounds: Rounds, held: Held, on_end: Callable[[], None] | None = None
+        self,
+        model: CompiledModel,
+        job: Job,
+        rounds: Rounds,
+        session_state: Held,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         self._live: Live = texts_of(job, model, _LIMITS, Room(model.executable.memory, None), time.monotonic())
-        self._rounds, self._held = rounds, held
+        self._rounds, self._held = rounds, session_state
         self._transcript = self._live.transcript
         self._cancelled = self._lent = False
         self._on_end = on_end
@@ -142,9 +147,9 @@ class Stream:
     def _prompt(self) -> Told:
         """Compute the next piece of the prompt; behind the last one comes the first token."""
         live = self._live
-        told = self._rounds.run([(live, live.until_cut())])
+        outcomes = self._rounds.run([(live, live.until_cut())])
         self._held.mark(live)
-        return told
+        return outcomes
 
     def _next(self) -> Told:
         return self._rounds.go_on(self._live)

@@ -56,25 +56,25 @@ class TextEncoder:
 
     def tokens(self, texts: Sequence[str | tuple[str, str]], limit: int) -> list[Rows]:
         """Tokens of texts or pairs, none of them empty."""
-        found: list[Rows] = []
+        token_rows: list[Rows] = []
         for start in range(0, len(texts), MOST):
             some = [self.encoder.rows(one) for one in self.tokenizer.encode_texts(texts[start : start + MOST], limit)]
             for i, rows in enumerate(some, start):
                 if not len(rows[INPUT]):
                     raise GenerationError(f"text {i} has no tokens", hint="this tokenizer adds none to an empty text")
-            found += some
-        return found
+            token_rows += some
+        return token_rows
 
-    def length(self, asked: int | None) -> int:
+    def length(self, max_length: int | None) -> int:
         """Tokens of a text that count."""
-        if asked is None:
+        if max_length is None:
             return self.limit
-        if type(asked) is not int or not 1 <= asked <= self.options.context:
+        if type(max_length) is not int or not 1 <= max_length <= self.options.context:
             raise SpecError(
-                f"max_length must be 1 to {self.options.context}, got {asked!r}",
+                f"max_length must be 1 to {self.options.context}, got {max_length!r}",
                 hint="open the model with context=N for more, as far as it was trained",
             )
-        return asked
+        return max_length
 
     def prompt(self, prompt: str | None, name: str | None) -> str:
         """Text that goes before each text."""
@@ -98,13 +98,13 @@ class TextEncoder:
             [alone] = self.tokens(self._prompted([""], prompt), limit)
             ends = self.tokenizer.token_id(self.tokenizer.special_tokens.get("sep_token"))
             skipped = len(alone[INPUT]) - (int(alone[INPUT][-1]) == ends)
-        found = self.encoder.pooled(rows, pooling, skipped)
+        embeddings = self.encoder.pooled(rows, pooling, skipped)
         if self.dense is not None:
-            found = self.dense(found)
-        if not np.isfinite(found).all():
-            at = int(np.flatnonzero(~np.isfinite(found).all(1))[0])
+            embeddings = self.dense(embeddings)
+        if not np.isfinite(embeddings).all():
+            at = int(np.flatnonzero(~np.isfinite(embeddings).all(1))[0])
             raise GenerationError(f"the embedding of text {at} is not a number", hint="the weights may be damaged")
-        return scaled_to_one(found) if normalise else found
+        return scaled_to_one(embeddings) if normalise else embeddings
 
     def counts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text and what goes before it by default, none of them cut."""
@@ -120,10 +120,10 @@ class TextEncoder:
         """Outputs of the head, ``[n, classes]``."""
         judge, head = self.judge, self.loaded.head
         modes: tuple[Pooling, ...] = ("cls",) if head is None else (head.pooling,)
-        found = judge(self.encoder.pooled(self.tokens(texts, limit), modes))
-        if not np.isfinite(found).all():
+        outputs = judge(self.encoder.pooled(self.tokens(texts, limit), modes))
+        if not np.isfinite(outputs).all():
             raise GenerationError("the outputs of the head are not numbers", hint="the weights may be damaged")
-        return found
+        return outputs
 
     def close(self) -> None:
         """Give back what the model itself does not hold."""

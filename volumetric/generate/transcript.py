@@ -125,10 +125,10 @@ class Transcript:
             return shown
         return shown + self._stops.flush()
 
-    def forget(self, told: int) -> None:
+    def forget(self, count: int) -> None:
         """Take back all tokens but the first ones, those that somebody was told of; it was cancelled, if any go."""
-        if told < len(self._draws):
-            del self._draws[told:], self._texts[told:]
+        if count < len(self._draws):
+            del self._draws[count:], self._texts[count:]
             self.reason, self._final = "cancelled", None
 
     def end(self) -> None:
@@ -140,15 +140,15 @@ class Transcript:
     @property
     def generation(self) -> Generation:
         """The generation so far; its finish reason is ``cancelled`` while it could go on."""
-        wanted = self.params.logprobs is not None
+        with_logprobs = self.params.logprobs is not None
         return Generation(
             text="".join(self._texts),
             token_ids=tuple(draw.token for draw in self._draws),
             finish_reason=self.reason or "cancelled",
             stats=self.stats,
             seed=None if self.params.temperature == 0.0 else self.sampler.seed,
-            logprobs=tuple(draw.logprob or 0.0 for draw in self._draws) if wanted else None,
-            top_logprobs=tuple(draw.top_logprobs or () for draw in self._draws) if wanted else None,
+            logprobs=tuple(draw.logprob or 0.0 for draw in self._draws) if with_logprobs else None,
+            top_logprobs=tuple(draw.top_logprobs or () for draw in self._draws) if with_logprobs else None,
             likelihoods=tuple(self.likelihoods) or None,
             likeliest=tuple(self.likeliest) or None,
         )

@@ -25,7 +25,7 @@ class AnswerForm:
     thinking : how the model reasons, if it does
     channels : of the model, which has neither of the two then
     inside : answers begin in the final channel
-    told : clients are told of reasoning; `merged`: as of what is said
+    show_reasoning : clients are told of reasoning; `merged`: as of what is said
     """
 
     tools: Sequence[Tool] = ()
@@ -34,7 +34,7 @@ class AnswerForm:
     thinking: Thinking | None = None
     channels: Harmony | None = None
     inside: bool = False
-    told: bool = True
+    show_reasoning: bool = True
     merged: bool = False
 
     @property
@@ -107,11 +107,11 @@ class AnswerReader:
         if self._channels is not None:
             return self._told(self._channels.end())
         thought, text = ("", "") if self._thinker is None else self._thinker.end()
-        thought, said, pieces = self._called(thought, text)
+        thought, content, pieces = self._called(thought, text)
         if self._caller is not None:
             more, last = self._caller.end()
-            said, pieces = said + more, pieces + last
-        return self._told(Parts(thought, said, pieces))
+            content, pieces = content + more, pieces + last
+        return self._told(Parts(thought, content, pieces))
 
     def _called(self, thought: str, text: str) -> Parts:
         return Parts(thought, text, []) if self._caller is None else Parts(thought, *self._caller.push(text))
@@ -119,4 +119,4 @@ class AnswerReader:
     def _told(self, parts: Parts) -> Parts:
         if self._form.merged:
             return Parts("", parts.thought + parts.said, parts.pieces)
-        return parts if self._form.told else parts._replace(thought="")
+        return parts if self._form.show_reasoning else parts._replace(thought="")

@@ -96,8 +96,8 @@ async def body_of(request: Request, kind: type[T]) -> T:
     settings: Settings = request.app.state.serving.settings
     most = settings.max_body
     body, length = bytearray(), 0
-    told = request.headers.get("content-length", "")
-    says = int(told) if told.isdecimal() else 0
+    header = request.headers.get("content-length", "")
+    says = int(header) if header.isdecimal() else 0
     if says > _DRAINED * most:
         raise _too_large(most, headers=LAST)
     holds = most if says <= most else 0  # a body that says to be too long is not held, only taken
@@ -114,9 +114,9 @@ async def body_of(request: Request, kind: type[T]) -> T:
                     raise _too_large(most, headers=LAST)
     except TimeoutError:
         late = now() >= until
-        told = f"no more of the body came for {PATIENCE:g} s"
-        told = f"the body did not come within {settings.body_seconds:g} s" if late else told
-        raise RequestError(408, told, code="body_timeout", headers=LAST) from None
+        message = f"no more of the body came for {PATIENCE:g} s"
+        message = f"the body did not come within {settings.body_seconds:g} s" if late else message
+        raise RequestError(408, message, code="body_timeout", headers=LAST) from None
     except ClientDisconnect:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
     if length > most:
@@ -144,34 +144,34 @@ def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
     if not _has_few_parts(body):
         raise bad(f"the body has more than {_MOST_PARTS} lists and objects", code="invalid_value")
     try:
-        given: Any = msgspec.json.decode(body)
+        fields: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad(f"the body is not JSON: {str(error)[:200]}", code="invalid_json") from None
-    if not isinstance(given, dict):
-        raise bad(f"the body must be a JSON object, got {type(given).__name__}", code="invalid_json")
-    if len(given) > _MOST_FIELDS:
-        raise bad(f"the body has {len(given)} fields, at most {_MOST_FIELDS} are read", code="invalid_value")
+    if not isinstance(fields, dict):
+        raise bad(f"the body must be a JSON object, got {type(fields).__name__}", code="invalid_json")
+    if len(fields) > _MOST_FIELDS:
+        raise bad(f"the body has {len(fields)} fields, at most {_MOST_FIELDS} are read", code="invalid_value")
     known = set(kind.__struct_fields__)
     for other, name in _ALIASES.items():
-        if other in given and name in known:
-            if name in given:
+        if other in fields and name in known:
+            if name in fields:
                 raise bad(f"{other} and {name} are the same: give one of them", param=other)
-            given[name] = given.pop(other)
-    for name in (NO_EFFECT - known) & given.keys():
-        del given[name]
-    for name in settled(given, known, lenient=lenient) if given.keys() - known else ():
+            fields[name] = fields.pop(other)
+    for name in (NO_EFFECT - known) & fields.keys():
+        del fields[name]
+    for name in settled(fields, known, lenient=lenient) if fields.keys() - known else ():
         logger.warning("a request has the field %s, which has no effect here", shown(name))
     # Clients send null for what they leave open, whether this server knows of it or not.
     required = _required(kind)
-    given = {name: value for name, value in given.items() if value is not None or name in required}
+    fields = {name: value for name, value in fields.items() if value is not None or name in required}
     for _ in range(_MOST_LEFT_OUT if lenient else 0):
         try:
-            return converted(given, kind)
+            return converted(fields, kind)
         except RequestError as problem:
-            if problem.code != "unknown_field" or not _left_out(given, problem.param or ""):
+            if problem.code != "unknown_field" or not _left_out(fields, problem.param or ""):
                 raise
             logger.warning("a request has the field %s, which has no effect here", shown(problem.param))
-    return converted(given, kind)
+    return converted(fields, kind)
 
 
 def _has_few_parts(body: bytes) -> bool:
@@ -187,21 +187,21 @@ def _has_few_parts(body: bytes) -> bool:
     return count + body.count(b"[", end) + body.count(b"{", end) <= _MOST_PARTS
 
 
-def _left_out(given: Any, place: str) -> bool:
+def _left_out(node: Any, place: str) -> bool:
     """Take the field of this place away, as ``messages[0].mood``; False where it is not found."""
     *path, (_, name) = _STEP.findall(place)
     for number, step in path:
         try:
-            given = given[int(number) if number else step]
+            node = node[int(number) if number else step]
         except (KeyError, IndexError, TypeError):
             return False
-    if not isinstance(given, dict) or name not in given:
+    if not isinstance(node, dict) or name not in node:
         return False
-    del given[name]
+    del node[name]
     return True
 
 
-def converted(given: dict[str, Any], kind: type[T], where: str = "") -> T:
+def converted(fields: dict[str, Any], kind: type[T], where: str = "") -> T:
     """Return a JSON object as a type; `where` is its place in the body.
 
     Raises
@@ -209,7 +209,7 @@ def converted(given: dict[str, Any], kind: type[T], where: str = "") -> T:
     RequestError : it has a field that `kind` has not, or one of another type
     """
     try:
-        return msgspec.convert(given, kind)
+        return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
         raise _problem(str(error), kind, where) from None
     except RecursionError:
@@ -223,17 +223,17 @@ def _required(kind: type[msgspec.Struct]) -> frozenset[str]:
 
 def _problem(message: str, kind: type[msgspec.Struct], where: str) -> RequestError:
     """Say in OpenAI's shape what msgspec found."""
-    inner = found["place"].removesuffix("[...]") if (found := _PLACE.search(message)) else None
+    inner = match["place"].removesuffix("[...]") if (match := _PLACE.search(message)) else None
     place = ".".join(part for part in (where, inner) if part) or None
-    told = _PLACE.sub("", message)
-    missing, unknown = _MISSING.search(told), _UNKNOWN.search(told)
+    text = _PLACE.sub("", message)
+    missing, unknown = _MISSING.search(text), _UNKNOWN.search(text)
     if missing is not None:
         full = f"{place}.{missing['name']}" if place else missing["name"]
         return bad(f"{full} is missing", param=full, code="missing_required_parameter")
-    if (long := _LONG.search(told)) is not None:
+    if (long := _LONG.search(text)) is not None:
         return bad(f"{place} must have at most {long['most']} items", param=place, code="invalid_value")
     if unknown is None:
-        return bad(f"{place or 'body'}: {told[:1].lower()}{told[1:]}", param=place, code="invalid_type")
+        return bad(f"{place or 'body'}: {text[:1].lower()}{text[1:]}", param=place, code="invalid_type")
     name = unknown["name"]
     full = f"{place}.{name}" if place else name
     known = kind.__struct_fields__ if inner is None else ()

@@ -46,7 +46,7 @@ class Harmony:
         """Ids of the tokens that end an answer, whatever the model's files say."""
         return [self.marks[mark] for mark in (_CALL, _RETURN) if mark in self.marks]
 
-    def grammar(self, asked: AskedTools, schema: Mapping[str, Any] | None = None) -> str:
+    def grammar(self, tools: AskedTools, schema: Mapping[str, Any] | None = None) -> str:
         """Return what the answer may be, in llguidance's Lark: reasoning, then a call or, unless it is required, text.
 
         There is one call at most, as the model ends behind it. By a `schema` the text is JSON, and nothing is said
@@ -54,19 +54,19 @@ class Harmony:
         """
         lark = CallForm("", "", "", "", marks=self.marks).texts
         again = lark(_END, _START, "assistant")
-        names = [f"call_{i}" for i in range(len(asked.tools))]
+        names = [f"call_{i}" for i in range(len(tools.tools))]
         rules = [
             json_rule(
                 name,
                 tool.arguments,
                 behind=lark(f"{_CHANNEL}commentary to=functions.{tool.name} {_CONSTRAIN}json{_MESSAGE}"),
             )
-            for name, tool in zip(names, asked.tools, strict=True)
+            for name, tool in zip(names, tools.tools, strict=True)
         ]
         before = f"({lark(f'{_CHANNEL}analysis{_MESSAGE}')} TEXT {again})*"
         aloud = f"({lark(f'{_CHANNEL}commentary{_MESSAGE}')} TEXT {again})?"
         calls, last = f"{aloud} ({' | '.join(names)})", ""
-        if not asked.required:
+        if not tools.required:
             last = " | final" if schema is not None else f" | {aloud} final"
         final = f"final: {lark(FINAL)} TEXT" if schema is None else json_rule("final", schema, behind=lark(FINAL))
         return "\n".join(["%llguidance {}", f"start: {before} ({calls}{last})", *rules, final, TEXT])
@@ -130,8 +130,8 @@ class ChannelReader:
         return parts
 
     def _headed(self) -> bool:
-        head, found, after = self._held.partition(_MESSAGE)
-        if not found:
+        head, mark, after = self._held.partition(_MESSAGE)
+        if not mark:
             begins = (_START, _CHANNEL, " to=")
             if any(self._held.startswith(one) or one.startswith(self._held) for one in begins):
                 return False

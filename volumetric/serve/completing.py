@@ -32,7 +32,7 @@ _CLOSED = 499
 
 
 def jobs_of(
-    asked: Sampled,
+    body: Sampled,
     served: Served,
     prompts: Sequence[Sequence[int]],
     settings: Settings,
@@ -54,11 +54,11 @@ def jobs_of(
     RequestError : a parameter is out of range, or a prompt does not fit into the context
     """
     model = served.model
-    texts, vocabulary = asked.texts, model.info.vocab_size
-    for name, bias in {"logit_bias": asked.logit_bias, "allowed_token_ids": asked.allowed_token_ids}.items():
+    texts, vocabulary = body.texts, model.info.vocab_size
+    for name, bias in {"logit_bias": body.logit_bias, "allowed_token_ids": body.allowed_token_ids}.items():
         if len(bias or ()) > vocabulary:
             raise bad(f"{name} has {len(bias or ())} tokens, the model {vocabulary}", param=name, code="invalid_value")
-    explicit = asked.explicit(asked.tops)
+    explicit = body.explicit(body.tops)
     explicit.setdefault("max_tokens", served.window)
     try:
         for ids in prompts:
@@ -71,8 +71,8 @@ def jobs_of(
         raise problem_of(error) from None
     for name, ids in {"logit_bias": params.logit_bias, "allowed_token_ids": params.allowed_ids}.items():
         if max(ids or (), default=0) >= vocabulary:
-            told = f"{name} names token {max(ids)}, but the model has {vocabulary} tokens"
-            raise bad(told, param=name, code="invalid_value")
+            message = f"{name} names token {max(ids)}, but the model has {vocabulary} tokens"
+            raise bad(message, param=name, code="invalid_value")
     if grammar is not None and (params.allowed_ids or params.min_tokens):
         name = "allowed_token_ids" if params.allowed_ids else "min_tokens"
         raise bad(f"{name} and a form exclude each other: it says which tokens may come", param=name)
@@ -82,15 +82,15 @@ def jobs_of(
             prompt=ids,
             params=params,
             n=texts,
-            priority=asked.priority or 0,
+            priority=body.priority or 0,
             deadline=deadline,
-            salt=asked.cache_salt or "",
+            salt=body.cache_salt or "",
             adapter=served.adapter,
             constraint=None if grammar is None else grammar.begin,
             drafter=drafter,
             shown=frozenset(shown),
             targets=[*ids[1:], ids[-1]] if scored else None,  # what follows the last one is not known yet
-            tops=(asked.tops or 0) if scored else 0,
+            tops=(body.tops or 0) if scored else 0,
         )
         for ids in prompts
     ]
@@ -201,15 +201,15 @@ async def _pieces(running: Running, shape: Answer) -> AsyncGenerator[bytes, None
             for event in await running.events():
                 try:
                     index = texts.take(event)
-                except RequestError as found:
-                    problem = found
+                except RequestError as refusal:
+                    problem = refusal
                     break
                 if event.token is not None:
                     came.setdefault(index, []).append(event.token)
                 if event.generation is not None:
                     reasons[index] = event.generation.finish_reason
-            for told in _told(shape, begun, came, reasons):
-                yield shape.framed(told)
+            for fields in _told(shape, begun, came, reasons):
+                yield shape.framed(fields)
             if problem is not None:
                 yield shape.failed(problem)
                 return
@@ -224,13 +224,13 @@ async def _pieces(running: Running, shape: Answer) -> AsyncGenerator[bytes, None
 
 def _told(shape: Answer, begun: set[int], came: dict[int, list[TokenEvent]], reasons: dict[int, str]) -> list[Told]:
     """Return what is told of what came: openings, tokens that have text or are asked for, and ends."""
-    told: list[Told] = []
+    pieces: list[Told] = []
     for index in sorted(came.keys() | reasons.keys()):
         if index not in begun:
             begun.add(index)
-            told += shape.opening(index)
+            pieces += shape.opening(index)
         tokens = came.get(index, [])
-        told += shape.piece(index, tokens) if tokens else []
+        pieces += shape.piece(index, tokens) if tokens else []
         if index in reasons:
-            told += shape.closing(index, reasons[index])
-    return told
+            pieces += shape.closing(index, reasons[index])
+    return pieces

@@ -21,12 +21,12 @@ def admitted(connections: int) -> int:
     bounds = [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]
     if len(bounds) < 2 or soft >= connections + _OTHERS:
         return connections
-    wanted = min(connections + _OTHERS, hard)
+    files = min(connections + _OTHERS, hard)
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     except (ValueError, OSError):
-        wanted = soft
-    possible = max(1, wanted - _OTHERS)
+        files = soft
+    possible = max(1, files - _OTHERS)
     if possible < connections:
-        logger.warning("%d connections at most: the system gives this process %d files (ulimit -n)", possible, wanted)
+        logger.warning("%d connections at most: the system gives this process %d files (ulimit -n)", possible, files)
     return min(possible, connections)

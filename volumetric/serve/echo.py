@@ -29,19 +29,19 @@ class EchoShape(TextShape):
         """Return the answer to prompts with some texts each."""
         first = [generations[0] for generations in prompts for _ in generations]
         heads = [self._head_of(index, generation) for index, generation in enumerate(first)]
-        told = TextShape.whole(self, prompts)
-        for choice, (text, scored) in zip(told["choices"], heads, strict=True):
+        answer = TextShape.whole(self, prompts)
+        for choice, (text, scored) in zip(answer["choices"], heads, strict=True):
             choice["text"] = text + choice["text"]
             if scored is not None:
                 choice["logprobs"] = {name: scored[name] + values for name, values in choice["logprobs"].items()}
-        return told
+        return answer
 
     def cost(self, prompts: Sequence[Sequence[Generation]]) -> Told:
         """Return how many tokens went in and came out."""
-        told = TextShape.cost(self, prompts)
+        counts = TextShape.cost(self, prompts)
         if self.alone:
-            told |= {"completion_tokens": 0, "total_tokens": told["prompt_tokens"]}
-        return told
+            counts |= {"completion_tokens": 0, "total_tokens": counts["prompt_tokens"]}
+        return counts
 
     def choice(self, index: int, generation: Generation) -> Told:
         """Return a whole text, without the prompt."""
@@ -66,7 +66,7 @@ class EchoShape(TextShape):
         """Return what comes after the last token of a text."""
         return TextShape.closing(self, index, "length" if self.alone else reason)
 
-    def _head_of(self, index: int, told: Generation | TokenEvent) -> tuple[str, Told | None]:
+    def _head_of(self, index: int, output: Generation | TokenEvent) -> tuple[str, Told | None]:
         """Return the prompt of a text, and how likely its tokens were: not the first, which nothing is before.
 
         The first text of a prompt brings what they all tell of it.
@@ -76,6 +76,6 @@ class EchoShape(TextShape):
         if self.tops is None:
             return text, None
         if number not in self._told:
-            likelihoods, likeliest = told.likelihoods or (), told.likeliest or ()
+            likelihoods, likeliest = output.likelihoods or (), output.likeliest or ()
             self._told[number] = [None, *likelihoods[: len(ids) - 1]], [None, *likeliest[: len(ids) - 1]]
         return text, self.scored(index, ids, *self._told[number])

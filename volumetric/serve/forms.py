@@ -26,7 +26,7 @@ Wanted: TypeAlias = tuple[str, Any, str]
 async def grammar_of(
     serving: Serving,
     served: Served,
-    asked: Sampled,
+    body: Sampled,
     answer: ResponseFormat | None = None,
     tools: tuple[AskedTools, CallForm | Harmony] | None = None,
     thinking: Thinking | None = None,
@@ -37,25 +37,25 @@ async def grammar_of(
     ------
     RequestError : more than one form is asked for, or it cannot be enforced
     """
-    wanted = _wanted(asked, answer)
+    form = _wanted(body, answer)
     if tools is not None:
-        schema = _beside(wanted, *tools)
-        if wanted is not None and schema is not None:
-            await _made(served, wanted)  # what is wrong with it is not the tools' fault
+        schema = _beside(form, *tools)
+        if form is not None and schema is not None:
+            await _made(served, form)  # what is wrong with it is not the tools' fault
         try:
-            wanted = ("lark", await serving.aside(calls_grammar, *tools, thinking, schema), "tools")
+            form = ("lark", await serving.aside(calls_grammar, *tools, thinking, schema), "tools")
         except SpecError as error:
             raise problem_of(error, param="tools") from None
-    if wanted is None:
+    if form is None:
         return None
-    if asked.ignore_eos:
-        raise bad(f"ignore_eos and {wanted[2]} exclude each other: a form has an end", param="ignore_eos")
-    return await _made(served, wanted)
+    if body.ignore_eos:
+        raise bad(f"ignore_eos and {form[2]} exclude each other: a form has an end", param="ignore_eos")
+    return await _made(served, form)
 
 
-async def _made(served: Served, wanted: Wanted) -> Grammar:
+async def _made(served: Served, form: Wanted) -> Grammar:
     """Return the grammar of a form. Raises `RequestError` where it cannot be enforced."""
-    kind, what, param = wanted
+    kind, what, param = form
     try:
         if isinstance(served.forms, GenerationError):
             raise served.forms
@@ -65,7 +65,7 @@ async def _made(served: Served, wanted: Wanted) -> Grammar:
 
 
 def held_to_form(
-    asked: Sampled, answer: ResponseFormat | None, tools: tuple[AskedTools, CallForm | Harmony] | None = None
+    body: Sampled, answer: ResponseFormat | None, tools: tuple[AskedTools, CallForm | Harmony] | None = None
 ) -> bool:
     """Whether a request holds its answer to a form from its first token on.
 
@@ -73,54 +73,54 @@ def held_to_form(
     ------
     RequestError : more than one form is asked for, or one that `tools` exclude
     """
-    wanted = _wanted(asked, answer)
+    form = _wanted(body, answer)
     if tools is not None:
-        _beside(wanted, *tools)
-    return wanted is not None
+        _beside(form, *tools)
+    return form is not None
 
 
 def calls_grammar(
-    asked: AskedTools, form: CallForm | Harmony, thinking: Thinking | None, schema: Mapping[str, Any] | None = None
+    tools: AskedTools, form: CallForm | Harmony, thinking: Thinking | None, schema: Mapping[str, Any] | None = None
 ) -> str:
     """Return the grammar of an answer with calls, which may begin with reasoning; without calls it is by a schema."""
-    grammar = form.grammar(asked, schema)
+    grammar = form.grammar(tools, schema)
     if thinking is None or not thinking.grammar:
         return grammar
     return grammar.replace("start: ", f"start: {thinking.grammar} answer\nanswer: ", 1)
 
 
-def _beside(wanted: Wanted | None, tools: AskedTools, form: CallForm | Harmony) -> Mapping[str, Any] | None:
+def _beside(answer_form: Wanted | None, tools: AskedTools, form: CallForm | Harmony) -> Mapping[str, Any] | None:
     """Return the schema of an answer that may be calls instead; None where it is free, or can only be calls.
 
     Raises
     ------
     RequestError : nobody could tell such an answer from calls
     """
-    if wanted is None:
+    if answer_form is None:
         return None
-    kind, what, param = wanted
+    kind, what, param = answer_form
     if kind != "json_schema":
         raise bad(f"tools and {param} exclude each other: text that is not JSON may look like a call", param=param)
     if tools.required:
         return None
     if form.is_json:
-        told = f"{param} and tools exclude each other for this model, whose calls are JSON, too"
-        raise bad(f'{told}: tool_choice "required" or "none" says which is wanted', param=param)
+        message = f"{param} and tools exclude each other for this model, whose calls are JSON, too"
+        raise bad(f'{message}: tool_choice "required" or "none" says which is wanted', param=param)
     return what
 
 
-def _wanted(asked: Sampled, answer: ResponseFormat | None) -> Wanted | None:
+def _wanted(body: Sampled, answer: ResponseFormat | None) -> Wanted | None:
     """Return the kind of form, the form, and the field that asks for it."""
-    found: list[Wanted] = asked.forms
+    forms: list[Wanted] = body.forms
     if answer is not None and answer.type == "json_object":
-        found.append(("json_schema", {"type": "object"}, "response_format"))
+        forms.append(("json_schema", {"type": "object"}, "response_format"))
     elif answer is not None and answer.type == "json_schema":
         if answer.json_schema is None or answer.json_schema.schema is None:
             raise _without_schema()
-        found.append(("json_schema", answer.json_schema.schema, "response_format"))
-    if len(found) > 1:
-        raise bad(f"{found[0][2]} and {found[1][2]} exclude each other", param=found[1][2])
-    return found[0] if found else None
+        forms.append(("json_schema", answer.json_schema.schema, "response_format"))
+    if len(forms) > 1:
+        raise bad(f"{forms[0][2]} and {forms[1][2]} exclude each other", param=forms[1][2])
+    return forms[0] if forms else None
 
 
 def _without_schema() -> RequestError:

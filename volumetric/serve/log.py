@@ -38,16 +38,16 @@ class JsonHandler(logging.Handler):
     def _line(self, record: logging.LogRecord) -> str:
         if record.name == ACCESS:
             return record.getMessage()
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             "time": stamp(record.created),
             "level": record.levelname.lower(),
             "message": record.getMessage(),
         }
         if (id := request_id.get()) is not None:
-            told["id"] = id
+            fields["id"] = id
         if record.exc_info:
-            told["error"] = self._formatter.formatException(record.exc_info)
-        return json.dumps(told)
+            fields["error"] = self._formatter.formatException(record.exc_info)
+        return json.dumps(fields)
 
 
 def stamp(seconds: float | None = None) -> str:

@@ -90,7 +90,7 @@ class Access:
         answered[path, status] = answered.get((path, status), 0) + 1
         if access.isEnabledFor(logging.INFO):
             client = scope.get("client")
-            told: Mapping[str, object] = {
+            fields: Mapping[str, object] = {
                 "time": stamp(),
                 "id": scope["state"]["request_id"],
                 "client": client[0] if client else None,
@@ -99,7 +99,7 @@ class Access:
                 "status": status,
                 "seconds": round(seconds, 4),
             }
-            access.info(json.dumps(told))
+            access.info(json.dumps(fields))
 
 
 def plain(path: str) -> str:
@@ -157,23 +157,23 @@ class Guard:
         # Who tells no name is no browser: load balancers ask for health so.
         host = host_of(headers.get("host", ""))
         if settings.hosts is not None and host and not is_known(host, settings.hosts, addresses=settings.addresses):
-            told = f"this server does not answer to the name {host[:100]!r}; --allow-host lets it"
-            raise RequestError(403, told, code="unknown_host")
+            message = f"this server does not answer to the name {host[:100]!r}; --allow-host lets it"
+            raise RequestError(403, message, code="unknown_host")
         keys = settings.keys
         if not keys or scope["path"] in _OPEN or scope["path"] == _PAGE or scope["method"] == "OPTIONS":
             return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        shown = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        shown = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
         # All are compared, so that the time tells nothing of which one it was.
-        found = [hmac.compare_digest(shown.encode(), key.encode()) for key in keys]
-        if not any(found):
+        matches = [hmac.compare_digest(shown.encode(), key.encode()) for key in keys]
+        if not any(matches):
             raise RequestError(
                 401,
                 "the API key is missing or wrong: send it as Authorization: Bearer KEY",
                 kind="authentication_error",
                 code="invalid_api_key",
             )
-        number = found.index(True)
+        number = matches.index(True)
         scope["state"]["owner"] = f"key {number}", list(keys.values())[number]
 
 
@@ -201,8 +201,8 @@ def _problem(error: Exception, scope: Scope) -> RequestError:
         )
     if error.status_code == 405:
         allowed = _allowed(error)
-        told = f"{scope['path']} takes {allowed}, not {scope['method']}"
-        return RequestError(405, told, code="method_not_allowed", headers={"allow": allowed})
+        message = f"{scope['path']} takes {allowed}, not {scope['method']}"
+        return RequestError(405, message, code="method_not_allowed", headers={"allow": allowed})
     return RequestError(error.status_code, error.detail)
 
 

@@ -78,8 +78,8 @@ class RequestError(Exception):
     @property
     def detail(self) -> dict[str, Any]:
         """The body of the answer."""
-        told = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
-        return {"error": told}
+        fields = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": fields}
 
     @property
     def encoded(self) -> bytes:
@@ -112,8 +112,8 @@ def problem_of(error: Exception, *, param: str | None = None) -> RequestError:
         return RequestError(429, message, kind="rate_limit_error", code="queue_full", retry_after=error.retry_after)
     if isinstance(error, DoesNotFitError):
         # litellm knows this error by the first words, langchain by the code in the text.
-        told = f"this model's maximum context length is exceeded (context_length_exceeded): {message}"
-        return RequestError(400, told, code="context_length_exceeded", param=param)
+        text = f"this model's maximum context length is exceeded (context_length_exceeded): {message}"
+        return RequestError(400, text, code="context_length_exceeded", param=param)
     if isinstance(error, ShuttingDownError):
         return RequestError(503, message, kind="unavailable_error", code="server_shutdown", retry_after=1)
     if isinstance(error, ExpiredError):

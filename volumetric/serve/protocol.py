@@ -37,8 +37,10 @@ class Protocol(H11Protocol):
         super().connection_made(transport)
         if isinstance(self.config, Config) and len(self.connections) > self.config.connections:
             # Not uvicorn's `limit_concurrency`: that waits for a request, which need not come.
-            told = f"this server has {self.config.connections} connections, and takes no more"
-            self._answer(RequestError(503, told, kind="unavailable_error", code="too_many_connections", retry_after=1))
+            message = f"this server has {self.config.connections} connections, and takes no more"
+            self._answer(
+                RequestError(503, message, kind="unavailable_error", code="too_many_connections", retry_after=1)
+            )
             transport.close()
             return
         self._arm()

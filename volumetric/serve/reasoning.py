@@ -119,9 +119,9 @@ class ReasoningReader:
         return self._told()
 
     def _told(self) -> tuple[str, str]:
-        reasoning, said = "".join(self._reasoning), "".join(self._said)
+        reasoning, answer = "".join(self._reasoning), "".join(self._said)
         self._reasoning, self._said = [], []
-        return reasoning, said
+        return reasoning, answer
 
     def _opened(self) -> bool:
         opening, text = self._thinking.opening, self._held.lstrip()
@@ -136,8 +136,8 @@ class ReasoningReader:
 
     def _reasoned(self) -> bool:
         text = self._held.lstrip() if self._fresh else self._held
-        before, found, after = text.partition(self._thinking.closing)
-        if found:
+        before, mark, after = text.partition(self._thinking.closing)
+        if mark:
             self._reasoning.append(before.rstrip())
             self._held, self._read, self._fresh = after, self._answered, True
             return True

@@ -149,6 +149,8 @@ class Server:
                 self._loop.call_soon_threadsafe(self._end)
 
     async def _serve(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
+        """Serve on a socket until a signal or `stop` ends it, then end tasks, models and thread pools."""
+
         @contextlib.asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:
             self._start(self._open(on_ready))

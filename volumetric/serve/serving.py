@@ -147,8 +147,8 @@ class Served:
         """
         if "temperature" in explicit or self._recommends:
             return self.model.merged(**explicit)
-        found = self.model.merged(**explicit, temperature=settings.temperature)
-        return replace(found, sources={**found.sources, "temperature": "server"})
+        merged = self.model.merged(**explicit, temperature=settings.temperature)
+        return replace(merged, sources={**merged.sources, "temperature": "server"})
 
     @cached_property
     def _recommends(self) -> bool:
@@ -213,16 +213,16 @@ class Served:
             },
         }
 
-    def told_of(self, asked: Sampled) -> dict[str, Any]:
+    def told_of(self, body: Sampled) -> dict[str, Any]:
         """Return what all answers to a request tell, as a `Shape` takes it."""
         return {
             "model": self.name,
             "fingerprint": self.fingerprint,
             "text_of": self.text_of,
-            "tops": asked.tops,
-            "with_usage": asked.streams_usage,
-            "each_usage": asked.streams_each_usage,
-            "with_timings": bool(asked.timings_per_token),
+            "tops": body.tops,
+            "with_usage": body.streams_usage,
+            "each_usage": body.streams_each_usage,
+            "with_timings": bool(body.timings_per_token),
         }
 
     def special_id(self, text: str) -> int | None:
@@ -277,26 +277,26 @@ class Serving:
         RequestError : there is no such model, or the server is not ready
         """
         self.check_ready()
-        found = next(iter(self.models.values())) if name in (None, "", "default") else self.models.get(name)
-        if found is None:
+        served = next(iter(self.models.values())) if name in (None, "", "default") else self.models.get(name)
+        if served is None:
             known = ", ".join(self.models)
             raise RequestError(
                 404, f"there is no model {shown(name)} here; there is: {known}", param="model", code="model_not_found"
             )
-        found.hold()
-        return found
+        served.hold()
+        return served
 
     def check_ready(self) -> None:
         """Raise `RequestError` unless the server takes requests."""
         if not self.ready:
-            told = "the server is loading or shutting down"
-            raise RequestError(503, told, kind="unavailable_error", code="unavailable", retry_after=1)
+            message = "the server is loading or shutting down"
+            raise RequestError(503, message, kind="unavailable_error", code="unavailable", retry_after=1)
 
     @property
     def engines(self) -> Iterator[Engine]:
         """All engines, each once."""
-        found = dict.fromkeys(served.engine for served in self.models.values())
-        return (engine for engine in found if engine is not None)
+        engines = dict.fromkeys(served.engine for served in self.models.values())
+        return (engine for engine in engines if engine is not None)
 
     async def aside(self, what: Any, *args: Any, size: int = 0) -> Any:
         """Run what takes long but needs no device, beside the event loop.
@@ -328,14 +328,14 @@ def sequence_bytes(model: Model) -> int:
     return memory.state_fixed + memory.state_per_token * model.executable.options.context
 
 
-def encoded(told: object) -> bytes:
+def encoded(value: object) -> bytes:
     """Return JSON."""
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(value)
 
 
-def size_of(told: object) -> int:
+def size_of(value: object) -> int:
     """Return the characters of all texts within something, and one for each item of a list or mapping."""
-    size, ahead = 0, [told]
+    size, ahead = 0, [value]
     while ahead:
         one = ahead.pop()
         if isinstance(one, str):

@@ -81,17 +81,17 @@ class Shape:
         """Return nothing: a stream begins with its first text."""
         return ()
 
-    def framed(self, told: Told) -> bytes:
+    def framed(self, fields: Told) -> bytes:
         """Return the event of a piece of a text."""
-        whole = {**self._head(self.piece_kind), "choices": [told]}
+        whole = {**self._head(self.piece_kind), "choices": [fields]}
         if self.with_usage:
             whole["usage"] = None
         if self._pace is not None:
-            size = self.sizes[told["index"] // self.texts] if self.sizes else 0
+            size = self.sizes[fields["index"] // self.texts] if self.sizes else 0
             if self.each_usage:
-                whole["usage"] = self._pace.usage(told["index"], size)
+                whole["usage"] = self._pace.usage(fields["index"], size)
             if self.with_timings:
-                whole["timings"] = self._pace.timings(told["index"], size)
+                whole["timings"] = self._pace.timings(fields["index"], size)
         return event(encoded(whole))
 
     def failed(self, problem: RequestError) -> bytes:
@@ -106,11 +106,11 @@ class Shape:
 
     def cost(self, prompts: Sequence[Sequence[Generation]]) -> Told:
         """Return how many tokens went in and came out, and for what."""
-        told = usage(prompts)
-        told["completion_tokens_details"]["reasoning_tokens"] = sum(
+        counts = usage(prompts)
+        counts["completion_tokens_details"]["reasoning_tokens"] = sum(
             self.reasoning_tokens(one) for generations in prompts for one in generations
         )
-        return told
+        return counts
 
     def reasoning_tokens(self, generation: Generation) -> int:
         """Return how many tokens of a text are reasoning; text completions do not tell it apart."""

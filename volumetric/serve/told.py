@@ -39,7 +39,7 @@ class Answer(Protocol):
         """Return what comes after the last token of a text."""
         ...
 
-    def framed(self, told: Told) -> bytes:
+    def framed(self, fields: Told) -> bytes:
         """Return the event that tells something of a text."""
         ...
 
@@ -83,15 +83,15 @@ def tokens_told(drawn: Sequence[Drawn], text_of: Callable[[int], str]) -> list[T
 
 def usage(prompts: Sequence[Sequence[Generation]]) -> Told:
     """Return how many tokens went in and came out; a prompt counts once, whatever number of texts it has."""
-    asked = sum(generations[0].stats.prompt_tokens for generations in prompts)
+    prompt_tokens = sum(generations[0].stats.prompt_tokens for generations in prompts)
     cached = sum(generations[0].stats.cached_tokens for generations in prompts)
     stats = [one.stats for generations in prompts for one in generations]
-    made = sum(one.generated_tokens for one in stats)
+    completion_tokens = sum(one.generated_tokens for one in stats)
     accepted = sum(one.accepted_tokens for one in stats)
     return {
-        "prompt_tokens": asked,
-        "completion_tokens": made,
-        "total_tokens": asked + made,
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
         "prompt_tokens_details": {"cached_tokens": cached},
         "completion_tokens_details": {
             "accepted_prediction_tokens": accepted,
@@ -129,21 +129,21 @@ class Pace:
 
     def usage(self, index: int, size: int) -> Told:
         """Return the tokens of a prompt of `size`, and of its text so far, as vLLM tells them with each piece."""
-        made = self._counts.get(index, 0)
-        return {"prompt_tokens": size, "completion_tokens": made, "total_tokens": size + made}
+        tokens = self._counts.get(index, 0)
+        return {"prompt_tokens": size, "completion_tokens": tokens, "total_tokens": size + tokens}
 
     def timings(self, index: int, size: int) -> Told:
         """Return times of a text so far by llama-server's names; those of a prompt have its wait in them."""
-        now, made = time.monotonic(), self._counts.get(index, 0)
+        now, tokens = time.monotonic(), self._counts.get(index, 0)
         first = self._first.get(index, now)
         waited, spent = 1000 * (first - self._began), 1000 * (now - first)
         return {
             "prompt_n": size,
             "prompt_ms": round(waited, 3),
             "prompt_per_second": _rate(size, waited),
-            "predicted_n": made,
+            "predicted_n": tokens,
             "predicted_ms": round(spent, 3),
-            "predicted_per_second": _rate(made - 1, spent),
+            "predicted_per_second": _rate(tokens - 1, spent),
         }
 
 

@@ -75,10 +75,10 @@ class _Trying:
         try:
             async with asyncio.timeout(WALL_SECONDS + STARTING):
                 await self._send(process, message({"id": id, "form": form, "text": text}))
-                told = await future
+                reply = await future
         except (TimeoutError, OSError):
             self._end(process)
-            told: Mapping[str, Any] = {"problem": "the grammar is refused: to read it took too long"}
+            reply: Mapping[str, Any] = {"problem": "the grammar is refused: to read it took too long"}
         except asyncio.CancelledError:
             if process.returncode is None:
                 with contextlib.suppress(OSError, RuntimeError):
@@ -86,11 +86,11 @@ class _Trying:
             raise
         finally:
             del self._waiting[id]
-        if "problem" in told:
-            raise SpecError(told["problem"], hint=told.get("hint"))
-        if not told:
+        if "problem" in reply:
+            raise SpecError(reply["problem"], hint=reply.get("hint"))
+        if not reply:
             raise GenerationError("the process that reads grammars has ended", hint="try again")
-        return _Tried(told["source"], told["bytes"])
+        return _Tried(reply["source"], reply["bytes"])
 
     async def close(self) -> None:
         """End the process."""
@@ -145,10 +145,10 @@ class _Trying:
         try:
             while process.stdout is not None:
                 (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-                told = json.loads(await process.stdout.readexactly(length))
-                future = self._waiting.get(told["id"])
+                reply = json.loads(await process.stdout.readexactly(length))
+                future = self._waiting.get(reply["id"])
                 if future is not None and not future.done():
-                    future.set_result(told)
+                    future.set_result(reply)
         except (asyncio.IncompleteReadError, OSError):
             pass
         finally:
@@ -193,9 +193,9 @@ class Trials:
         GenerationError : it could not be tried
         """
         key = await self._aside(written, kind, what)
-        found = self._grammars.kept(*key)
-        if found is not None:
-            return found
+        grammar = self._grammars.kept(*key)
+        if grammar is not None:
+            return grammar
         job = self._jobs.get(key)
         if job is None:
             job = self._jobs[key] = _Job(asyncio.ensure_future(self._made(*key)))
@@ -251,10 +251,10 @@ class Compilers:
     def of(self, model: Model) -> Trials:
         """Return the trials of a model's grammars; for a thread. Raises `GenerationError` where there can be none."""
         tokens = Tokens.of(model)
-        found = self._trials.get(tokens)
-        if found is None:
-            found = self._trials.setdefault(tokens, Trials(Grammars(tokens), tokens))
-        return found
+        trials = self._trials.get(tokens)
+        if trials is None:
+            trials = self._trials.setdefault(tokens, Trials(Grammars(tokens), tokens))
+        return trials
 
     async def close(self, used: Collection[object] = ()) -> None:
         """Close all but those that are still used."""

@@ -1,4 +1,4 @@
-"""Arrays of samples: one, or several by name, and what they must be made of."""
+"""Arrays of samples, single or by name, and the checks of their types."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from volumetric.base.errors import ShapeError
 from volumetric.network import INPUT, OUTPUT
 
 Inputs: TypeAlias = "Array | Mapping[str, Array]"
-"""Of a network with one input, or of all its inputs by name."""
+"""The array of the only input, or arrays by input name."""
 Targets: TypeAlias = "Array | Mapping[str, Array]"
-"""Of the only output that has a loss, or of outputs by name."""
+"""Targets of the only output that has a loss, or targets by output name."""
 Absent: TypeAlias = "Collection[int] | Mapping[str, Collection[int]] | None"
-"""Ids of nodes of the only fabric, or of fabrics by their paths."""
+"""Node ids of the only fabric, or node ids by fabric path."""
 Masks: TypeAlias = "Array | Mapping[str, Array] | None"
-"""Weights of terms, the same for all outputs that have targets, or those of outputs by name."""
+"""Term weights, shared by all outputs that have targets, or by output name."""
 
 
 def named(inputs: Inputs) -> Mapping[str, Array]:
@@ -29,42 +29,42 @@ def named(inputs: Inputs) -> Mapping[str, Array]:
 def arrays_of(inputs: Inputs, targets: Targets, mask: Masks) -> dict[str, Array]:
     """Return all arrays by the names that they have in files: ``inputs``, ``inputs.types``, ``targets.value``, ….
 
-    What belongs to the input ``"input"`` or the output ``"output"`` has no further name.
+    Arrays of the input ``"input"`` and of the output ``"output"`` have no suffix.
     """
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for prefix, of, plain in (("inputs", inputs, INPUT), ("targets", targets, OUTPUT), ("mask", mask, OUTPUT)):
         if isinstance(of, Mapping):
-            found |= {prefix if name == plain else f"{prefix}.{name}": array for name, array in of.items()}
+            arrays |= {prefix if name == plain else f"{prefix}.{name}": array for name, array in of.items()}
         elif of is not None:
-            found[prefix] = of
-    return found
+            arrays[prefix] = of
+    return arrays
 
 
 def changed(of: Any, change: Callable[[Array], Array]) -> Any:
-    """Change one array, or those of a mapping, or nothing."""
+    """Apply `change` to an array or to each array of a mapping; None stays None."""
     if isinstance(of, Mapping):
         return {name: change(array) for name, array in of.items()}
     return None if of is None else change(of)
 
 
 def as_arrays(of: Any, what: str) -> Any:
-    """Return what was given as an array of numbers, or as a mapping of such; None stays None.
+    """Return an array of numbers, or a mapping of such arrays; None stays None.
 
     Raises
     ------
-    ShapeError : the message names `what` is ragged, or holds text, dates, objects or complex numbers
+    ShapeError : `what` is ragged, or holds text, dates, objects or complex numbers
     """
     if isinstance(of, Mapping):
         return {name: _numbers(array, f"{what} {name!r}") for name, array in of.items()}
     return None if of is None else _numbers(of, what)
 
 
-def _numbers(given: Any, what: str) -> Array:
+def _numbers(value: Any, what: str) -> Array:
     try:
-        array = np.asarray(given)
-    except ValueError:  # NumPy's message speaks of "inhomogeneous shapes"
+        array = np.asarray(value)
+    except ValueError:  # NumPy's own message says "inhomogeneous shapes"
         raise ShapeError(
-            f"{what}: rows of unequal lengths make no array", hint="pad them, and mask the padding with weights of 0"
+            f"{what}: rows have unequal lengths", hint="pad them, and mask the padding with weights of 0"
         ) from None
     if np.can_cast(array.dtype, np.float64, "same_kind"):
         return array
@@ -83,7 +83,7 @@ _WAYS = {
     "U": 'numbers from text: array.astype("float32"); class ids from labels: '
     "names, ids = numpy.unique(labels, return_inverse=True)",
     "S": 'array.astype("float32")',
-    "O": 'array.astype("float32") where all of them are numbers',
-    "c": "give real and imaginary parts as two features",
+    "O": 'array.astype("float32") if all values are numbers',
+    "c": "pass the real and imaginary parts as two features",
 }
-"""Kind of an array's type → how numbers are made of it."""
+"""Kind of a dtype → how to convert it to numbers."""

@@ -1,4 +1,4 @@
-"""Credit by the gradients of the loss with respect to all weights."""
+"""Credit assignment by backpropagation: gradients of the loss with respect to all weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from volumetric.train.trained import TrainedArrays
 
 
 class BackpropCredit(Credit):
-    """Weights get the gradients of the loss. An update by one batch is one run of one graph."""
+    """Weights follow the gradients of the loss. An update from one batch is one run of one graph."""
 
     def __init__(self, arrays: TrainedArrays, time: Time) -> None:
         self._arrays, self._time = arrays, time
@@ -41,7 +41,7 @@ class BackpropCredit(Credit):
         return Update(tally=tally, norm=norm, steepest=norm, good=bool(good))
 
     def _sum(self, ready: Sequence[Ready[ForwardPass]], rule: UpdateRule) -> Tally:
-        """Sum the gradients of several batches; return the sums of their loss terms, up to the first that is odd."""
+        """Sum the gradients of several batches; return the sums of their loss terms, up to the first non-finite one."""
         arrays, tally = self._arrays, Tally()
         self._start_sums()
         for i, one in enumerate(ready):
@@ -54,7 +54,7 @@ class BackpropCredit(Credit):
         return tally
 
     def _start_sums(self) -> None:
-        """Create the buffers of sums and of what layers change meanwhile, which only accumulation needs."""
+        """Create the buffers of gradient sums and of changed layer buffers; only accumulation needs them."""
         arrays = self._arrays
         known = set(arrays.store.keys())
         names = {sum_key(key): shape for key, shape in arrays.stacks.shapes(arrays.shapes).items()}
@@ -64,5 +64,5 @@ class BackpropCredit(Credit):
                 arrays.store.put(name, np.zeros(shape, np.float32))
 
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
-        found = self._time.fault(batches, rate, tally)
-        return found or self._arrays.fault(tally, "the norm of the gradients, or a new weight")
+        fault = self._time.fault(batches, rate, tally)
+        return fault or self._arrays.fault(tally, "the norm of the gradients, or a new weight")

@@ -1,4 +1,4 @@
-"""Losses of several outputs of a network: which has which, with which weight, and what they come to together."""
+"""Losses of several outputs of a network, their weights, and their weighted total."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from volumetric.train.data import ArrayData, Batch
 from volumetric.train.losses import Loss
 
 AnyLoss: TypeAlias = Loss | Mapping[str, Loss]
-"""Of the output ``"output"``, or of outputs by name."""
+"""Loss of the output ``"output"``, or losses by output name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Output → terms of its loss, and what was not finite first, if anything was."""
+    """Output → terms of its loss, and the first non-finite value, if any."""
 
     terms: Mapping[str, Terms] = field(default_factory=dict)
     fault: str | None = None
 
     @property
     def total(self) -> float:
-        """Sum of the terms of all losses, none of which has a weight."""
+        """Unweighted sum of the terms of all losses."""
         return sum((of.total for of in self.terms.values()), 0.0)
 
     @property
@@ -51,7 +51,7 @@ class Tally:
 
 
 class Asked(NamedTuple):
-    """What a batch asks of an output: targets, and the weights of the loss's terms or None."""
+    """Targets of an output in a batch, and the weights of the loss's terms or None."""
 
     target: Array
     mask: Array | None
@@ -59,12 +59,12 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """``Σ weight · loss`` over outputs, each loss a mean or a sum over terms of its own.
+    """``Σ weight · loss`` over outputs; each loss is a mean or a sum over its own terms.
 
     Attributes
     ----------
     of : output → its loss
-    weights : output → its weight; 1 where none is given
+    weights : output → its weight, 1 by default
     """
 
     of: Mapping[str, Loss]
@@ -76,11 +76,11 @@ class Losses:
 
         Raises
         ------
-        SpecError : something is no loss or no weight, or a weight has no loss
+        SpecError : a loss or a weight is invalid, or a weight has no loss
         """
         of = dict(loss) if isinstance(loss, Mapping) else {OUTPUT: loss}
         if not of:
-            raise SpecError("loss: there is none", hint="give a loss, or one for each output that learns")
+            raise SpecError("loss: no loss is set", hint="set a loss, or one for each trained output")
         for name, one in of.items():
             if not isinstance(one, Loss):
                 raise SpecError(f"loss of output {name!r}: expected a loss, got {one!r}", hint="as CrossEntropy()")
@@ -96,7 +96,7 @@ class Losses:
         return Losses(of, dict(weights))
 
     def check(self, network: Network) -> None:
-        """Raise `SpecError` for a loss of an output that the network does not have."""
+        """Raise `SpecError` if a loss names an output that the network does not have."""
         for name in self.of:
             if name not in network.taps:
                 raise SpecError(
@@ -104,26 +104,26 @@ class Losses:
                 )
 
     def asked(self, batch: Batch | ArrayData) -> dict[str, Asked]:
-        """Return what a batch asks of each output, in the order of the losses; outputs without targets are left out.
+        """Return targets and mask of each output, in the order of the losses; outputs without targets are skipped.
 
-        Targets without a name are those of the only loss. A mask without one is that of all targets.
+        Targets without a name belong to the only loss. A mask without a name applies to all targets.
 
         Raises
         ------
-        ShapeError : targets have no loss, or a mask no targets
-        SpecError : nodes are to be masked, and the learner does not know of any: see `Batch.absent`
+        ShapeError : targets have no loss, or a mask has no targets
+        SpecError : the batch masks nodes and the network has none that can be masked, see `Batch.absent`
         """
         if isinstance(batch, Batch) and batch.absent is not None:
             raise SpecError(
-                "a batch masks nodes, and the network has no fabric whose nodes can be",
-                hint="declare it with dynamic=True",
+                "a batch masks nodes, but no fabric of the network supports masking",
+                hint="declare the fabric with dynamic=True",
             )
         targets, masks = batch.targets, batch.mask
         if not isinstance(targets, Mapping):
             if len(self.of) > 1:
                 raise ShapeError(
-                    f"there are losses of the outputs {_names(self.of)}, and targets without a name",
-                    hint="give targets by output, as {" + f"{next(iter(self.of))!r}: …" + "}",
+                    f"losses are set for the outputs {_names(self.of)}, but the targets have no output name",
+                    hint="pass targets by output, as {" + f"{next(iter(self.of))!r}: …" + "}",
                 )
             targets = {next(iter(self.of)): targets}
         for name in targets:
@@ -132,29 +132,32 @@ class Losses:
         if isinstance(masks, Mapping):
             for name in masks:
                 if name not in targets:
-                    raise ShapeError(f"the mask of output {name!r} has no targets", hint=f"there are {_names(targets)}")
+                    raise ShapeError(
+                        f"the mask of output {name!r} has no targets",
+                        hint=f"the batch has targets of {_names(targets)}",
+                    )
         else:
             masks = {} if masks is None else dict.fromkeys(targets, masks)
         return {name: Asked(targets[name], masks.get(name)) for name in self.of if name in targets}
 
     def cover(self, data: ArrayData) -> None:
-        """Raise `SpecError` where an output has a loss and `data` no targets for it: it would never be learned."""
-        asked = self.asked(data)
-        lacking = [name for name in self.of if name not in asked]
+        """Raise `SpecError` if an output has a loss but `data` has no targets for it."""
+        targets = self.asked(data)
+        lacking = [name for name in self.of if name not in targets]
         if lacking:
             raise SpecError(
-                f"output {lacking[0]!r} has a loss, and the data have no targets for it",
-                hint=f"they have targets of {_names(asked)}",
+                f"output {lacking[0]!r} has a loss, but the data have no targets for it",
+                hint=f"the data have targets of {_names(targets)}",
             )
 
     def scales(self, counts: Mapping[str, float]) -> dict[str, float]:
-        """Output → factor on the sum of its terms, of which there are so many; 0 where there are none.
+        """Return output → factor on the sum of its terms, from the number of its terms; 0 for no terms.
 
         Raises
         ------
-        SpecError : no term counts at all
+        SpecError : no term has a weight
         """
-        if all(count <= 0 for count in counts.values()):  # NaN, of a mask that has one, is told by what it makes
+        if all(count <= 0 for count in counts.values()):  # a NaN in a mask shows up in the loss and is reported there
             next(iter(self.of.values())).scale(0)
         return {
             name: 0.0 if count <= 0 else self.weights.get(name, 1.0) * self.of[name].scale(count)
@@ -162,9 +165,9 @@ class Losses:
         }
 
     def shares(self, counts: Mapping[str, float]) -> tuple[float, dict[str, float]]:
-        """Return a factor on gradients, and output → its share in it.
+        """Return a factor on gradients, and output → its share.
 
-        The gradient of the sum of all terms, each output's times its share, times the factor is that of the loss.
+        The gradient of the loss is the factor times that of the sum of all terms, each weighted by its output's share.
         """
         scales = self.scales(counts)
         whole = sum(scales.values())
@@ -176,9 +179,9 @@ class Losses:
         return sum(terms.total * scales[name] for name, terms in tally.terms.items())
 
     def each(self, tally: Tally) -> dict[str, float]:
-        """Output → its loss, without its weight, where there are several losses; those no term of which counts are not.
+        """Return output → its unweighted loss, if there are several losses; losses without counted terms are left out.
 
-        A single loss is `value`.
+        For a single loss see `value`.
         """
         if len(self.of) == 1:
             return {}

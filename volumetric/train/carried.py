@@ -1,4 +1,4 @@
-"""Windows of streams: a batch goes on from the states that the one before left."""
+"""Truncated backpropagation through time: each batch continues from the states of the previous batch."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from volumetric.train.windows import RESETS
 
 Use: TypeAlias = Literal["carried", "seen"]
 LEARNS, LOOKS = "carried", "seen"
-"""Names of what streams keep while they learn, and while they are judged."""
+"""Names of the stream states in training and in evaluation."""
 
 
 class BatchStreams:
-    """What streams keep between batches, in buffers that are made when a size of batch is first met.
+    """States of streams between batches, in buffers created at the first batch of each size.
 
     Parameters
     ----------
-    buffers : returns the form of what streams keep for a use
+    buffers : returns the form of the stream states for a use
 
     Attributes
     ----------
-    carried : how many streams the next update goes on from; None: they begin
+    carried : number of streams that the next update continues; None: new streams
     """
 
     def __init__(self, store: TensorStore, buffers: Callable[[Use], Mapping[str, Buffer]]) -> None:
@@ -45,20 +45,20 @@ class BatchStreams:
         self._known: dict[tuple[Use, int], KeptBuffers] = {}
 
     def of(self, use: Use, batch: int) -> KeptBuffers:
-        """Return the buffers of so many streams."""
-        kept = self._known.get((use, batch))
-        if kept is None:
-            kept = self._known[use, batch] = KeptBuffers(self._store, self._buffers(use), batch, use)
-            kept.begin()
-        return kept
+        """Return the buffers for `batch` streams."""
+        buffers = self._known.get((use, batch))
+        if buffers is None:
+            buffers = self._known[use, batch] = KeptBuffers(self._store, self._buffers(use), batch, use)
+            buffers.begin()
+        return buffers
 
     @property
     def values(self) -> dict[str, Array]:
-        """What the next update goes on from, copied."""
+        """Copies of the states that the next update continues from."""
         return {} if self.carried is None else self.of(LEARNS, self.carried).values()
 
     def restore(self, values: Mapping[str, Array]) -> None:
-        """Go on from `values`. Raises `CheckpointError` where they are of other streams."""
+        """Continue from `values`. Raises `CheckpointError` if they belong to other streams."""
         batch: int | None = None
         if values:
             buffers = self._buffers(LEARNS)
@@ -66,7 +66,7 @@ class BatchStreams:
             batch = buffers[key].batch_of(values[key].shape) if key in buffers else 0
             shapes = {key: buffer.shape(batch) for key, buffer in buffers.items()}
             if not batch or shapes != {key: value.shape for key, value in values.items()}:
-                raise CheckpointError("the checkpoint's streams are not those of this network", hint=OTHER_RUN)
+                raise CheckpointError("the stream states of the checkpoint do not match this network", hint=OTHER_RUN)
             self.of(LEARNS, batch).put(values)
         self.carried = batch
 
@@ -74,14 +74,13 @@ class BatchStreams:
 class CarriedTime(WholeTime):
     """Batches are windows of streams.
 
-    What the layers keep of each sequence stays on the device from batch to batch, and is written with the weights: an
-    update that is refused leaves both as they were. Batches that are judged go through streams of their own.
+    Layer states of each sequence stay on the device between batches and are written together with the weights: a
+    rejected update changes neither. Evaluation batches use separate streams.
 
     Raises
     ------
     UnsupportedError
-        A layer looks at rows before and keeps nothing of fixed size of them, as attention without a window, or a link
-        has a delay.
+        A layer reads earlier rows and has no state of fixed size, as attention without a window, or a link has a delay.
     """
 
     def __init__(self, arrays: TrainedArrays) -> None:
@@ -89,25 +88,25 @@ class CarriedTime(WholeTime):
         buffers = {key: Buffer(state.shape) for key, state in resumed_states(arrays.plan).items()}
         self._streams = BatchStreams(arrays.store, lambda _: buffers)
         self._marked = RESETS not in arrays.plan.inputs
-        """Whether resets come beside the inputs of the network."""
+        """Whether the plan has resets in addition to the inputs of the network."""
 
     @property
     def kept(self) -> dict[str, Array]:
         return self._streams.values
 
-    def restore(self, kept: Mapping[str, Array]) -> None:
-        self._streams.restore(kept)
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        self._streams.restore(arrays)
 
     def learned(self, batches: Sequence[Batch]) -> None:
         super().learned(batches)
         self._streams.carried = len(batches[-1])
 
     def ready(self, batch: Batch) -> Ready[ForwardPass]:
-        """Check a batch and bring it into the form of graphs, with its resets behind the inputs."""
+        """Check a batch and convert it to graph form, with its resets after the inputs."""
         return self._windowed(batch, LEARNS)
 
     def judged(self, batch: Batch) -> Ready[ForwardPass]:
-        """Return a batch whose streams go on from those of the batch judged before."""
+        """Return a batch whose streams continue those of the previous evaluation batch."""
         return self._windowed(batch, LOOKS)
 
     def _windowed(self, batch: Batch, use: Use) -> Ready[ForwardPass]:
@@ -118,7 +117,7 @@ class CarriedTime(WholeTime):
             raise ShapeError(
                 f"mode 'backprop' with carry learns from sequences, but inputs of shape {list(batch.features.shape)} "
                 "are rows",
-                hint="give inputs, targets and mask one more axis in front: [samples, T, …]",
+                hint="add a leading axis to inputs, targets and mask: [samples, T, …]",
             )
         samples, rows = ready.of.inputs[0][1][:2]
         if resets is None:

@@ -1,7 +1,7 @@
-"""Checkpoints of a training run: one file each that holds all that the rest of the run depends on.
+"""Checkpoints of a training run: each is one file with everything needed to resume the run.
 
-A checkpoint is an ``.npz`` file, written beside its place, synced and renamed into it: whoever looks, even after a
-crash in the middle of a write, finds whole files only. Zip checksums tell a file that was damaged later.
+A checkpoint is an ``.npz`` file, written to a temporary file, synced and renamed: readers see only complete files, even
+after a crash in the middle of a write. Zip checksums detect files that were damaged later.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from volumetric.train.precision import matching
 
 VERSION: Final = 1
 _ABOUT, _MASTER, _SLOT, _BUFFER, _CARRIED, _BEST = "about", "master", "slot", "buffer", "carried", "best"
-_BEFORE: Final = "delete it to continue from the one before"
+_BEFORE: Final = "delete it to continue from the previous checkpoint"
 _PATTERN: Final = "step-*.npz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A moment of a run, between two updates.
+    """The state of a run between two updates.
 
     Attributes
     ----------
     learner : weights, optimiser state, buffers, number of updates
-    best : buffers, and masters of the weights, with the best validation loss; empty without validation
+    best : buffers and master weights with the best validation loss; empty without validation
     progress : position in the data, running sums, early stopping; plain data
-    run : what is trained how on what; plain data, which must be the same where the run continues
+    run : facts of network, settings and data; plain data, which must be equal when the run is resumed
     """
 
     learner: LearnerState
@@ -51,12 +51,12 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """A directory of checkpoints, of which the newest few are kept.
+    """A directory that keeps the newest checkpoints.
 
     Parameters
     ----------
-    directory : made when first written to
-    keep : how many to keep, at least 1
+    directory : created at the first write
+    keep : number of checkpoints to keep, at least 1
     """
 
     def __init__(self, directory: str | Path, keep: int = 2) -> None:
@@ -64,7 +64,7 @@ class CheckpointStore:
         self._keep = max(1, keep)
 
     def paths(self) -> list[Path]:
-        """Return the checkpoints there are, oldest first."""
+        """Return the existing checkpoints, oldest first."""
         return sorted(self.directory.glob(_PATTERN))
 
     def latest(self) -> Path | None:
@@ -72,7 +72,7 @@ class CheckpointStore:
         return next(reversed(self.paths()), None)
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write a checkpoint, then delete the ones that are no longer kept; raise `CheckpointError` if that fails."""
+        """Write a checkpoint, then delete those beyond `keep`; raise `CheckpointError` if that fails."""
         path = self.directory / f"step-{checkpoint.learner.updates:010d}.npz"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -82,12 +82,12 @@ class CheckpointStore:
                 old.unlink(missing_ok=True)
         except OSError as error:
             raise CheckpointError(
-                f"cannot write {path}: {error.strerror or error}", hint="check space and rights"
+                f"cannot write {path}: {error.strerror or error}", hint="check free space and permissions"
             ) from error
         return path
 
     def sweep(self) -> None:
-        """Delete what killed writers left behind. Only for the one run that owns the directory."""
+        """Delete temporary files of killed writers. Only the run that owns the directory may call this."""
         for left in self.directory.glob(f".{_PATTERN}.*.tmp"):
             left.unlink(missing_ok=True)
 
@@ -117,7 +117,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     Raises
     ------
     CheckpointError
-        The file is missing, damaged, or no checkpoint of this version.
+        The file is missing, damaged, or not a checkpoint of this version.
     """
     arrays = read_npz(path, "checkpoint ", _BEFORE)
     try:
@@ -125,8 +125,8 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         if about["version"] != VERSION:
             raise CheckpointError(f"{path} has version {about['version']}, expected {VERSION}")
         slots = {slot: _below(f"{_SLOT}/{slot}", arrays) for slot in about["slots"]}
-        kept = (_below(part, arrays) for part in (_BUFFER, _CARRIED))
-        learner = LearnerState(about["updates"], _below(_MASTER, arrays), slots, *kept)
+        stored = (_below(part, arrays) for part in (_BUFFER, _CARRIED))
+        learner = LearnerState(about["updates"], _below(_MASTER, arrays), slots, *stored)
         return Checkpoint(learner=learner, best=_below(_BEST, arrays), progress=about["progress"], run=about["run"])
     except CheckpointError:
         raise
@@ -140,23 +140,23 @@ def _below(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def describe_run(
-    network: Network | Clocked, given: Params, config: TrainConfig, data: Data, validation: Data | None
+    network: Network | Clocked, params: Params, config: TrainConfig, data: Data, validation: Data | None
 ) -> dict[str, Any]:
-    """Return what the run depends on, as JSON data."""
-    frozen = sorted(set().union(*(matching(pattern, given) for pattern in config.frozen)))
+    """Return the facts that identify the run, as JSON data."""
+    frozen = sorted(set().union(*(matching(pattern, params) for pattern in config.frozen)))
     description = {
         "network": network.to_json(),
-        "schemes": {key: str(store.scheme) for key, store in given.items()},
-        "frozen": {key: checksum(given[key].values()) for key in frozen},
+        "schemes": {key: str(store.scheme) for key, store in params.items()},
+        "frozen": {key: checksum(params[key].values()) for key in frozen},
         "config": config.describe(),
         "data": data.describe(),
         "validation": None if validation is None else validation.describe(),
     }
-    return json.loads(json.dumps(description))  # as it will be read again: lists for tuples
+    return json.loads(json.dumps(description))  # as it will be read back: tuples become lists
 
 
 def check_run(path: Path, theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    """Raise `CheckpointError` where the checkpoint at `path` is of another run, and say what differs."""
+    """Raise `CheckpointError` if the checkpoint at `path` belongs to another run; the message names the differences."""
     for part, own in mine.items():
         other = theirs.get(part)
         if other == own:
@@ -166,5 +166,5 @@ def check_run(path: Path, theirs: Mapping[str, Any], mine: Mapping[str, Any]) ->
             names = [f"{part} {key}" for key in {**other, **own} if own.get(key) != other.get(key)]
         raise CheckpointError(
             f"{path} belongs to another run: {', '.join(names)} differ",
-            hint="resume with what the run was started with, or choose another directory",
+            hint="resume with the original network, settings and data, or choose another directory",
         )

@@ -1,4 +1,4 @@
-"""Time in ticks of a clocked network: an update is one graph of a window of them."""
+"""Training of clocked networks: an update is one graph of a window of ticks."""
 
 from __future__ import annotations
 
@@ -38,41 +38,41 @@ from volumetric.train.windows import RESETS
 
 
 def bucket_stacks(clocked: Clocked, arrays: TrainedArrays) -> Stacks:
-    """Return the weights that products of groups read, as far as they learn alike and no other layer has them."""
+    """Return the stacked weights of grouped products that learn by the same rule and that no other layer shares."""
     network = clocked.network
     uses = Counter(network.resolve(f"{c}/{p.name}") for c, spec in network.layers.items() for p in spec.params())
     losses = {name: arrays.part([name]).params for name in arrays.losses.of}
     trained = frozenset(arrays.wanted)
 
     def alike(key: str) -> object:
-        """Return what keys of one stack have in common."""
+        """Return the properties that all keys of a stack must share."""
         if uses[key] > 1:
             return key
         needed = frozenset(name for name, keys in losses.items() if key in keys)
         return key in trained, arrays.schemes[key], needed
 
-    found: list[Stack] = []
+    stacks: list[Stack] = []
     for bucket in buckets_of(clocked):
         if bucket.way == "grouped":
             for p in bucket.spec.params():
                 keys = [network.resolve(f"{coord}/{p.name}") for coord in bucket.coords]
                 runs = (tuple(run) for _, run in groupby(keys, alike))
-                found += [Stack(run, p.shape) for run in runs if uses[run[0]] == 1]
-    return Stacks(tuple(found))
+                stacks += [Stack(run, p.shape) for run in runs if uses[run[0]] == 1]
+    return Stacks(tuple(stacks))
 
 
 class TickedTime(Time):
-    """Updates are of windows of ticks of a machine.
+    """Each update covers a window of ticks of a clocked network.
 
-    Batches are sequences, ``[samples, T, …]``, and so are their targets, or with one a tick
-    ``[samples, T · ticks_per_row, …]``. Beside the inputs a batch may have ``"resets"``, ``[samples, T]``: 1 where a
-    stream begins anew with a row. An update is of a window of ticks, and by targets of all ticks up to a row that
-    counts; what is on its way to a layer then when a stream begins anew, or a batch ends, is lost.
+    Batches are sequences, ``[samples, T, …]``. Targets have the same form or, with a target for each tick, the form
+    ``[samples, T · ticks_per_row, …]``. In addition to the inputs a batch may have ``"resets"``, ``[samples, T]``: 1 if
+    a stream restarts at a row. An update covers a window of ticks; in target mode it covers all ticks up to a row that
+    counts. Values and targets in transit are lost when a stream restarts or a batch ends.
 
     Raises
     ------
-    SpecError : an output is later than a window is long, or a loss has no weights
-    UnsupportedError : a layer behaves in another way while it is trained, as dropout does; or a target cannot cross one
+    SpecError : the delay of an output exceeds the window, or no weights affect a loss
+    UnsupportedError : a layer behaves differently in training, as dropout does, or a target cannot cross a layer
     """
 
     step_graph = staticmethod(learning_graph)
@@ -87,11 +87,11 @@ class TickedTime(Time):
                 raise UnsupportedError(f"{step.op} at {step.where} cannot be trained tick by tick", hint="leave it out")
         targets = isinstance(mode, TargetPropagation)
         self.wave: Wave = wave_of(clocked, course_of(arrays.options), arrays.losses.of) if targets else {}
-        """How targets go through the machine; empty without any."""
+        """How targets propagate through the clocked network; empty without targets."""
         if targets and not self.wave:
-            raise SpecError("no layer with weights reaches an output that has a loss", hint="a link must lead there")
+            raise SpecError("no layer with weights reaches an output that has a loss", hint="add a link to it")
         self._after = arrival(self.wave) if targets else 0
-        """Ticks behind the last row until all layers have what it says."""
+        """Ticks after the last row until its targets have reached all layers."""
         self.delays = delays_of(clocked, mode, arrays.losses)
         self._kept = BatchStreams(arrays.store, self._buffers)
         self._streams: dict[tuple[Use, int], Streams] = {}
@@ -101,13 +101,13 @@ class TickedTime(Time):
     def kept(self) -> dict[str, Array]:
         return self._kept.values
 
-    def restore(self, kept: Mapping[str, Array]) -> None:
-        self._kept.restore(kept)
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        self._kept.restore(arrays)
 
     def windows(self, batch: Batch) -> Iterator[Piece]:
-        """Yield the windows of a batch, each of which is an update; ticks after which no output counts are only run.
+        """Yield the windows of a batch, one for each update; ticks without counted outputs are only run.
 
-        By targets these are learned from, too, and so are those behind the last row until all layers have what it says.
+        In target mode layers also learn from these ticks, and from those after the last row until its targets arrive.
         """
         mode, sequences = self._mode, self.check(batch)
         if isinstance(mode, Systolic) and not mode.carry:
@@ -127,20 +127,23 @@ class TickedTime(Time):
             since = stop
 
     def _rows_of_a_window(self, sequences: Sequences) -> int:
-        """Return how many rows have all that is asked of them within a window that begins with the first."""
+        """Return the number of leading rows whose targets are all read within one window."""
         per, window = self._mode.ticks_per_row, self._mode.window
-        # of r rows the last tick is (r − 1) · per + delay, and per − 1 later where each tick has a target
+        # the last tick of r rows is (r − 1) · per + delay, and per − 1 later if each tick has a target
         ends = (reading.delay + 1 + (per - reading.every) for reading in sequences.readings.values())
         room = window - max(ends)
         if room < 0:
-            raise SpecError(f"systolic: a window of {window} ticks is too short for a row", hint=f"{window - room} do")
+            raise SpecError(
+                f"systolic: a window of {window} ticks is too short for a row",
+                hint=f"set window={window - room} or more",
+            )
         return room // per + 1
 
     def _counts_any(self, sequences: Sequences, start: int, stop: int) -> bool:
         return any(count > 0 for count in self._pose(sequences, start, stop).counts.values())
 
     def learning(self, batches: Sequence[Batch]) -> tuple[list[Ready[TickPass]], float]:
-        """Return a window, as `windows` yields them, as an update by backprop takes it; what is before it is run."""
+        """Return a window from `windows` as a backprop update takes it; earlier ticks are run."""
         piece = self.begin(batches)
         checkpoint = getattr(self._mode, "checkpoint", 0)
         for start, stop in self.cut(piece.since, piece.start):
@@ -149,28 +152,28 @@ class TickedTime(Time):
         return sharing(self.arrays.losses, [ready])
 
     def begin(self, batches: Sequence[Batch]) -> Piece:
-        """Return the window that an update is of."""
+        """Return the window of an update."""
         if len(batches) != 1:
-            raise SpecError("an update of a clocked network is of one window: accumulate must be 1")
+            raise SpecError("an update of a clocked network uses one window: accumulate must be 1")
         self._piece = self._whole(batches[0])
         return self._piece
 
     def learned(self, batches: Sequence[Batch]) -> None:
-        """Let the next update go on from this window, unless it is the last of its sequences."""
+        """Let the next update continue from this window, unless it is the last of its sequences."""
         piece, sequences = self._piece, self._piece.sequences
         over = piece.stop == sequences.ticks + self._after
         self._kept.carried = None if over else sequences.samples
 
     def judge(self, batch: Batch, *, outputs: bool) -> tuple[Tally, dict[str, Array]]:
-        """Return the loss of a batch, and of each output what belongs to its targets, ``[samples, targets, …]``.
+        """Return the loss of a batch, and each output at the ticks of its targets, ``[samples, targets, …]``.
 
-        Streams go through whole sequences, whether or not windows carry while learning.
+        Streams run through whole sequences, whether or not windows carry states in training.
         """
         sequences = self.check(batch)
         tally, read = Tally(), dict[str, list[Array]]()
         for start, stop in self.cut(0, sequences.ticks):
-            found, rows = self._run(LOOKS, sequences, start, stop, judged=True)
-            tally += found
+            window_tally, rows = self._run(LOOKS, sequences, start, stop, judged=True)
+            tally += window_tally
             for name, y in rows.items():
                 read.setdefault(name, []).append(y)
         if not np.isfinite(tally.total):
@@ -179,9 +182,9 @@ class TickedTime(Time):
         return tally, {name: np.concatenate(parts, 1) for name, parts in read.items()} if outputs else {}
 
     def watch(self, observers: Sequence[Observer]) -> None:
-        """Refuse observers: there are statistics of passes, not of ticks."""
+        """Raise for observers: statistics exist for whole passes, not for ticks."""
         if observers:
-            raise UnsupportedError("observers cannot look into the ticks of a clocked network", hint="leave them out")
+            raise UnsupportedError("observers are not supported for clocked networks", hint="remove the observers")
 
     def streams(self, use: Use, batch: int) -> Streams:
         """Return streams for a size of batch."""
@@ -191,7 +194,7 @@ class TickedTime(Time):
         return self._streams[use, batch]
 
     def buffers(self, batch: int) -> KeptBuffers:
-        """Return what so many streams keep while they learn."""
+        """Return the states of the streams in training."""
         return self._kept.of(LEARNS, batch)
 
     def _machine(self, use: Use, batch: int) -> Machine:
@@ -208,79 +211,82 @@ class TickedTime(Time):
             yield at, min(at + self._mode.window, stop)
 
     def _whole(self, batch: Batch) -> Piece:
-        """Return a window as it is; a batch must be one."""
+        """Return the batch as a window; it must fit into one."""
         if isinstance(batch, Piece):
             return batch
-        found = list(self.windows(batch))
-        if len(found) > 1:
-            raise SpecError(f"the sequences are {len(found)} windows", hint="update by each of `windows(batch)`")
-        if not found:
+        windows = list(self.windows(batch))
+        if len(windows) > 1:
+            raise SpecError(
+                f"the sequences have {len(windows)} windows, expected 1",
+                hint="call step() with each window of `windows(batch)`",
+            )
+        if not windows:
             sequences = self.check(batch)
             return piece_of(batch, sequences, 0, 0, sequences.ticks)
-        return found[0]
+        return windows[0]
 
     def check(self, batch: Batch) -> Sequences:
         """Check a batch."""
         network, samples = self.clocked.network, len(batch)
-        given = dict(batch.given)
-        resets = given.pop(RESETS, None) if RESETS not in network.ports else None
-        missing = [name for name in network.ports if name not in given]
+        inputs = dict(batch.given)
+        resets = inputs.pop(RESETS, None) if RESETS not in network.ports else None
+        missing = [name for name in network.ports if name not in inputs]
         if missing:
-            raise ShapeError(f"the batch has no input {missing[0]!r}", hint=f"it has {', '.join(map(repr, given))}")
-        found, rows = check_rows(network, given, samples)
+            raise ShapeError(f"the batch has no input {missing[0]!r}", hint=f"it has {', '.join(map(repr, inputs))}")
+        checked_inputs, rows = check_rows(network, inputs, samples)
         if rows == 0:
             raise ShapeError("the sequences of the batch have no rows")
-        asked, readings = self.arrays.losses.asked(batch), dict[str, Reading]()
-        for name, of in asked.items():
+        targets, readings = self.arrays.losses.asked(batch), dict[str, Reading]()
+        for name, of in targets.items():
             with naming(self.arrays.losses, name):
                 readings[name] = self._reading(name, of, samples, rows)
                 count = readings[name].count
                 self.arrays.losses.of[name].checked((samples, count, *self.row_of(name)), of.target, of.mask)
                 if of.mask is not None and of.mask.ndim == 1:
-                    asked[name] = Asked(of.target, np.broadcast_to(of.mask[:, None], (samples, count)))
+                    targets[name] = Asked(of.target, np.broadcast_to(of.mask[:, None], (samples, count)))
         marks = None
         if resets is not None and (checked := check_marks(resets, samples, rows)).any():
             marks = np.ascontiguousarray(checked.T, np.float32)
-            for name, (target, mask) in asked.items():
+            for name, (target, mask) in targets.items():
                 reached = readings[name].reached(checked, self._mode.ticks_per_row)
                 if mask is not None:
                     reached = mask * reached.reshape(*reached.shape, *(1,) * (mask.ndim - 2))
-                asked[name] = Asked(target, reached)
-        rows_first = {name: np.ascontiguousarray(x.swapaxes(0, 1)) for name, x in found.items()}
-        return Sequences(rows_first, rows, marks, samples, asked, readings)
+                targets[name] = Asked(target, reached)
+        rows_first = {name: np.ascontiguousarray(x.swapaxes(0, 1)) for name, x in checked_inputs.items()}
+        return Sequences(rows_first, rows, marks, samples, targets, readings)
 
-    def _reading(self, name: str, asked: Asked, samples: int, rows: int) -> Reading:
-        """Return when an output is read, by how many targets it has."""
+    def _reading(self, name: str, masked: Asked, samples: int, rows: int) -> Reading:
+        """Return the ticks at which an output is read, from the number of its targets."""
         per = self._mode.ticks_per_row
         shapes = [(samples, count) for count in dict.fromkeys((rows, rows * per))]
-        if asked.target.shape[:2] not in shapes:
+        if masked.target.shape[:2] not in shapes:
             also = f", or [{samples}, {rows * per}, …] with a target for each tick" if per > 1 else ""
             expected = f"[{samples}, {rows}, …]{also}"
-            raise ShapeError(f"targets: expected {expected}, got {list(asked.target.shape)}")
-        count = asked.target.shape[1]
-        if asked.mask is not None and asked.mask.ndim > 1 and asked.mask.shape[:2] != (samples, count):
-            raise ShapeError(f"mask: expected [{samples}, {count}, …], got {list(asked.mask.shape)}")
+            raise ShapeError(f"targets: expected {expected}, got {list(masked.target.shape)}")
+        count = masked.target.shape[1]
+        if masked.mask is not None and masked.mask.ndim > 1 and masked.mask.shape[:2] != (samples, count):
+            raise ShapeError(f"mask: expected [{samples}, {count}, …], got {list(masked.mask.shape)}")
         return Reading(count, per if count == rows else 1, self.delays[name])
 
     def row_of(self, name: str) -> Shape:
-        """Shape of what an output gives after a tick."""
+        """Shape of an output after a tick."""
         network = self.clocked.network
         return network.shapes[network.taps[name]][1:]
 
     def _pose(self, sequences: Sequences, start: int, stop: int) -> Posed:
-        """Return the losses of what is read in a window."""
-        asked: dict[str, Asked] = {}
+        """Return the losses of the outputs that are read in a window."""
+        targets: dict[str, Asked] = {}
         shapes: dict[str, Shape] = {}
-        for name, (target, mask) in sequences.asked.items():
+        for name, (target, mask) in sequences.targets.items():
             read = sequences.readings[name].between(start, stop)
             if read:
                 part = slice(read.start, read.stop)
-                asked[name] = Asked(target[:, part], None if mask is None else mask[:, part])
+                targets[name] = Asked(target[:, part], None if mask is None else mask[:, part])
                 shapes[name] = (sequences.samples, len(read), *self.row_of(name))
-        return pose(self.arrays.losses, asked, shapes)
+        return pose(self.arrays.losses, targets, shapes)
 
     def window(self, sequences: Sequences, start: int, stop: int) -> tuple[Ticks, list[Array]]:
-        """Return a window, and what comes in with it."""
+        """Return a window and its inputs."""
         per = self._mode.ticks_per_row
         first, last = (min(sequences.rows, -(-at // per)) for at in (start, stop))
         marks = None
@@ -289,19 +295,19 @@ class TickedTime(Time):
             marks[first * per - start : stop - start : per][: last - first] = sequences.marks[first:last]
         ticks = Ticks(
             count=stop - start,
-            given=tuple(sequences.given) if last > first else (),
+            given=tuple(sequences.inputs) if last > first else (),
             rows=tuple(range(first * per - start, last * per - start, per)),
             read=tuple((name, at) for name, of in sequences.readings.items() if (at := of.ticks(start, stop))),
             fresh=start == 0,
             resets=marks is not None,
         )
-        arrays = [x[first:last] for x in sequences.given.values()] if last > first else []
+        arrays = [x[first:last] for x in sequences.inputs.values()] if last > first else []
         return ticks, arrays if marks is None else [*arrays, marks]
 
     def _ready(
         self, use: Use, sequences: Sequences, start: int, stop: int, *, judged: bool = True, checkpoint: int = 0
     ) -> Ready[TickPass]:
-        """Return a window with what is asked of it, if it is judged."""
+        """Return a window with its losses, for evaluation."""
         ticks, arrays = self.window(sequences, start, stop)
         posed = self._pose(sequences, start, stop) if judged else Posed((), [], {})
         streams = self.streams(use, sequences.samples)
@@ -311,31 +317,31 @@ class TickedTime(Time):
     def _run(
         self, use: Use, sequences: Sequences, start: int, stop: int, *, judged: bool
     ) -> tuple[Tally, dict[str, Array]]:
-        """Run ticks that teach nothing; return loss and outputs as far as they are asked for."""
+        """Run ticks without learning; return the loss and the outputs, if requested."""
         ready = self._ready(use, sequences, start, stop, judged=judged)
         program = self.arrays.program("ticks", ready.of, lambda: ticks_graph(ready.of, self.arrays.weights))
-        found = program.run(ready.arrays)
+        outputs = program.run(ready.arrays)
         if not ready.posed.counts:
             return Tally(), {}
-        return ready.posed.tally(found[0].tolist()), dict(zip(ready.posed.counts, found[1:], strict=True))
+        return ready.posed.tally(outputs[0].tolist()), dict(zip(ready.posed.counts, outputs[1:], strict=True))
 
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str | None:
         return self.first_odd(self._piece.sequences, self._piece.start, self._piece.stop)
 
     def first_odd(self, sequences: Sequences, start: int, stop: int) -> str | None:
-        """Run ticks once more on the host, and name the layer and the tick with the first odd number."""
+        """Run ticks again on the host, and name the layer and the tick of the first non-finite number."""
         batch, per = sequences.samples, self._mode.ticks_per_row
         stream = ClockedStream(ReferenceDevice(), self.clocked, self.arrays.params(), batch=batch)
         if start:
-            kept = self.buffers(batch)
-            stream.fill(self.streams(LEARNS, batch).machine.gathered(kept.get), start)
+            buffers = self.buffers(batch)
+            stream.fill(self.streams(LEARNS, batch).machine.gathered(buffers.get), start)
         for t in range(start, stop):
             row, late = divmod(t, per)
             if late or row >= sequences.rows:
                 stream.run(ticks=1)
             else:
                 marks = None if sequences.marks is None else sequences.marks[row][:, None]
-                stream.run({name: x[row][:, None] for name, x in sequences.given.items()}, resets=marks)
+                stream.run({name: x[row][:, None] for name, x in sequences.inputs.items()}, resets=marks)
             for coord, spec in self.clocked.network.layers.items():
                 if not np.isfinite(stream.read(out_key(coord, 1))).all():
                     return f"{spec.kind} at {coord}, tick {t} of the sequences"

@@ -1,4 +1,4 @@
-"""Methods of training side by side: from the same weights, on the same samples, judged on the same ones held back."""
+"""Comparison of training methods: same initial weights, same samples, same held-out test samples."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from volumetric.train.open import open_learner
 from volumetric.train.trainer import train
 
 MILESTONES: Final = tuple(range(10, 101, 10))
-"""Accuracies, in percent, whose first time is noted."""
+"""Accuracies, in percent, for which the time of first reaching them is recorded."""
 CLEARLY: Final = 0.01
-"""Difference of accuracy from which one method is better, whatever the losses."""
+"""Difference of accuracy above which one method is better regardless of the losses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +39,17 @@ class Method:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """What one method reached.
+    """Results of one method.
 
     Attributes
     ----------
     steps : updates made
-    accuracy : on the samples held back, at the end
+    accuracy : on the held-out samples, at the end
     loss : of the last epoch, NaN if there was none
-    seconds : of training, without judging
-    to_target : seconds until the accuracy that was asked for, or None
+    seconds : of training, without evaluation
+    to_target : seconds until the target accuracy, or None
     milestones : percent of accuracy → seconds until it was first reached, at the end of an epoch
-    fault : why it broke off, or None
+    fault : why training stopped early, or None
     """
 
     steps: int
@@ -61,7 +61,7 @@ class Metrics:
     fault: str | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Return JSON data, without a loss where there is none."""
+        """Return JSON data, without the loss if there is none."""
         return {
             "steps": self.steps,
             "accuracy": self.accuracy,
@@ -75,7 +75,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Name of a method → what it reached."""
+    """Name of a method → its results."""
 
     results: Mapping[str, Metrics]
 
@@ -100,23 +100,23 @@ def compare(
     *,
     target: float = 0.95,
 ) -> Comparison:
-    """Train `params` by each method and judge the results by their accuracy on `test`.
+    """Train `params` by each method and evaluate the results by their accuracy on `test`.
 
-    A method whose numbers break is judged by the weights of its last whole epoch.
+    A method that diverges is evaluated with the weights of its last complete epoch.
 
     Parameters
     ----------
     methods : name → method
     test : inputs and targets, class ids or probabilities
-    target : accuracy whose time is measured
+    target : accuracy; the time to reach it is measured
 
     Raises
     ------
     SpecError
-        There is no method, or `target` is not in 0 … 1.
+        `methods` is empty, or `target` is not in 0 … 1.
     """
     if not methods:
-        raise SpecError("there is no method to compare")
+        raise SpecError("no methods to compare")
     if not 0 <= target <= 1:
         raise SpecError(f"target must be an accuracy in 0 … 1, got {target}")
     source = as_data(data)
@@ -125,7 +125,7 @@ def compare(
 
 @dataclass(slots=True)
 class _Clock:
-    """A reporter that adds up the time of updates and keeps what epochs reached."""
+    """A reporter that sums the time of updates and records the results of epochs."""
 
     seconds: float = 0.0
     steps: int = 0
@@ -135,7 +135,7 @@ class _Clock:
         """Nothing to begin."""
 
     def report(self, event: Event) -> None:
-        """Take an event."""
+        """Record an event."""
         if isinstance(event, StepEvent):
             self.seconds += event.seconds
             self.steps = event.step
@@ -154,6 +154,7 @@ def _judge(
     test: tuple[np.ndarray, np.ndarray],
     target: float,
 ) -> Metrics:
+    """Train by a method, and return its metrics on the samples of `test`, (inputs, class ids)."""
     clock, fault, device = _Clock(), None, open_device(method.device)
 
     def correct(weights: Params) -> float:
@@ -178,5 +179,5 @@ def _judge(
     )
 
 
-def _first(reached: Sequence[tuple[float, float]], wanted: float) -> float | None:
-    return next((at for at, value in reached if value >= wanted), None)
+def _first(reached: Sequence[tuple[float, float]], level: float) -> float | None:
+    return next((at for at, value in reached if value >= level), None)

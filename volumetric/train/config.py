@@ -1,4 +1,4 @@
-"""How to train: all settings of a run, and their plain form, by which a checkpoint knows its own run."""
+"""Settings of a training run, and their plain form, by which a checkpoint identifies its run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from volumetric.train.precision import Precision
 from volumetric.train.schedules import Constant, Schedule
 
 MAY_CHANGE = ("epochs", "max_steps", "patience", "accuracy", "checkpoint_every", "keep_checkpoints")
-"""Settings that another value does not make another run: they say when to stop, what to tell and what to keep."""
+"""Settings that may change between start and resume: they control stopping, reports and stored checkpoints."""
 
 
 @explained
@@ -32,23 +32,23 @@ MAY_CHANGE = ("epochs", "max_steps", "patience", "accuracy", "checkpoint_every",
 class TrainConfig:
     """Settings of a run.
 
-    Loss, optimiser, schedule, mode, overlay and dtype may also be what a TOML file has: a name, as ``"adam"``, or a
-    table with it, as ``{"kind": "adam", "lr": 0.01}``. A function is a loss, see `GraphLoss`.
+    Loss, optimiser, schedule, mode, overlay and dtype may also have the form of a TOML file: a name, as ``"adam"``, or
+    a table with the name, as ``{"kind": "adam", "lr": 0.01}``. A function is a loss, see `GraphLoss`.
 
     Attributes
     ----------
     loss, loss_weights, optimiser, clip, dtype, frozen, decay_vectors, overlay, seed, mode : see `LearnerOptions`
     schedule : factor on the optimiser's learning rate
-    accumulate : batches whose gradients make one update; the last update of an epoch may have fewer
-    epochs : times that the data are gone through
+    accumulate : batches whose gradients are summed for one update; the last update of an epoch may have fewer
+    epochs : passes through the data
     max_steps : updates at most, or None
-    patience : stop when the validation loss was not better for so many epochs, or None
-    min_delta : how much lower a validation loss must be to be better
-    accuracy : tell at the end of every epoch which fraction of the validation samples is in its class (without those:
-        of the training samples, which takes one more pass through them); None: the command line does where there
-        are classes, `train` does not
-    checkpoint_every : updates from one checkpoint to the next; None: only at the end of epochs
-    keep_checkpoints : newest checkpoints that are kept
+    patience : stop after this many epochs without a better validation loss, or None
+    min_delta : a validation loss is better only if it is lower by more than this
+    accuracy : report after every epoch the fraction of validation samples that are classified correctly (without
+        validation data: of training samples, which takes one more pass through them); None: the command line does if
+        there are classes, `train` does not
+    checkpoint_every : updates between checkpoints; None: only at the end of epochs
+    keep_checkpoints : number of newest checkpoints to keep
     """
 
     loss: AnyLoss = field(default_factory=MSE)
@@ -71,7 +71,7 @@ class TrainConfig:
     checkpoint_every: int | None = None
     keep_checkpoints: int = 2
 
-    if TYPE_CHECKING:  # names, tables and functions are taken, too
+    if TYPE_CHECKING:  # names, tables and functions are accepted, too
 
         def __init__(
             self,
@@ -98,7 +98,7 @@ class TrainConfig:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Make settings of what was written, and check losses and numbers."""
+        """Convert names, tables and functions to settings, and check losses and numbers."""
         for name, convert in CONVERTERS.items():
             object.__setattr__(self, name, convert(getattr(self, name), name))
         tables.check_fields(self, without=CONVERTERS)
@@ -112,9 +112,9 @@ class TrainConfig:
                     f"{name} must be at least 1, got {value}", hint=f"leave it out for the default, {usual}"
                 )
         if self.seed < 0:
-            raise SpecError(f"seed must be 0 or more, got {self.seed}", hint="any other whole number is another run")
+            raise SpecError(f"seed must be 0 or more, got {self.seed}", hint="use any integer of 0 or more")
         if self.accumulate > 1 and not isinstance(self.mode, Backprop):
-            raise SpecError(f"mode {self.mode.kind!r} makes an update of one batch: accumulate must be 1")
+            raise SpecError(f"mode {self.mode.kind!r} makes each update from one batch: accumulate must be 1")
 
     @property
     def losses(self) -> Losses:
@@ -123,18 +123,18 @@ class TrainConfig:
 
     @property
     def learner(self) -> LearnerOptions:
-        """What the learner needs to know."""
+        """The options of the learner."""
         names = {f.name for f in dataclasses.fields(LearnerOptions)} & {f.name for f in dataclasses.fields(self)}
         return LearnerOptions(**{name: getattr(self, name) for name in names})
 
     def describe(self) -> dict[str, Any]:
-        """Return the settings that make the run what it is, as JSON data."""
-        told = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in MAY_CHANGE}
+        """Return the settings that identify the run, as JSON data."""
+        settings = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in MAY_CHANGE}
         if self.mode == Backprop():
-            del told["mode"]  # checkpoints of earlier versions know no other, and no weights of losses
+            del settings["mode"]  # checkpoints of earlier versions have only this loss, and no loss weights
         if not self.loss_weights:
-            del told["loss_weights"]
-        return told
+            del settings["loss_weights"]
+        return settings
 
 
 def plain(value: Any) -> Any:
@@ -154,22 +154,22 @@ def plain(value: Any) -> Any:
 
 
 def check_arguments(network: object, params: object, config: object) -> None:
-    """Raise `ArgumentError` where network, weights or configuration are something else."""
+    """Raise `ArgumentError` if network, weights or configuration have the wrong type."""
     if not isinstance(network, Network | Clocked):
         raise ArgumentError(
-            f"train: the network is of type {type(network).__name__}",
-            hint="as train(network, initialise(network), (x, y)), of Network(layers=[…]) or a builder",
+            f"train: expected a network, got {type(network).__name__}",
+            hint="call train(network, initialise(network), (x, y)) with Network(layers=[…]) or a builder",
         )
     if not isinstance(params, Mapping):
         raise ArgumentError(
-            f"train: the weights are of type {type(params).__name__}",
-            hint="as train(network, initialise(network), (x, y))",
+            f"train: expected weights, got {type(params).__name__}",
+            hint="call train(network, initialise(network), (x, y))",
         )
     if isinstance(config, type) and issubclass(config, TrainConfig):
-        raise ArgumentError("train: the configuration is a class", hint="make one of it: TrainConfig()")
+        raise ArgumentError("train: expected a configuration, got the class", hint="create an instance: TrainConfig()")
     if config is not None and not isinstance(config, TrainConfig):
-        samples = "samples are one argument: train(network, params, (x, y)); "
+        samples = "pass samples as one argument: train(network, params, (x, y)); "
         raise ArgumentError(
-            f"train: the configuration is of type {type(config).__name__}",
-            hint=("" if isinstance(config, dict) else samples) + "settings are TrainConfig(epochs=3, …)",
+            f"train: expected a configuration, got {type(config).__name__}",
+            hint=("" if isinstance(config, dict) else samples) + "pass settings as TrainConfig(epochs=3, …)",
         )

@@ -1,6 +1,6 @@
-"""From what a person writes to settings: names, tables and functions become losses, optimisers, schedules and modes.
+"""Conversion of names, tables and functions to losses, optimisers, schedules and modes.
 
-A TOML file and Python take the same: ``"adam"``, ``{"kind": "adam", "lr": 0.01}`` and ``Adam(lr=0.01)`` are one.
+TOML files and Python accept the same forms: ``{"kind": "adam", "lr": 0.01}`` means ``Adam(lr=0.01)``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from volumetric.train.schedules import SCHEDULES, Schedule, WarmUp
 
 
 def as_loss(value: Any, where: str = "loss", home: Path | None = None) -> AnyLoss:
-    """Return a loss, or those of outputs by name.
+    """Return a loss, or losses by output name.
 
     Parameters
     ----------
     value : a loss, its name, a table with its kind, a function (see `GraphLoss`), or ``"module:function"``; or a
-        mapping of outputs to such
-    home : directory that modules stand in, beside the current one
+        mapping of outputs to these
+    home : directory of modules, in addition to the current one
     """
     if isinstance(value, Mapping) and not isinstance(value.get("kind"), str):
         return {name: _one_loss(item, f"{where}.{name}", home) for name, item in value.items()}
@@ -53,7 +53,7 @@ def _one_loss(value: Any, where: str, home: Path | None) -> Loss:
 
 
 def as_optimiser(value: Any, where: str = "optimiser") -> Optimiser:
-    """Return an optimiser from itself, its name, or a table with its kind."""
+    """Return an optimiser from an optimiser, its name, or a table with its kind."""
     if isinstance(value, Optimiser):
         return value
     if not isinstance(value, (str, Mapping)):
@@ -62,7 +62,7 @@ def as_optimiser(value: Any, where: str = "optimiser") -> Optimiser:
 
 
 def as_schedule(value: Any, where: str = "schedule") -> Any:
-    """Return a `Schedule` from itself, its name or a table with its kind; or a function from updates to a factor."""
+    """Return a `Schedule` from a schedule, its name or a table with its kind; or a function from update to factor."""
     if isinstance(value, Schedule) or (callable(value) and not isinstance(value, type)):
         return value
     if not isinstance(value, (str, Mapping)):
@@ -76,7 +76,7 @@ def as_schedule(value: Any, where: str = "schedule") -> Any:
 
 
 def as_mode(value: Any, where: str = "mode") -> Mode:
-    """Return a mode from itself, its name, or a table with its kind."""
+    """Return a mode from a mode, its name, or a table with its kind."""
     if isinstance(value, tuple(MODES.values())):
         return value
     if not isinstance(value, (str, Mapping)):
@@ -85,14 +85,14 @@ def as_mode(value: Any, where: str = "mode") -> Mode:
 
 
 def as_overlay(value: Any, where: str = "overlay") -> LowRank | None:
-    """Return low-rank overlays from themselves or a table, or None."""
+    """Return low-rank overlays from overlays or a table, or None."""
     if value is None or isinstance(value, LowRank):
         return value
     return tables.call(LowRank, dict(value) if isinstance(value, Mapping) else value, where)
 
 
 def as_precision(value: Any, where: str = "dtype") -> Precision:
-    """Return numeric types of weights, whose texts can be read."""
+    """Return dtypes of weights, after checking that their names parse."""
     if value is None or isinstance(value, (Scheme, DType)):
         return value
     chosen = dict(value) if isinstance(value, Mapping) else tables.typed(value, str, where)
@@ -110,14 +110,18 @@ CONVERTERS: Final[dict[str, Callable[..., Any]]] = {
     "overlay": as_overlay,
     "dtype": as_precision,
 }
-"""Field of `TrainConfig` → what makes its value of what was written; all others are plain."""
+"""Field of `TrainConfig` → function that converts its value; other fields are plain."""
 
 
 def _wrong(where: str, value: Any, registry: Mapping[str, type], further: str = "") -> SpecError:
     if isinstance(value, type) and value in registry.values():
-        return SpecError(f"{where}: {value.__name__} is a class", hint=f"make one of it: {value.__name__}()")
+        return SpecError(
+            f"{where}: {value.__name__} is a class, expected an instance",
+            hint=f"create an instance: {value.__name__}()",
+        )
     names = ", ".join(registry)
     return SpecError(
         f"{where}: expected a name or a table with a kind, got {value!r:.60}",
-        hint=f"one of {names}; as {next(iter(registry.values())).__name__}()" + (f"; {further}" if further else ""),
+        hint=f"choose one of {names}; as {next(iter(registry.values())).__name__}()"
+        + (f"; {further}" if further else ""),
     )

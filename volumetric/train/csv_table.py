@@ -24,10 +24,10 @@ class CsvTable:
 
     Attributes
     ----------
-    columns : names of the columns: those of the first line, else their positions, ``"0"``, ``"1"``, …
-    rows : cells of each row, as many as there are columns
-    lines : number of the line that each row ends at
-    header : whether the first line has the names
+    columns : names of the columns, from the first line; without a header their positions, ``"0"``, ``"1"``, …
+    rows : cells of each row, one for each column
+    lines : line number at which each row ends
+    header : whether the first line has the column names
     """
 
     path: Path
@@ -37,7 +37,7 @@ class CsvTable:
     header: bool
 
     def positions(self, names: Sequence[str]) -> list[int]:
-        """Return where columns are; of tables without names, all columns in their order stand for as many names.
+        """Return the positions of columns; without a header, as many names as columns mean all columns in order.
 
         Raises
         ------
@@ -56,7 +56,7 @@ class CsvTable:
 
         Raises
         ------
-        CheckpointError : a cell is no finite number; the message has its line and column
+        CheckpointError : a cell is not a finite number; the message has its line and column
         """
         values = np.empty((len(self.rows), len(positions)), np.float32)
         for i, row in enumerate(self.rows):
@@ -64,18 +64,18 @@ class CsvTable:
                 number = _number(row[column])
                 where = f"{self.path}: line {self.lines[i]}, column {self.columns[column]!r}"
                 if number is None:
-                    what = f"{row[column]!r} is no number" if row[column].strip() else "there is no value"
-                    raise CheckpointError(f"{where}: {what}", hint="for classes by name: classes = true")
+                    what = f"{row[column]!r} is not a number" if row[column].strip() else "the cell is empty"
+                    raise CheckpointError(f"{where}: {what}", hint="set classes = true for classes by name")
                 values[i, j] = number
                 if not math.isfinite(values[i, j]):
-                    raise CheckpointError(f"{where} is not finite", hint="leave that line out of the file")
+                    raise CheckpointError(f"{where} is not finite", hint="remove that line from the file")
         return values
 
     def expect_samples(self, targets: Sequence[str]) -> None:
-        """Raise `SpecError` unless there are rows, and columns beside the targets."""
+        """Raise `SpecError` unless there are rows, and columns other than the targets."""
         self.positions(targets)
         if not self.rows or len(targets) >= len(self.columns):
-            what = "no inputs beside the targets" if self.rows else "no samples"
+            what = "no columns other than the targets" if self.rows else "no samples"
             raise SpecError(f"{self.path} has {what}; {self._told()}", hint=self._hint())
 
     def _told(self) -> str:
@@ -84,8 +84,12 @@ class CsvTable:
 
     def _hint(self) -> str:
         if len(self.columns) == 1 and any(mark in self.columns[0] for mark in ";\t"):
-            return "values are parted by commas"
-        return "the first line has the names" if self.header else "no line has names, columns are called by position"
+            return "separate values by commas"
+        return (
+            "the first line has the column names"
+            if self.header
+            else "without a header line columns are named by position"
+        )
 
 
 def read_csv(path: Path, header: bool | None = None) -> CsvTable:
@@ -94,33 +98,33 @@ def read_csv(path: Path, header: bool | None = None) -> CsvTable:
     Parameters
     ----------
     header : whether the first line has the names of the columns. None: it has, unless it has a number in every column
-        that holds numbers below; that it has none is logged as a warning
+        with numbers below; a missing header is logged as a warning
 
     Raises
     ------
-    CheckpointError : the file cannot be read, is no CSV file, or its lines have unequal numbers of values
-    SpecError : the first line counts 0, 1, 2, …, and `header` does not say whether these are names
+    CheckpointError : the file cannot be read, is not a CSV file, or its lines have unequal numbers of values
+    SpecError : the first line is 0, 1, 2, … and `header` is None
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
-            found = [(reader.line_num, row) for row in reader if row]
+            numbered = [(reader.line_num, row) for row in reader if row]
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise CheckpointError(f"{path} is no CSV file: {error}", hint="it should be UTF-8 text") from None
-    lines, rows = [line for line, _ in found], [row for _, row in found]
+        raise CheckpointError(f"{path} is not a CSV file: {error}", hint="save it as UTF-8 text") from None
+    lines, rows = [line for line, _ in numbered], [row for _, row in numbered]
     width = len(rows[0]) if rows else 0
-    for line, row in found:
+    for line, row in numbered:
         if len(row) != width:
             raise CheckpointError(
-                f"{path}: line {line} has {len(row)} values, the first line {width}",
-                hint='a value with a comma in it stands in quotes: "a, b"',
+                f"{path}: line {line} has {len(row)} values, but the first line has {width}",
+                hint='quote a value that contains a comma: "a, b"',
             )
     named = _has_names(path, rows) if header is None else header
     if not named and header is None and rows:
         logger.warning(
-            "%s has no line of names: line %d is a row of values, and columns are called by position, 0 … %d",
+            "%s has no header: line %d is a row of values, so columns are named by position, 0 … %d",
             path,
             lines[0],
             width - 1,
@@ -129,7 +133,7 @@ def read_csv(path: Path, header: bool | None = None) -> CsvTable:
         columns, rows, lines = tuple(rows[0]) if rows else (), rows[1:], lines[1:]
         twice = next((name for name in columns if columns.count(name) > 1), None)
         if twice is not None:
-            raise SpecError(f"{path} has two columns {twice!r}", hint="give each column a name of its own")
+            raise SpecError(f"{path} has two columns {twice!r}", hint="give each column a unique name")
     else:
         columns = tuple(map(str, range(width)))
     return CsvTable(path=path, columns=columns, rows=rows, lines=lines, header=named)
@@ -146,8 +150,8 @@ def _has_names(path: Path, rows: list[list[str]]) -> bool:
     counted = [str(i) for i in range(len(numeric))]
     if len(numeric) > 1 and [first[i].strip() for i in numeric] == counted:  # as pandas names columns without names
         raise SpecError(
-            f"{path}: line 1 counts {', '.join(first[i] for i in numeric[:3])}…: it may be names, or a row of values",
-            hint="say which: header = true or false in [data], --header or --no-header of volumetric run",
+            f"{path}: line 1 counts {', '.join(first[i] for i in numeric[:3])}…: these may be column names or values",
+            hint="set header = true or false in [data], or pass --header or --no-header to volumetric run",
         )
     return False
 

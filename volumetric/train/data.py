@@ -1,4 +1,4 @@
-"""Data: batches in an order that depends on seed and epoch alone, so that training can continue anywhere in it."""
+"""Data: batches in an order that depends only on seed and epoch, so that training can resume at any batch."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ from volumetric.train.problems import Problem
 
 _HOW: Final = "write one with numpy.savez(path, inputs=…, targets=…)"
 _PARTS: Final = ("inputs", "targets", "mask")
-_ORDER, _SPLIT = 0, 1  # random streams of a data set's seed
+_ORDER, _SPLIT = 0, 1  # random streams of the seed of a data set
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Samples that are computed together.
+    """Samples that are processed together.
 
     A sample is one row of the network's input, or a whole sequence of rows: then arrays have one more axis,
-    ``[samples, T, …]``. Sequences of unequal length are padded at the end and their padding masked, or come as batches
-    of one.
+    ``[samples, T, …]``. Pad sequences of unequal length at the end and mask the padding, or use batches of one.
 
     Attributes
     ----------
-    inputs : ``[samples, …]``; where the network has several inputs, such arrays by name
-    targets : ``[samples, …]``, as the loss wants them; where several outputs have losses, such arrays by output. An
-        output that a batch has no targets of is not computed for it
-    mask : weights of the loss's terms, or None; those of all targets, or by output
-    absent : ids of the nodes of a fabric that are masked from this batch on, while all others live, or such by the
-        fabric's path; None: as before
-    ports : of inputs, targets and mask that were given by port and are rows now: port → its first column, and the next
+    inputs : ``[samples, …]``; for a network with several inputs, arrays by input name
+    targets : ``[samples, …]``, as the loss expects them; if several outputs have losses, arrays by output name. An
+        output without targets in a batch is not computed for it
+    mask : weights of the loss's terms, or None; shared by all targets, or by output
+    absent : ids of the fabric nodes that are masked from this batch on, while all others are active, or ids by fabric
+        path; None: as before
+    ports : for inputs, targets and mask converted from ports to rows: port → its first column, and one past its last
     """
 
     inputs: Inputs
@@ -51,17 +50,17 @@ class Batch:
     ports: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check that all are arrays of numbers, and have as many samples, at least one."""
+        """Check that all are arrays of numbers with the same number of samples, at least one."""
         for name in _PARTS:
             object.__setattr__(self, name, as_arrays(getattr(self, name), name))
         if isinstance(self.targets, Mapping) and not self.targets:
-            raise ShapeError("a batch needs targets, got none", hint="give them by output")
+            raise ShapeError("a batch needs targets, got none", hint="pass targets by output")
         counts = {name: len(a) if a.ndim else 0 for name, a in self.arrays.items()}
         if len(set(counts.values())) != 1 or 0 in counts.values():
-            told = ", ".join(f"{name} {count}" for name, count in counts.items())
+            sizes = ", ".join(f"{name} {count}" for name, count in counts.items())
             raise ShapeError(
-                f"a batch needs inputs, targets and mask of as many samples, got {told}",
-                hint="samples are the first axis of each: one row of targets for each row of inputs",
+                f"a batch needs the same number of samples in inputs, targets and mask, got {sizes}",
+                hint="the first axis of each array is samples: one row of targets for each row of inputs",
             )
 
     def __len__(self) -> int:
@@ -85,14 +84,14 @@ class Batch:
 
 @runtime_checkable
 class Data(Protocol):
-    """Where batches come from."""
+    """A source of batches."""
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from number `start` on; the same each time for the same `epoch`."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Return facts, as JSON, that tell data with another order or content apart."""
+        """Return facts, as JSON data, that distinguish data of another order or content."""
         ...
 
 
@@ -103,10 +102,10 @@ class ArrayData:
 
     Attributes
     ----------
-    inputs, targets, mask : one entry for each sample; several inputs and outputs by name, see `Batch`
+    inputs, targets, mask : one entry for each sample; arrays by name for several inputs and outputs, see `Batch`
     batch_size : samples in a batch; the last one of an epoch may be smaller
     shuffle : a new order in each epoch, from `seed` and the number of the epoch
-    drop_last : leave out a last batch that is smaller
+    drop_last : skip a smaller last batch
     ports : as of `Batch`
     """
 
@@ -127,11 +126,11 @@ class ArrayData:
         if self.batch_size < 1:
             raise SpecError(
                 f"batch_size must be at least 1, got {self.batch_size}",
-                hint=f"batch_size={len(self)} is all samples at once",
+                hint=f"batch_size={len(self)} uses all samples at once",
             )
-        Batch(self.inputs, self.targets, self.mask)  # checks that they go together
+        Batch(self.inputs, self.targets, self.mask)  # checks that they match
         if self.batches_per_epoch == 0:
-            raise SpecError(f"{len(self)} samples fill no batch of {self.batch_size}", hint="use drop_last=False")
+            raise SpecError(f"{len(self)} samples do not fill a batch of {self.batch_size}", hint="use drop_last=False")
 
     def __len__(self) -> int:
         return len(next(iter(named(self.inputs).values())))
@@ -143,11 +142,11 @@ class ArrayData:
 
     @property
     def answers(self) -> Array:
-        """The targets of the one output that has any; raise `SpecError` where several have."""
-        found = [*self.targets.values()] if isinstance(self.targets, Mapping) else [self.targets]
-        if len(found) > 1:
+        """The targets of the only output with targets; raise `SpecError` if several have targets."""
+        targets = [*self.targets.values()] if isinstance(self.targets, Mapping) else [self.targets]
+        if len(targets) > 1:
             raise SpecError("the samples have targets of several outputs")
-        return found[0]
+        return targets[0]
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -160,7 +159,7 @@ class ArrayData:
         return len(self) // self.batch_size if self.drop_last else -(-len(self) // self.batch_size)
 
     def order(self, epoch: int) -> Array:
-        """Return the samples' numbers in the order of `epoch`."""
+        """Return the sample indices in the order of `epoch`."""
         if not self.shuffle:
             return np.arange(len(self))
         return rng.generator(self.seed, _ORDER, epoch).permutation(len(self))
@@ -172,19 +171,19 @@ class ArrayData:
             yield self._take(order[i * self.batch_size : (i + 1) * self.batch_size])
 
     def split(self, fraction: float) -> tuple[ArrayData, ArrayData]:
-        """Return training and validation data; `fraction` of the samples, drawn by the seed, go to the latter.
+        """Return training and validation data; `fraction` of the samples, drawn by the seed, are for validation.
 
-        The validation data are not shuffled. Raises `SpecError` where one of the two would be empty.
+        The validation data are not shuffled. Raises `SpecError` if one of the two would be empty.
         """
-        held = round(len(self) * fraction) if 0 < fraction < 1 else 0
-        if not 0 < held < len(self):
-            what = f"leaves {held} of" if 0 < fraction < 1 else "is no fraction of"
+        count = round(len(self) * fraction) if 0 < fraction < 1 else 0
+        if not 0 < count < len(self):
+            what = f"leaves {count} of" if 0 < fraction < 1 else "is not a fraction of"
             raise SpecError(
                 f"a validation split of {fraction} {what} {len(self)} samples for validation",
-                hint="validation=0.2 holds back a fifth of them; or pass other data",
+                hint="set validation=0.2 to hold out a fifth of the samples, or pass separate data",
             )
         order = rng.generator(self.seed, _SPLIT).permutation(len(self))
-        train, validation = (self._take(np.sort(part)) for part in (order[held:], order[:held]))
+        train, validation = (self._take(np.sort(part)) for part in (order[count:], order[:count]))
         return (
             replace(self, inputs=train.inputs, targets=train.targets, mask=train.mask),
             replace(
@@ -224,50 +223,50 @@ AnyBatch: TypeAlias = "Batch | tuple[Inputs, Targets] | tuple[Inputs, Targets, M
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamData:
-    """Batches made on the way by a function, such as a generator function.
+    """Batches created on the fly by a function, such as a generator function.
 
     Attributes
     ----------
-    make : called with the number of each epoch; returns its batches, as `Batch` or (inputs, targets[, mask]). It must
-        give the same batches for the same epoch if training is to be resumed, and draw its random numbers from a
-        generator seeded by the epoch. Resuming makes and discards the batches before.
+    make : called with the number of each epoch; returns its batches, as `Batch` or (inputs, targets[, mask]). To
+        support resuming it must return the same batches for the same epoch, so seed random numbers by the epoch.
+        Resuming creates and discards the earlier batches.
     """
 
     make: Callable[[int], Iterable[AnyBatch]]
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from number `start` on."""
-        made = 0
-        for made, batch in enumerate(self.make(epoch), start=1):
-            if made > start:
+        number = 0
+        for number, batch in enumerate(self.make(epoch), start=1):
+            if number > start:
                 yield batch if isinstance(batch, Batch) else Batch(**_parts(batch))
-        if made == 0:
-            raise SpecError(f"epoch {epoch} of the data has no batch", hint="make new batches at each call")
+        if number == 0:
+            raise SpecError(f"epoch {epoch} of the data has no batch", hint="return new batches at each call")
 
     def describe(self) -> dict[str, Any]:
-        """Nothing can be told of what a function will make."""
+        """Return nothing: the batches of a function are unknown."""
         return {"kind": "stream"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutData:
-    """Data whose batches are cut into several.
+    """Data whose batches are split.
 
     Attributes
     ----------
-    data : what is cut; starting in the middle of an epoch goes through what is before
-    cut : from a batch to its pieces
+    data : the data to split; starting in the middle of an epoch reads the earlier batches
+    cut : splits a batch into parts
     """
 
     data: Data
     cut: Callable[[Batch], Iterable[Batch]]
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the pieces of an epoch from number `start` on."""
+        """Yield the parts of an epoch from number `start` on."""
         return itertools.islice((piece for batch in self.data.batches(epoch) for piece in self.cut(batch)), start, None)
 
     def describe(self) -> dict[str, Any]:
-        """Return the facts of what is cut."""
+        """Return the facts of the original data."""
         return self.data.describe()
 
 
@@ -283,28 +282,28 @@ def load_npz(
 
     Parameters
     ----------
-    inputs, targets, mask : an array's name, which is that of the input ``"input"``, or of the only output that has a
-        loss; ``inputs.types`` is then that of an input ``"types"``, ``targets.value`` that of an output ``"value"``, as
-        far as the file has such arrays. Without an s, ``input`` and ``target``, they do as well. Or a mapping of the
-        names of inputs or outputs to those of arrays. There may be no mask
+    inputs, targets, mask : name of the array of the input ``"input"``, or of the only output that has a loss. Arrays
+        ``inputs.types`` and ``targets.value`` are then read as the input ``"types"`` and the output ``"value"``. The
+        names ``input`` and ``target`` are also accepted. Or a mapping of input or output names to array names. The
+        mask may be missing
 
     Raises
     ------
     CheckpointError
-        The file cannot be read, lacks an array, or has one that needs pickle.
+        The file cannot be read, lacks an array, or has an array that needs pickle.
     """
-    asked = {"inputs": (inputs, INPUT), "targets": (targets, OUTPUT), "mask": (mask, OUTPUT)}
-    prefixes = tuple(of for of, _ in asked.values() if isinstance(of, str))
-    named_so = {name for of, _ in asked.values() if isinstance(of, Mapping) for name in of.values()}
+    sources = {"inputs": (inputs, INPUT), "targets": (targets, OUTPUT), "mask": (mask, OUTPUT)}
+    prefixes = tuple(of for of, _ in sources.values() if isinstance(of, str))
+    named_so = {name for of, _ in sources.values() if isinstance(of, Mapping) for name in of.values()}
     plural = {"input": "inputs", "target": "targets"}
     doubles = {one: name for one, name in plural.items() if name in prefixes and one not in {*prefixes, *named_so}}
 
-    def wanted(name: str) -> bool:
+    def is_wanted(name: str) -> bool:
         return name in named_so or is_part(name, *prefixes, *doubles)
 
-    arrays = renamed(read_npz(path, hint=_HOW, wanted=wanted), doubles)
-    found: dict[str, Any] = {}
-    for what, (of, plain) in asked.items():
+    arrays = renamed(read_npz(path, hint=_HOW, select=is_wanted), doubles)
+    samples: dict[str, Any] = {}
+    for what, (of, plain) in sources.items():
         names = dict(of) if isinstance(of, Mapping) else _further(arrays, of)
         if isinstance(of, str) and of in arrays:
             if plain in names:
@@ -312,15 +311,15 @@ def load_npz(
             names = {plain: of, **names}
         missing = next((name for name, array in names.items() if array not in arrays), None)
         if missing is not None or (not names and what != "mask"):
-            told = repr(of) if missing is None else f"{names[missing]!r}, which {what}.{missing} names"
-            raise CheckpointError(f"{path} has no array {told}", hint=f"it has {', '.join(array_names(path))}")
+            array_name = repr(of) if missing is None else f"{names[missing]!r}, which {what}.{missing} names"
+            raise CheckpointError(f"{path} has no array {array_name}", hint=f"it has {', '.join(array_names(path))}")
         chosen = {name: arrays[array] for name, array in names.items()}
-        found[what] = arrays[of] if isinstance(of, str) and [*names.values()] == [of] else chosen or None
-    return ArrayData(**found, **options)
+        samples[what] = arrays[of] if isinstance(of, str) and [*names.values()] == [of] else chosen or None
+    return ArrayData(**samples, **options)
 
 
 def _further(arrays: Mapping[str, Array], prefix: str) -> dict[str, str]:
-    """Input or output → array, of those called ``prefix.name``."""
+    """Input or output → array, for arrays named ``prefix.name``."""
     return {name[len(prefix) + 1 :]: name for name in arrays if name.startswith(f"{prefix}.")}
 
 
@@ -331,7 +330,7 @@ def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[A
     ----------
     ids : integers ``[N]``
     length : rows of a window
-    stride : distance of windows; None means `length`: no overlap. What does not fill a window at the end is left out
+    stride : distance between window starts; None means `length`: no overlap. An incomplete last window is dropped
 
     Raises
     ------
@@ -339,7 +338,7 @@ def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[A
         There are fewer than ``length + 1`` ids.
     """
     if ids.ndim != 1 or len(ids) <= length:
-        raise ShapeError(f"windows of {length} tokens and the next need at least {length + 1} ids, got {ids.shape}")
+        raise ShapeError(f"windows of {length} tokens and a next token need at least {length + 1} ids, got {ids.shape}")
     starts = np.arange(0, len(ids) - length, stride or length)
     windows = ids[starts[:, None] + np.arange(length + 1)].astype(np.int32)
     return windows[:, :-1], windows[:, 1:]
@@ -348,16 +347,16 @@ def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[A
 AnyData: TypeAlias = (
     "Data | Problem | tuple[Inputs | Targets | Masks, ...] | str | Path | Callable[[int], Iterable[AnyBatch]]"
 )
-"""What `as_data` takes: data, a problem, (inputs, targets[, mask]), an ``.npz`` path, or what makes batches."""
+"""Source of `as_data`: data, a problem, (inputs, targets[, mask]), an ``.npz`` path, or a function of batches."""
 
 
 def as_data(source: AnyData) -> Data:
-    """Return `source` as `Data`, with the default batches where it says nothing of them.
+    """Return `source` as `Data`, in batches of the default size unless it has its own.
 
     Raises
     ------
     SpecError
-        `source` is nothing of the kind, or an iterator, which could be gone through only once.
+        `source` has another type, or is an iterator, which can be read only once.
     """
     if isinstance(source, Data):
         return source
@@ -371,20 +370,20 @@ def as_data(source: AnyData) -> Data:
         return StreamData(source)
     raise SpecError(
         f"cannot train on {type(source).__name__}",
-        hint="pass (inputs, targets[, mask]), a problem, an .npz path, or a function that makes an epoch's batches",
+        hint="pass (inputs, targets[, mask]), a problem, an .npz path, or a function that returns an epoch's batches",
     )
 
 
-def _parts(given: Sequence[Any]) -> dict[str, Any]:
-    """Return inputs, targets and perhaps a mask by their names.
+def _parts(parts: Sequence[Any]) -> dict[str, Any]:
+    """Return inputs, targets and an optional mask by name.
 
     Raises
     ------
-    SpecError : there are more or fewer
+    SpecError : the number of parts is not 2 or 3
     """
-    if len(given) not in (2, 3):
-        raise SpecError(f"a batch is (inputs, targets) or (inputs, targets, mask), got {len(given)} parts")
-    return dict(zip(_PARTS, given, strict=False))
+    if len(parts) not in (2, 3):
+        raise SpecError(f"a batch is (inputs, targets) or (inputs, targets, mask), got {len(parts)} parts")
+    return dict(zip(_PARTS, parts, strict=False))
 
 
 def grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

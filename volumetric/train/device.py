@@ -1,4 +1,4 @@
-"""The learner on any device: an update is one graph, and all arrays stay where it runs."""
+"""The learner on any device: an update is one graph, and all arrays stay on the device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from volumetric.train.whole import WholeTime
 
 
 def learner_on(device: HasGraphs) -> OpenLearner:
-    """Return what `train` takes as its `learner`: updates run on `device`.
+    """Return a learner factory for `train`: updates run on `device`.
 
     Examples
     --------
@@ -45,44 +45,42 @@ def learner_on(device: HasGraphs) -> OpenLearner:
 
 
 class DeviceLearner:
-    """Trains on a `GraphDevice`: arrays, the time through which credit for a loss goes, and how weights get it.
+    """Trains on a `GraphDevice`, composed of arrays, a `Time` strategy and a `Credit` strategy.
 
-    What is not finite is looked for once more on the host, which names the layer.
+    After a non-finite number the host repeats the update to name the layer.
 
     Parameters
     ----------
-    options : their mode says which time and which credit: see `Time` and `Credit`
+    options : their mode selects time and credit, see `Time` and `Credit`
     device : where graphs run
 
     Attributes
     ----------
-    arrays : what is trained, where it runs
-    time, credit : what the learner is composed of
+    arrays : the trained arrays, on the device
+    time, credit : the strategies of the learner
 
     Raises
     ------
-    SpecError : the mode trains clocked networks, and there is none
-    UnsupportedError : the device cannot hold a scheme, as 64-bit types on most GPUs; or a layer cannot be trained so
+    SpecError : the mode trains clocked networks, and `clocked` is not set
+    UnsupportedError : the device cannot hold a scheme, as 64-bit types on most GPUs; or the mode cannot train a layer
     """
 
     def __init__(self, network: Network, params: Params, options: LearnerOptions, device: GraphDevice) -> None:
         mode = options.mode
         clocked = None if isinstance(mode, Backprop) else options.clocked
         if clocked.network is not network if clocked is not None else isinstance(mode, Systolic):
-            raise SpecError(
-                f"mode {mode.kind!r} trains clocked networks here", hint="train(Clocked(network=network), …)"
-            )
+            raise SpecError(f"mode {mode.kind!r} needs a clocked network", hint="train(Clocked(network=network), …)")
         options.losses.check(network)
-        # Of a tick all is computed, whatever a link back has as delay; elsewhere what no loss needs is not.
+        # a tick computes everything, whatever the delays of links; otherwise steps that no loss needs are skipped
         plan = with_outputs(lower(network), options.losses.of) if clocked is None else lower(clocked.delayed)
         self.arrays = TrainedArrays(network, params, options, device, plan, self._stacked)
         self.time, self.credit = _composed(self.arrays, clocked)
 
     def _stacked(self, arrays: TrainedArrays) -> Stacks:
-        """Return which parameters lie in the store as one: those that a launch can read and write together."""
+        """Return the parameters that are stored stacked: those that one launch can read and write together."""
         options = arrays.options
         if isinstance(options.mode, TargetPropagation):
-            return Stacks()  # each weight has a pace of its own, which the budgets of its layers give
+            return Stacks()  # each weight has its own rate, from the budgets of its layers
         if isinstance(options.mode, Systolic) and options.clocked is not None:
             from volumetric.train.clocked import bucket_stacks
 
@@ -93,23 +91,23 @@ class DeviceLearner:
 
     @property
     def state(self) -> LearnerState:
-        """What the next update depends on, copied from the device."""
+        """A copy of the state that the next update depends on."""
         whole = self.arrays.state
         return dataclasses.replace(whole, buffers={**whole.buffers, **self.credit.buffers}, carried=self.time.kept)
 
     def restore(self, state: LearnerState) -> None:
-        """Continue from `state`. Raises `CheckpointError` where its arrays are not those of this network."""
+        """Continue from `state`. Raises `CheckpointError` if its arrays do not match this network."""
         check_state(state, self.state, self.arrays.options)
         self.time.restore(state.carried)
         self.arrays.restore(state)
         self.credit.restore(state.buffers)
 
     def windows(self, batch: Batch) -> Iterator[Batch]:
-        """Yield what `step` takes of a batch, in this order: windows of ticks of a clocked network, else the batch."""
+        """Yield the arguments of `step` for a batch, in order: windows of a clocked network, else the batch."""
         return self.time.windows(batch)
 
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
-        """Make one update by all `batches` together; a fault leaves every weight as it was."""
+        """Make one update from all `batches` together; a fault leaves every weight unchanged."""
         update, clip = self.credit.update(batches, rate), self.arrays.options.clip
         tally, norm = update.tally, update.norm
         if not update.good:
@@ -126,23 +124,23 @@ class DeviceLearner:
         return self.time.judge(batch, outputs=False)[0]
 
     def measure(self, batch: Batch) -> tuple[Tally, dict[str, Array]]:
-        """Return the loss of a batch, and the outputs that it has targets of."""
+        """Return the loss of a batch, and the outputs that have targets."""
         return self.time.judge(batch, outputs=True)
 
     def watch(self, observers: Sequence[Observer]) -> None:
-        """Tell `observers` about every layer, forward and backward, from the next update on.
+        """Report statistics of every layer, forward and backward, to `observers` from the next update on.
 
-        Statistics are taken on the device, by one more run for each batch.
+        The device computes statistics in one more run for each batch.
         """
         self.time.watch(observers)
 
     def params(self) -> Params:
-        """Return the weights as they are now; what is neither trained nor converted is the given store itself."""
+        """Return the current weights; stores that are neither trained nor converted are the originals."""
         return self.arrays.params()
 
 
 def _composed(arrays: TrainedArrays, clocked: Clocked | None) -> tuple[Time, Credit]:
-    """Return time and credit of a learner, as its mode says."""
+    """Return time and credit of a learner for its mode."""
     mode = arrays.options.mode
     if clocked is not None:
         from volumetric.train.clocked import TickedTime

@@ -1,4 +1,4 @@
-"""What is wrong when training meets a number that is not finite, and which layer made it."""
+"""The error for a non-finite number in training, with the layer that produced it."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from volumetric.train.data import ArrayData, Batch
 
 
 class DivergedError(VolumetricError, ArithmeticError):
-    """Training met NaN or an infinity and stopped before any weight was changed by it.
+    """Training stopped at NaN or infinity, before it changed any weight.
 
     Attributes
     ----------
-    step : number of the update that was not made, from 1, or of the last one made where validation failed
-    where : what was not finite first
+    step : number, from 1, of the update that failed; if validation failed, of the last update
+    where : name of the first non-finite value
     checkpoint : the last checkpoint, which holds finite weights, or None if none was written
-    in_data : what is not finite in the data themselves, as ``inputs[17, 3] is nan``, or ``""``
+    in_data : the non-finite value in the data, as ``inputs[17, 3] is nan``, or ``""``
     """
 
     def __init__(self, step: int, where: str, checkpoint: Path | None, in_data: str = "") -> None:
-        kept = f"continue from {checkpoint}" if checkpoint else "write checkpoints to be able to go back"
+        advice = f"continue from {checkpoint}" if checkpoint else "write checkpoints to be able to resume"
         super().__init__(
             f"step {step}: {in_data or f'{where} is not finite'}",
-            hint="leave such samples out, or fill in what is missing"
+            hint="remove these samples, or fill in the missing values"
             if in_data
-            else f"{kept}; lower the learning rate or clip gradients",
+            else f"{advice}; lower the learning rate or clip gradients",
         )
         self.step, self.where, self.checkpoint, self.in_data = step, where, checkpoint, in_data
 
 
 def odd_entry(data: ArrayData | Batch, of: str = "") -> str:
-    """Tell the first number of inputs, targets or mask that is not finite, and how many there are; ``""`` if none.
+    """Describe the first non-finite number of inputs, targets or mask, and how many there are; ``""`` if none.
 
-    What was given by port is told by its port, and its column there.
+    For data by port the description names the port and the column within it.
     """
     for name, array in data.arrays.items():
         if not _odd(array):

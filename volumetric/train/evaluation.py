@@ -1,4 +1,4 @@
-"""Judging weights on data: the loss, and how many samples are in their class, by output."""
+"""Evaluation of weights on data: loss and accuracy, by output."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from volumetric.train.small_runs import device_of_run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """How weights do on data.
+    """Loss and accuracy of weights on data.
 
     Attributes
     ----------
     loss : of all samples
-    accuracy : fraction of samples in their class; of several outputs with classes, that of the first; None: no classes
-    losses, accuracies : of several outputs that have losses, by output; losses without their weights
-    fault : what was not finite first, or None
+    accuracy : fraction of samples classified correctly, for the first output with classes; None: no classes
+    losses, accuracies : by output, if several outputs have losses; losses are unweighted
+    fault : the first non-finite value, or None
     """
 
     loss: float
@@ -52,18 +52,18 @@ def evaluate(
     *,
     device: AnyDevice = "auto",
 ) -> Evaluation:
-    """Judge `params` as `train` judges validation data: the losses of `config`, and accuracies by output.
+    """Evaluate `params` as `train` evaluates validation data: the losses of `config`, and accuracies by output.
 
-    Outputs count as classes where the loss is a cross entropy, or targets are whole numbers without the last axis.
+    Outputs count as classes if the loss is a cross entropy, or if targets are integers without the last axis.
 
     Parameters
     ----------
-    data, device : as of `train`
+    data, device : see `train`
 
     Raises
     ------
     ShapeError, SpecError
-        Data, network and settings do not go together.
+        Data, network and settings do not match.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def evaluate(
     """
     config = config or TrainConfig()
     ticking = isinstance(network, Clocked) or isinstance(config.mode, Systolic)
-    mode = config.mode if ticking else Backprop()  # there is one forward pass, whatever a network learns by
+    mode = config.mode if ticking else Backprop()  # the forward pass is the same in every mode
     options = LearnerOptions(loss=config.loss, loss_weights=config.loss_weights, mode=mode, optimiser=SGD())
     source = data_by_row(network, as_data(data))
     chosen = device_of_run(device, network, params, config, source)
@@ -83,11 +83,11 @@ def evaluate(
 def judge(
     learner: Learner, losses: Losses, batches: Iterable[Batch], *, classes: bool
 ) -> tuple[Evaluation, Batch | None]:
-    """Return how a learner's weights do on batches; `classes`: also how many samples are in their class.
+    """Evaluate a learner's weights on batches; with `classes` also their accuracy.
 
-    It ends with the first batch in which a number is not finite, and returns that.
+    Evaluation ends at the first batch with a non-finite number, and returns it as the fault.
     """
-    tally, seen = Tally(), dict[str, tuple[int, int]]()
+    tally, counts = Tally(), dict[str, tuple[int, int]]()
     for batch in batches:
         if not classes:
             tally += learner.evaluate(batch)
@@ -97,22 +97,22 @@ def judge(
             for name, (target, _) in losses.asked(replace(batch, absent=None)).items():
                 if len(losses.of) == 1 or _classed(losses.of[name], outputs[name], target):
                     right, counted = _hits(losses.of[name], outputs[name], target)
-                    before = seen.get(name, (0, 0))
-                    seen[name] = before[0] + right, before[1] + counted
+                    before = counts.get(name, (0, 0))
+                    counts[name] = before[0] + right, before[1] + counted
         if tally.fault is not None:
             return Evaluation(loss=np.nan, accuracy=None, fault=tally.fault), batch
-    shares = {name: right / counted for name, (right, counted) in seen.items() if counted}
-    found = Evaluation(
+    shares = {name: right / counted for name, (right, counted) in counts.items() if counted}
+    evaluation = Evaluation(
         loss=losses.value(tally),
         accuracy=next(iter(shares.values()), None),
         losses=losses.each(tally),
         accuracies=shares if len(losses.of) > 1 else {},
     )
-    return found, None
+    return evaluation, None
 
 
 def _hits(loss: Loss, output: Array, target: Array) -> tuple[int, int]:
-    """Return `hits`, with class ids as the loss reads them, and one logit as the probability that it stands for."""
+    """Return `hits`, with class ids as the loss reads them, and a single logit converted to its probability."""
     if isinstance(loss, CrossEntropy):
         target = loss.checked(output.shape, target, None).target
     if isinstance(loss, BCE) and loss.logits and output.shape[-1:] == (1,):

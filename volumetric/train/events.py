@@ -1,4 +1,4 @@
-"""Events: what happens during training, as plain values."""
+"""Events of training, as plain values."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class StepEvent:
     ----------
     step : its number, from 1
     epoch : number of the epoch, from 0
-    loss : before the update; a mean or a sum, as the loss says
-    losses : of several outputs that have losses, each's own, without its weight
+    loss : before the update; a mean or a sum, according to the loss
+    losses : unweighted loss by output, if several outputs have losses
     rate : learning rate
     gradient_norm : before clipping
     clipped : whether gradients were scaled down
-    seconds : time that it took
+    seconds : duration of the update
     """
 
     event: ClassVar[str] = "step"
@@ -45,11 +45,11 @@ class StepEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEvent:
-    """What the layers were told in one update by target propagation.
+    """Budgets and gaps of the layers in one update by target propagation.
 
     Attributes
     ----------
-    step, epoch : as of the update
+    step, epoch : of the update
     layers : see `LayerTarget`, in the order of the network
     """
 
@@ -61,8 +61,8 @@ class TargetEvent:
     layers: tuple[LayerTarget, ...]
 
     def __str__(self) -> str:
-        told = ", ".join(f"{of.where} budget {of.budget:.3f} gap {of.gap:.3g}" for of in self.layers)
-        return f"step {self.step}: {told}"
+        layers = ", ".join(f"{of.where} budget {of.budget:.3f} gap {of.gap:.3g}" for of in self.layers)
+        return f"step {self.step}: {layers}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +72,13 @@ class EpochEvent:
     Attributes
     ----------
     step : updates so far
-    loss : over all terms of the epoch, each before the update that it led to
+    loss : over all terms of the epoch, each computed before its update
     validation_loss : after the epoch, or None without validation data
     improved : whether the validation loss is the best so far
-    metric : what the caller's own measure gave, or None without one
-    accuracy : fraction of samples in their class, where `TrainConfig.accuracy` asks for it; of several outputs with
-        classes, that of the first
-    losses, validation_losses, accuracies : of several outputs that have losses, by output; losses without their weights
+    metric : value of the caller's metric, or None without one
+    accuracy : fraction of samples classified correctly, if `TrainConfig.accuracy` is set, for the first output with
+        classes
+    losses, validation_losses, accuracies : by output, if several outputs have losses; losses are unweighted
     """
 
     event: ClassVar[str] = "epoch"
@@ -96,8 +96,10 @@ class EpochEvent:
     accuracies: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        held = _parts(self.validation_losses, ".6g")
-        validation = "" if self.validation_loss is None else f", validation loss {self.validation_loss:.6g}{held}"
+        validation_parts = _parts(self.validation_losses, ".6g")
+        validation = (
+            "" if self.validation_loss is None else f", validation loss {self.validation_loss:.6g}{validation_parts}"
+        )
         metric = "" if self.metric is None else f", metric {self.metric:.6g}"
         right = "" if self.accuracy is None else f", accuracy {self.accuracy:.2%}{_parts(self.accuracies, '.2%')}"
         return f"epoch {self.epoch}: loss {self.loss:.6g}{_parts(self.losses, '.6g')}{validation}{metric}{right}"
@@ -105,7 +107,7 @@ class EpochEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopEvent:
-    """End of training, and why: as in `TrainResult`, or ``"diverged"`` and what was not finite."""
+    """End of training and its reason, as in `TrainResult`; or ``"diverged"`` and the non-finite value."""
 
     event: ClassVar[str] = "stop"
     detail: ClassVar[int] = 0
@@ -126,5 +128,5 @@ def _parts(of: Mapping[str, float], form: str) -> str:
 
 Event: TypeAlias = StepEvent | TargetEvent | EpochEvent | StopEvent
 TABLE: Final = (StepEvent, EpochEvent, StopEvent)
-"""Events that are a row of a table; the others have parts."""
+"""Events that fit into one row of a table; other events are nested."""
 COLUMNS: Final = tuple(dict.fromkeys(["event", *(f.name for kind in TABLE for f in dataclasses.fields(kind))]))

@@ -1,4 +1,4 @@
-"""Plain arithmetic on tensors of a graph: operators and NumPy's functions emit the operations that they stand for."""
+"""Plain arithmetic on tensors of a graph: operators and NumPy functions emit graph operations."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Operand: TypeAlias = "Expression | float | Array"
 
 
 class Expression:
-    """A float32 tensor of a graph, as a number to compute with.
+    """A float32 tensor of a graph that supports arithmetic.
 
     ``+ - * / **``, ``abs``, comparisons (1 where true, else 0), `mean`, `sum`, `clip` and these functions of NumPy:
     ``abs, exp, log, log1p, sqrt, square, tanh, sin, cos, sign, maximum, minimum, where, mean, sum, clip``. Two tensors
-    must have the same axes, of which some may have size 1: an axis that one of them lacks is not put in front of it,
-    which would compare each sample with all others.
+    must have the same number of axes; axes of size 1 are broadcast. Missing leading axes are not added, because that
+    would compare each sample with all others.
     """
 
     __slots__ = ("_i", "_work")
@@ -45,20 +45,20 @@ class Expression:
         return len(self.shape)
 
     def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Expression:
-        """Return the mean over axes; None is the last one: the mean over samples is the loss's own."""
+        """Return the mean over axes; None is the last axis. The loss itself takes the mean over samples."""
         return self._over("mean", (-1,) if axis is None else axis, keepdims=keepdims)
 
     def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Expression:
-        """Return the sum over axes, which must be named."""
+        """Return the sum over axes; `axis` is required."""
         if axis is None:
             raise ShapeError(
-                "a sum over all axes is no loss of single samples",
-                hint='.sum(-1) sums over features; reduction="sum" of the loss over samples',
+                "a loss needs a value for each sample: a sum over all axes is not allowed",
+                hint='use .sum(-1) to sum over features, and reduction="sum" of the loss to sum over samples',
             )
         return self._over("sum", axis, keepdims=keepdims)
 
     def clip(self, low: Operand | None = None, high: Operand | None = None) -> Expression:
-        """Return the value between bounds."""
+        """Return the value clipped to bounds."""
         bounded = self if low is None else self._pair("max", low)
         return bounded if high is None else bounded._pair("min", high)
 
@@ -125,8 +125,8 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise SpecError(
-            "the value of a tensor is not known while a loss is written down, so there is no if",
-            hint="numpy.where(prediction > target, a, b) chooses for each element",
+            "a tensor has no value while the graph of a loss is built, so it cannot be a condition",
+            hint="use numpy.where(prediction > target, a, b) to choose for each element",
         )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Expression:
@@ -149,7 +149,7 @@ class Expression:
         return self._of(self._work.unary(self._i, name))
 
     def _lifted(self, other: Operand) -> Expression:
-        """Return an operand as a tensor with as many axes."""
+        """Return an operand as a tensor with the same number of axes."""
         if isinstance(other, Expression):
             return other
         value = np.asarray(other)
@@ -161,8 +161,8 @@ class Expression:
         other = self._lifted(other)
         if other.ndim != self.ndim:
             raise ShapeError(
-                f"shapes {list(self.shape)} and {list(other.shape)} do not go together: one lacks an axis",
-                hint="give targets the shape of the output: targets[:, None] for one output",
+                f"shapes {list(self.shape)} and {list(other.shape)} do not match: one lacks an axis",
+                hint="use targets of the output's shape: targets[:, None] for one output",
             )
         return self._of(self._work.binary(name, self._i, other._i))
 
@@ -175,7 +175,7 @@ class Expression:
 
 
 _MOST_FACTORS: Final = 8
-"""Powers up to this one are products."""
+"""Powers up to this exponent are computed as products."""
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
@@ -183,7 +183,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def _unknown(name: str) -> SpecError:
-    return SpecError(f"numpy.{name} cannot be part of a loss", hint="there are " + ", ".join(sorted(_KNOWN)))
+    return SpecError(f"numpy.{name} cannot be part of a loss", hint="supported: " + ", ".join(sorted(_KNOWN)))
 
 
 def _where(condition: Expression, a: Expression, b: Expression) -> Expression:

@@ -1,4 +1,4 @@
-"""Which layer made a number that is not finite: a pass or an update once more on the host, value by value."""
+"""Search for the layer that produced a non-finite number: the host repeats a pass or an update step by step."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from volumetric.train.objective import Ready
 
 
 class FaultFinder:
-    """Runs passes on a copy of a learner's arrays, which stay as they are.
+    """Runs passes on a copy of a learner's arrays.
 
     Attributes
     ----------
-    outputs : what the last pass made of the outputs of the network
+    outputs : outputs of the network in the last pass
 
     Parameters
     ----------
-    device : of the learner; what it computes is computed in NumPy here, in float64 where it is a NumPy of float64
-    store : its arrays
-    weights : what gives its passes their weights
+    device : of the learner; NumPy repeats its computation, in float64 if the device is NumPy in float64
+    store : arrays of the learner
+    weights : emits the weights of its passes
     """
 
     def __init__(self, device: GraphDevice, store: TensorStore, weights: EmitWeights) -> None:
@@ -36,7 +36,7 @@ class FaultFinder:
         self.outputs: dict[str, Array] = {}
 
     def in_pass(self, ready: Ready) -> str | None:
-        """Name what is first not finite in a pass at inference."""
+        """Name the first non-finite value in an inference pass."""
         return self._passed(ready, [], None)[0]
 
     def in_update(
@@ -48,19 +48,19 @@ class FaultFinder:
         *,
         judged: bool,
     ) -> str | None:
-        """Name what is first not finite in an update.
+        """Name the first non-finite value in an update.
 
         Parameters
         ----------
-        passes : its batches, each with the key of its pass if it draws random numbers
-        judged : the loss is finite, so that gradients and new weights are looked at, too
+        passes : batches of the update, each with the key of its pass if it draws random numbers
+        judged : whether the loss is finite; then gradients and new weights are checked, too
         """
         sums: dict[str, Array] = {}
         for ready, noise in passes:
-            odd, shown, found = self._passed(ready, noise, rule)
+            odd, shown, values = self._passed(ready, noise, rule)
             if odd is not None:
                 return odd
-            left = found[len(shown.labels) :]
+            left = values[len(shown.labels) :]
             for key, gradient in zip(shown.gradients, left, strict=False):
                 sums[key] = sums[key] + gradient if key in sums else gradient
             for key, value in zip(shown.buffers, left[len(shown.gradients) :], strict=True):
@@ -77,9 +77,9 @@ class FaultFinder:
         self, ready: Ready, noise: Sequence[Array], rule: UpdateRule | None
     ) -> tuple[str | None, Labelled, list[Array]]:
         shown = pass_values(ready.of, self._weights, rule)
-        found = self._run(shown.graph, [*noise, *ready.arrays])
-        self.outputs = {name: found[at] for name, at in shown.outputs.items()}
-        return _first(shown, found), shown, found
+        values = self._run(shown.graph, [*noise, *ready.arrays])
+        self.outputs = {name: values[at] for name, at in shown.outputs.items()}
+        return _first(shown, values), shown, values
 
     def _run(self, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
         known = set(self._own.keys())
@@ -90,6 +90,6 @@ class FaultFinder:
             return self._host.compile(graph, self._own).run(arrays)
 
 
-def _first(shown: Labelled, found: Sequence[Array]) -> str | None:
-    odd: Mapping[str, Array] = dict(zip(shown.labels, found, strict=False))
+def _first(shown: Labelled, values: Sequence[Array]) -> str | None:
+    odd: Mapping[str, Array] = dict(zip(shown.labels, values, strict=False))
     return next((label for label, value in odd.items() if not np.isfinite(value).all()), None)

@@ -1,4 +1,4 @@
-"""What a pass reads for parameters that are trained: as their schemes hold them, with overlays, or parts of stacks."""
+"""Weights of a forward pass: trained parameters in their schemes, with overlays, or as parts of stacks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from volumetric.train.precision import FLOAT32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardWeights:
-    """Emits each parameter once, when it is asked for.
+    """Emits each parameter once, at its first use.
 
     Attributes
     ----------
-    stacks : which parameters lie in the store as one
+    stacks : parameters that are stored stacked
     schemes : of the parameters
-    shapes : of what is trained, by key
+    shapes : of the trained arrays, by key
     overlay, overlaid : overlays, and the parameters that have one
     """
 
@@ -44,9 +44,9 @@ class ForwardWeights:
         return self._made[key]
 
     def stack(self, keys: Sequence[str], /) -> int | None:
-        """Return the tensor in which parameters lie one behind the other, if they do."""
-        found = self.stacks.named.get(stack_key(keys))
-        return None if found is None else self(found.key, found.shape)
+        """Return the stacked tensor of parameters, if they are stacked."""
+        stack = self.stacks.named.get(stack_key(keys))
+        return None if stack is None else self(stack.key, stack.shape)
 
     def _emitted(self, key: str, shape: Shape) -> int:
         work, stack = self.work, self.stacks.of.get(key)
@@ -66,14 +66,14 @@ class ForwardWeights:
 
 
 def stacked_weights(plan: Plan, shapes: Mapping[str, Shape], schemes: Mapping[str, Scheme]) -> Stacks:
-    """Return the parameters that programs only read side by side, as far as they learn alike and nobody else has them.
+    """Return the parameters that are only read as a stack, learn by the same rule and are not shared.
 
     Parameters
     ----------
     shapes : of what is trained, by key
     """
     uses = Counter(key for step in plan.steps for key in step.params.values())
-    found: list[Stack] = []
+    stacks: list[Stack] = []
     for step in plan.steps:
         spec = step.attrs.get("spec")
         if not isinstance(spec, Program):
@@ -83,5 +83,5 @@ def stacked_weights(plan: Plan, shapes: Mapping[str, Shape], schemes: Mapping[st
             keys = tuple(step.params[name] for name in names)
             alike = {(key in shapes, schemes[key], of[name]) for key, name in zip(keys, names, strict=True)}
             if len(alike) == 1 and all(uses[key] == 1 for key in keys):
-                found.append(Stack(keys, of[names[0]], turned=False))
-    return Stacks(tuple(found))
+                stacks.append(Stack(keys, of[names[0]], turned=False))
+    return Stacks(tuple(stacks))

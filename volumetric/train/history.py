@@ -1,4 +1,4 @@
-"""What a run gave, and its history: reporters write its events to files or to the log."""
+"""Results and history of a run: reporters write its events to files or to the log."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from volumetric.train.events import COLUMNS, EpochEvent, Event, StepEvent, Targe
 logger = logging.getLogger(__name__)
 
 Reporter: TypeAlias = reporting.Reporter[Event]
-"""Takes the events of training."""
+"""A reporter of training events."""
 
 
 class FileReporter:
-    """Appends a line for each event and flushes it, so that a run can be watched and a crash loses nothing.
+    """Appends a line for each event and flushes it, so that a crash loses nothing.
 
     Parameters
     ----------
-    path : the file. A run that begins writes it anew; one that goes on keeps what is not told again
+    path : the file. A new run overwrites it; a resumed run keeps the lines before its starting point
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -40,28 +40,28 @@ class FileReporter:
         self._file: TextIO | None = None
 
     def start(self, step: int, epoch: int) -> None:
-        """Open the file; keep what an earlier run wrote before this point, or start anew at step 0."""
+        """Open the file; keep the lines before this point, or start an empty file at step 0."""
         try:
-            kept = self._earlier(step, epoch) if step and self.path.exists() else []
+            lines = self._earlier(step, epoch) if step and self.path.exists() else []
             self.path.parent.mkdir(parents=True, exist_ok=True)
             temporary = self.path.with_name(f".{self.path.name}.tmp")
-            temporary.write_text("".join(kept) or self._head(), encoding="utf-8", newline="")
+            temporary.write_text("".join(lines) or self._head(), encoding="utf-8", newline="")
             temporary.replace(self.path)
             self._file = self.path.open("a", encoding="utf-8", newline="")
         except OSError as error:
             raise CheckpointError(
-                f"cannot write {self.path}: {error.strerror or error}", hint="check space and rights"
+                f"cannot write {self.path}: {error.strerror or error}", hint="check free space and permissions"
             ) from error
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
-                f"{self.path} is no history of this kind: {error}", hint="move it away, or write to another file"
+                f"{self.path} is not a history file of this kind: {error}", hint="move it, or write to another file"
             ) from error
 
     def report(self, event: Any, /) -> None:
         """Write a line."""
         if self._file is not None:
-            told = {key: value for key, value in record(event).items() if value != {}}  # what has no parts
-            self._file.write(self._line(told))
+            fields = {key: value for key, value in record(event).items() if value != {}}  # events without nested values
+            self._file.write(self._line(fields))
             self._file.flush()
 
     def close(self) -> None:
@@ -72,12 +72,12 @@ class FileReporter:
 
     def _earlier(self, step: int, epoch: int) -> list[str]:
         with self.path.open(encoding="utf-8", newline="") as file:
-            lines = [line for line in file if line.endswith("\n")]  # a killed run may have left half a line
+            lines = [line for line in file if line.endswith("\n")]  # a killed run may have left an incomplete line
         head = self._head()
         return [head] * bool(head) + [line for line in lines[bool(head) :] if self._kept(self._read(line), step, epoch)]
 
     def _kept(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
-        """Whether an event lies before what is done."""
+        """Whether an event is before the starting point."""
         if fields["event"] in (StepEvent.event, TargetEvent.event):
             return int(fields["step"]) <= step
         return fields["event"] == EpochEvent.event and int(fields["epoch"]) < epoch
@@ -103,9 +103,9 @@ class JsonlReporter(FileReporter):
 
 
 class CsvReporter(FileReporter):
-    """Writes comma-separated values with one header; a column that an event lacks is empty.
+    """Writes comma-separated values with one header; missing values are empty.
 
-    Events that are no row of numbers, as `TargetEvent`, are left out.
+    Nested events, as `TargetEvent`, are skipped.
     """
 
     columns: ClassVar[Sequence[str]] = COLUMNS
@@ -133,11 +133,11 @@ class LogReporter:
 
     def __init__(self, every: int = 10) -> None:
         if every < 1:
-            raise SpecError(f"every must be at least 1, got {every}", hint="every=1 tells every step")
+            raise SpecError(f"every must be at least 1, got {every}", hint="every=1 logs every step")
         self._every = every
 
     def start(self, step: int, epoch: int) -> None:
-        """Say where training begins."""
+        """Log the starting point."""
         logger.info("training from step %d, epoch %d", step, epoch)
 
     def report(self, event: Event, /) -> None:
@@ -151,17 +151,17 @@ class LogReporter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainResult:
-    """What training gave.
+    """The result of training.
 
     Attributes
     ----------
     params : weights after the last update
     best : weights with the best validation loss; `params` without validation data
-    reason : why it ended: ``"epochs"``, ``"max_steps"``, ``"patience"`` or ``"interrupted"``
-    steps : updates, those before a resume included
-    history : one event for each epoch, those before a resume included. An epoch that `max_steps` or an interrupt ends
-        has one, too, of the updates until then; resumed, it is told as a whole
-    overlays : the low-rank factors by key where those were trained, else empty; `params` has them merged in
+    reason : why training ended: ``"epochs"``, ``"max_steps"``, ``"patience"`` or ``"interrupted"``
+    steps : number of updates, including those before a resume
+    history : one event for each epoch, including those before a resume. An epoch that `max_steps` or an interrupt ends
+        has an event of its updates so far; after a resume the event covers the whole epoch
+    overlays : trained low-rank factors by key, else empty; they are merged into `params`
     """
 
     params: Params
@@ -174,7 +174,7 @@ class TrainResult:
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run is: the numbers of the epoch and of the next batch in it, and what it must remember."""
+    """Position of a run: epoch, next batch in it, and running values."""
 
     epoch: int = 0
     batch: int = 0

@@ -1,4 +1,4 @@
-"""Functions that a configuration names as ``"module:function"``, imported from where the person works."""
+"""Import of functions that a configuration names as ``"module:function"``."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from volumetric.base.own_code import own_code
 
 
 def import_function(name: str, home: Path, key: str = "fitness") -> Callable[..., Any]:
-    """Return what ``"module:function"`` names.
+    """Return the function named by ``"module:function"``.
 
-    The directories `home` and the current one come first in ``sys.path`` from then on, as a script's own directory
-    does, so that the module finds its neighbours; worker processes inherit that.
+    The directories `home` and the current one are put first in ``sys.path``, as for a script, so that the module can
+    import modules next to it; worker processes inherit this.
 
     Parameters
     ----------
-    name : module, perhaps in packages, and a name in it, perhaps of an attribute, as ``"tasks.maze:Maze.score"``
+    name : module path and name in the module, which may be dotted, as ``"tasks.maze:Maze.score"``
     home : directory of the configuration
     key : entry of the configuration, for messages
 
     Raises
     ------
     SpecError
-        There is no such module or function, the module cannot be imported, or what it has there cannot be called.
+        The module or function does not exist, the module cannot be imported, or the object is not callable.
     """
     module, _, attribute = name.partition(":")
     module = module.removesuffix(".py")
@@ -37,31 +37,32 @@ def import_function(name: str, home: Path, key: str = "fitness") -> Callable[...
             f"{key} = {name!r} does not name a function",
             hint=f'write {key} = "module:function" for function in module.py',
         )
-    found: Any = import_beside(module, home, f"{key} = {name!r}")
+    value: Any = import_beside(module, home, f"{key} = {name!r}")
     for part in attribute.split("."):
-        if not hasattr(found, part):
-            known = vars(found) if hasattr(found, "__dict__") else ()
-            where = getattr(found, "__file__", None) or module
+        if not hasattr(value, part):
+            known = vars(value) if hasattr(value, "__dict__") else ()
+            where = getattr(value, "__file__", None) or module
             raise SpecError(
                 f"{key} = {name!r}: {where} has no {part!r}",
                 hint=suggestion(part, known, f"define {part} at the top level of the module"),
             )
-        found = getattr(found, part)
-    if not callable(found) and not callable(getattr(found, "score_all", None)):
+        value = getattr(value, part)
+    if not callable(value) and not callable(getattr(value, "score_all", None)):
         raise SpecError(
-            f"{key} = {name!r} is of type {type(found).__name__}", hint="name a function, or a problem with score_all"
+            f"{key} = {name!r} must be a function, got {type(value).__name__}",
+            hint="name a function, or a problem with score_all",
         )
-    return found
+    return value
 
 
 def import_beside(module: str, home: Path, where: str) -> Any:
-    """Return a module from a directory, the current one, or what is installed; `where` begins messages.
+    """Import a module from `home`, the current directory, or the installed packages; `where` begins messages.
 
-    Both directories come first in ``sys.path`` from then on.
+    Both directories are put first in ``sys.path``.
 
     Raises
     ------
-    SpecError : there is no such module, or it cannot be imported
+    SpecError : the module does not exist or cannot be imported
     """
     places = [str(place) for place in dict.fromkeys((home.absolute(), Path.cwd()))]
     sys.path[:] = [*places, *(place for place in sys.path if place not in places)]
@@ -71,9 +72,9 @@ def import_beside(module: str, home: Path, where: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             raise SpecError(
-                f"{where}: there is no module {error.name!r}",
-                hint=f"looked for {error.name.replace('.', '/')}.py in {' and '.join(places)}, and among what is "
-                "installed",
+                f"{where}: no module named {error.name!r}",
+                hint=f"looked for {error.name.replace('.', '/')}.py in {' and '.join(places)}, and in the "
+                "installed packages",
             ) from None
         raise SpecError(
             f"{where}: {module} needs {error.name!r}, which is not installed", hint=f"install {error.name}"
@@ -87,5 +88,5 @@ def import_beside(module: str, home: Path, where: str) -> Any:
         message = error.msg if isinstance(error, SyntaxError) else error
         raise SpecError(
             f"{where}: {module} cannot be imported: {type(error).__name__}: {message}{line}",
-            hint="run the module by itself to see more",
+            hint="run the module directly to see the full error",
         ) from error

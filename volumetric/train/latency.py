@@ -1,4 +1,4 @@
-"""Whether windows of training are long enough for what a fabric passes on to get through."""
+"""Check that training windows are longer than the latency of fabrics."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ logger = logging.getLogger(__name__)
 
 
 def warn_of_latency(network: Network | Clocked, mode: Mode, batches: Sequence[Batch]) -> None:
-    """Warn of each output of a fabric that nothing in a window of `batches` can reach from an input.
+    """Warn about each fabric output that no input reaches within a window of `batches`.
 
-    With a latency of n, row t of an output depends on rows up to t - n: in a window of n rows or fewer no gradient
-    comes to that input.
+    With a latency of n, row t of an output depends on rows up to t - n; in a window of n rows or fewer no gradient
+    reaches that input.
     """
     from volumetric.fabric.layer.reach import latencies
     from volumetric.fabric.layer.spec import Fabric
@@ -46,6 +46,6 @@ def warn_of_latency(network: Network | Clocked, mode: Mode, batches: Sequence[Ba
 
 
 def rows_of(network: Network, batch: Batch) -> int:
-    """Return how many rows each sequence of a batch has; 0: its samples are none."""
+    """Return the number of rows of each sequence in a batch; 0 if samples are not sequences."""
     shape = batch.features.shape
     return shape[1] if len(shape) == len(network.input_shape) + 2 else 0

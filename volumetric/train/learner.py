@@ -1,7 +1,7 @@
-"""Learner: the seam between the training loop and a device. Weights, gradients and optimiser state stay behind it.
+"""Learner: the interface between the training loop and a device, which holds weights, gradients and optimiser state.
 
-The loop knows batches and numbers; a learner owns the whole of an update, so that a device can keep everything resident
-and hand back one number for each step. Weights leave it only when asked for.
+The loop handles batches and numbers; a learner makes whole updates, so that a device keeps all arrays resident and
+returns a few numbers for each step. Weights leave the device only on request.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from volumetric.train.precision import Precision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerOptions:
-    """What a learner computes.
+    """Options of a learner.
 
     Attributes
     ----------
-    loss, loss_weights : a loss of the output ``"output"``, or losses of outputs by name; the weight of each in their
-        sum, 1 where none is given
-    optimiser : its `lr` is the loop's business
+    loss, loss_weights : a loss of the output ``"output"``, or losses by output name; their weights in the sum, 1 by
+        default
+    optimiser : the loop sets its `lr`
     clip : bound on the norm of all gradients together, or None
-    dtype : schemes of the weights; forward uses the weights that they can hold (see `volumetric.train.precision`)
+    dtype : schemes of the weights; the forward pass uses the rounded weights (see `volumetric.train.precision`)
     frozen : patterns of keys, as ``"0.*"``, of parameters that are not trained
-    decay_vectors : whether weight decay also pulls on parameters of one axis: gains and biases
+    decay_vectors : whether weight decay also applies to parameters of one axis: gains and biases
     overlay : low-rank overlays that are trained in place of the weights, or None
-    seed : of what layers draw while training, as dropout does
-    mode : how the network learns
-    clocked : the network as a machine, for the mode that trains through ticks
+    seed : of random numbers of layers in training, as of dropout
+    mode : training mode
+    clocked : the clocked network, for modes that train through ticks
     """
 
     loss: AnyLoss = field(default_factory=MSE)
@@ -57,12 +57,12 @@ class LearnerOptions:
     clocked: Clocked | None = None
 
     def __post_init__(self) -> None:
-        """Check losses and clip, and that the mode trains what is asked for."""
+        """Check losses and clip, and that the mode supports the overlay."""
         Losses.made(self.loss, self.loss_weights)
         if self.overlay is not None and not isinstance(self.mode, Backprop):
-            raise SpecError(f"low-rank overlays are trained by backprop, not by mode {self.mode.kind!r}")
+            raise SpecError(f"low-rank overlays need mode 'backprop', got mode {self.mode.kind!r}")
         if self.clip is not None and not self.clip > 0:
-            raise SpecError(f"clip must be above 0, got {self.clip}", hint="None does not clip")
+            raise SpecError(f"clip must be above 0, got {self.clip}", hint="set None to disable clipping")
 
     @property
     def losses(self) -> Losses:
@@ -72,11 +72,11 @@ class LearnerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerTarget:
-    """What a layer was told in an update by targets.
+    """Budget and gap of a layer in an update by target propagation.
 
     Attributes
     ----------
-    where, kind : which layer
+    where, kind : position and kind of the layer
     budget : ``(cos(h, ĥ) + 1) / 2`` of its output and its target
     gap : root mean square of their difference
     """
@@ -89,15 +89,15 @@ class LayerTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """What one update did.
+    """Report of one update.
 
     Attributes
     ----------
     tally : sums and numbers of the losses' terms before the update
     gradient_norm : norm of all gradients together, before clipping
     clipped : whether the gradients were scaled down
-    fault : None, or what was not finite; then no weight has changed
-    layers : what the layers were told, where they have targets
+    fault : None, or the non-finite value; then no weight has changed
+    layers : budgets and gaps of layers that have targets
     """
 
     tally: Tally
@@ -109,15 +109,15 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class LearnerState:
-    """Everything that the next update depends on beside its batch, in host memory.
+    """Everything except the batch that the next update depends on, in host memory.
 
     Attributes
     ----------
-    updates : how many were made
+    updates : number of updates made
     masters : key → trained weight
     slots : slot of the optimiser → key → array
     buffers : key → array that a layer changes itself, such as a running mean
-    carried : what streams keep between two windows of their sequences
+    carried : states of streams between two windows
     """
 
     updates: int
@@ -132,7 +132,7 @@ class Learner(Protocol):
 
     @property
     def state(self) -> LearnerState:
-        """Copy of what the next update depends on."""
+        """A copy of the state that the next update depends on."""
         ...
 
     def restore(self, state: LearnerState) -> None:
@@ -140,42 +140,42 @@ class Learner(Protocol):
         ...
 
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
-        """Make one update from the gradients of all `batches` together; a fault leaves every weight as it was."""
+        """Make one update from the gradients of all `batches` together; a fault leaves every weight unchanged."""
         ...
 
     def evaluate(self, batch: Batch) -> Tally:
-        """Return the loss of a batch under the weights as they will be stored, and learn nothing."""
+        """Return the loss of a batch with the weights as they will be stored, without an update."""
         ...
 
     def measure(self, batch: Batch) -> tuple[Tally, Mapping[str, Array]]:
-        """Return what `evaluate` does, and the outputs that the batch has targets of, samples first."""
+        """Return the loss as `evaluate` does, and the outputs that have targets, samples first."""
         ...
 
     def params(self) -> Params:
-        """Return the weights as they are now, in their schemes, with float32 masters where a scheme rounds."""
+        """Return the current weights in their schemes, with float32 masters if a scheme rounds."""
         ...
 
 
 @runtime_checkable
 class Watchable(Protocol):
-    """A learner that can tell observers what happens inside."""
+    """A learner that supports observers."""
 
     def watch(self, observers: Sequence[Observer]) -> None:
-        """Tell `observers` about every layer, forward and backward, from the next update on."""
+        """Report statistics of every layer, forward and backward, to `observers` from the next update on."""
         ...
 
 
 @runtime_checkable
 class Windowed(Protocol):
-    """A learner that makes several updates of a batch of sequences, one of each window."""
+    """A learner that makes several updates from a batch of sequences, one for each window."""
 
     def windows(self, batch: Batch) -> Iterator[Batch]:
-        """Yield what `step` takes, in this order."""
+        """Yield the arguments of `step`, in order."""
         ...
 
 
 class OpenLearner(Protocol):
-    """Makes a learner: the class of one, or a function of a device."""
+    """A learner factory: a learner class, or a function bound to a device."""
 
     def __call__(self, network: Network, params: Params, options: LearnerOptions) -> Learner:
         """Bind a network to a private copy of `params`."""

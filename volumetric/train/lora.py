@@ -1,4 +1,4 @@
-"""Low-rank overlays (LoRA): small trained matrices on top of weights that stay as they are.
+"""Low-rank overlays (LoRA): small trained matrices on top of frozen weights.
 
 Hu et al. 2021 (arXiv 2106.09685): ``W' = W + (alpha / rank) · B A`` with A ``[rank, in]`` and B ``[out, rank]``. The
 forward pass runs with W', merged once for each update, so that every layer and device computes as without overlays.
@@ -28,18 +28,18 @@ from volumetric.train.npz import read_npz
 from volumetric.train.precision import matching, trained_store
 
 DOWN, UP = ":a", ":b"
-"""What the keys of the factors A and B end with, after the key of the weight."""
+"""Suffixes of the keys of the factors A and B, after the key of the weight."""
 _ABOUT: Final = "about"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowRank:
-    """Which weights get overlays, and of which size.
+    """Selection and size of overlays.
 
     Attributes
     ----------
     rank : columns of B and rows of A
-    alpha : the product is scaled by ``alpha / rank``, so that its size does not depend on the rank
+    alpha : the product is scaled by ``alpha / rank``, which makes its size independent of the rank
     targets : patterns of keys of matrices, as ``"*/q.weight"``
     seed : of the random start of A; B starts at zero, so that training starts from W
     """
@@ -52,11 +52,11 @@ class LowRank:
     def __post_init__(self) -> None:
         """Check the fields."""
         if self.rank < 1:
-            raise SpecError(f"overlay: rank must be at least 1, got {self.rank}", hint="rank = 8 is usual")
+            raise SpecError(f"overlay: rank must be at least 1, got {self.rank}", hint="set rank = 8, a common value")
         if not (self.alpha > 0 and math.isfinite(self.alpha)):
             raise SpecError(f"overlay: alpha must be above 0, got {self.alpha}")
         if not self.targets:
-            raise SpecError("overlay: no targets", hint='as targets = ["*/q.weight", "*/v.weight"]')
+            raise SpecError("overlay: targets is empty", hint='set targets, as targets = ["*/q.weight", "*/v.weight"]')
 
     @property
     def scale(self) -> float:
@@ -64,12 +64,14 @@ class LowRank:
         return self.alpha / self.rank
 
     def keys(self, params: Mapping[str, WeightStore]) -> list[str]:
-        """Return the weights that get overlays, in the order of `params`; raise `SpecError` for one that cannot."""
-        found = set().union(*(matching(pattern, params) for pattern in self.targets))
-        for key in found:
+        """Return the keys of weights with overlays, in the order of `params`; raise `SpecError` for a non-matrix."""
+        matched = set().union(*(matching(pattern, params) for pattern in self.targets))
+        for key in matched:
             if len(params[key].shape) != 2:
-                raise SpecError(f"overlay: {key} of shape {params[key].shape} is no matrix", hint="narrow the targets")
-        return [key for key in params if key in found]
+                raise SpecError(
+                    f"overlay: {key} of shape {params[key].shape} is not a matrix", hint="restrict targets to matrices"
+                )
+        return [key for key in params if key in matched]
 
     def begin(self, params: Mapping[str, WeightStore]) -> dict[str, Array]:
         """Return fresh factors, float32: A uniform in ±1/√in, B zero."""
@@ -83,12 +85,12 @@ class LowRank:
         return factors
 
     def delta(self, key: str, factors: Mapping[str, Array]) -> Array:
-        """Return what the factors add to the weight `key`."""
+        """Return the product of the factors that is added to the weight `key`."""
         down, up = factors[key + DOWN], factors[key + UP]
         return (up @ down) * up.dtype.type(self.scale)
 
     def pull(self, gradients: Mapping[str, Array], factors: Mapping[str, Array]) -> dict[str, Array]:
-        """Turn gradients of merged weights into those of the factors."""
+        """Convert gradients of merged weights to gradients of the factors."""
         pulled: dict[str, Array] = {}
         for key, g in gradients.items():
             scaled = g * g.dtype.type(self.scale)
@@ -97,7 +99,7 @@ class LowRank:
         return pulled
 
     def merge(self, params: Mapping[str, WeightStore], factors: Mapping[str, Array]) -> Params:
-        """Return `params` with the factors added to their weights, each encoded in the scheme that it had.
+        """Return `params` with the factors added to their weights, each encoded in its original scheme.
 
         Raises
         ------
@@ -116,26 +118,26 @@ class LowRank:
 
 
 def trained_keys(masters: Iterable[str]) -> list[str]:
-    """Return the keys of the weights that these trained arrays change: those of factors without their endings."""
+    """Return the keys of the weights that these trained arrays change: factor keys without their suffixes."""
     return list(dict.fromkeys(key.removesuffix(DOWN).removesuffix(UP) for key in masters))
 
 
 def save_overlays(path: str | Path, overlay: LowRank, factors: Mapping[str, Array]) -> None:
-    """Write factors and settings to an ``.npz`` file, in one step. Raises `CheckpointError` if that fails."""
+    """Write factors and settings to an ``.npz`` file, atomically. Raises `CheckpointError` if that fails."""
     about = np.frombuffer(json.dumps(dataclasses.asdict(overlay)).encode(), np.uint8)
     with atomic_file(path) as handle:
         np.savez(handle, allow_pickle=False, **{_ABOUT: about}, **{k: np.asarray(v) for k, v in factors.items()})
 
 
 def load_overlays(path: str | Path) -> tuple[LowRank, dict[str, Array]]:
-    """Read what `save_overlays` wrote. Raises `CheckpointError` for a file that is damaged or something else."""
+    """Read a file of `save_overlays`. Raises `CheckpointError` if the file is damaged or has another format."""
     arrays = read_npz(path)
     try:
         about = json.loads(arrays.pop(_ABOUT).tobytes())
         overlay = LowRank(**{**about, "targets": tuple(about["targets"])})
         pairs = {key for key in arrays if key.endswith(DOWN) and key.removesuffix(DOWN) + UP in arrays}
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} holds no overlays: {error}") from error
+        raise CheckpointError(f"{path} is not a file of overlays: {error}") from error
     if len(arrays) != 2 * len(pairs):
-        raise CheckpointError(f"{path}: a weight has one factor of two")
+        raise CheckpointError(f"{path}: a weight has only one of its two factors")
     return overlay, arrays

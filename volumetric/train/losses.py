@@ -1,7 +1,7 @@
-"""Losses: how wrong an output is, and the gradient of that with respect to the output.
+"""Losses and their gradients with respect to the output.
 
-A loss is a sum of terms over a number of terms, and keeps the two apart: only when both are summed over all
-micro-batches of an update is their quotient the mean over everything that counts, however the masks fall.
+A loss keeps the sum of its terms and their number separate. Both are summed over all micro-batches of an update, so
+that their quotient is the mean over all counted terms, whatever the masks.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from volumetric.train.fitting import (
 
 Reduction = Literal["mean", "sum"]
 IGNORED: Final = -100
-"""Class id of a row that does not count, as in torch."""
+"""Class id of an ignored row, as in torch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossTerms:
-    """Sum of the terms of a loss, their number (the sum of weights, where a mask has them), and the sum's gradient."""
+    """Sum of the terms of a loss, their number (the sum of weights, if there is a mask), and the sum's gradient."""
 
     total: float
     count: float
@@ -46,13 +46,13 @@ class LossTerms:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a loss compares an output with, once it is known to fit.
+    """Checked target and weights of a loss.
 
     Attributes
     ----------
-    target : integers that are class ids, or numbers of the output's shape
-    weights : weight of each term, or None where all have weight 1; ids that do not count have not lost theirs
-    count : number of terms: the sum of the weights of those that count
+    target : integer class ids, or numbers of the output's shape
+    weights : weight of each term, or None if all have weight 1; ignored ids keep their weights here
+    count : number of terms: the sum of the weights of counted terms
     """
 
     target: Array
@@ -74,7 +74,7 @@ class Loss:
     reduction: Reduction = "mean"
 
     def __post_init__(self) -> None:
-        """Check the fields that are plain, and the reduction."""
+        """Check the plain fields and the reduction."""
         tables.check_fields(self, self.kind)
         if self.reduction not in ("mean", "sum"):
             raise SpecError(f"{self.kind}: reduction must be mean or sum, got {self.reduction!r}")
@@ -84,20 +84,19 @@ class Loss:
 
         Parameters
         ----------
-        output : what the network gave, float ``[ROWS, …]``
-        target : what it should have given; its shape is that of the output, or ``[ROWS, …]`` without the last axis for
-            class ids
-        mask : weight of each term, bool or not below 0; may lack trailing axes: ``[ROWS]`` weighs whole rows
+        output : output of the network, float ``[ROWS, …]``
+        target : expected output, of the same shape, or class ids ``[ROWS, …]`` without the last axis
+        mask : weight of each term, bool or at least 0; may lack trailing axes: ``[ROWS]`` weighs whole rows
 
         Raises
         ------
         ShapeError
-            The shapes do not go together, or a class id has no class.
+            The shapes do not match, or a class id is out of range.
         """
         raise NotImplementedError(self.kind)
 
     def check_output(self, output: Array) -> None:
-        """Raise `ShapeError` if an output has numbers that the loss is not defined for."""
+        """Raise `ShapeError` if the loss is not defined for the values of an output."""
 
     def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
         """Check target and mask for an output of `shape`, as `terms` does, without the output."""
@@ -114,15 +113,17 @@ class Loss:
         return terms.total * scale, terms.gradient * scale
 
     def scale(self, count: float) -> float:
-        """Factor that turns a sum over `count` terms into the loss; raise `SpecError` where none counts."""
+        """Return the factor that converts a sum over `count` terms to the loss; raise `SpecError` if `count` is 0."""
         if count <= 0:
-            raise SpecError("no term of the loss counts", hint="every row is masked or has an ignored class")
+            raise SpecError(
+                "the loss has no counted terms", hint="unmask some rows: every row is masked or has an ignored class"
+            )
         return 1 / count if self.reduction == "mean" else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementLoss(Loss):
-    """Base of losses with a term for each element: that of `volumetric.formula.losses` whose name is the kind."""
+    """Base of losses with a term for each element, defined in `volumetric.formula.losses` under the kind's name."""
 
     def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
         self.check_output(output)
@@ -148,7 +149,7 @@ class MSE(ElementLoss):
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class L1(ElementLoss):
-    """Mean absolute error: ``|y − t|`` for each element; its slope is 0 where the two are equal, as in torch."""
+    """Mean absolute error: ``|y − t|`` for each element; its slope is 0 if the two are equal, as in torch."""
 
     kind: ClassVar[str] = "l1"
 
@@ -177,7 +178,7 @@ class BCE(ElementLoss):
     Attributes
     ----------
     logits : the output is z with ``p = sigmoid(z)``, and the formula ``max(z, 0) − z t + log(1 + exp(−|z|))`` neither
-        overflows nor cancels; otherwise the output is p itself, and logarithms stop at −100, as in torch
+        overflows nor cancels; otherwise the output is p itself, and logarithms are clamped at −100, as in torch
     """
 
     kind: ClassVar[str] = "bce"
@@ -192,7 +193,7 @@ class BCE(ElementLoss):
     def check_output(self, output: Array) -> None:
         if not self.logits and output.size and (output.min() < 0 or output.max() > 1):
             raise ShapeError(
-                f"bce: probabilities lie in 0 … 1, got {output.min()} to {output.max()}",
+                f"bce: probabilities must be in 0 … 1, got {output.min()} to {output.max()}",
                 hint="use BCE(logits=True) for raw outputs",
             )
 
@@ -202,13 +203,13 @@ class BCE(ElementLoss):
 class CrossEntropy(Loss):
     """Cross entropy of logits over the last axis: ``−Σ q log softmax(z)``, one term for each row.
 
-    The target is class ids without the last axis: integers or bool. Or it is soft targets q with it, 0 or more and
-    not all 0 in a row. An output of one class is refused: its loss is always 0.
+    The target has class ids without the last axis, integers or bool; or soft targets q with it, 0 or more and not all
+    0 in a row. An output of one class raises an error: its loss is always 0.
 
     Attributes
     ----------
-    ignore_index : rows with this class id do not count
-    label_smoothing : share ε of the target that is spread evenly over the classes: ``q (1 − ε) + ε / C``
+    ignore_index : rows with this class id are ignored
+    label_smoothing : share ε of the target that is distributed evenly over the classes: ``q (1 − ε) + ε / C``
     """
 
     kind: ClassVar[str] = "cross_entropy"
@@ -220,7 +221,7 @@ class CrossEntropy(Loss):
         """Check the fields."""
         Loss.__post_init__(self)
         if not 0 <= self.label_smoothing < 1:
-            raise SpecError(f"cross_entropy: label_smoothing must lie in 0 … 1, got {self.label_smoothing}")
+            raise SpecError(f"cross_entropy: label_smoothing must be in 0 … 1, got {self.label_smoothing}")
         if not -(2**31) <= self.ignore_index < 2**31:
             raise SpecError(f"cross_entropy: ignore_index must be an int32, got {self.ignore_index}")
 
@@ -236,7 +237,7 @@ class CrossEntropy(Loss):
             values, gradient = self._of_ids(logp, np.where(ignored, 0, target)[..., None])
         else:
             values, gradient = self._of_soft(logp, target.astype(output.dtype, copy=False))
-        # Weighing alone would make NaN of an ignored row whose value is infinite.
+        # A weight of 0 alone would turn an infinite value of an ignored row into NaN.
         none = weights == 0
         values, gradient = values.copy(), gradient.copy()
         values[none], gradient[none] = 0, 0
@@ -279,18 +280,20 @@ class CrossEntropy(Loss):
 
 
 def _made(name: str, of: Term) -> type[Loss]:
-    """Return the class of a loss that a formula alone defines."""
+    """Return the class of a loss that is defined only by a formula."""
     own = [(each, float, default) for each, default in of.fields.items()]
     namespace = {"kind": name, "__doc__": of.meaning, "__module__": __name__}
-    made = make_dataclass(name, own, bases=(ElementLoss,), namespace=namespace, frozen=True, slots=True, kw_only=True)
-    return explained(made)
+    loss_class = make_dataclass(
+        name, own, bases=(ElementLoss,), namespace=namespace, frozen=True, slots=True, kw_only=True
+    )
+    return explained(loss_class)
 
 
 _CLASSES: Final[tuple[type[Loss], ...]] = (MSE, L1, CrossEntropy, BCE, Huber)
 
 
 def _of_terms(name: str | None) -> None:
-    """Make the class of a loss that has a term and no class yet; for None, of all such that are imported."""
+    """Create the class of a loss that has a term but no class; for None, of all imported terms without a class."""
     for each in TERMS.imported() if name is None else (name,):
         if not LOSSES.declared(each) and each != "bce_logits" and each in TERMS and not LOSSES.declared(each):
             LOSSES[each] = _made(each, TERMS[each])
@@ -299,4 +302,4 @@ def _of_terms(name: str | None) -> None:
 LOSSES: Final[Registry[type[Loss]]] = Registry(
     _of_terms, group=TERMS.group, own={"mae": L1, **{cls.kind: cls for cls in _CLASSES}}
 )
-"""Name → loss; the mean absolute error has two. What has a term alone is one, too."""
+"""Name → loss; the mean absolute error has two names. Terms without a class are included."""

@@ -1,4 +1,4 @@
-"""How a network learns: by backprop, through ticks too, or by targets that each layer gets for itself."""
+"""Training modes: backpropagation, also through ticks, and target propagation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Backprop:
 
     Attributes
     ----------
-    carry : the sequences of a batch go on from those of the batch before, from the states that these left, as
-        constants: truncated backpropagation through time (Williams and Peng 1990). A batch may have ``"resets"`` among
-        its inputs, ``[samples, T]``: 1 where a sequence begins anew with a row. Without, all begin with the batch.
-        `StreamWindows` makes such batches
+    carry : the sequences of a batch continue from the final states of the previous batch, as constants: truncated
+        backpropagation through time (Williams and Peng 1990). A batch may have ``"resets"`` among its inputs,
+        ``[samples, T]``: 1 if a sequence restarts at a row. Without resets all sequences restart at each batch.
+        `StreamWindows` creates such batches
     """
 
     kind: ClassVar[str] = "backprop"
@@ -32,35 +32,35 @@ class Backprop:
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPropagation:
-    """Every layer is told what its output should have been, and learns from that alone.
+    """Every layer gets a target for its output and learns only from it.
 
     Formulas: `volumetric.run.graph.targets`. The update of a layer is that of the optimiser with the rate times
-    ``½ + ½ budget``, and none where the budget is below the gate; the budget of a layer is ``(cos(h, ĥ) + 1) / 2``.
+    ``½ + ½ budget``, and none if the budget is below the gate; the budget of a layer is ``(cos(h, ĥ) + 1) / 2``.
 
     Attributes
     ----------
     method : ``"difference"``: through inverses, without derivatives below the top (Lee et al. 2015, arXiv 1412.7525);
-        ``"gradient"``: targets lie along the gradient of the loss, and updates are backprop's
-    inverse : of dense layers, in difference mode. ``"learned"``: a layer beside each; ``"transpose"``: the transposed
-        weights, each row by its size; ``"pinv"``: their damped pseudo-inverse. Other layers learn theirs, or have an
-        exact one
+        ``"gradient"``: targets follow the gradient of the loss, and updates equal those of backprop
+    inverse : of dense layers, in difference mode. ``"learned"``: an additional layer for each; ``"transpose"``: the
+        transposed weights, each row divided by the sum of its absolute values; ``"pinv"``: their damped pseudo-inverse.
+        Other layers learn their inverses, or have exact ones
     top : ``"hidden"``: the inputs of the last layers with weights get targets by the gradient of the loss;
-        ``"output"``: their outputs alone do
-    gradient_scale : how far the targets at the top are from the values, in gradients of a row's loss
+        ``"output"``: only their outputs do
+    gradient_scale : distance of the targets at the top from the values, in gradients of a row's loss
     depth_scale : factor from layer to layer downwards; None: 1.1 for gradients, 1 for differences
     gate : budget below which a layer does not learn
-    clamp : bound on how far any number may be from its target
-    noise, noise_decay : deviation of the noise around what inverses learn, and its factor from update to update
-    inverse_steps : updates of the inverses for each of the network
-    inverse_rate : their learning rate, before the schedule's factor; None: that of the network
-    pinv_every, pinv_damping : updates from one pseudo-inverse to the next; its λ, in means of the diagonal of WᵀW
-    ticks_per_row, delay : of clocked networks, as of `Systolic`
-    every : of clocked networks: layers learn after each tick of so many
-    timing : of clocked networks: targets take a tick from layer to layer, so that they come when a layer has made other
-        outputs. ``"aligned"``: layers remember what they read since the output that is meant, so that a target goes
-        with it; links that lead back are not crossed. ``"present"``: the target is taken for that of the present
-        output, as is right for rows that are held long enough
-    window : of clocked networks: ticks that are one program, and one step; the numbers do not depend on it
+    clamp : bound on the distance of any value from its target
+    noise, noise_decay : deviation of the noise on the values that inverses learn, and its factor for each update
+    inverse_steps : updates of the inverses for each update of the network
+    inverse_rate : learning rate of the inverses, before the schedule's factor; None: that of the network
+    pinv_every, pinv_damping : updates between pseudo-inverses; λ of a pseudo-inverse, in means of the diagonal of WᵀW
+    ticks_per_row, delay : for clocked networks, see `Systolic`
+    every : for clocked networks: layers learn every this many ticks
+    timing : for clocked networks: a target takes a tick from layer to layer and arrives after the layer has computed
+        other outputs. ``"aligned"``: layers store their inputs since the output in question, so that a target is
+        applied to that output; links that lead back are not crossed. ``"present"``: the target is applied to the
+        present output, which is correct for rows that are held long enough
+    window : for clocked networks: ticks in one program and one step; results do not depend on it
     """
 
     kind: ClassVar[str] = "target"
@@ -112,36 +112,36 @@ class TargetPropagation:
 
     @property
     def growth(self) -> float:
-        """Factor from layer to layer downwards."""
+        """Factor on targets from layer to layer downwards."""
         if self.depth_scale is not None:
             return self.depth_scale
         return 1.1 if self.method == "gradient" else 1.0
 
     def inverse_share(self, rate: float) -> float:
-        """Return the rate of inverses as a part of that of the network, `rate`."""
+        """Return the learning rate of inverses as a fraction of the network's, `rate`."""
         return 1.0 if self.inverse_rate is None or not rate else self.inverse_rate / rate
 
 
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Systolic:
-    """Gradients through the ticks of a clocked network (BPTT), cut into windows; each window is an update.
+    """Gradients through the ticks of a clocked network (BPTT), split into windows; each window is an update.
 
-    An output's target for row t of a sequence is compared with what is read after tick ``t · ticks_per_row + delay``;
-    where it has ``ticks_per_row`` targets a row, number n is with what is read after tick ``n + delay``. After the last
-    row the inputs hold until all that has targets is there. Werbos 1990, "Backpropagation through time"; windows:
-    Williams and Peng 1990.
+    An output's target for row t of a sequence is compared with the output after tick ``t · ticks_per_row + delay``;
+    with ``ticks_per_row`` targets for each row, target n is compared with the output after tick ``n + delay``. After
+    the last row the inputs hold until all outputs with targets are read. Werbos 1990, "Backpropagation through time";
+    windows: Williams and Peng 1990.
 
     Attributes
     ----------
-    ticks_per_row : ticks that each row gets
-    window : ticks through which gradients go back, at most
-    delay : ticks from a row to its output, the same for all or by output; ``"auto"``: the latency of the machine, of
-        the input that takes longest
-    carry : windows of a sequence go on from the states that the one before left, as constants. If not, sequences are
-        cut into shorter ones, each of a window with its delay, that begin anew
-    checkpoint : ticks from one state that a window remembers to the next; what lies between is computed once more on
-        the way back, with the same bits. 0 remembers all
+    ticks_per_row : ticks for each row
+    window : maximum ticks through which gradients propagate
+    delay : ticks from a row to its output, for all outputs or by output; ``"auto"``: the latency of the clocked network
+        from the slowest input
+    carry : windows of a sequence continue from the final states of the previous window, as constants. If false,
+        sequences are split into shorter ones, each a window with its delay, that start from fresh states
+    checkpoint : ticks between the states that a window stores; the backward pass recomputes the ticks in between with
+        the same bits. 0 stores all
     """
 
     kind: ClassVar[str] = "systolic"
@@ -164,7 +164,7 @@ def _is_finite(value: object) -> TypeGuard[float]:
 
 
 def _check_ticks(mode: str, of: Systolic | TargetPropagation, names: Sequence[str]) -> None:
-    """Raise `SpecError` where a field that is above 0, or the delay, is no number of ticks."""
+    """Raise `SpecError` if a field or the delay is not a valid number of ticks."""
     delays = {"delay": of.delay}
     if isinstance(of.delay, Mapping):
         delays = {f"delay of output {name!r}": value for name, value in of.delay.items()}
@@ -178,4 +178,4 @@ def _check_ticks(mode: str, of: Systolic | TargetPropagation, names: Sequence[st
 
 Mode: TypeAlias = Backprop | TargetPropagation | Systolic
 MODES: Final[dict[str, type[Mode]]] = {cls.kind: cls for cls in (Backprop, TargetPropagation, Systolic)}
-"""Name → how to learn."""
+"""Name → training mode."""

@@ -1,4 +1,4 @@
-"""What training warns of: it goes on, and will teach nothing or less than it seems to."""
+"""Warnings of training: setups that run, but learn nothing or less than expected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def warn_of_ends(network: Network | Clocked, losses: Losses) -> None:
-    """Warn of outputs that are probabilities already, and whose loss takes logits: they would be squashed twice."""
+    """Warn about outputs that are already probabilities but whose loss expects logits."""
     structure = network.network if isinstance(network, Clocked) else network
     for name, loss in losses.of.items():
         coord = structure.taps.get(name)
@@ -24,24 +24,24 @@ def warn_of_ends(network: Network | Clocked, losses: Losses) -> None:
         spec = structure.layers[coord]
         if isinstance(loss, CrossEntropy) and isinstance(spec, AxisSoftmax):
             logger.warning(
-                "output %r: cross_entropy takes logits, and the layer at %s is a %s: its softmax is taken twice, and "
-                "training is slow and stops short; leave that layer out, `softmax` of the outputs gives probabilities",
+                "output %r: cross_entropy expects logits, but the layer at %s is a %s: softmax is applied twice, and "
+                "training is slow and stops short; remove that layer; `softmax` of the outputs gives probabilities",
                 name,
                 coord,
                 spec.kind,
             )
         elif isinstance(loss, CrossEntropy) and _activation(spec) in ("sigmoid", "relu"):
             logger.warning(
-                "output %r: cross_entropy takes logits of any sign, and the layer at %s ends with %s; "
-                'activation="linear" learns better',
+                "output %r: cross_entropy expects logits of any sign, but the layer at %s ends with %s; use "
+                'activation="linear"',
                 name,
                 coord,
                 _activation(spec),
             )
         elif isinstance(loss, BCE) and loss.logits and _activation(spec) in ("sigmoid", "relu"):
             logger.warning(
-                "output %r: bce takes logits, and the layer at %s ends with %s: no output can stand for a probability "
-                'below one half; give it activation="linear", or the loss logits=False for a sigmoid',
+                "output %r: bce expects logits, but the layer at %s ends with %s: no output can mean a probability "
+                'below one half; use activation="linear", or the loss logits=False for a sigmoid',
                 name,
                 coord,
                 _activation(spec),
@@ -49,7 +49,7 @@ def warn_of_ends(network: Network | Clocked, losses: Losses) -> None:
 
 
 def warn_of_dead_outputs(network: Network | Clocked) -> None:
-    """Warn of outputs of programs that depend on no input: their loss can only teach what is always right."""
+    """Warn about outputs of programs that depend on no input: they can only learn a constant."""
     structure = network.network if isinstance(network, Clocked) else network
     for coord, spec in structure.layers.items():
         if coord in structure.disabled or spec.kind != "program":
@@ -64,7 +64,7 @@ def warn_of_dead_outputs(network: Network | Clocked) -> None:
 
 
 def warn_of_standstill(loss: float) -> None:
-    """Warn that no weight had a gradient in any update of the first epoch."""
+    """Warn if no weight had a gradient in any update of the first epoch."""
     logger.warning(
         "no weight had a gradient in the first epoch, so nothing was learned (loss %.4g): the output does not depend "
         "on what is trained, or a relu is 0 for all samples",

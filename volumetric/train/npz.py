@@ -1,4 +1,4 @@
-"""Reading ``.npz`` files, of which anything may be wrong."""
+"""Reading of ``.npz`` files that may be damaged."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError
 from volumetric.base.hints import path_hint
 
-# What numpy and zipfile raise on damaged files is not one tree.
+# The errors of numpy and zipfile for damaged files have no common base.
 _DAMAGE = (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 def read_npz(
     path: str | Path,
     what: str = "",
-    hint: str = "the file is damaged or cut short",
-    wanted: Callable[[str], bool] = lambda name: True,
+    hint: str = "the file is damaged or truncated",
+    select: Callable[[str], bool] = lambda name: True,
 ) -> dict[str, Array]:
-    """Read the arrays of a file that are wanted; their checksums are checked on the way. No pickle is read.
+    """Read the arrays whose names `select` accepts, and verify their checksums. Pickles are not read.
 
-    `what` says in errors what the file is, `hint` what to do about damage.
+    `what` names the kind of file in errors; `hint` is the hint for damaged files.
 
     Raises
     ------
     CheckpointError
-        The file is missing, damaged, or no ``.npz`` file.
+        The file is missing, damaged, or not an ``.npz`` file.
     """
     try:
-        # numpy leaves a damaged file open where it opens it itself
+        # numpy leaves a damaged file open if it opened it itself
         with Path(path).open("rb") as handle:
             if not zipfile.is_zipfile(handle):
                 raise CheckpointError(f"cannot read {what}{path}: it is not an .npz file", hint=hint)
         with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if wanted(name)}
+            return {name: file[name] for name in file.files if select(name)}
     except _DAMAGE as error:
         if isinstance(error, CheckpointError):
             raise
@@ -54,15 +54,15 @@ def array_names(path: str | Path) -> list[str]:
 
 
 def is_part(name: str, *parts: str) -> bool:
-    """Whether an array is called as one of some parts, or ``part.name``."""
+    """Whether the name of an array is a part or ``part.name``."""
     return name in parts or name.startswith(tuple(f"{part}." for part in parts))
 
 
 def renamed(arrays: Mapping[str, Array], names: Mapping[str, str]) -> dict[str, Array]:
-    """Call arrays ``old`` and ``old.name`` of `names` ``new`` and ``new.name``, where no array is called so."""
-    found = {}
+    """Rename arrays ``old`` and ``old.name`` by `names` to ``new`` and ``new.name``, unless that name exists."""
+    by_new_name = {}
     for name, array in arrays.items():
         first, dot, rest = name.partition(".")
         new = f"{names[first]}{dot}{rest}" if first in names else name
-        found[name if new in arrays else new] = array
-    return found
+        by_new_name[name if new in arrays else new] = array
+    return by_new_name

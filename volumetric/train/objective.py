@@ -1,4 +1,4 @@
-"""Batches, with losses, targets and weights, as graphs of training take them."""
+"""Batches with losses, targets and weights, in the form of training graphs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Posed:
-    """Losses of outputs, the arrays that they take, and output → number of the terms."""
+    """Losses of outputs, their arrays, and output → number of terms."""
 
     objectives: tuple[Objective, ...]
     arrays: list[Array]
@@ -30,18 +30,18 @@ class Posed:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells it from others of the same losses."""
+        """Key that distinguishes it from others with the same losses."""
         return tuple(of.key for of in self.objectives)
 
     def tally(self, totals: Sequence[float]) -> Tally:
-        """Return the terms whose sums these are."""
+        """Return the terms with these sums."""
         counts = self.counts.items()
         return Tally({name: Terms(total, count) for (name, count), total in zip(counts, totals, strict=True)})
 
 
 @dataclass(frozen=True, slots=True)
 class Ready(Generic[P]):
-    """A batch as graphs take it. The pass `of` is a `ForwardPass` of rows, or a `TickPass`."""
+    """A batch in graph form. The pass `of` is a `ForwardPass` of rows, or a `TickPass`."""
 
     of: P
     arrays: list[Array]
@@ -57,35 +57,35 @@ def sharing(losses: Losses, ready: Sequence[Ready[Any]]) -> tuple[list[Ready[Any
     scale, shares = losses.shares(counts)
     if len(counts) == 1:
         return [*ready], scale
-    found: list[Ready[Any]] = []
+    shared: list[Ready[Any]] = []
     for one in ready:
         own = np.array([shares[name] for name in one.posed.counts], np.float32)
         of = dataclasses.replace(one.of, shared=True)
-        found.append(dataclasses.replace(one, of=of, arrays=[*one.arrays, own]))
-    return found, scale
+        shared.append(dataclasses.replace(one, of=of, arrays=[*one.arrays, own]))
+    return shared, scale
 
 
-def pose(losses: Losses, asked: Mapping[str, Asked], shapes: Mapping[str, Shape]) -> Posed:
-    """Check what is asked of outputs of some shapes, and bring it into the form of graphs.
+def pose(losses: Losses, targets: Mapping[str, Asked], shapes: Mapping[str, Shape]) -> Posed:
+    """Check targets and masks for outputs of some shapes, and convert them to graph form.
 
     Raises
     ------
-    ShapeError, SpecError : it does not fit (see `Loss.checked`); of several losses the output is named
+    ShapeError, SpecError : they do not fit (see `Loss.checked`); with several losses the message names the output
     """
     objectives: list[Objective] = []
     arrays: list[Array] = []
     counts: dict[str, float] = {}
-    for name, what in asked.items():
+    for name, what in targets.items():
         with naming(losses, name):
-            objective, taken, counts[name] = _pose(name, losses.of[name], shapes[name], what)
+            objective, output_arrays, counts[name] = _pose(name, losses.of[name], shapes[name], what)
         objectives.append(objective)
-        arrays += taken
+        arrays += output_arrays
     return Posed(tuple(objectives), arrays, counts)
 
 
 @contextmanager
 def naming(losses: Losses, name: str) -> Iterator[None]:
-    """Say which output an error is about, where there are several losses."""
+    """Name the output in an error, if there are several losses."""
     try:
         yield
     except (ShapeError, SpecError) as error:
@@ -94,8 +94,8 @@ def naming(losses: Losses, name: str) -> Iterator[None]:
         raise type(error)(f"output {name!r}: {error}", hint=error.hint) from None
 
 
-def _pose(name: str, loss: Loss, output: Shape, asked: Asked) -> tuple[Objective, list[Array], float]:
-    checked = loss.checked(output, asked.target, asked.mask)
+def _pose(name: str, loss: Loss, output: Shape, masked: Asked) -> tuple[Objective, list[Array], float]:
+    checked = loss.checked(output, masked.target, masked.mask)
     own = isinstance(loss, GraphLoss)
     if isinstance(loss, GraphLoss):
         ids = loss.tensor_type(checked.target) == "int32"
@@ -110,7 +110,7 @@ def _pose(name: str, loss: Loss, output: Shape, asked: Asked) -> tuple[Objective
         loss=loss.emit if isinstance(loss, GraphLoss) else _attributes(loss),
     )
     target, weights = checked.target, checked.weights
-    if not own:  # which takes both as they are
+    if not own:  # which accepts both unchanged
         terms = of.terms[:1] if of.by_rows else of.terms
         target = target.reshape(terms if ids else of.terms)
         weights = None if weights is None else weights.reshape(terms)

@@ -1,4 +1,4 @@
-"""Credit by targets while a clocked network runs: after each tick every layer follows what has come to it."""
+"""Online target propagation in a clocked network: each layer learns from arriving targets after each tick."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from volumetric.train.targets import NOT_FINITE, InverseCredit, layer_targets
 from volumetric.train.trained import TrainedArrays
 
 TICKS = "online/ticks"
-"""Name under which checkpoints have the ticks after which layers have learned."""
+"""Key of the learning ticks in checkpoints."""
 
 
 class OnlineCredit(InverseCredit):
-    """A machine learns from targets as it runs, in memory that does not depend on how long it does.
+    """Target propagation while a clocked network runs, in memory independent of the number of ticks.
 
-    A step is `TargetPropagation.window` ticks, or more where no row counts; layers learn after each of them.
+    A step is `TargetPropagation.window` ticks, or more if no row counts; layers learn after each tick.
     """
 
     def __init__(self, arrays: TrainedArrays, time: TickedTime, mode: TargetPropagation) -> None:
@@ -45,17 +45,17 @@ class OnlineCredit(InverseCredit):
         self._ticked = int(buffers[TICKS][0])
 
     def update(self, batches: Sequence[Batch], rate: float) -> Update:
-        """Run a window, as `windows` yields them; a tick with a fault leaves every weight as it was."""
+        """Run a window from `windows`; a tick with a fault leaves every weight unchanged."""
         piece = self._time.begin(batches)
-        tally, told, good = Tally(), list[Array](), True
+        tally, parts, good = Tally(), list[Array](), True
         for start, stop in self._time.cut(piece.since, piece.stop):
             self._at = start, stop
-            found, numbers = self._window(piece.sequences, start, stop, rate)
-            tally, good = tally + found, bool(np.all(numbers[:, 1] == 1))
-            told.append(numbers)
+            window_tally, numbers = self._window(piece.sequences, start, stop, rate)
+            tally, good = tally + window_tally, bool(np.all(numbers[:, 1] == 1))
+            parts.append(numbers)
             if not good:
                 break
-        every = np.concatenate(told)
+        every = np.concatenate(parts)
         norms = every[:, 0]
         norm, steepest = (float(norms.mean()), float(norms.max())) if len(every) else (0.0, 0.0)
         means = every.mean(0)[2:].tolist() if good and len(every) else []
@@ -63,23 +63,23 @@ class OnlineCredit(InverseCredit):
         return Update(tally=tally, norm=norm, steepest=steepest, good=good, layers=layer_targets(layers, means))
 
     def _window(self, sequences: Sequences, start: int, stop: int, rate: float) -> tuple[Tally, Array]:
-        """Run a window; where a number is not finite, what streams keep is as it was before."""
+        """Run a window; after a non-finite number the stream states are restored."""
         if self._arrays.device.unrolled:
             return self._learn(sequences, start, stop, rate)
         self._time.streams(LEARNS, sequences.samples)
-        kept, tally, told = self._time.buffers(sequences.samples), Tally(), list[Array]()
-        before = kept.values()
+        buffers, tally, parts = self._time.buffers(sequences.samples), Tally(), list[Array]()
+        before = buffers.values()
         for tick in range(start, stop):
-            found, numbers = self._learn(sequences, tick, tick + 1, rate)
-            tally += found
-            told.append(numbers)
+            tick_tally, numbers = self._learn(sequences, tick, tick + 1, rate)
+            tally += tick_tally
+            parts.append(numbers)
             if not np.all(numbers[:, 1] == 1):
-                kept.put(before)
+                buffers.put(before)
                 break
-        return tally, np.concatenate(told)
+        return tally, np.concatenate(parts)
 
     def _learn(self, sequences: Sequences, start: int, stop: int, rate: float) -> tuple[Tally, Array]:
-        """Run one program; return loss, and what each tick after which layers learn told."""
+        """Run one program; return the loss, and the report of each tick with learning."""
         mode, own, losses = self._mode, self._arrays, self._arrays.losses
         streams = self._time.streams(LEARNS, sequences.samples)
         ticks, arrays = self._time.window(sequences, start, stop)
@@ -107,8 +107,8 @@ class OnlineCredit(InverseCredit):
             lambda: online_graph(streams, ticks, learning, own.weights, objectives, self._rule),
             *(streams.machine.batch, ticks, tuple(learning), tuple(of.key for of in objectives)),
         )
-        made = program.run(arrays)
-        numbers = made[0] if made else np.zeros(0, np.float32)
+        outputs = program.run(arrays)
+        numbers = outputs[0] if outputs else np.zeros(0, np.float32)
         self._ticked += len(learning)
         terms, at = dict[str, Terms](), 0
         for name, each in posed.items():
@@ -117,14 +117,14 @@ class OnlineCredit(InverseCredit):
         return Tally(terms), numbers[at:].reshape(len(learning), 2 + 2 * len(self._taught))
 
     def _posed(self, sequences: Sequences, start: int, stop: int) -> dict[str, list[Posed]]:
-        """Return the losses of what is read in some ticks, by output and tick by tick."""
-        found, losses = dict[str, list[Posed]](), self._arrays.losses
-        for name, (target, mask) in sequences.asked.items():
+        """Return the losses of the outputs that are read in some ticks, by output and tick."""
+        posed, losses = dict[str, list[Posed]](), self._arrays.losses
+        for name, (target, mask) in sequences.targets.items():
             shape = {name: (sequences.samples, *self._time.row_of(name))}
             for n in sequences.readings[name].between(start, stop):
-                asked = {name: Asked(target[:, n], None if mask is None else mask[:, n])}
-                found.setdefault(name, []).append(pose(losses, asked, shape))
-        return found
+                targets = {name: Asked(target[:, n], None if mask is None else mask[:, n])}
+                posed.setdefault(name, []).append(pose(losses, targets, shape))
+        return posed
 
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
         named = self._time.first_odd(self._time.begin(batches).sequences, *self._at)

@@ -1,4 +1,4 @@
-"""Learners by the name of a device. The module of a device is imported only when it is asked for."""
+"""Learners by device name. The module of a device is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -14,46 +14,50 @@ from volumetric.train.modes import Systolic, TargetPropagation
 
 
 def open_learner(device: AnyDevice = "auto", *, threads: int | None = None) -> OpenLearner:
-    """Return what makes a learner on `device`: its name, as `open_device` takes it, or an open device.
+    """Return a learner factory for `device`: a name, as for `open_device`, or an open device.
 
     Raises
     ------
     DeviceError
-        There is no such device.
+        The device does not exist.
     UnsupportedError
-        It does not train.
+        The device does not support training.
     """
     opened = open_device(device, threads=threads)
     from volumetric.train.device import learner_on
 
     if getattr(opened, "graphs", None) is None:
-        raise UnsupportedError(f"device {opened.info.name!r} does not train", hint="train on cpu, gpu or reference")
+        raise UnsupportedError(
+            f"device {opened.info.name!r} does not support training", hint="use the device cpu, gpu or reference"
+        )
     return learner_on(opened)  # pyright: ignore[reportArgumentType]  (it has graphs)
 
 
 def bind(opens: OpenLearner, network: Network | Clocked, params: Params, options: LearnerOptions) -> Learner:
-    """Return the learner of a network, or of a machine.
+    """Return the learner of a network or of a clocked network.
 
     Raises
     ------
-    SpecError : the mode does not train machines
-    UnsupportedError : `opens` makes learners that do not
+    SpecError : the mode does not train clocked networks
+    UnsupportedError : `opens` creates learners that do not train clocked networks
     """
     if isinstance(network, Network):
         return _with_populations(opens(network, params, options), network)
     if not isinstance(options.mode, Systolic | TargetPropagation):
         raise SpecError(
             f"mode {options.mode.kind!r} does not train clocked networks",
-            hint="mode=Systolic() does, and mode=TargetPropagation()",
+            hint="use mode=Systolic() or mode=TargetPropagation()",
         )
     learner = opens(network.network, params, dataclasses.replace(options, clocked=network))
     if not isinstance(learner, Windowed):
-        raise UnsupportedError(f"{type(learner).__name__} does not train clocked networks", hint="name a device")
+        raise UnsupportedError(
+            f"{type(learner).__name__} does not train clocked networks", hint="pass a device instead of a learner"
+        )
     return _with_populations(learner, network.network)
 
 
 def _with_populations(learner: Learner, network: Network) -> Learner:
-    """Let nodes of fabrics come and go, where there are buffers that say which live."""
+    """Wrap the learner to support masked fabric nodes, if the network has such fabrics."""
     if not any(buffer.name.endswith("living") for spec in network.layers.values() for buffer in spec.buffers()):
         return learner
     from volumetric.train.populations import with_populations

@@ -1,7 +1,7 @@
 """Optimisers: pure functions from weight, gradient and state to new weight and new state.
 
-Formulas, defaults and the meaning of every option are torch's. State is explicit: an optimiser names its slots, each an
-array shaped as the weight, zero before the first update.
+Formulas, defaults and options follow torch. State is explicit: an optimiser names its slots, each an array of the
+weight's shape, zero before the first update.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class Optimiser:
         return tuple(step_of(form_of(self.attributes))[1])
 
     def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
-        """Return the new weight and its new slots; nothing is changed in place.
+        """Return the new weight and its new slots; nothing is modified in place.
 
         Parameters
         ----------
-        w, g : weight and gradient, of one shape and dtype, which the results keep
-        step : number of this update, from 1
+        w, g : weight and gradient, of the same shape and dtype as the results
+        step : index of this update, from 1
         rate : learning rate of this update
         """
         knobs = (rate, *self.knobs(step))
@@ -66,16 +66,16 @@ class Optimiser:
         return new, dict(zip(self.slots, after, strict=True))
 
     def for_weight(self, axes: int, *, decay_vectors: bool) -> Self:
-        """Return the optimiser of a weight with so many axes: without decay for a vector, unless `decay_vectors`."""
+        """Return the optimiser of a weight with `axes` axes: without decay for a vector, unless `decay_vectors`."""
         return self if axes > 1 or decay_vectors else replace(self, weight_decay=0.0)
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the operation ``update`` of graphs is told of it: its name and fields, without the rate."""
+        """Attributes of the graph operation ``update``: name and fields, without the rate."""
         return {"name": self.kind, **{f.name: getattr(self, f.name) for f in fields(self) if f.name != "lr"}}
 
     def knobs(self, step: int) -> tuple[float, float]:
-        """Return the two numbers of update number `step`, from 1, that this operation takes beside rate and factor."""
+        """Return the two inputs of this operation, besides rate and factor, for update `step`, from 1."""
         return STEPS[self.kind].knobs(self.attributes, step)
 
     def _within(self, name: str, low: float, below: float = np.inf) -> None:
@@ -113,7 +113,7 @@ class Momentum(Optimiser):
         Optimiser.__post_init__(self)
         self._within("momentum", 0.0)
         if self.nesterov and (self.dampening or not self.momentum):
-            raise SpecError("momentum: nesterov needs a momentum and no dampening")
+            raise SpecError("momentum: nesterov needs momentum above 0 and dampening 0")
 
 
 @explained
@@ -178,18 +178,20 @@ class AdamW(Adam):
 
 
 def _made(name: str, of: formula.Optimiser) -> type[Optimiser]:
-    """Return the class of an optimiser that a formula alone defines."""
+    """Return the class of an optimiser that is defined only by a formula."""
     own = [(each, type(default), default) for each, default in of.fields.items()]
     namespace = {"kind": name, "__doc__": f"The step `{name}` of formulas.", "__module__": __name__}
-    made = make_dataclass(name, own, bases=(Optimiser,), namespace=namespace, frozen=True, slots=True, kw_only=True)
-    return explained(made)
+    optimiser_class = make_dataclass(
+        name, own, bases=(Optimiser,), namespace=namespace, frozen=True, slots=True, kw_only=True
+    )
+    return explained(optimiser_class)
 
 
 _CLASSES: Final[tuple[type[Optimiser], ...]] = (SGD, Momentum, RMSprop, Adam, AdamW)
 
 
 def _of_steps(name: str | None) -> None:
-    """Make the class of an optimiser that has a step and no class yet; for None, of all such that are imported."""
+    """Create the class of an optimiser that has a step but no class; for None, of all such imported steps."""
     for each in STEPS.imported() if name is None else (name,):
         if not OPTIMISERS.declared(each) and each in STEPS and not OPTIMISERS.declared(each):
             OPTIMISERS[each] = _made(each, STEPS[each])
@@ -198,4 +200,4 @@ def _of_steps(name: str | None) -> None:
 OPTIMISERS: Final[Registry[type[Optimiser]]] = Registry(
     _of_steps, group=STEPS.group, own={cls.kind: cls for cls in _CLASSES}
 )
-"""Name → optimiser. What has a step alone is one, too."""
+"""Name → optimiser. Steps without a class are included."""

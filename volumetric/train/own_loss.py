@@ -1,4 +1,4 @@
-"""A loss of one's own: a function that emits its terms as nodes of a graph, which every device runs."""
+"""Custom losses: a function emits the terms as nodes of a graph, which every device runs."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from volumetric.train.fitting import spread_weights
 from volumetric.train.losses import Checked, Loss, LossTerms
 
 FORMS: Final = "f(prediction, target) in plain arithmetic, or f(work, output, target) with a GraphBuilder"
-"""What a function of a loss can be."""
+"""Signatures of a loss function."""
 
 
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphLoss(Loss):
-    """The loss whose terms a function emits; its gradient is found by differentiating them.
+    """A loss whose terms a function emits; its gradient is derived automatically.
 
     Attributes
     ----------
-    function : of two arguments or of three, and returns the terms, at least one for each sample.
+    function : takes two or three arguments and returns the terms, at least one for each sample.
         ``function(prediction, target)`` computes with operators and NumPy's functions (see `Expression`); targets are
-        float32. ``function(work, output, target)`` gets a `GraphBuilder` and the numbers of two of its tensors, and
-        returns the number of the tensor of terms, float32; targets of integers are an int32 tensor, and
+        float32. ``function(work, output, target)`` gets a `GraphBuilder` and the ids of two of its tensors, and
+        returns the id of the tensor of terms, float32; integer targets are an int32 tensor, and
         `volumetric.graph.operations` has the operations. The output is ``[samples, …]``, or ``[samples, T, …]`` for
-        sequences, on some devices ``[T, …]`` for one of them: so axes are counted from the end, and the terms keep the
-        first ones.
+        sequences, on some devices ``[T, …]`` for one sequence: count axes from the end, and keep the leading axes in
+        the terms.
 
     Raises
     ------
     ShapeError, SpecError
-        From all methods: the function cannot be applied to these shapes, returns no terms of the samples, or ones that
-        do not depend on the output.
+        From all methods: the function fails for these shapes, does not return terms for each sample, or returns terms
+        that do not depend on the output.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class GraphLoss(Loss):
     function: Callable[..., Any]
 
     def __post_init__(self) -> None:
-        """Check that there is a function, and how many arguments it takes."""
+        """Check the function and its number of arguments."""
         Loss.__post_init__(self)
         if not callable(self.function):
             raise SpecError(f"graph: the loss needs a function, got {self.function!r}", hint=FORMS)
@@ -73,7 +73,7 @@ class GraphLoss(Loss):
 
     @property
     def emit(self) -> EmitTerms:
-        """What emits the terms into a graph."""
+        """Function that emits the terms into a graph."""
         return _emitter(self.function)
 
     def tensor_type(self, target: Array) -> TensorType:
@@ -104,7 +104,7 @@ class GraphLoss(Loss):
 
 @lru_cache(maxsize=64)
 def _arguments(function: Callable[..., Any]) -> int:
-    """Return how many positional arguments a function needs; 3 where it does not say."""
+    """Return the number of positional arguments of a function; 3 if it has no signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -116,28 +116,30 @@ def _arguments(function: Callable[..., Any]) -> int:
 
 @lru_cache(maxsize=64)
 def _emitter(function: Callable[..., Any]) -> EmitTerms:
-    """Return what emits the terms of a loss; what its function raises is told as an error of that function."""
+    """Return a function that emits the terms of a loss and re-raises errors of the custom function with its name."""
 
     def emit(work: GraphBuilder, output: int, target: int) -> int:
         try:
             if _arguments(function) == 3:
                 return function(work, output, target)
-            made = function(Expression(work, output), Expression(work, target))
+            terms = function(Expression(work, output), Expression(work, target))
         except VolumetricError:
             raise
         except Exception as error:
             _refuse(function, error)
-        return made.tensor if isinstance(made, Expression) else made
+        return terms.tensor if isinstance(terms, Expression) else terms
 
     return emit
 
 
 def _refuse(function: Callable[..., Any], error: Exception) -> NoReturn:
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    hint = f"a loss is {FORMS}"
+    hint = f"write the loss as {FORMS}"
     if isinstance(error, AttributeError) and isinstance(error.obj, (GraphBuilder, Expression)):
         kind = "work.unary(x, name) and work.binary(name, a, b)"
-        hint = f"operations are {kind}, and what docs/training.md lists; plain arithmetic is f(prediction, target)"
+        hint = (
+            f"operations are {kind}, and what docs/training.md lists; for plain arithmetic write f(prediction, target)"
+        )
     raise SpecError(
         f"the loss {_name(function)} raised {type(error).__name__}: {error} ({Path(frame.filename).name}, line "
         f"{frame.lineno})",
@@ -151,34 +153,34 @@ def _name(function: Callable[..., Any]) -> str:
 
 @lru_cache(maxsize=64)
 def _terms_of(function: Callable[..., Any], output: Shape, target: Shape, kind: TensorType) -> Shape:
-    """Return the shape of the terms of an output of this shape."""
+    """Return the shape of the terms for an output of this shape."""
     work = GraphBuilder()
-    made: Any = _emitter(function)(work, work.input("output", output), work.input("targets", target, kind))
-    if isinstance(made, bool) or not isinstance(made, int) or not 0 <= made < len(work.tensors):
+    tensor: Any = _emitter(function)(work, work.input("output", output), work.input("targets", target, kind))
+    if isinstance(tensor, bool) or not isinstance(tensor, int) or not 0 <= tensor < len(work.tensors):
         raise SpecError(
-            f"graph: the loss's function returned {made!r:.60}, not the number of a tensor",
-            hint="return what a method of the graph builder gave; numbers of tensors are no values to compute with"
+            f"graph: the loss's function returned {tensor!r:.60}, not the id of a tensor",
+            hint="return the result of a method of the graph builder; tensor ids are not values"
             if _arguments(function) == 3
             else "return the terms, computed from prediction and target",
         )
-    terms = work.tensors[made]
+    terms = work.tensors[tensor]
     if terms.dtype != "float32" or terms.shape[:1] != output[:1]:
         raise ShapeError(
             f"graph: the loss's terms are {terms.dtype} {list(terms.shape)}, the output is {list(output)}",
-            hint="terms are numbers of single samples: do not sum over the first axis",
+            hint="return a term for each sample: do not sum over the first axis",
         )
     if target == output[:-1] and terms.shape == (*target, *target[-1:]) != output:
         raise ShapeError(
             f"graph: the output is {list(output)}, the targets are {list(target)}, and the loss combined them to "
             f"{list(terms.shape)}: each sample with all others",
-            hint="give targets the axis of the one output: targets[:, None]",
+            hint="add the axis of the only output: targets[:, None]",
         )
     return terms.shape
 
 
 @lru_cache(maxsize=64)
 def _graph_of(function: Callable[..., Any], output: Shape, target: Shape, kind: TensorType, *, weighted: bool) -> Graph:
-    """Graph of output, targets [, weights] to the sum of the terms and its slope."""
+    """Return the graph from output, targets [, weights] to the sum of the terms and its gradient."""
     work = GraphBuilder()
     y, t = work.input("output", output), work.input("targets", target, kind)
     weights = work.input("weights", _terms_of(function, output, target, kind)) if weighted else None

@@ -1,4 +1,4 @@
-"""Training fabrics whose nodes come and go between updates: weights of those that are masked stand still."""
+"""Training of fabrics whose nodes are masked and unmasked between updates: weights of masked nodes do not change."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from volumetric.train.learner import Learner, LearnerState, StepReport, Watchabl
 from volumetric.train.precision import master_of, trained_store
 
 MASTERS = ""
-"""Name of the weights among what an optimiser keeps of them."""
+"""Name of the weights among the slots of the optimiser."""
 
 
 def with_populations(learner: Learner, network: Network) -> Learner:
-    """Return a learner that masks nodes as batches say, where a network has fabrics whose nodes can be masked."""
+    """Return a learner that masks nodes by `Batch.absent`, if the network has fabrics that support masking."""
     if not any(spec.dynamic for spec in node_layers_in(network.layers, Fabric).values()):
         return learner
     return Populations(learner, network)
 
 
 class Populations:
-    """A learner of a network with dynamic fabrics.
+    """A learner for networks with dynamic fabrics.
 
-    A parameter that belongs to masked nodes alone has no gradient; an update would still move it, by weight decay and
-    by what an optimiser remembers. Here it stays as it is, and so does what the optimiser keeps of it, until one of
-    its nodes lives again: then both go on from where they were. What moved meanwhile was read by nobody.
+    A parameter that belongs only to masked nodes has no gradient, but an update would still change it by weight decay
+    and optimiser state. This learner keeps the parameter and its optimiser slots unchanged until one of its nodes is
+    active again. Until then nothing reads the changed values on the device.
 
     Parameters
     ----------
-    learner : does the updates; it is handed other arrays when another population begins, and nothing is compiled
+    learner : makes the updates; it gets other arrays when the set of active nodes changes, without compilation
     """
 
     def __init__(self, learner: Learner, network: Network) -> None:
@@ -66,55 +66,57 @@ class Populations:
 
     @property
     def state(self) -> LearnerState:
-        """What the next update depends on."""
+        """The state that the next update depends on."""
         return self._held(self._learner.state)
 
     def restore(self, state: LearnerState) -> None:
-        """Continue from `state`. Raises `CheckpointError` where its arrays are not those of this network."""
+        """Continue from `state`. Raises `CheckpointError` if its arrays do not match this network."""
         self._learner.restore(state)
         self._hold(state)
 
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
-        """Make one update, of the nodes that live in these batches; after a fault those live that lived before."""
+        """Make one update of the nodes that are active in these batches; a fault restores the previous active nodes."""
         before = self._living
-        asked = [self._asked(getattr(batch, "absent", None)) for batch in batches]
-        for other in asked[1:]:
-            if any(not np.array_equal(other[key], value) for key, value in asked[0].items()):
-                raise SpecError("batches of one update mask different nodes", hint="accumulate=1, or mask the same")
-        self._tell(asked[0])
+        living = [self._asked(getattr(batch, "absent", None)) for batch in batches]
+        for other in living[1:]:
+            if any(not np.array_equal(other[key], value) for key, value in living[0].items()):
+                raise SpecError(
+                    "batches of one update mask different nodes", hint="set accumulate=1, or mask the same nodes"
+                )
+        self._tell(living[0])
         report = self._learner.step([_told(batch) for batch in batches], rate=rate)
         if report.fault is not None:
             self._tell(before)
         return report
 
     def windows(self, batch: Batch) -> Iterator[Batch]:
-        """Yield the windows of a batch, in all of which the nodes live that it says."""
+        """Yield the windows of a batch, all with the active nodes of the batch."""
         assert isinstance(self._learner, Windowed)
         self._tell(self._asked(batch.absent))
         yield from self._learner.windows(_told(batch))
 
     def evaluate(self, batch: Batch) -> Tally:
-        """Return the loss of a batch, in which the nodes live that it says."""
+        """Return the loss of a batch with the active nodes of the batch."""
         with self._as(batch):
             return self._learner.evaluate(_told(batch))
 
     def measure(self, batch: Batch) -> tuple[Tally, Mapping[str, Array]]:
-        """Return the loss of a batch as `evaluate` does, and the outputs that it has targets of."""
+        """Return the loss of a batch as `evaluate` does, and the outputs that have targets."""
         with self._as(batch):
             return self._learner.measure(_told(batch))
 
     def params(self) -> Params:
-        """Return the weights as they are now."""
-        found = dict(self._learner.params())
+        """Return the current weights."""
+        stores = dict(self._learner.params())
         for key, (still, values) in self._still.get(MASTERS, {}).items():
-            value = np.where(still, values, master_of(found[key]))
-            found[key] = trained_store(value, found[key].scheme)
-        return Params(found)
+            value = np.where(still, values, master_of(stores[key]))
+            stores[key] = trained_store(value, stores[key].scheme)
+        return Params(stores)
 
     def watch(self, observers: Sequence[Observer]) -> None:
-        """Tell `observers` about every layer, forward and backward, from the next update on."""
+        """Report statistics of every layer, forward and backward, to `observers` from the next update on."""
         if not isinstance(self._learner, Watchable):
-            raise UnsupportedError(f"{type(self._learner).__name__} cannot tell observers about layers")
+            raise UnsupportedError(f"{type(self._learner).__name__} does not support observers")
         self._learner.watch(observers)
 
     @contextmanager
@@ -127,32 +129,32 @@ class Populations:
             self._tell(before)
 
     def _asked(self, absent: Absent) -> Mapping[str, Array]:
-        """Return which nodes live, by the key of what says so."""
+        """Return the active nodes by the key of their buffer."""
         if absent is None:
             return self._living
-        told = absent.items() if isinstance(absent, Mapping) else [(None, absent)]
-        made = dict(self._living)
-        for at, nodes in told:
+        masks = absent.items() if isinstance(absent, Mapping) else [(None, absent)]
+        living = dict(self._living)
+        for at, nodes in masks:
             path, spec = node_layer_at(self._network.layers, at, Fabric)  # pyright: ignore[reportArgumentType]  (a path)
             key = self._network.resolve(f"{path}/living")
-            if key not in made:
+            if key not in living:
                 raise SpecError(
                     f"the nodes of the fabric at {path!r} cannot be masked here",
-                    hint="declare it with dynamic=True, and leave its buffer out of what is frozen",
+                    hint="declare the fabric with dynamic=True, and do not freeze its buffer",
                 )
-            made[key] = np.ones_like(made[key])
-            made[key][places_of(spec, nodes)] = 0
-        return made
+            living[key] = np.ones_like(living[key])
+            living[key][places_of(spec, nodes)] = 0
+        return living
 
     def _tell(self, living: Mapping[str, Array]) -> None:
-        """Let nodes live as told; weights of those that were masked are what they were before."""
+        """Set the active nodes; nodes that were masked get their previous weights back."""
         if all(np.array_equal(living[key], value) for key, value in self._living.items()):
             return
         state = self.state
         self.restore(dataclasses.replace(state, buffers={**state.buffers, **living}))
 
     def _hold(self, state: LearnerState) -> None:
-        """Keep what belongs to nodes that are masked."""
+        """Store the parameters and slots of masked nodes."""
         keys = {key for key, _ in self._fabrics.values()}
         self._living = {key: state.buffers[key] for key in keys if key in state.buffers}
         masks: dict[str, list[Array]] = {}
@@ -163,7 +165,7 @@ class Populations:
                 places = of.only(masked)
                 if places.size and param in state.masters:
                     masks.setdefault(param, []).append(of.mask(places, state.masters[param]))
-        # What several fabrics share stands still where none of them has a living node for it.
+        # A parameter shared by several fabrics is unchanged if none of them has an active node for it.
         still = {key: np.logical_and.reduce(of) for key, of in masks.items() if len(of) == self._uses[key]}
         self._still = {
             name: {key: (where, arrays[key]) for key, where in still.items()}
@@ -171,16 +173,18 @@ class Populations:
         }
 
     def _held(self, state: LearnerState) -> LearnerState:
-        """Return a state with what is kept in its place."""
+        """Return a state with the stored values put back."""
 
         def put(name: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-            kept = self._still.get(name, {})
-            return {k: np.where(kept[k][0], kept[k][1], array) if k in kept else array for k, array in arrays.items()}
+            still = self._still.get(name, {})
+            return {
+                k: np.where(still[k][0], still[k][1], array) if k in still else array for k, array in arrays.items()
+            }
 
         slots = {name: put(name, arrays) for name, arrays in state.slots.items()}
         return dataclasses.replace(state, masters=put(MASTERS, state.masters), slots=slots)
 
 
 def _told(batch: Batch) -> Batch:
-    """Return a batch of which it is known which nodes live."""
+    """Return a batch with explicit masked nodes."""
     return dataclasses.replace(batch, absent=None) if isinstance(batch, Batch) else batch

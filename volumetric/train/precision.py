@@ -1,7 +1,7 @@
-"""Quantisation-aware training: forward with the weights that will be stored, gradients straight through to the master.
+"""Quantisation-aware training: the forward pass uses quantised weights, gradients pass straight through to the master.
 
-The straight-through estimator takes the derivative of rounding for 1 (Bengio et al. 2013, arXiv 1308.3432), so the only
-thing to do is to hand the forward pass other weights than those that the optimiser updates.
+The straight-through estimator takes the derivative of rounding as 1 (Bengio et al. 2013, arXiv 1308.3432). So the
+forward pass only needs other weights than the optimiser updates.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from volumetric.network import Network
 from volumetric.network.weights import Params, WeightStore
 
 Precision: TypeAlias = "str | Scheme | DType | Mapping[str, str | Scheme | DType] | None"
-"""How weights are stored: None keeps every scheme as it is; one scheme goes to all parameters that can be packed, and
-float32 to the others (gains and biases); a mapping goes from patterns of keys, as ``"*/q.weight"``, to schemes: the
-first that matches counts, and the rest stays as it is."""
+"""Storage of weights: None keeps every scheme; one scheme applies to all parameters that can be packed, with float32
+for the others (gains and biases); a mapping goes from patterns of keys, as ``"*/q.weight"``, to schemes: the first
+match applies, and unmatched parameters keep their schemes."""
 
 FLOAT32 = Scheme.parse("float32")
 
 
 def schemes_of(network: Network, params: Params, precision: Precision) -> dict[str, Scheme]:
-    """Return the scheme in which each parameter is to be trained and stored.
+    """Return the scheme in which each parameter is trained and stored.
 
     Raises
     ------
@@ -50,11 +50,11 @@ def schemes_of(network: Network, params: Params, precision: Precision) -> dict[s
 
 
 def matching(pattern: str, keys: Mapping[str, object]) -> set[str]:
-    """Return the keys that `pattern` matches; raise `SpecError` if there are none."""
-    found = {key for key in keys if fnmatchcase(key, pattern)}
-    if not found:
+    """Return the keys that `pattern` matches; raise `SpecError` if none match."""
+    matched = {key for key in keys if fnmatchcase(key, pattern)}
+    if not matched:
         raise SpecError(f"no parameter matches {pattern!r}", hint=f"keys look like {next(iter(keys), 'none')!r}")
-    return found
+    return matched
 
 
 def trained_store(master: Array, scheme: Scheme) -> WeightStore:
@@ -67,5 +67,5 @@ def trained_store(master: Array, scheme: Scheme) -> WeightStore:
 
 
 def master_of(store: WeightStore) -> F32Array:
-    """Return a weight's float32 master where one is kept, else its values, without keeping them in the store."""
+    """Return a weight's float32 master if it has one, else its values, without storing them."""
     return store.master() if store.has_master else store.values()

@@ -1,4 +1,4 @@
-"""Small problems to learn by name: some made in place, two real ones from scikit-learn's files."""
+"""Small training problems by name: some generated, two real data sets from scikit-learn."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from volumetric.base.errors import SpecError, UnsupportedError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
-    """Samples and what is known of them.
+    """Samples and facts about them.
 
     Attributes
     ----------
     inputs : ``[samples, …]``
     targets : class ids ``[samples]``, or values ``[samples, outputs]``; of sequences ``[samples, T]``, or
         ``[samples, T, outputs]``
-    classes : names of the classes, empty for values, and where tokens follow tokens
-    shape : how a sample looks as an image, channels first, where it is one
+    classes : names of the classes, empty for values and for next-token targets
+    shape : shape of a sample as an image, channels first, if it is an image
     vocabulary : number of different tokens, for token ids
     mask : weights of the loss's terms, or None
-    features : names of the columns of a table that are the inputs
-    resets : of sequences: 1 where one begins anew with a row, uint8 ``[samples, T]``; None: with the first row alone
+    features : names of the input columns of a table
+    resets : for sequences: 1 if a sequence restarts at a row, uint8 ``[samples, T]``; None: only at the first row
     """
 
     inputs: Array
@@ -43,18 +43,18 @@ class Problem:
 
     @property
     def outputs(self) -> int:
-        """Features that a network must give for it."""
+        """Number of network outputs that the problem needs."""
         return len(self.classes) or self.vocabulary or self.targets.shape[-1]
 
 
 def xor() -> Problem:
-    """Exclusive or of two bits: what a network without a hidden layer cannot learn."""
+    """Exclusive or of two bits, which a network without a hidden layer cannot learn."""
     x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32)
     return Problem(inputs=x, targets=np.array([[0], [1], [1], [0]], np.float32))
 
 
 def parity(bits: int = 6) -> Problem:
-    """Whether the number of ones among all words of `bits` bits is odd."""
+    """Whether the number of ones is odd, for all words of `bits` bits."""
     if not 1 <= bits <= 16:
         raise SpecError(f"parity: bits must be in 1 … 16, got {bits}")
     words = (np.arange(2**bits)[:, None] >> np.arange(bits)) & 1
@@ -64,7 +64,7 @@ def parity(bits: int = 6) -> Problem:
 def spirals(samples: int = 600, arms: int = 3, noise: float = 0.05, seed: int = 0) -> Problem:
     """Points on arms that wind around each other; the arm is the class."""
     if samples < arms or arms < 2:
-        raise SpecError(f"spirals: cannot put {samples} samples on {arms} arms")
+        raise SpecError(f"spirals: cannot place {samples} samples on {arms} arms")
     random = rng.generator(seed)
     arm = np.arange(samples) % arms
     radius = random.uniform(0.1, 1, samples)
@@ -105,7 +105,7 @@ def _bundled(loader: str) -> Mapping[str, Any]:
         datasets = importlib.import_module("sklearn.datasets")
     except ImportError:
         raise UnsupportedError(
-            "this problem comes with scikit-learn, which is not installed", hint="pip install 'volumetric-engine[data]'"
+            "this problem needs scikit-learn, which is not installed", hint="pip install 'volumetric-engine[data]'"
         ) from None
     return getattr(datasets, loader)()
 
@@ -113,4 +113,4 @@ def _bundled(loader: str) -> Mapping[str, Any]:
 PROBLEMS: Final = MappingProxyType[str, Callable[..., Problem]](
     {make.__name__: make for make in (xor, parity, spirals, waves, digits, iris)}
 )
-"""Name → function that makes the problem."""
+"""Name → function that creates the problem."""

@@ -1,4 +1,4 @@
-"""Inverses of products, made of their weights from time to time, where targets cross layers by them."""
+"""Pseudo-inverses of dense layers for target propagation, recomputed periodically from the weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from volumetric.run.graph.inverses import Inverse
 
 
 class PseudoInverses:
-    """The pseudo-inverses among some inverses, in the store of a learner; zeros at first.
+    """Pseudo-inverses in the store of a learner; initially zeros.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class PseudoInverses:
             store.put(key, np.zeros(store.get(weight).shape[::-1], np.float32))
 
     def refresh(self) -> None:
-        """Compute them anew from the weights as they are."""
+        """Recompute them from the current weights."""
         for key, weight in self._weights.items():
             self._store.put(key, pseudo_inverse(self._store.get(weight), self._damping))
 

@@ -1,4 +1,4 @@
-"""Schedules: the factor on the learning rate as a function of how many updates are done."""
+"""Schedules: the factor on the learning rate as a function of the number of updates done."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Schedule:
             if getattr(self, name) < 1:
                 raise SpecError(
                     f"{self.kind}: {name} must be at least 1, got {getattr(self, name)}",
-                    hint=f"{name} counts updates: batches in an epoch × epochs are those of a run",
+                    hint=f"{name} counts updates: a run has batches per epoch × epochs of them",
                 )
 
 
@@ -104,9 +104,9 @@ class StepDecay(Schedule):
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUp(Schedule):
-    """A straight rise over `steps` updates, ``(done + 1) / steps``, then another schedule, counted from its own start.
+    """A linear rise over `steps` updates, ``(done + 1) / steps``, then another schedule, counted from its own start.
 
-    The first update has the factor ``1 / steps``, not 0: it would be wasted.
+    The first update has the factor ``1 / steps``, because a factor of 0 would waste it.
     """
 
     kind: ClassVar[str] = "warmup"

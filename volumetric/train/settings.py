@@ -1,4 +1,4 @@
-"""Settings of a whole run, as a TOML file holds them: network, data, training, what is recorded. All have defaults."""
+"""Settings of a run in a TOML file: network, data, training, recording. All have defaults."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _OF_EVOLVE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSettings:
-    """Where the network comes from: at most one of the first three; none means the builder that fits the data.
+    """Source of the network: at most one of the first three; by default the builder that fits the data.
 
     Attributes
     ----------
     builder : name of a function of `volumetric.builders`
     file : ``network.json`` of this package, or a network of the Go engine as JSON
-    model : anything that `volumetric generate` takes; training goes on from its weights
+    model : any model that `volumetric generate` accepts; training continues from its weights
     dtype : scheme that the weights of `model` are converted to
-    options : keywords of the builder; sizes that the data tell need not be given
+    options : keywords of the builder; sizes that follow from the data are optional
     """
 
     builder: str = ""
@@ -45,29 +45,29 @@ class NetworkSettings:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check that one source is named."""
+        """Check that at most one source is set."""
         _at_most_one(self, ("builder", "file", "model"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSettings:
-    """Where the samples come from: at most one of the first four; none means the problem ``xor``.
+    """Source of the samples: at most one of the first four; by default the problem ``xor``.
 
     Attributes
     ----------
     problem : name of a function of `volumetric.train.problems`
-    npz, csv, text : files; relative paths start at the configuration's directory
+    npz, csv, text : files; paths are relative to the configuration's directory
     options : keywords of the problem
-    inputs, targets, mask : names of the arrays in an ``.npz`` file; or, by the names of the network's inputs and
-        outputs, those of the arrays of each (see `load_npz`)
+    inputs, targets, mask : names of the arrays in an ``.npz`` file; or array names by input or output of the network
+        (see `load_npz`)
     columns : names of the target columns of a CSV file (empty: the last one)
-    header : whether the first line of a CSV file has the names of its columns, which else are called by position, "0",
-        "1", …; not given: unless it has a number in every column of numbers
-    classes : the target column of a CSV file holds classes, by any names
-    standardise : give features mean 0 and deviation 1 by the training samples' statistics, which the model keeps
-    length, stride : tokens of a window of text, and of one window's start to the next (0: `length`)
-    batch_size, shuffle, drop_last : as in `ArrayData`
-    validation : fraction of the samples held back, or another file of the same kind
+    header : whether the first line of a CSV file has the column names; without a header columns are named by position,
+        "0", "1", …; default: true unless the first line has a number in every numeric column
+    classes : whether the target column of a CSV file holds class names
+    standardise : scale features to mean 0 and deviation 1 by statistics of the training samples; the model stores them
+    length, stride : tokens of a text window, and tokens between window starts (0: `length`)
+    batch_size, shuffle, drop_last : see `ArrayData`
+    validation : fraction of the samples to hold out, or another file of the same kind
     """
 
     problem: str = ""
@@ -90,33 +90,33 @@ class DataSettings:
     validation: float | str = 0.0
 
     def __post_init__(self) -> None:
-        """Check that one source is named, and the sizes."""
+        """Check that at most one source is set, and the sizes."""
         _at_most_one(self, ("problem", "npz", "csv", "text"))
         if self.length < 1 or self.stride < 0:
             raise SpecError(
-                f"length {self.length} must be above 0 and stride {self.stride} not below",
-                hint="length = 64 is the default, and stride = 0: as long as a window",
+                f"length {self.length} must be above 0 and stride {self.stride} at least 0",
+                hint="the defaults are length = 64 and stride = 0 (stride equal to length)",
             )
         tables.at_least_one("batch_size", self.batch_size, "32")
         if isinstance(self.validation, float) and not 0 <= self.validation < 1:
             raise SpecError(
                 f"validation must be a file or a fraction in 0 … 1, got {self.validation}",
-                hint="validation = 0.2 holds back a fifth of the samples",
+                hint="set validation = 0.2 to hold out a fifth of the samples",
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockedSettings:
-    """How the network runs tick by tick: for mode "systolic", and for "target" where the table is there.
+    """Clocked execution: for mode "systolic", and for mode "target" if the table exists.
 
-    What is empty is as the model says, else as told.
+    Empty fields use the values of the model, else the defaults below.
 
     Attributes
     ----------
-    clocks : coordinate of a layer → its clock, as text or as a table of period and phase; a layer without one fires at
+    clocks : coordinate of a layer → its clock, as text or as a table of period and phase; other layers fire at
         every tick
-    hold : input → what it holds without a row: ``"last"``, unless given, or ``"zero"``
-    start : ``"zeros"``, unless given, or ``"wavefront"``
+    hold : input → its value without a row: ``"last"`` (default) or ``"zero"``
+    start : ``"zeros"`` (default) or ``"wavefront"``
     """
 
     clocks: dict[str, str | dict[str, int]] = field(default_factory=dict)
@@ -129,19 +129,19 @@ class ClockedSettings:
             _clock(place, clock)
 
     def machine(self, clocked: Clocked) -> Clocked:
-        """Return a machine with what these settings say.
+        """Return a clocked network with these settings.
 
         Raises
         ------
-        SpecError : they name what its network does not have
+        SpecError : they name a layer or an input that the network does not have
         """
-        given: dict[str, Any] = {
+        changes: dict[str, Any] = {
             "clocks": dict(_clock(place, clock) for place, clock in self.clocks.items()),
             "hold": self.hold,
             "start": self.start,
         }
         try:
-            return dataclasses.replace(clocked, **{name: value for name, value in given.items() if value})
+            return dataclasses.replace(clocked, **{name: value for name, value in changes.items() if value})
         except SpecError as error:
             raise SpecError(f"[clocked] {error}", hint=error.hint) from None
 
@@ -150,17 +150,17 @@ def _clock(place: str, clock: str | dict[str, int]) -> tuple[Coord, Clock]:
     try:
         coord = Coord.parse(place)
     except SpecError as error:
-        raise SpecError(f"clocks: {error}", hint='a layer, as "0.0.1.0"') from None
+        raise SpecError(f"clocks: {error}", hint='name a layer, as "0.0.1.0"') from None
     return coord, clock_of(clock, f"clocks.{place!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySettings:
-    """What is written while training: ``history.jsonl`` and ``history.csv``, a line for each update and epoch.
+    """History files of training: ``history.jsonl`` and ``history.csv``, with a line for each update and epoch.
 
     Attributes
     ----------
-    tensorboard : event files in the directory ``tensorboard``
+    tensorboard : also write event files in the directory ``tensorboard``
     """
 
     jsonl: bool = True
@@ -170,12 +170,12 @@ class HistorySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserveSettings:
-    """What is told about layers: to stderr, to ``layers.jsonl``, on an HTTP port of this machine.
+    """Reports about layers: to stderr, to ``layers.jsonl``, on a local HTTP port.
 
     Attributes
     ----------
-    log, jsonl : whether
-    every : steps from one record to the next
+    log, jsonl : report to stderr, and to ``layers.jsonl``
+    every : steps between records
     http : TCP port, 0 for a free one, -1 for none
     window : steps over which HTTP aggregates
     """
@@ -189,17 +189,17 @@ class ObserveSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """Everything about one run.
+    """All settings of a run.
 
     Attributes
     ----------
-    name : of the run: the file's name without its ending
-    home : directory that relative paths start at
-    seed : of weights, the order of samples, the split, and what layers draw while training
-    device : where to train, as `volumetric.open_device` takes it
-    output : directory of model, checkpoints and history, from the working directory; empty: the name of the run
-    resume : continue from the newest checkpoint there, if there is one
-    loss_given : whether the file names a loss; where not, the data decide: cross entropy for classes, else mse
+    name : name of the run: the file name without its suffix
+    home : base directory of relative paths
+    seed : for weights, the order of samples, the split, and random numbers of layers in training
+    device : training device, as for `volumetric.open_device`
+    output : directory of model, checkpoints and history, relative to the working directory; empty: the name of the run
+    resume : continue from the newest checkpoint in `output`, if it exists
+    loss_given : whether the file sets a loss; by default cross entropy for classes, else mse
     clocked_given : whether the file has a table ``[clocked]``, which may be empty
     """
 
@@ -219,24 +219,24 @@ class RunSettings:
     clocked_given: bool = False
 
     def __post_init__(self) -> None:
-        """Check the seed, and that the parts go together."""
+        """Check the seed, and that the sections match."""
         if self.seed < 0:
-            raise SpecError(f"seed must be 0 or more, got {self.seed}", hint="any other whole number is another run")
+            raise SpecError(f"seed must be 0 or more, got {self.seed}", hint="use any integer of 0 or more")
         if self.clocked != ClockedSettings() and not self.ticking:
             raise SpecError(
                 f"[clocked] is for modes 'systolic' and 'target', and [train] mode is {self.train.mode.kind!r}",
-                hint='mode = "systolic" in [train], or leave [clocked] out',
+                hint='set mode = "systolic" in [train], or remove [clocked]',
             )
 
     @property
     def ticking(self) -> bool:
-        """Whether the network runs tick by tick."""
+        """Whether the network is clocked."""
         mode = self.train.mode
         return isinstance(mode, Systolic) or (isinstance(mode, TargetPropagation) and self.clocked_given)
 
     @property
     def directory(self) -> Path:
-        """Directory of everything that the run writes."""
+        """Output directory of the run."""
         return Path(self.output or self.name).expanduser()
 
     @property
@@ -245,14 +245,14 @@ class RunSettings:
         return self.directory / "checkpoints"
 
     def path(self, text: str) -> Path:
-        """Path that the file names."""
+        """Return a path of the file, relative to `home`."""
         return self.home / Path(text).expanduser()
 
 
 def _at_most_one(settings: object, names: tuple[str, ...]) -> None:
-    given = [name for name in names if getattr(settings, name)]
-    if len(given) > 1:
-        raise SpecError(f"{' and '.join(given)} exclude each other", hint=f"keep one of them: {' or '.join(given)}")
+    present = [name for name in names if getattr(settings, name)]
+    if len(present) > 1:
+        raise SpecError(f"{' and '.join(present)} exclude each other", hint=f"keep one of them: {' or '.join(present)}")
 
 
 def read_settings(path: str | Path, changes: Mapping[str, Any] | None = None) -> RunSettings:
@@ -260,12 +260,12 @@ def read_settings(path: str | Path, changes: Mapping[str, Any] | None = None) ->
 
     Parameters
     ----------
-    changes : further entries by dotted names, as ``"train.epochs"``, which replace those of the file
+    changes : entries by dotted names, as ``"train.epochs"``, that override the file
 
     Raises
     ------
     SpecError
-        The file is no TOML, or has an unknown, ill-typed or senseless entry, which is named.
+        The file is not TOML, or has an unknown, ill-typed or invalid entry, which the message names.
     """
     return tables.read_toml(Path(path), changes, lambda table, name, home: settings_from(table, name=name, home=home))
 
@@ -281,7 +281,7 @@ _SECTIONS: Final[Mapping[str, type]] = {
 
 
 def place_of(key: str) -> str | None:
-    """Return where a key stands in a file for ``train``, as "train.epochs"; None: nowhere."""
+    """Return the dotted name of a key in a file for ``train``, as "train.epochs"; None if unknown."""
     if key in _SCALARS:
         return key
     sections = {"train": TrainConfig, **_SECTIONS}
@@ -290,33 +290,35 @@ def place_of(key: str) -> str | None:
 
 
 def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None = None) -> RunSettings:
-    """Make settings of the tables of a TOML file. Raises `SpecError` as `read_settings` does."""
+    """Create settings from the tables of a TOML file. Raises `SpecError` as `read_settings` does."""
     allowed = (*_SCALARS, *_SECTIONS, "train")
 
     def elsewhere(key: str) -> str | None:
         if key in _OF_EVOLVE:
-            return "that is of a run of evolution: volumetric evolve FILE"
+            return "this key belongs to evolution: volumetric evolve FILE"
         place = place_of(key)
-        return None if place is None else f"it stands in [{place.partition('.')[0]}]: {place}"
+        return None if place is None else f"write it in [{place.partition('.')[0]}]: {place}"
 
-    given = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
-    values: dict[str, Any] = {key: tables.typed(given[key], to, key) for key, to in _SCALARS.items() if key in given}
-    values |= {key: tables.call(make, given.get(key, {}), f"[{key}]") for key, make in _SECTIONS.items()}
-    section = given.get("train", {})
+    entries = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
+    values: dict[str, Any] = {
+        key: tables.typed(entries[key], to, key) for key, to in _SCALARS.items() if key in entries
+    }
+    values |= {key: tables.call(make, entries.get(key, {}), f"[{key}]") for key, make in _SECTIONS.items()}
+    section = entries.get("train", {})
     return RunSettings(
         name=name,
         home=home or Path(),
         **values,
         train=_train(section, values.get("seed", 0), home or Path()),
         loss_given=isinstance(section, dict) and "loss" in section,
-        clocked_given="clocked" in given,
+        clocked_given="clocked" in entries,
     )
 
 
 def _train(section: object, seed: int, home: Path) -> TrainConfig:
     table: dict[str, Any] = {"seed": seed} | dict(tables.expect_keys(section, tables.keywords(TrainConfig), "[train]"))
     if table.get("loss_weights") and "loss" not in table:
-        raise SpecError("[train] loss_weights: loss is not given", hint='loss = { output = "mse", value = "mse" }')
+        raise SpecError("[train] loss_weights: loss is not set", hint='set loss = { output = "mse", value = "mse" }')
     try:
         if "loss" in table:
             table["loss"] = as_loss(table["loss"], "loss", home)

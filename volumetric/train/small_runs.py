@@ -1,9 +1,9 @@
-"""Which device ``"auto"`` is for a run of training that takes less time than compiling its kernels would.
+"""Choice of the device for ``"auto"``: short runs train on the reference device, which needs no compilation.
 
-A small network's updates take NumPy about a millisecond. Compiled kernels take a tenth of that, but to load them costs
-half a second at every start, and to compile them 10 to 30 seconds at the first. The choice depends on the network, the
-data and the settings alone, never on what a cache holds or how fast a machine is, so that a run gives the same bits
-each time.
+An update of a small network takes NumPy about a millisecond. Compiled kernels take a tenth of that, but loading them
+costs half a second at every start, and compiling them 10 to 30 seconds at the first. The choice depends only on the
+network, the data and the settings, never on caches or the speed of the machine, so that a run always gives the same
+bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from volumetric.train.data import ArrayData, Batch, Data
 from volumetric.train.latency import rows_of
 
 SECONDS = 2.0
-"""Runs that the reference device is estimated to finish in this time are computed there."""
+"""Runs that take at most this estimated time use the reference device."""
 _SECONDS_A_LAYER = 1e-3
 """Forward, backward and update of one layer in NumPy, whatever its size: 0.3 to 0.8 ms measured on one core."""
 _OPERATIONS_A_SECOND = 5e9
@@ -34,9 +34,9 @@ _log = logging.getLogger(__name__)
 def device_of_run(
     device: AnyDevice, network: Network | Clocked, params: Params, config: TrainConfig, data: Data
 ) -> AnyDevice:
-    """Return the device for a run: `device`, or ``"reference"`` where that is ``"auto"`` and the run is small.
+    """Return the device for a run: `device`, or ``"reference"`` if that is ``"auto"`` and the run is small.
 
-    What the environment variable VOLUMETRIC_DEVICE names is never replaced.
+    A device set by the environment variable VOLUMETRIC_DEVICE is never replaced.
     """
     if device != "auto" or os.environ.get(VARIABLE) or not isinstance(data, ArrayData):
         return device
@@ -48,7 +48,7 @@ def device_of_run(
 
 
 def _estimate(network: Network | Clocked, params: Params, config: TrainConfig, data: ArrayData) -> float:
-    """Seconds that all updates of a run take on the reference device, roughly."""
+    """Estimate the seconds that all updates of a run take on the reference device."""
     updates = config.epochs * math.ceil(data.batches_per_epoch / config.accumulate)
     updates = min(updates, config.max_steps or updates)
     samples = min(len(data), data.batch_size * config.accumulate)
@@ -56,7 +56,7 @@ def _estimate(network: Network | Clocked, params: Params, config: TrainConfig, d
     length = max(1, rows_of(structure, Batch(data.inputs, data.targets, data.mask)))
     if isinstance(network, Clocked):
         ticks = (length + len(structure.layers)) * getattr(config.mode, "ticks_per_row", 1)
-        layers = ticks * len(set(structure.layers.values()))  # coordinates that are alike compute together
+        layers = ticks * len(set(structure.layers.values()))  # equal coordinates compute together
     else:
         ticks = length
         layers = sum(_passes(spec, length) for spec in _all(structure.layers.values()))
@@ -71,9 +71,9 @@ def _all(specs: Iterable[LayerSpec]) -> Iterable[LayerSpec]:
 
 
 def _passes(spec: LayerSpec, length: int) -> float:
-    """How often NumPy goes through a layer for `length` rows: once, or row by row where each needs the one before.
+    """Return the number of NumPy passes of a layer for `length` rows: 1, or one per row for recurrent layers.
 
-    Fabrics and programs, which have ports, are many layers in one and not estimated.
+    Fabrics and programs contain many layers and are not estimated.
     """
     if spec.ports("inputs"):
         return math.inf

@@ -1,4 +1,4 @@
-"""Samples of a run from what its settings name: a problem, arrays, a table, or text."""
+"""Samples of a run from its settings: a problem, arrays, a table, or text."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _KNOWN: Final = {**_TASKS, **PROBLEMS, **{f"memory.{name}": make for name, make 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """Samples of a run: what they are, in batches, those held back, and how the inputs of both were standardised.
+    """Samples of a run: the problem, training batches, held-out samples, and the standardisation of the inputs.
 
-    Of several inputs and outputs `problem` has the input ``"input"``, and the output ``"output"`` or the first.
+    With several inputs and outputs `problem` has the input ``"input"``, and the output ``"output"`` or the first.
     """
 
     problem: Problem
@@ -46,13 +46,13 @@ class Samples:
 
     @property
     def named(self) -> str:
-        """Names of inputs and outputs, where not both are one without a name; else empty."""
+        """Description of the names of inputs and outputs; empty if both have the default name."""
         inputs = self.data.inputs
         if isinstance(inputs, Mapping):
             inputs = {name: x for name, x in inputs.items() if name != RESETS or self.problem.resets is None}
             inputs = inputs[INPUT] if [*inputs] == [INPUT] and self.problem.resets is not None else inputs
-        found = [(what, of) for what, of in (("inputs", inputs), ("targets", self.data.targets))]
-        return " and ".join(f"{what} {', '.join(map(repr, of))}" for what, of in found if isinstance(of, Mapping))
+        pairs = [(what, of) for what, of in (("inputs", inputs), ("targets", self.data.targets))]
+        return " and ".join(f"{what} {', '.join(map(repr, of))}" for what, of in pairs if isinstance(of, Mapping))
 
     @property
     def loss(self) -> AnyLoss:
@@ -64,7 +64,7 @@ class Samples:
 
     @property
     def classed(self) -> bool:
-        """Whether there are classes."""
+        """Whether the targets are classes."""
         targets = self.data.targets
         several = [*targets.values()] if isinstance(targets, Mapping) else []
         return bool(self.problem.classes) or any(map(_are_ids, several))
@@ -78,22 +78,22 @@ def open_samples(
     network: Network | None = None,
     features: tuple[str, ...] = (),
 ) -> Samples:
-    """Read the samples that the settings name.
+    """Read the samples of the settings.
 
     Parameters
     ----------
-    tokenize : turns text into token ids (None: the bytes of its UTF-8 form)
-    scaling : how the model that goes on learning has its inputs standardised (None: as the settings say)
-    classes : names of its classes (empty: those that the samples have)
-    network : what they are for, if that is known: they may belong to its ports
-    features : names of the columns of a table that are its inputs (empty: all but the targets)
+    tokenize : converts text to token ids (None: its UTF-8 bytes)
+    scaling : standardisation of the model that continues training (None: from the settings)
+    classes : class names of the model (empty: those of the samples)
+    network : the network to train, if known: samples may be by its ports
+    features : names of the input columns of a table (empty: all but the targets)
 
     Raises
     ------
     SpecError, CheckpointError, ShapeError
-        Settings make no sense, a file cannot be read, arrays do not go together.
+        Settings are invalid, a file cannot be read, or arrays do not match.
     UnsupportedError
-        A problem needs a library that is not installed.
+        The problem needs a library that is not installed.
     """
     settings, mode = run.data, run.train.mode
     if settings.text and isinstance(mode, Backprop) and mode.carry:
@@ -106,21 +106,21 @@ def open_samples(
         seed=run.seed,
         drop_last=settings.drop_last,
     )
-    held = settings.validation
-    if isinstance(held, str):
+    split = settings.validation
+    if isinstance(split, str):
         if settings.problem or not _source(settings):
-            raise SpecError("[data] validation: a problem has no file of its own", hint="give a fraction, as 0.2")
-        _, others = _read(run, held, tokenize, problem.classes, network, problem.features)
+            raise SpecError("[data] validation: a problem cannot use a validation file", hint="set a fraction, as 0.2")
+        _, others = _read(run, split, tokenize, problem.classes, network, problem.features)
         validation = ArrayData(**others, batch_size=settings.batch_size, shuffle=False)
-    elif held and settings.problem not in PROBLEMS and settings.problem in _KNOWN:
-        most = round(len(data) * held)
+    elif split and settings.problem not in PROBLEMS and settings.problem in _KNOWN:
+        most = round(len(data) * split)
         if not most:
-            raise SpecError(f"[data] validation: {held} of {len(data)} samples are none")
+            raise SpecError(f"[data] validation: {split} of {len(data)} samples leaves no samples")
         others = _named(settings, split="validation", samples=most)
         arrays = {"inputs": others.inputs, "targets": others.targets, "mask": others.mask}
         validation = ArrayData(**arrays, batch_size=settings.batch_size, shuffle=False)
-    elif held:
-        data, validation = data.split(held)
+    elif split:
+        data, validation = data.split(split)
     else:
         validation = None
     if scaling is None and settings.standardise:
@@ -144,11 +144,11 @@ def _read(
     network: Network | None,
     features: tuple[str, ...],
 ) -> tuple[Problem, dict[str, Any]]:
-    """Return what a source is about, and its inputs, targets and mask."""
+    """Return the problem of a source, and its inputs, targets and mask."""
     settings = run.data
     if settings.npz:
-        found = load_npz(run.path(file), inputs=settings.inputs, targets=settings.targets, mask=settings.mask)
-        rows = found if network is None or run.ticking else by_row(network, found)
+        arrays = load_npz(run.path(file), inputs=settings.inputs, targets=settings.targets, mask=settings.mask)
+        rows = arrays if network is None or run.ticking else by_row(network, arrays)
         return _of_arrays(rows, run)
     if settings.csv:
         problem = _of_table(run.path(file), settings, features, classes)
@@ -160,33 +160,35 @@ def _read(
 
 
 def _named(settings: DataSettings, **changes: Any) -> Problem:
-    """Make the problem that is named, with some options changed."""
+    """Create the problem of the settings, with its options."""
     return tables.choose(_KNOWN, {"kind": settings.problem or "xor", **settings.options, **changes}, "[data] problem")
 
 
 def _of_arrays(arrays: ArrayData, run: RunSettings) -> tuple[Problem, dict[str, Any]]:
-    """Return what arrays are about; a number for each sample, or each row of a sequence, gets an axis."""
+    """Return the problem of arrays; one number for each sample, or for each row of a sequence, gets a feature axis."""
     axes = 2 if run.ticking else 1  # of samples, and of their rows
     if INPUT not in named(arrays.inputs):
-        raise SpecError(f"[data] inputs: none is called {INPUT!r}", hint=f"there are {', '.join(named(arrays.inputs))}")
+        raise SpecError(
+            f"[data] inputs: no array is named {INPUT!r}", hint=f"the file has {', '.join(named(arrays.inputs))}"
+        )
     if run.ticking and arrays.features.ndim < axes:
         raise ShapeError(
-            f"[data] clocked networks learn sequences [samples, T, …], the inputs have shape {arrays.features.shape}"
+            f"[data] clocked networks need sequences [samples, T, …], but the inputs have shape {arrays.features.shape}"
         )
     targets = changed(arrays.targets, lambda y: y if _are_ids(y) or y.ndim != axes else y[..., None])
-    told = {"inputs": arrays.inputs, "targets": targets, "mask": arrays.mask, "ports": arrays.ports}
+    fields = {"inputs": arrays.inputs, "targets": targets, "mask": arrays.mask, "ports": arrays.ports}
     x, several = arrays.features, isinstance(targets, Mapping)
     y = targets.get(OUTPUT, next(iter(targets.values()))) if several else targets
     mask = arrays.mask.get(OUTPUT) if isinstance(arrays.mask, Mapping) else arrays.mask
     vocabulary = int(x.max()) + 1 if _are_ids(x) and x.size else 0
     if vocabulary and _are_ids(y) and y.shape == x.shape:
         problem = Problem(inputs=x, targets=y, mask=mask, vocabulary=max(vocabulary, int(y.max()) + 1))
-        return problem, told
-    first = not several or OUTPUT in targets  # the names of classes are those of the output "output"
+        return problem, fields
+    first = not several or OUTPUT in targets  # class names belong to the output "output"
     by_sample, by_row = y.ndim == axes, x.ndim == 3 and y.shape == x.shape[:2]
     classes = tuple(map(str, range(int(y.max()) + 1))) if _are_ids(y) and (by_sample or by_row) and first else ()
     shape = x.shape[1:] if x.ndim > 2 and not run.ticking else ()
-    return Problem(inputs=x, targets=y, mask=mask, classes=classes, shape=shape), told
+    return Problem(inputs=x, targets=y, mask=mask, classes=classes, shape=shape), fields
 
 
 def _are_ids(array: Array) -> bool:
@@ -194,7 +196,7 @@ def _are_ids(array: Array) -> bool:
 
 
 def _of_table(path: Path, settings: DataSettings, features: tuple[str, ...], classes: tuple[str, ...]) -> Problem:
-    """Read a CSV file; features and classes are in the order of those that are known."""
+    """Read a CSV file; features and classes follow the order of the known ones."""
     table = read_csv(path, settings.header)
     names = settings.columns or table.columns[-1:]
     table.expect_samples(names)
@@ -205,14 +207,14 @@ def _of_table(path: Path, settings: DataSettings, features: tuple[str, ...], cla
     if not settings.classes:
         return Problem(inputs=inputs, targets=table.numbers(at), features=features)
     if len(at) > 1:
-        raise SpecError(f"[data] classes come from one column, not from {', '.join(names)}")
+        raise SpecError(f"[data] classes must be in one column, got {', '.join(names)}")
     labels = [row[at[0]] for row in table.rows]
     classes = classes or tuple(sorted(set(labels)))
     number = {name: i for i, name in enumerate(classes)}
     odd = next((label for label in labels if label not in number), None)
     if odd is not None:
         raise SpecError(
-            f"{path}: class {odd!r} is not among those of the training data", hint=f"they are {', '.join(classes)}"
+            f"{path}: class {odd!r} is not in the training data", hint=f"the classes are {', '.join(classes)}"
         )
     targets = np.array([number[label] for label in labels])
     return Problem(inputs=inputs, targets=targets, classes=classes, features=features)
@@ -232,19 +234,19 @@ def _ids_of(path: Path, tokenize: Tokenize | None) -> Array:
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None
     except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path} is no UTF-8 text: {error}", hint="convert it") from None
+        raise CheckpointError(f"{path} is not UTF-8 text: {error}", hint="convert it") from None
 
 
 def _streams(run: RunSettings, tokenize: Tokenize | None) -> Samples:
-    """Return a text as windows that go on from one another, in the order in which they do; its end is held back."""
-    settings, held = run.data, run.data.validation
+    """Return a text as consecutive windows of streams; the end of the text is held out."""
+    settings, split = run.data, run.data.validation
     ids = _ids_of(run.path(settings.text), tokenize)
-    others = _ids_of(run.path(held), tokenize) if isinstance(held, str) else ids[:0]
-    if isinstance(held, float) and held:
-        cut = len(ids) - round(held * len(ids))
+    others = _ids_of(run.path(split), tokenize) if isinstance(split, str) else ids[:0]
+    if isinstance(split, float) and split:
+        cut = len(ids) - round(split * len(ids))
         ids, others = ids[:cut], ids[cut:]
-    made = [StreamWindows(of, settings.length, settings.batch_size).arrays() for of in (ids, others) if len(of)]
-    data, validation = made[0], made[1] if len(made) > 1 else None
+    windows = [StreamWindows(of, settings.length, settings.batch_size).arrays() for of in (ids, others) if len(of)]
+    data, validation = windows[0], windows[1] if len(windows) > 1 else None
     assert isinstance(data.inputs, Mapping)
     problem = Problem(
         inputs=data.features,

@@ -1,4 +1,4 @@
-"""What a learner is composed of: the credit that weights get for a loss, and the time through which it goes."""
+"""Strategies of a learner: `Credit`, how weights learn from a loss, and `Time`, the part of sequences in an update."""
 
 from __future__ import annotations
 
@@ -17,58 +17,58 @@ from volumetric.train.objective import Ready
 
 
 class Time(ABC):
-    """What of sequences is one update, and what of them stays until the next one.
+    """Which part of sequences makes an update, and which states carry over to the next.
 
     Attributes
     ----------
-    step_graph : writes an update by backprop, of the pass that `learning` returns, with some weights and a rule. Its
-        output: sums of the losses' terms, norm of the gradients, 1 if it was written
+    step_graph : builds the graph of a backprop update, from the pass of `learning`, weights and a rule. Its outputs:
+        sums of the losses' terms, norm of the gradients, 1 if the update was applied
     """
 
     step_graph: ClassVar[Callable[..., Graph]]
 
     @property
     def kept(self) -> dict[str, Array]:
-        """What the next update goes on from, copied from the device."""
+        """Copies of the states that the next update continues from."""
         return {}
 
-    def restore(self, kept: Mapping[str, Array]) -> None:  # noqa: B027 - whole batches leave nothing
-        """Go on from what `kept` was. Raises `CheckpointError` where it does not fit."""
+    def restore(self, arrays: Mapping[str, Array]) -> None:  # noqa: B027 - whole batches carry no state
+        """Continue from the states in `arrays`. Raises `CheckpointError` if they do not fit."""
 
     def windows(self, batch: Batch) -> Iterator[Batch]:
-        """Yield what updates are of, in this order."""
+        """Yield the inputs of updates, in order."""
         yield batch
 
     @abstractmethod
     def learning(self, batches: Sequence[Batch]) -> tuple[list[Ready[Any]], float]:
-        """Return the batches of an update by backprop, checked, and the factor on all gradients."""
+        """Return the checked batches of a backprop update, and the factor on all gradients."""
 
     @abstractmethod
     def learned(self, batches: Sequence[Batch]) -> None:
-        """Go on behind batches of which an update was written."""
+        """Advance past batches whose update was applied."""
 
     @abstractmethod
     def judge(self, batch: Batch, *, outputs: bool) -> tuple[Tally, dict[str, Array]]:
-        """Return the loss of a batch and, if asked, the outputs that it has targets of."""
+        """Return the loss of a batch and, if requested, the outputs that have targets."""
 
     @abstractmethod
     def watch(self, observers: Sequence[Observer]) -> None:
-        """Tell `observers` about every layer from the next update on."""
+        """Report statistics of every layer to `observers` from the next update on."""
 
     @abstractmethod
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str | None:
-        """Name what was not finite first in an update by backprop, where a layer made it."""
+        """Name the first non-finite value in a backprop update, if a layer produced it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What came of an update.
+    """Result of an update.
 
     Attributes
     ----------
-    norm, steepest : norm of the gradients, and the largest, where there were several
-    good : whether it was written
-    layers : what layers with targets were told
+    norm, steepest : norm of the gradients, and the largest norm if there were several
+    good : whether the update was applied
+    layers : budgets and gaps of layers with targets
     """
 
     tally: Tally
@@ -83,16 +83,16 @@ class Credit(ABC):
 
     @property
     def buffers(self) -> dict[str, Array]:
-        """What the next update depends on beside the arrays, copied from the device."""
+        """Copies of the buffers, besides the arrays, that the next update depends on."""
         return {}
 
-    def restore(self, buffers: Mapping[str, Array]) -> None:  # noqa: B027 - most is in the arrays
-        """Go on from what `buffers` were."""
+    def restore(self, buffers: Mapping[str, Array]) -> None:  # noqa: B027 - most state is in the arrays
+        """Continue from `buffers`."""
 
     @abstractmethod
     def update(self, batches: Sequence[Batch], rate: float) -> Update:
-        """Make one update, unless a number would not be finite."""
+        """Make one update, unless it would produce a non-finite number."""
 
     @abstractmethod
     def fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
-        """Name what was not finite first in an update."""
+        """Name the first non-finite value in an update."""

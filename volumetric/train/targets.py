@@ -1,4 +1,4 @@
-"""Credit by targets: an update is one graph, in which every layer follows a target of its own."""
+"""Target propagation: an update is one graph, in which every layer follows its own target."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from volumetric.train.trained import TrainedArrays
 from volumetric.train.whole import WholeTime
 
 NOT_FINITE = "a target, or what is learned from it"
-"""What has a fault where losses have none."""
+"""Name of the fault if all losses are finite."""
 
 
 class InverseCredit(Credit):
-    """Targets cross layers by inverses, which are kept beside the masters as ``inverse/<where>/…``."""
+    """Targets cross layers by inverses, stored with the masters as ``inverse/<where>/…``."""
 
     def __init__(self, arrays: TrainedArrays, mode: TargetPropagation, inverses: Sequence[Inverse]) -> None:
         self._arrays, self._mode = arrays, mode
         self._noisy = any(inverse.layer for inverse in inverses)
-        """Whether some are learned."""
+        """Whether some inverses are learned."""
         arrays.train_beside(first_inverses(inverses, arrays.options.seed))
         self._solved = PseudoInverses(inverses, arrays.network, arrays.store, mode.pinv_damping)
         self._rule = TargetRule(course=course_of(arrays.options), update=arrays.rule(arrays.losses.of))
@@ -45,12 +45,12 @@ class InverseCredit(Credit):
         return self._solved.values
 
     def _spread(self, update: int) -> Array:
-        """Return the noise around what inverses learn in an update."""
+        """Return the deviation of the noise for inverses in an update."""
         return np.array([self._mode.noise * self._mode.noise_decay**update], np.float32)
 
 
 class TargetCredit(InverseCredit):
-    """Layers learn from targets of whole batches.
+    """Target propagation over whole batches.
 
     Raises
     ------
@@ -61,43 +61,44 @@ class TargetCredit(InverseCredit):
     def __init__(self, arrays: TrainedArrays, time: WholeTime, mode: TargetPropagation) -> None:
         for name in ("ticks_per_row", "delay", "every", "timing", "window"):
             if getattr(mode, name) != getattr(TargetPropagation(), name):
-                raise SpecError(f"target propagation: {name} is of clocked networks", hint="leave it out")
+                raise SpecError(f"target propagation: {name} is only for clocked networks", hint="leave it out")
         inverses = _inverses_of(arrays.plan, mode)
         super().__init__(arrays, mode, [*inverses.values()])
         self._time, self._rule = time, replace(self._rule, inverses=inverses)
         self._steps = [(step.where, step.op) for step in taught(arrays.plan, arrays.shapes)]
         self._at_once = mode.inverse_steps == 1
-        """Whether inverses learn in the same graph as the network."""
+        """Whether one graph updates the inverses and the network."""
 
     def update(self, batches: Sequence[Batch], rate: float) -> Update:
         if len(batches) != 1:
-            raise SpecError("a target is of one batch: accumulate must be 1")
+            raise SpecError("target propagation uses one batch for each update: accumulate must be 1")
         arrays, losses, count = self._arrays, self._arrays.losses, self._arrays.updates
         [ready], scale = sharing(losses, [self._time.ready(batches[0])])
         of, names = ready.of, ready.posed.counts
         if len(names) < len(losses.of):
             [lacking, *_] = [name for name in losses.of if name not in names]
             raise ShapeError(
-                f"a batch has no targets of output {lacking!r}, and mode 'target' learns all outputs at once",
-                hint="give targets of every output that has a loss, with a mask of zeros; or train by backprop",
+                f"a batch has no targets of output {lacking!r}, but mode 'target' needs targets of all "
+                "outputs with losses",
+                hint="pass targets with a mask of zeros for this output, or use mode 'backprop'",
             )
         self._time.observe([ready])
         if count % self._mode.pinv_every == 0:
             self._solved.refresh()
         noisy = self._noisy and self._at_once
-        given = [*ready.arrays, *([self._spread(count)] if noisy else []), arrays.knobs(rate, scale)]
+        inputs = [*ready.arrays, *([self._spread(count)] if noisy else []), arrays.knobs(rate, scale)]
         key = [arrays.noise_key(count, 0)] if of.draws or noisy else []
         rule = replace(self._rule, learns_inverses=self._at_once)
         program = arrays.program("targets", of, lambda: target_graph(of, arrays.weights, rule))
-        found = program.run([*key, *given])[0].tolist()
-        (norm, good, *told), tally = found[len(names) :], ready.posed.tally(found[: len(names)])
+        numbers = program.run([*key, *inputs])[0].tolist()
+        (norm, good, *layer_numbers), tally = numbers[len(names) :], ready.posed.tally(numbers[: len(names)])
         if good and self._noisy and not self._at_once:
             self._teach_inverses(ready, rate)
-        layers = layer_targets(self._steps, told)
+        layers = layer_targets(self._steps, layer_numbers)
         return Update(tally=tally, norm=norm, steepest=norm, good=bool(good), layers=layers)
 
     def _teach_inverses(self, ready: Ready[ForwardPass], rate: float) -> None:
-        """Update the inverses alone, several times."""
+        """Update only the inverses, several times."""
         arrays, count, turns = self._arrays, self._arrays.updates, self._mode.inverse_steps
         rule = replace(self._rule, learns_inverses=True)
         program = arrays.program("inverses", ready.of, lambda: inverse_graph(ready.of, arrays.weights, rule))
@@ -113,7 +114,7 @@ class TargetCredit(InverseCredit):
 
 
 def course_of(options: LearnerOptions) -> Course:
-    """Return how targets are made and followed. Raises `SpecError` where the mode has none."""
+    """Return how targets are computed and followed. Raises `SpecError` if the mode has no targets."""
     mode = options.mode
     if not isinstance(mode, TargetPropagation):
         raise SpecError(f"mode {mode.kind!r} has no targets", hint="mode=TargetPropagation() has")
@@ -131,9 +132,9 @@ def course_of(options: LearnerOptions) -> Course:
     )
 
 
-def layer_targets(layers: Iterable[tuple[str, str]], told: Sequence[float]) -> tuple[LayerTarget, ...]:
-    """Return what layers, by where they stand and their kinds, were told: of each its budget and its gap."""
-    pairs = zip(layers, told[::2], told[1::2], strict=True)
+def layer_targets(layers: Iterable[tuple[str, str]], numbers: Sequence[float]) -> tuple[LayerTarget, ...]:
+    """Return budget and gap of each layer, from their positions and kinds."""
+    pairs = zip(layers, numbers[::2], numbers[1::2], strict=True)
     return tuple(LayerTarget(where=where, kind=kind, budget=budget, gap=gap) for (where, kind), budget, gap in pairs)
 
 
@@ -150,7 +151,7 @@ def _inverses_of(plan: Plan, mode: TargetPropagation) -> Mapping[str, Inverse]:
 
 
 def first_inverses(inverses: Iterable[Inverse], seed: int) -> dict[str, Array]:
-    """Return what inverses learn as it is at first: orthogonal times ½, without bias."""
+    """Return the initial weights of inverses: orthogonal times ½, without bias."""
     shapes = {key: shape for inverse in inverses for key, shape in inverse.shapes().items()}
     return {
         key: _orthogonal(key, shape, seed) if len(shape) > 1 else np.zeros(shape, np.float32)
@@ -159,7 +160,7 @@ def first_inverses(inverses: Iterable[Inverse], seed: int) -> dict[str, Array]:
 
 
 def _orthogonal(key: str, shape: Shape, seed: int) -> Array:
-    """Return ½ of a random matrix with orthogonal rows or columns, whichever are fewer."""
+    """Return a random matrix with orthogonal rows or columns, whichever are fewer, times ½."""
     stream = np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))
     rows, columns = shape[0], math.prod(shape[1:])
     drawn = np.random.Generator(np.random.Philox(stream)).standard_normal((max(rows, columns), min(rows, columns)))

@@ -1,6 +1,6 @@
 """History for TensorBoard: event files of scalars, written without TensorBoard or protobuf.
 
-A file is a row of records, each with its length and checksums; a record is a protobuf message ``Event`` with a time, a
+A file is a sequence of records with length and checksums; a record is a protobuf message ``Event`` with a time, a
 step and a list of tags with values. Both formats are TensorFlow's (``tfrecord``, ``event.proto``, ``summary.proto``).
 """
 
@@ -25,7 +25,7 @@ class TensorBoardReporter:
 
     Parameters
     ----------
-    directory : where TensorBoard looks (``tensorboard --logdir``); a resumed run adds a file
+    directory : log directory of TensorBoard (``tensorboard --logdir``); a resumed run adds a file
 
     Raises
     ------
@@ -45,7 +45,7 @@ class TensorBoardReporter:
             self._file = path.open("xb")
         except OSError as error:
             raise CheckpointError(
-                f"cannot write {self.directory}: {error.strerror or error}", hint="check space and rights"
+                f"cannot write {self.directory}: {error.strerror or error}", hint="check free space and permissions"
             ) from error
         self._write(_field(1, _DOUBLE, time.time()) + _field(3, _BYTES, b"brain.Event:2"))
 
@@ -56,19 +56,21 @@ class TensorBoardReporter:
             scalars |= {f"loss/{name}": value for name, value in event.losses.items()}
             self._scalars(event.step, {f"step/{name}": value for name, value in scalars.items()})
         elif isinstance(event, TargetEvent):
-            told = {f"{name}/{of.where}": getattr(of, name) for of in event.layers for name in ("budget", "gap")}
-            self._scalars(event.step, told)
+            layer_scalars = {
+                f"{name}/{of.where}": getattr(of, name) for of in event.layers for name in ("budget", "gap")
+            }
+            self._scalars(event.step, layer_scalars)
         elif isinstance(event, EpochEvent):
-            found = {
+            epoch_scalars = {
                 "loss": event.loss,
                 "validation_loss": event.validation_loss,
                 "metric": event.metric,
                 "accuracy": event.accuracy,
             }
             for kind, of in (("loss", event.losses), ("validation_loss", event.validation_losses)):
-                found |= {f"{kind}/{name}": value for name, value in of.items()}
-            found |= {f"accuracy/{name}": value for name, value in event.accuracies.items()}
-            self._scalars(event.step, {f"epoch/{name}": v for name, v in found.items() if v is not None})
+                epoch_scalars |= {f"{kind}/{name}": value for name, value in of.items()}
+            epoch_scalars |= {f"accuracy/{name}": value for name, value in event.accuracies.items()}
+            self._scalars(event.step, {f"epoch/{name}": v for name, v in epoch_scalars.items() if v is not None})
 
     def close(self) -> None:
         """Close the file."""
@@ -121,7 +123,7 @@ def _table() -> tuple[int, ...]:
 
 
 def _masked(data: bytes) -> int:
-    """Return the CRC-32C of `data`, rotated and shifted as the format wants it."""
+    """Return the masked CRC-32C of `data`, rotated and shifted as the format requires."""
     table, crc = _table(), 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]

@@ -1,4 +1,4 @@
-"""The arrays of a learner where it runs: masters, slots and buffers, the rules of their updates, and programs."""
+"""The arrays of a learner on its device: masters, slots and buffers, update rules, and programs."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class TrainedArrays:
 
     Parameters
     ----------
-    plan : what is computed
-    stacked : returns which parameters lie in the store as one
+    plan : the execution plan
+    stacked : returns the parameters that are stored stacked
 
     Attributes
     ----------
-    float : type of what goes to the device with a batch
+    float : dtype of batches on the device
     schemes : of all parameters
     wanted : keys of the network's parameters that are trained
-    shapes : key → shape of all that is trained
-    buffers : key → shape of what layers change themselves
-    updates : how many were made
+    shapes : key → shape of each trained array
+    buffers : key → shape of each buffer that layers change
+    updates : number of updates made
 
     Raises
     ------
@@ -75,7 +75,7 @@ class TrainedArrays:
             for key, store in params.items()
         }
         self._beside: list[str] = []
-        """Keys of what is trained beside the network."""
+        """Keys of trained arrays outside of the network."""
         self._parts: dict[frozenset[str], Plan] = {}
         self._rules: dict[frozenset[str], UpdateRule] = {}
         self.stacks = stacked(self)
@@ -84,13 +84,13 @@ class TrainedArrays:
         self.stacks.put(self.store, fixed, lambda key: self._kept[key].values())
 
     def train_beside(self, masters: Mapping[str, Array]) -> None:
-        """Train further arrays, which are not of the network."""
+        """Train additional arrays that are not part of the network."""
         self._beside += masters
         self.shapes |= {key: w.shape for key, w in masters.items()}
         self._put(masters)
 
     def _put(self, masters: Mapping[str, Array]) -> None:
-        """Put what is trained into the store, with slots of zeros."""
+        """Put the trained arrays into the store, with slots of zeros."""
         self.stacks.put(self.store, masters, lambda key: np.asarray(masters[key], self.float))
         for key, shape in self.stacks.shapes({key: w.shape for key, w in masters.items()}).items():
             for slot in self.options.optimiser.slots:
@@ -98,7 +98,7 @@ class TrainedArrays:
 
     @property
     def state(self) -> LearnerState:
-        """All of them and the number of updates, copied from the device."""
+        """Copies of all arrays and the number of updates."""
         slots = {
             slot: self.stacks.get(self.store, self.shapes, partial(slot_key, slot))
             for slot in self.options.optimiser.slots
@@ -106,7 +106,7 @@ class TrainedArrays:
         return LearnerState(self.updates, self._masters(), slots, self._learned())
 
     def restore(self, state: LearnerState) -> None:
-        """Take over arrays that fit."""
+        """Load arrays of matching shapes."""
         self.stacks.put(self.store, state.masters, state.masters.__getitem__)
         for slot, arrays in state.slots.items():
             self.stacks.put(self.store, arrays, arrays.__getitem__, partial(slot_key, slot))
@@ -115,7 +115,7 @@ class TrainedArrays:
         self.updates = state.updates
 
     def params(self) -> Params:
-        """Return the weights as they are now; what is neither trained nor converted is the given store itself."""
+        """Return the current weights; stores that are neither trained nor converted are the originals."""
         masters = self._masters()
         if self.options.overlay is not None:
             return self.options.overlay.merge(self._kept, masters)
@@ -130,12 +130,12 @@ class TrainedArrays:
         return {key: self.store.get(key) for key in self.buffers}
 
     def part(self, outputs: Collection[str]) -> Plan:
-        """Return what some outputs need of the network."""
+        """Return the part of the network that some outputs need."""
         names = frozenset(outputs)
         return self._parts.get(names) or self._parts.setdefault(names, with_outputs(self.plan, names))
 
     def rule(self, outputs: Collection[str]) -> UpdateRule:
-        """Return how arrays change in an update by the losses of some outputs: what these do not need stays."""
+        """Return the update rule for the losses of some outputs: arrays that these do not need are unchanged."""
         names = frozenset(outputs)
         return self._rules.get(names) or self._rules.setdefault(names, self._rule_of(self.part(names)))
 
@@ -153,7 +153,7 @@ class TrainedArrays:
         return UpdateRule(masters=shapes, updates=updates, slots=optimiser.slots, clip=options.clip, buffers=buffers)
 
     def weights(self, work: GraphBuilder) -> ForwardWeights:
-        """Return what gives the forward pass its weights."""
+        """Return the emitter of weights for the forward pass."""
         return ForwardWeights(
             work=work,
             stacks=self.stacks,
@@ -164,26 +164,26 @@ class TrainedArrays:
         )
 
     def knobs(self, rate: float, scale: float, step: int | None = None) -> Array:
-        """Return the numbers that update number `step`, the next one unless named, takes from the host."""
+        """Return the host inputs of update `step`, by default the next one."""
         step = self.updates + 1 if step is None else step
         with np.errstate(over="ignore"):
             return np.array([rate, scale, *self.options.optimiser.knobs(step)], np.float64).astype(self.float)
 
     def noise(self, of: ForwardPass, part: int) -> list[Array]:
-        """Return the key of a pass by batch number `part` of the next update, if it draws random numbers."""
+        """Return the random key of the pass of batch `part` in the next update, if it draws random numbers."""
         return [self.noise_key(self.updates, part)] if of.draws else []
 
     def noise_key(self, update: int, part: int) -> Array:
-        """Return the key of one pass of an update as graphs take it."""
+        """Return the random key of one pass of an update in graph form."""
         return np.array(noise_key(self.options.seed, update, part), np.uint32).view(np.int32)
 
     def program(self, name: str, of: Any, make: Callable[[], Graph], *more: object) -> GraphProgram:
-        """Return a program that is compiled once for each name, each `key` of the pass `of`, and what is `more`."""
+        """Return a program, compiled once for each name, `key` of the pass `of`, and `more`."""
         key = (name, None if of is None else of.key, *more)
         return self.programs.get(key, lambda: self.device.compile(make(), self.store))
 
     def fault(self, tally: Tally, otherwise: str = "") -> str:
-        """Name the first loss that is not finite; where all are, return `otherwise`."""
+        """Name the first loss that is not finite; if all are finite, return `otherwise`."""
         if otherwise and np.isfinite(tally.total):
             return otherwise
         return self.losses.fault({name: of.total for name, of in tally.terms.items()})

@@ -1,4 +1,4 @@
-"""The training loop: data through a learner, epoch by epoch; reports, validation, early stopping, checkpoints."""
+"""The training loop: epochs, reports, validation, early stopping, checkpoints."""
 
 from __future__ import annotations
 
@@ -52,39 +52,39 @@ def train(
     stop: Callable[[], bool] | None = None,
     metric: Callable[[Params], float] | None = None,
 ) -> TrainResult:
-    """Train `params` of `network` on `data`. What is given stays as it is; the result has new weights.
+    """Train `params` of `network` on `data`. The arguments are not modified; the result has new weights.
 
     Parameters
     ----------
-    network : a network; or a machine, whose weights are those of its network, with ``mode=Systolic(…)``: samples are
-        sequences, and an update is one of a window of ticks
+    network : a network; or a clocked network with the weights of its network, with ``mode=Systolic(…)``: samples are
+        sequences, and an update covers a window of ticks
     data : batches, (inputs, targets[, mask]), a problem, the path of an ``.npz`` file, or a function from epoch to
-        batches; what belongs to several inputs or outputs are mappings by name (see `Batch`)
+        batches; for several inputs or outputs pass mappings by name (see `Batch`)
     config : settings; the defaults are AdamW on a mean squared error for one epoch
-    validation : other data, or the fraction of `data` to hold back for it
-    reporters : get every event, as it happens: functions, as `print`, or objects (see `base.reporting.Reporter`)
+    validation : other data, or the fraction of `data` to hold out
+    reporters : receive every event: functions, as `print`, or objects (see `base.reporting.Reporter`)
     checkpoints : directory for checkpoints, or None
-    resume : continue from the newest checkpoint there, if there is one, as if the run had never stopped: same bits
-    device : where to compute: a name, as `volumetric.open_device` takes it, or an open device. ``"auto"`` is the
-        reference device for a run that it finishes within about two seconds, before kernels would be compiled. Updates
-        of a network of a few thousand weights cost a GPU more than the CPU
+    resume : continue from the newest checkpoint, if there is one, with the same bits as an uninterrupted run
+    device : a name, as for `volumetric.open_device`, or an open device. ``"auto"`` uses the reference device for runs
+        of up to about two seconds, before kernels would be compiled. Updates of a network of a few thousand weights
+        are slower on a GPU than on the CPU
     dtype : numeric types of the weights, in place of ``config.dtype``
-    learner : what computes, in place of `device`
-    observers : get statistics of every layer, forward and backward, at every update. One that has a method
-        ``start(step)`` is told after how many updates the run begins
-    stop : asked after every update; true ends the run, with a checkpoint where those are written
-    metric : measures the weights at the end of every epoch, for the history
+    learner : learner factory, in place of `device`
+    observers : receive statistics of every layer, forward and backward, at every update. An optional method
+        ``start(step)`` receives the number of updates at the start of the run
+    stop : called after every update; true ends the run, with a checkpoint if `checkpoints` is set
+    metric : function of the weights, called after every epoch for the history
 
     Raises
     ------
     DivergedError
-        Loss, gradient or weight became NaN or infinite; no weight has been changed by it and checkpoints are kept.
+        Loss, gradient or weight became NaN or infinite; the weights are unchanged and checkpoints remain.
     CheckpointError
         `resume` finds a checkpoint of another run, or not resuming would overwrite one.
     ShapeError, SpecError
-        Data, network and settings do not go together.
+        Data, network and settings do not match.
     UnsupportedError
-        The learner's device cannot do what is asked for, such as telling observers about layers.
+        The learner does not support an option, such as observers.
 
     Examples
     --------
@@ -95,21 +95,21 @@ def train(
     config = config or TrainConfig()
     if dtype is not None:
         config = dataclasses.replace(config, dtype=dtype)
-    told = reporters_of(reporters)
+    all_reporters = reporters_of(reporters)
     source = data_by_row(network, as_data(data))
     whole: dict[str, Data] = {"": source}
-    held: Data | None = None
+    validation_data: Data | None = None
     if isinstance(validation, (int, float)):
         if not isinstance(source, ArrayData):
-            raise SpecError("only arrays can be split by a fraction", hint="pass validation data of their own")
-        source, held = source.split(validation)
+            raise SpecError("validation: only arrays can be split by a fraction", hint="pass separate validation data")
+        source, validation_data = source.split(validation)
     elif validation is not None:
-        held = data_by_row(network, as_data(validation))
-        whole["validation "] = held
-    if config.patience is not None and held is None:
-        raise SpecError("patience needs validation data", hint="pass validation=0.1 to hold back a tenth")
+        validation_data = data_by_row(network, as_data(validation))
+        whole["validation "] = validation_data
+    if config.patience is not None and validation_data is None:
+        raise SpecError("patience needs validation data", hint="pass validation=0.1 to hold out a tenth")
     if learner is not None and device != "auto":
-        raise SpecError("device and learner are both given", hint="give one of them")
+        raise SpecError("device and learner exclude each other", hint="pass only one of them")
     store = None if checkpoints is None else CheckpointStore(checkpoints, config.keep_checkpoints)
     chosen = device_of_run(device, network, params, config, source)
     opened = bind(learner or open_learner(chosen), network, params, config.learner)
@@ -121,12 +121,12 @@ def train(
         _watch(opened, observers)
     run = _Run(
         network=network,
-        given=params,
+        initial_params=params,
         config=config,
         data=source,
-        validation=held,
+        validation=validation_data,
         given_data={of: data for of, data in whole.items() if isinstance(data, ArrayData)},
-        reporters=told,
+        reporters=all_reporters,
         store=store,
         learner=opened,
         stop=stop or (lambda: False),
@@ -139,13 +139,13 @@ def train(
                 start(run.step)
         return run.go()
     finally:
-        each(told, lambda reporter: reporter.close())
+        each(all_reporters, lambda reporter: reporter.close())
 
 
 def _watch(learner: Learner, observers: Sequence[Observer]) -> None:
     if not isinstance(learner, Watchable):
         raise UnsupportedError(
-            f"{type(learner).__name__} cannot tell observers about layers", hint="train on the reference device"
+            f"{type(learner).__name__} does not support observers", hint="train on the reference device"
         )
     learner.watch(observers)
 
@@ -155,7 +155,7 @@ class _Run:
     """One call of `train`."""
 
     network: Network | Clocked
-    given: Params
+    initial_params: Params
     config: TrainConfig
     data: Data
     validation: Data | None
@@ -174,18 +174,18 @@ class _Run:
     saved: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
-        """Describe the run where checkpoints will need it."""
+        """Describe the run, if checkpoints are written."""
         if self.store is not None:
-            self.description = describe_run(self.network, self.given, self.config, self.data, self.validation)
+            self.description = describe_run(self.network, self.initial_params, self.config, self.data, self.validation)
 
     def begin(self, *, resume: bool) -> None:
-        """Continue from the newest checkpoint where that is asked for, and start the reporters."""
+        """Continue from the newest checkpoint, if requested, and start the reporters."""
         newest = None if self.store is None else self.store.latest()
         if self.store is not None and newest is not None:
             if not resume:
                 raise CheckpointError(
                     f"{self.store.directory} has checkpoints of an earlier run",
-                    hint="resume it, or choose another directory",
+                    hint="resume that run, or choose another directory",
                 )
             self._continue(newest)
         if self.store is not None:
@@ -214,17 +214,17 @@ class _Run:
 
     @property
     def _training(self) -> Data:
-        """The batches of updates: of a machine, windows of its sequences."""
+        """Yield the batches of updates; for a clocked network, windows of its sequences."""
         if isinstance(self.network, Clocked) and isinstance(self.learner, Windowed):
             return CutData(self.data, self.learner.windows)
         return self.data
 
     def _epoch(self) -> str | None:
-        """Train to the end of the epoch, or to `max_steps`; return why to stop, if so."""
+        """Train to the end of the epoch, or to `max_steps`; return the reason to stop, if any."""
         progress, config = self.progress, self.config
         for batches in grouped(self._training.batches(progress.epoch, progress.batch), config.accumulate):
             if self._out_of_steps():
-                return "max_steps"  # in the middle: the epoch ends if the run is resumed with more steps
+                return "max_steps"  # in the middle of an epoch: a resume with more steps completes it
             self._update(batches)
             if config.checkpoint_every is not None and self.step % config.checkpoint_every == 0:
                 self._save()
@@ -277,7 +277,7 @@ class _Run:
         self._report(event)
 
     def _broken_off(self, reason: str) -> EpochEvent | None:
-        """Return what is to tell of an epoch that ended before its end, for the result alone: who resumes ends it."""
+        """Return the event of an incomplete epoch, only for the result: a resumed run completes the epoch."""
         if not self.progress.batch:
             return None
         event = self._epoch_event(judging=reason == "max_steps")
@@ -286,7 +286,7 @@ class _Run:
         return event
 
     def _epoch_event(self, *, judging: bool) -> EpochEvent:
-        """Return what is to tell of the epoch so far."""
+        """Return the event of the epoch so far."""
         progress = self.progress
         tally, losses = progress.tally, self.config.losses
         if not (self.steepest or progress.epoch) and losses.value(tally):
@@ -307,42 +307,42 @@ class _Run:
         )
 
     def _judge(self) -> Evaluation | None:
-        """Judge the samples held back or, where accuracy is asked for and there are none, all."""
-        held, classes = self.validation, bool(self.config.accuracy)
-        if held is None and not classes:
+        """Evaluate the held-out samples or, without them and if accuracy is set, all samples."""
+        validation, classes = self.validation, bool(self.config.accuracy)
+        if validation is None and not classes:
             return None
-        batches = self.data.batches(self.progress.epoch) if held is None else held.batches(0)
-        found, odd = judge(self.learner, self.config.losses, batches, classes=classes)
+        batches = self.data.batches(self.progress.epoch) if validation is None else validation.batches(0)
+        evaluation, odd = judge(self.learner, self.config.losses, batches, classes=classes)
         if odd is not None:
-            self._diverged(f"in validation, {found.fault}", self.step, [odd])
-        return found
+            self._diverged(f"in validation, {evaluation.fault}", self.step, [odd])
+        return evaluation
 
     def _reason(self) -> str | None:
-        """Say why training should end between two epochs, if it should."""
+        """Return the reason to end training between two epochs, if any."""
         config, progress = self.config, self.progress
         if config.patience is not None and progress.epochs_since_best >= config.patience:
             return "patience"
         if progress.epoch >= config.epochs:
             return "epochs"
-        # In the middle of an epoch only the data know whether there is anything left of it.
+        # In the middle of an epoch only the data know whether batches are left.
         return "max_steps" if self._out_of_steps() and progress.batch == 0 else None
 
     def _out_of_steps(self) -> bool:
         return self.config.max_steps is not None and self.step >= self.config.max_steps
 
     def _diverged(self, where: str, at: int, batches: Sequence[Batch]) -> NoReturn:
-        """Stop; numbers of the data that are not finite are named by their place in what `train` was given."""
-        told = next(filter(None, (odd_entry(batch, "in the batch, ") for batch in batches)), "")
-        if told:
-            told = next(filter(None, (odd_entry(data, of) for of, data in self.given_data.items())), told)
-        self._report(StopEvent(step=at, epoch=self.progress.epoch, reason="diverged", where=told or where))
-        raise DivergedError(at, where, None if self.store is None else self.store.latest(), told)
+        """Stop with an error; non-finite numbers in the data are named by their index in the data passed to `train`."""
+        odd_place = next(filter(None, (odd_entry(batch, "in the batch, ") for batch in batches)), "")
+        if odd_place:
+            odd_place = next(filter(None, (odd_entry(data, of) for of, data in self.given_data.items())), odd_place)
+        self._report(StopEvent(step=at, epoch=self.progress.epoch, reason="diverged", where=odd_place or where))
+        raise DivergedError(at, where, None if self.store is None else self.store.latest(), odd_place)
 
     def _report(self, event: Event) -> None:
         each(self.reporters, lambda reporter: reporter.report(event))
 
     def _save(self) -> None:
-        """Write a checkpoint, unless the newest one is of this very place."""
+        """Write a checkpoint, unless the newest one is of this update."""
         place = (self.step, self.progress.epoch, self.progress.batch)
         if self.store is None or self.saved == place:
             return
@@ -355,7 +355,7 @@ class _Run:
                 else {
                     key: master_of(self.best[key])
                     for key in (*trained_keys(state.masters), *state.buffers)
-                    if key in self.best  # what is learned beside the network is not in it
+                    if key in self.best  # additional trained arrays are not part of the network
                 },
                 progress=dataclasses.asdict(self.progress),
                 run=self.description,
@@ -367,10 +367,10 @@ class _Run:
         checkpoint = read_checkpoint(path)
         check_run(path, checkpoint.run, self.description)
         try:
-            kept = dict(checkpoint.progress)
-            if "total" in kept:  # of a version in which one output had a loss
-                kept["terms"] = {OUTPUT: (kept.pop("total"), kept.pop("count"))}
-            self.progress = Progress(**kept)
+            progress = dict(checkpoint.progress)
+            if "total" in progress:  # written by a version with only one loss
+                progress["terms"] = {OUTPUT: (progress.pop("total"), progress.pop("count"))}
+            self.progress = Progress(**progress)
         except TypeError as error:
             raise CheckpointError(f"{path}: {error}") from error
         self.learner.restore(checkpoint.learner)

@@ -1,4 +1,4 @@
-"""Statistics of every layer in updates, taken on the device by one more run for each batch."""
+"""Statistics of every layer in updates, computed on the device in one more run for each batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from volumetric.train.trained import TrainedArrays
 
 
 class Watching:
-    """Tells observers about every layer, forward and backward."""
+    """Reports statistics of every layer, forward and backward, to observers."""
 
     def __init__(self, arrays: TrainedArrays, observers: Sequence[Observer]) -> None:
         self._arrays, self._watch = arrays, Watch(observers)
@@ -20,19 +20,19 @@ class Watching:
         self._watched: dict[tuple[object, ...], tuple[Watched, ...]] = {}
 
     def observe(self, ready: Sequence[Ready[ForwardPass]]) -> None:
-        """Collect the statistics of a pass over all batches of an update, under the weights before it."""
-        self._watch.drop()  # what is left of an update with a fault
+        """Collect the statistics of all batches of an update, with the weights before it."""
+        self._watch.drop()  # statistics of an update with a fault
         for part, one in enumerate(ready):
             program = self._arrays.program("watch", one.of, lambda of=one.of: self._graph(of))
-            found = program.run([*self._arrays.noise(one.of, part), *one.arrays])
-            if found:
-                rows = found[0].reshape(-1, 4).tolist()
+            outputs = program.run([*self._arrays.noise(one.of, part), *one.arrays])
+            if outputs:
+                rows = outputs[0].reshape(-1, 4).tolist()
                 for entry, (low, high, mean, active) in zip(self._watched[one.of.key], rows, strict=True):
                     stats = Stats(min=low, max=high, mean=mean, active=active, total=entry.size)
                     self._watch.add(entry.mode, self._makes[entry.value], stats)
 
     def tell(self) -> None:
-        """Tell the observers of an update that was written."""
+        """Report an applied update to the observers."""
         self._watch.flush(self._arrays.updates)
 
     def _graph(self, of: ForwardPass) -> Graph:

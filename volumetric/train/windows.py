@@ -1,4 +1,4 @@
-"""Windows of long texts: streams side by side, of which each batch has the next rows."""
+"""Windows of long texts: parallel streams; each batch has the next rows of every stream."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from volumetric.network import INPUT
 from volumetric.train.data import ArrayData, Batch, checksum
 
 RESETS = "resets"
-"""Name by which a batch has resets beside its inputs; unless that is the name of an input."""
+"""Name of the resets among the inputs of a batch; unless an input has this name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamWindows:
-    """Batches of token ids for training with ``mode=Backprop(carry=True)``: what comes next is to be told.
+    """Batches of token ids for next-token training with ``mode=Backprop(carry=True)``.
 
-    The ids are cut into `batch` streams of equal length, side by side; batch number n has rows n · length … of each,
-    and as targets the ids that follow. A stream begins anew with its first row, and with every document.
+    The ids are split into `batch` streams of equal length; batch n has rows n · length … of each stream, with the
+    following ids as targets. A stream is reset at its first row, and at every document.
 
     Attributes
     ----------
     ids : integers ``[N]``
     length : rows of a window
     batch : streams
-    separator : id with which a document ends; None: all is one. What a document begins with is not asked of the one
-        before: the mask leaves it out
+    separator : id that ends a document; None: a single document. The mask excludes the first token of a document from
+        the loss
 
     Raises
     ------
-    ShapeError : there are not `length` + 1 ids for each stream
+    ShapeError : a stream has fewer than `length` + 1 ids
     SpecError : a number is below 1
     """
 
@@ -48,10 +48,10 @@ class StreamWindows:
         for name in ("length", "batch"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise SpecError(f"windows: {name} must be a whole number above 0, got {value!r}")
+                raise SpecError(f"windows: {name} must be an integer above 0, got {value!r}")
         ids = np.asarray(self.ids)
         if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-            raise ShapeError(f"windows are of integers [N], got {ids.dtype} {list(ids.shape)}")
+            raise ShapeError(f"windows: ids must be integers [N], got {ids.dtype} {list(ids.shape)}")
         if self.windows < 1:
             least = self.batch * self.length + 1
             raise ShapeError(
@@ -60,7 +60,7 @@ class StreamWindows:
 
     @property
     def windows(self) -> int:
-        """Batches of an epoch; what fills no window at the end of a stream is left out."""
+        """Batches of an epoch; an incomplete window at the end of a stream is dropped."""
         return (len(self.ids) - 1) // self.batch // self.length
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
@@ -81,7 +81,7 @@ class StreamWindows:
             yield Batch(inputs, ids[at + 1].astype(np.int32), mask)
 
     def arrays(self) -> ArrayData:
-        """Return the same batches as arrays in memory: samples are windows, in the order of the batches."""
+        """Return the same batches as arrays in memory: each sample is a window, in the order of the batches."""
         every = list(self.batches(0))
         inputs = {name: np.concatenate([one.given[name] for one in every]) for name in (INPUT, RESETS)}
         masks = [one.mask for one in every if isinstance(one.mask, np.ndarray)]

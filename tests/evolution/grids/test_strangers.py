@@ -96,7 +96,7 @@ def test_the_data_say_whether_rows_are_sequences() -> None:
     assert Samples(learning=spirals()).configure(named).mutation.sequences is True
     asked = GridConfig(mutation=GridMutationConfig(sequences=True))
     assert Samples(learning=spirals()).configure(asked) == dataclasses.replace(asked, fitness_threshold=0.99)
-    with pytest.raises(SpecError, match="more fitness is better"):
+    with pytest.raises(SpecError, match="maximises fitness"):
         Samples(learning=spirals()).configure(GridConfig(fitness_criterion="min"))
 
 

@@ -183,16 +183,17 @@ class Seen:
 
 async def ask(target: Target, body: Mapping[str, Any], timeout: float) -> Seen:
     """Send a chat completion, and read its stream to the end. What goes wrong is told in the answer."""
-    seen = Seen()
+    answer = Seen()
     try:
         async with asyncio.timeout(timeout):
-            await _ask(target, {**body, "stream": True, "stream_options": {"include_usage": True}}, seen)
+            await _ask(target, {**body, "stream": True, "stream_options": {"include_usage": True}}, answer)
     except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-        seen.error = f"{type(error).__name__}: {error}"[:300]
-    return seen
+        answer.error = f"{type(error).__name__}: {error}"[:300]
+    return answer
 
 
-async def _ask(target: Target, body: Mapping[str, Any], seen: Seen) -> None:
+async def _ask(target: Target, body: Mapping[str, Any], answer: Seen) -> None:
+    """Send a chat completion, and write what its stream brings, or its error, into `answer`."""
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection(
         target.host, target.port, limit=_LONGEST_LINE, ssl=target.secure or None
@@ -207,11 +208,11 @@ async def _ask(target: Target, body: Mapping[str, Any], seen: Seen) -> None:
         )
         version, *status = (await reader.readline()).split(b" ", 2)[:2]
         if not version.startswith(b"HTTP/1"):
-            seen.error = f"this is no HTTP: {version[:100].decode(errors='replace').strip()!r}"
+            answer.error = f"this is no HTTP: {version[:100].decode(errors='replace').strip()!r}"
             return
         headers = [line async for line in _headers(reader)]
         if status != [b"200"]:
-            seen.error = f"{b' '.join(status).decode(errors='replace')} {error_of(await reader.read(10_000))}"
+            answer.error = f"{b' '.join(status).decode(errors='replace')} {error_of(await reader.read(10_000))}"
             return
         chunked = any(line.lower().startswith(b"transfer-encoding") and b"chunked" in line for line in headers)
         finished = False
@@ -220,24 +221,26 @@ async def _ask(target: Target, body: Mapping[str, Any], seen: Seen) -> None:
             if piece is None:
                 continue
             if piece.error:
-                seen.error = piece.error[:300]
+                answer.error = piece.error[:300]
                 return
             finished = finished or piece.finished or piece.last
             if piece.tokens:
-                seen.tokens, seen.prompt_tokens = piece.tokens, piece.prompt_tokens
-                seen.cached_tokens = piece.cached_tokens
+                answer.tokens, answer.prompt_tokens = piece.tokens, piece.prompt_tokens
+                answer.cached_tokens = piece.cached_tokens
             if text := piece.text or piece.thought:
                 now = time.perf_counter()
-                if seen.text:
-                    seen.gaps.append(now - last)
+                if answer.text:
+                    answer.gaps.append(now - last)
                 else:
-                    seen.first = now - began
-                last, seen.text = now, seen.text + text
+                    answer.first = now - began
+                last, answer.text = now, answer.text + text
             if piece.last:
                 break
         if not finished:
-            seen.error = "the stream ended before the answer" if seen.text else "no stream of a chat completion came"
-        seen.tokens = seen.tokens or len(seen.gaps) + bool(seen.text)
+            answer.error = (
+                "the stream ended before the answer" if answer.text else "no stream of a chat completion came"
+            )
+        answer.tokens = answer.tokens or len(answer.gaps) + bool(answer.text)
     finally:
         writer.close()
 
@@ -249,7 +252,7 @@ async def _headers(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 async def _lines(reader: asyncio.StreamReader, *, chunked: bool) -> AsyncIterator[bytes]:
     """Yield lines of the body, as soon as they are whole."""
-    held = b""
+    rest = b""
     while True:
         if chunked:
             size = int((await reader.readline()).split(b";")[0] or b"0", 16)
@@ -258,6 +261,6 @@ async def _lines(reader: asyncio.StreamReader, *, chunked: bool) -> AsyncIterato
             data = await reader.read(1 << 16)
         if not data:
             return
-        *lines, held = (held + data).split(b"\n")
+        *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             yield line.rstrip(b"\r")

@@ -95,30 +95,30 @@ def measure_servers(targets: Sequence[Target], loads: Sequence[Load], *, repetit
         runs: dict[Target, list[ServeRow]] = {target: [] for target in targets}
         for _ in range(repetitions):
             for target in targets:
-                seen, seconds = asyncio.run(_run(target, load, number))
-                runs[target].append(_row(target, load, seen, seconds))
+                answers, seconds = asyncio.run(_run(target, load, number))
+                runs[target].append(_row(target, load, answers, seconds))
             number += load.requests
-        for found in runs.values():
-            yield sorted(found, key=lambda row: row.tokens)[len(found) // 2]
+        for server_runs in runs.values():
+            yield sorted(server_runs, key=lambda row: row.tokens)[len(server_runs) // 2]
 
 
 async def _run(target: Target, load: Load, first: int) -> tuple[list[Seen], float]:
     numbers = iter(range(first, first + max(load.requests, load.clients)))
-    seen: list[Seen] = []
+    answers: list[Seen] = []
 
     async def work() -> None:
         for number in numbers:
             messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": question(number)}]
             body = {"model": "default", "messages": messages, "max_tokens": load.tokens, "seed": number}
-            seen.append(await ask(target, body | {"temperature": 0} | dict(load.fields), load.timeout))
+            answers.append(await ask(target, body | {"temperature": 0} | dict(load.fields), load.timeout))
 
     began = time.perf_counter()
     await asyncio.gather(*(work() for _ in range(load.clients)))
-    return seen, time.perf_counter() - began
+    return answers, time.perf_counter() - began
 
 
-def _row(target: Target, load: Load, seen: Sequence[Seen], seconds: float) -> ServeRow:
-    good = [one for one in seen if not one.error]
+def _row(target: Target, load: Load, answers: Sequence[Seen], seconds: float) -> ServeRow:
+    good = [one for one in answers if not one.error]
     first = _quantiles([one.first for one in good])
     gaps = [gap for one in good for gap in one.gaps]
     between = _quantiles(gaps)
@@ -127,8 +127,8 @@ def _row(target: Target, load: Load, seen: Sequence[Seen], seconds: float) -> Se
         url=target.url,
         clients=load.clients,
         good=len(good),
-        failed=len(seen) - len(good),
-        error=next((one.error for one in seen if one.error), ""),
+        failed=len(answers) - len(good),
+        error=next((one.error for one in answers if one.error), ""),
         requests=len(good) / seconds,
         tokens=sum(one.tokens for one in good) / seconds,
         first50=first[0],

@@ -1,4 +1,4 @@
-"""A run of grids on disk: one ``.npz`` file with a JSON text and the packed weights, written in one step."""
+"""Checkpoints of grid runs: one ``.npz`` file with JSON and the packed weights, written atomically."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PARTS = ("payload", "scales", "offsets")
 
 
 def save(population: GridPopulation, path: str | os.PathLike[str]) -> None:
-    """Write `population` to `path`, which is replaced in one step.
+    """Write `population` to `path` atomically.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def save(population: GridPopulation, path: str | os.PathLike[str]) -> None:
 
 
 def _described(genome: GridGenome, name: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Plain part of a genome; its weights go to `arrays`."""
+    """Return the plain part of a genome; add its weights to `arrays`."""
     tensors = []
     for place, (key, store) in enumerate(genome.params.items()):
         packed = store.stored()
@@ -66,11 +66,11 @@ def _described(genome: GridGenome, name: str, arrays: dict[str, NDArray[Any]]) -
 
 
 def load(path: Path) -> GridPopulation:
-    """Read what `save` wrote.
+    """Read a file of `save`.
 
     Raises
     ------
-    CheckpointError : the file is missing, damaged, or not such a checkpoint
+    CheckpointError : the file is missing, damaged, or not a checkpoint of grids
     """
     return read_run(path, "a run of grids", _restored)
 
@@ -99,7 +99,7 @@ def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> GridPop
 
 
 def _plain_champion(champion: Champion) -> list[Any]:
-    """What is told of a champion beside its genome."""
+    """Return the plain data of a champion, without its genome."""
     return [champion.fitness, champion.id, champion.generation]
 
 

@@ -1,4 +1,4 @@
-"""What can be set about the evolution of grids."""
+"""Configuration of the evolution of grids."""
 
 from __future__ import annotations
 
@@ -14,49 +14,47 @@ KINDS: Final = (
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "rnn", "lstm", "gru", "embedding", "kmeans", "softmax",
     "sparsemax", "entmax", "parallel", "sequential",
 )  # fmt: skip
-"""Kinds that mutation can make a layer of, wherever one of them fits the shapes."""
+"""Layer kinds that mutation can create, if they fit the shapes."""
 CELLS: Final = ("causal_conv1d", "slstm", "mlstm", "agalite", "axon", "axon_linear", "xl_attention")
 SCAFFOLDS: Final = ("pass_through", "pre_up", "pre_up_gated", "post_up", "post_up_gated", "adapter", "column")
 PROGRAM_CHANCES: Final = (
     "add_region", "drop_region", "change_region", "add_edge", "drop_edge", "change_edge", "change_clock",
     "change_carrier", "change_slots", "change_mask", "change_learning",
 )  # fmt: skip
-"""Chances of changes of programs."""
+"""Probabilities of changes of programs."""
 NAMED: Final = (*CELLS, *SCAFFOLDS)
-"""Kinds that it makes layers of where they are named."""
+"""Layer kinds that mutation creates only if they are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridMutationConfig:
-    """Chances of changes.
+    """Probabilities of mutations.
 
-    Those of weights, activation, type and toggling are for each layer, those of programs for each program, the others
-    for a child.
+    Those of weights, activation, kind and toggling are per layer, those of programs per program, the others per child.
 
     Attributes
     ----------
-    weight_rate, weight_replace : chance that a weight of a layer that is perturbed changes, and that it is drawn anew
-    layer_rate : chance that the weights of a layer are perturbed at all
-    weight_power : standard deviation of a change, in units of that of the fresh weights of the tensor
-    activation, kind, toggle : another activation; another kind of layer with fresh weights; switched on or off
-    add_layer : a layer that keeps the shape, at a free place of the grid; it begins close to the identity
-    split_layer : a layer becomes the mean of two copies, which then differ
-    add_region, drop_region, change_region : of a program: a copy of a region in a free place, which nothing hears at
-        first; one that goes with its edges; another carrier, family, rule or size. These and the next ones are for each
-        program
-    add_edge, drop_edge, change_edge : an edge that brings nothing at first, where that is possible; one that goes;
-        another rule, way of writing, weight, lag, mask, or other ends
-    change_clock : a clock of a region or a condition of an edge comes, becomes looser or tighter, or goes
-    change_carrier, change_slots : a filter that believes all that it is told, or a twin of a region with another
-        carrier or with slots, which nothing hears at first; other slots; or they go
-    change_mask, change_learning : a mask that hides nothing yet, or a loss of weight 0 of a region's own; other pairs,
-        another weight; or they go. These four happen where they are set
-    add_link, drop_link : a value that also flows to a later layer; one that no longer does
-    activations, kinds : what mutation chooses from; cells and scaffolds of stacks, such as ``"slstm"`` or
-        ``"post_up"``, only where they are named
-    sequences : whether layers that look at other rows, as attention and recurrent ones, can come between rows of
-        features. False suits rows that know nothing of each other, as the samples of a data set. None: as the problem
-        says, and true where it says nothing
+    weight_rate, weight_replace : probability that a weight of a perturbed layer changes, and that it is redrawn
+    layer_rate : probability that the weights of a layer are perturbed
+    weight_power : standard deviation of a change, in units of the standard deviation of the tensor's fresh weights
+    activation, kind, toggle : change the activation; change the kind of layer, with fresh weights; enable or disable
+    add_layer : insert a layer that keeps the shape into a free slot of the grid; it begins close to the identity
+    split_layer : replace a layer by the mean of two copies, which then diverge
+    add_region, drop_region, change_region : for a program: copy a region to a free place, initially unread; remove a
+        region with its edges; change carrier, family, rule or size. These and the following are per program
+    add_edge, drop_edge, change_edge : add an edge, without effect at first if possible; remove an edge; change rule,
+        way of writing, weight, lag, mask, or ends
+    change_clock : add, loosen, tighten or remove a clock of a region or a condition of an edge
+    change_carrier, change_slots : add a filter with gain 1, or a twin of a region with another carrier or with slots,
+        initially unread; change or remove slots
+    change_mask, change_learning : add a mask that hides nothing yet, or a loss of weight 0 to a region; change pairs
+        or weights; remove them. The default of these four is 0
+    add_link, drop_link : add or remove a link to a later layer
+    activations, kinds : choices of mutation; cells and scaffolds of stacks, such as ``"slstm"`` or ``"post_up"``, must
+        be named
+    sequences : whether layers that read other rows, as attention and recurrent layers, may be used for rows of
+        features. Use False for independent rows, as the samples of a data set. None: set by the problem, by default
+        true
     """
 
     layer_rate: float = 0.8
@@ -98,7 +96,7 @@ class GridMutationConfig:
 
 
 def _grid_species() -> SpeciesConfig:
-    # The mean difference of weights is at most 1 here, and structures are small: weights must count for more.
+    # The mean difference of weights is at most 1 here, and structures are small, so weights have a larger coefficient.
     return SpeciesConfig(threshold=2.0, threshold_step=0.1, weight=3.0, target=8)
 
 
@@ -109,8 +107,8 @@ class GridConfig(RunConfig):
     Attributes
     ----------
     algorithm : "neat": species, fitness sharing and crossover aligned by markings. "elites": the best quarter of the
-        population lives on, every other place goes to a spliced and mutated child of two of them
-    mutation : section beside those of `RunConfig`
+        population survives, all others are spliced and mutated children of two of them
+    mutation : section in addition to those of `RunConfig`
     """
 
     algorithm: Literal["neat", "elites"] = "neat"

@@ -1,4 +1,4 @@
-"""Crossover of grids, aligned by markings; and their distance."""
+"""Crossover of grids, aligned by markings, and the distance of grids."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from volumetric.network.weights import WeightStore
 
 
 def crossover(fitter: GridGenome, other: GridGenome, rng: np.random.Generator, *, disable: float = 0.75) -> GridGenome:
-    """Return a child with the structure of `fitter` and, layer by layer, the weights of either parent by chance.
+    """Return a child with the structure of `fitter` and, layer by layer, the weights of a random parent.
 
-    Matching genes are layers of one marking and equal spec, and of programs regions and edges of one name, which are
-    either parent's, too; excess and disjoint genes come from the fitter parent (Stanley & Miikkulainen 2002). A layer
-    that is disabled in one parent alone is so in the child with the chance `disable`. The child keeps the numeric types
-    of `fitter`.
+    Matching genes are layers with the same marking and spec, and regions and edges of programs with the same name; each
+    comes from a random parent. Excess and disjoint genes come from the fitter parent (Stanley & Miikkulainen 2002). A
+    layer that is disabled in only one parent is disabled in the child with probability `disable`. The child keeps the
+    dtypes of `fitter`.
     """
     theirs = {marking: coord for coord, marking in other.markings.items()}
     stores = dict(fitter.params)
@@ -48,7 +48,7 @@ def crossover(fitter: GridGenome, other: GridGenome, rng: np.random.Generator, *
 
 
 def in_type_of(store: WeightStore, like: WeightStore) -> WeightStore:
-    """Return `store` in the numeric type of `like`."""
+    """Return `store` in the dtype of `like`."""
     same = store.scheme == like.scheme
     return WeightStore.from_packed(store.stored() if same else encode(store.values(), like.scheme))
 
@@ -64,10 +64,10 @@ def _with_disabled(genome: GridGenome, disabled: frozenset[Coord]) -> GridGenome
 def distance(a: GridGenome, b: GridGenome, rules: SpeciesConfig) -> float:
     """Return the compatibility distance ``c₁·E/N + c₂·D/N + c₃·W̄``.
 
-    E and D count excess and disjoint layers and links, N those of the larger genome (1 for small ones). W̄ is the mean
-    over the matching layers: 1 where they differ in kind, shape or settings, else ``Σ|x - y| / Σ(|x| + |y|)`` over
-    their weights, and for two programs what `programs.distance.difference` says; half of 1 is added where one of the
-    two is disabled.
+    E and D count excess and disjoint layers and links; N is their number in the larger genome (1 for small ones). W̄ is
+    the mean over the matching layers: 1 if they differ in kind, shape or settings, else ``Σ|x - y| / Σ(|x| + |y|)``
+    over their weights, and for two programs `programs.crossover.difference`; ½ is added if only one of the two is
+    disabled.
     """
     alone = a.genes ^ b.genes
     reach = min(max(a.genes), max(b.genes))

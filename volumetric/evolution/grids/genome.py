@@ -1,4 +1,4 @@
-"""A network as a genome: structure, weights, and markings; and its outputs for samples that are strangers."""
+"""A network as a genome: structure, weights and markings; and its outputs for independent samples."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from volumetric.run.plan import DELAYS, Plan
 from volumetric.run.state import by_name, check_input
 
 ROWS: Final = 1024
-"""Rows that are computed together, at most, unless a sequence has more."""
+"""Maximum rows computed together, unless a sequence is longer."""
 
 
 def looks_around(plan: Plan) -> bool:
-    """Whether the rows of a call see each other. Rows of several axes do not."""
+    """Whether a layer reads other rows of a call. Rows of several axes are independent."""
     return mixing_step(plan) is not None
 
 
 def apart(network: Network, x: Array) -> Array:
-    """Return samples ``[samples, …]`` in the form in which no layer of `network` takes them for one sequence.
+    """Return samples ``[samples, …]`` in a form that no layer of `network` treats as one sequence.
 
-    Rows that layers would connect become sequences of one row each, ``[samples, 1, …]``; sequences stay as they are.
+    If layers read other rows, samples become sequences of one row, ``[samples, 1, …]``; sequences are unchanged.
     """
     rows = x.ndim == len(network.input_shape) + 1
     return x[:, None] if rows and looks_around(lower(network)) else x
 
 
 def outputs_of(network: Network, params: Mapping[str, WeightStore], x: Array) -> NDArray[np.float32]:
-    """Return the outputs for samples: rows ``[samples, …]`` or sequences ``[samples, T, …]``, each as if alone.
+    """Return the outputs for samples: rows ``[samples, …]`` or sequences ``[samples, T, …]``, computed independently.
 
     Raises
     ------
-    ShapeError : the network reads something else
+    ShapeError : the network expects another shape
     """
     by_name(lower(network), x)
-    x, given = apart(network, np.asarray(x)), np.asarray(x)
-    one_row = x.ndim != given.ndim
+    x, original = apart(network, np.asarray(x)), np.asarray(x)
+    one_row = x.ndim != original.ndim
     run = _sequences if x.ndim == len(network.input_shape) + 2 else _rows
-    with np.errstate(all="ignore"):  # what is not finite is judged by who asked
+    with np.errstate(all="ignore"):  # the caller handles non-finite values
         outputs = np.concatenate(list(run(network, Params(params), x)))
     return outputs[:, 0] if one_row else outputs
 
@@ -67,7 +67,7 @@ def _rows(network: Network, params: Params, x: Array) -> Iterator[Array]:
 
 
 def _sequences(network: Network, params: Params, x: Array) -> Iterator[Array]:
-    """Run sequences of one length side by side."""
+    """Run sequences of equal length in parallel."""
     plan, device = lower(network), NumpyGraphs()
     if any(step.op in DELAYS for step in plan.steps):
         executable = ReferenceDevice().compile(plan, params)
@@ -90,12 +90,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Allele:
-    """What stands at one marking.
+    """Layer and weights at one marking.
 
     Attributes
     ----------
-    spec, disabled : the layer, and whether it is switched off
-    weights : its weights side by side
+    spec, disabled : the layer, and whether it is disabled
+    weights : its concatenated weights
     size : sum of their absolute values
     """
 
@@ -112,12 +112,12 @@ class GridGenome:
     Attributes
     ----------
     network, params : structure and weights
-    markings : coordinate → number that tells where in history its layer came from
-    link_markings : the same for the links of the network, in their order
+    markings : coordinate → historical marking of its layer
+    link_markings : historical markings of the links of the network, in order
 
     Raises
     ------
-    SpecError : layers or links without a marking, or a loop of links without a delay
+    SpecError : a layer or link has no marking, or links form a cycle without a delay
     """
 
     network: Network
@@ -129,7 +129,7 @@ class GridGenome:
     def __post_init__(self) -> None:
         """Check that every layer and link is marked."""
         if set(self.markings) != set(self.network.layers):
-            raise SpecError("a genome needs a marking for every layer, and for nothing else")
+            raise SpecError("a genome needs exactly one marking for every layer")
         if len(self.link_markings) != len(self.network.links):
             raise SpecError("a genome needs a marking for every link")
         check_order(self.network.wires, self.network.layers)
@@ -150,7 +150,7 @@ class GridGenome:
 
     @property
     def alleles(self) -> Mapping[int, Allele]:
-        """Marking of each layer → what stands there; weights that another layer owns are left out."""
+        """Return marking → layer and weights; weights owned by another layer are excluded."""
         return self._kept("alleles", lambda: {m: self._allele(coord) for coord, m in self.markings.items()})
 
     def _allele(self, coord: Coord) -> Allele:
@@ -164,7 +164,7 @@ class GridGenome:
         )
 
     def _kept(self, name: str, make: Callable[[], T]) -> T:
-        """Return a value that follows from the fields, which is made once."""
+        """Return a cached value derived from the fields."""
         if name not in self._cache:
             self._cache[name] = make()
         return self._cache[name]
@@ -172,8 +172,8 @@ class GridGenome:
     def forward(self, x: Array) -> NDArray[np.float32]:
         """Run the network on one sequence of rows ``[T, …]`` from an empty state; return the output of every row.
 
-        The reference device does this, without any compilation; use `volumetric.devices.open` for large networks.
-        Samples of a data set are no sequence: see `predict`.
+        This uses the reference device, without compilation; use `volumetric.open_device` for large networks. For
+        independent samples see `predict`.
         """
         return self.executable.forward(self.executable.new_state(), x, last_only=False)
 
@@ -183,12 +183,12 @@ class GridGenome:
         return self._kept("executable", lambda: ReferenceDevice().compile(lower(self.network), self.params))
 
     def predict(self, x: Array) -> NDArray[np.float32]:
-        """Return the outputs for samples that know nothing of each other; the reference device computes them.
+        """Return the outputs for independent samples, computed on the reference device.
 
         Parameters
         ----------
-        x : samples that are rows ``[samples, …]`` or sequences of rows ``[samples, T, …]``. Each is computed as if it
-            were alone, whatever layers the network has
+        x : samples as rows ``[samples, …]`` or sequences of rows ``[samples, T, …]``. Each is computed independently,
+            whatever layers the network has
 
         Raises
         ------
@@ -197,7 +197,7 @@ class GridGenome:
         return outputs_of(self.network, self.params, x)
 
     def layer_keys(self, coord: Coord) -> dict[str, str]:
-        """Name below the layer at `coord` → key of the weight, for the weights that no other layer owns."""
+        """Return name within the layer at `coord` → key of the weight, for weights that no other layer owns."""
         start = f"{coord}/"
         names = [param.name for param in self.network.layers[coord].tensors()]
         return {name: start + name for name in names if self.network.resolve(start + name) == start + name}
@@ -259,24 +259,24 @@ class GridPool:
 
 @dataclass(slots=True)
 class GridInnovations:
-    """Markings given so far, and those of the current generation: the same change gets the same one.
+    """Markings assigned so far, and those of the current generation: equal changes get equal markings.
 
     Attributes
     ----------
     next : the next marking
-    events : what happened in this generation → its marking
+    events : event of this generation → its marking
     """
 
     next: int
     events: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def mark(self, event: tuple[Any, ...]) -> int:
-        """Return the marking of `event`, a new one if nobody had it in this generation."""
+        """Return the marking of `event`, a new one if it is new in this generation."""
         if event not in self.events:
             self.events[event] = self.next
             self.next += 1
         return self.events[event]
 
     def begin_generation(self) -> None:
-        """Forget the events of the last generation."""
+        """Clear the events of the last generation."""
         self.events.clear()

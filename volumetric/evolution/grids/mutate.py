@@ -1,4 +1,4 @@
-"""Mutation of a grid: weights, activations, kinds, toggling, layers, links. A change is None where it cannot be."""
+"""Mutation of a grid: weights, activations, kinds, toggling, layers, links. An impossible change returns None."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from volumetric.network.weights import WeightStore
 def mutate(
     genome: GridGenome, rules: GridMutationConfig, innovations: GridInnovations, rng: np.random.Generator
 ) -> GridGenome:
-    """Return a changed copy of `genome`; weights keep their numeric types.
+    """Return a mutated copy of `genome`; weights keep their dtypes.
 
-    Every layer may have its weights perturbed, get another activation, another kind, or be toggled, in this order; of a
-    program regions, edges and clocks come, go and change. Then the network as a whole may gain a layer, split one, gain
-    a link and lose one. A change that would not fit the shapes does not happen.
+    For every layer, in this order: perturb weights, change the activation, change the kind, toggle; for a program also
+    add, remove and change regions, edges and clocks. Then for the whole network: add a layer, split a layer, add a
+    link, remove a link. Changes that would not fit the shapes are skipped.
     """
     genome = _weights(genome, rules, rng)
     for coord in list(genome.network.layers):
@@ -57,7 +57,7 @@ def _apply(
     changes: tuple[tuple[float, Callable[[GridGenome], GridGenome | None]], ...],
     rng: np.random.Generator,
 ) -> GridGenome:
-    """Let each change happen by its chance."""
+    """Apply each change with its probability."""
     for chance, change in changes:
         if rng.random() < chance:
             genome = change(genome) or genome
@@ -65,7 +65,7 @@ def _apply(
 
 
 def _weights(genome: GridGenome, rules: GridMutationConfig, rng: np.random.Generator) -> GridGenome:
-    """Perturb the weights of some layers, all layers that share a weight being one."""
+    """Perturb the weights of some layers; layers that share a weight count as one."""
     chosen = {coord for coord in genome.network.layers if rng.random() < rules.layer_rate}
     stores = dict(genome.params)
     for key, spec in genome.network.param_specs().items():
@@ -88,11 +88,11 @@ def _perturbed(
 def change_kind(
     genome: GridGenome, coord: Coord, rules: GridMutationConfig, rng: np.random.Generator
 ) -> GridGenome | None:
-    """Put a layer of another kind, with fresh weights, at `coord`; it reads and makes the same shapes."""
+    """Replace the layer at `coord` by another kind with the same shapes and fresh weights."""
     network = genome.network
     spec = network.layers[coord]
     if isinstance(spec, Residual) or spec.kind == "program" or _shares(network, coord):
-        return None  # a program has genes of its own
+        return None  # a program has its own genes
     ids = any(port.dtype == "int32" and port.coord == coord for port in network.ports.values())
     others = [
         s for s in fitting(network.reads[coord], network.shapes[coord], rules, ids=ids, rng=rng) if s.kind != spec.kind
@@ -106,7 +106,7 @@ def change_kind(
 def change_activation(
     genome: GridGenome, coord: Coord, rules: GridMutationConfig, rng: np.random.Generator
 ) -> GridGenome | None:
-    """Give the layer at `coord` another activation function."""
+    """Change the activation of the layer at `coord`."""
     spec = genome.network.layers[coord]
     mine = getattr(spec, "activation", None)
     others = [name for name in rules.activations if name != mine]
@@ -117,7 +117,7 @@ def change_activation(
 
 
 def toggle(genome: GridGenome, coord: Coord) -> GridGenome | None:
-    """Switch the layer at `coord` off, which makes it the identity, or on again."""
+    """Disable the layer at `coord`, which makes it the identity, or enable it."""
     return restructured(genome, disabled=genome.network.disabled ^ {coord})
 
 
@@ -147,7 +147,7 @@ def add_layer(
 
 
 def split_layer(genome: GridGenome, rng: np.random.Generator) -> GridGenome | None:
-    """Make a layer the mean of itself and a copy: the network computes the same, until the two change apart."""
+    """Replace a layer by the mean of itself and a copy: the network is unchanged until the two diverge."""
     network = genome.network
     able = [
         coord
@@ -167,15 +167,15 @@ def split_layer(genome: GridGenome, rng: np.random.Generator) -> GridGenome | No
 
 
 def add_link(genome: GridGenome, innovations: GridInnovations, rng: np.random.Generator) -> GridGenome | None:
-    """Let the output of one layer be added to what a later one reads, where the shapes agree."""
+    """Add the output of a layer to the input of a later layer of the same shape."""
     network = genome.network
     places = list(network.layers)
-    taken = {(link.source, link.target) for link in network.links}
+    linked = {(link.source, link.target) for link in network.links}
     pairs = [
         (source, target)
         for i, source in enumerate(places)
-        for target in places[i + 2 :]  # the next layer reads it already
-        if (source, target) not in taken and network.shapes[source] == network.reads[target]
+        for target in places[i + 2 :]  # the next layer already reads it
+        if (source, target) not in linked and network.shapes[source] == network.reads[target]
     ]
     if not pairs:
         return None
@@ -194,14 +194,14 @@ def drop_link(genome: GridGenome, rng: np.random.Generator) -> GridGenome | None
     if not able:
         return None
     gone = able[int(rng.integers(len(able)))]
-    kept = [i for i in range(len(links)) if i != gone]
+    rest = [i for i in range(len(links)) if i != gone]
     return restructured(
-        genome, links=tuple(links[i] for i in kept), link_markings=tuple(genome.link_markings[i] for i in kept)
+        genome, links=tuple(links[i] for i in rest), link_markings=tuple(genome.link_markings[i] for i in rest)
     )
 
 
 def _inserted(spec: LayerSpec) -> LayerSpec:
-    """Return a form of `spec` that can begin close to the identity."""
+    """Return a form of `spec` that can be initialised close to the identity."""
     if isinstance(spec, Dense):
         return dataclasses.replace(spec, activation="linear")
     if isinstance(spec, Sequential) or not spec.params():
@@ -222,7 +222,7 @@ def _with_layer(
     *,
     marking: int | None = None,
 ) -> GridGenome | None:
-    """Put `spec` with its weights at `coord`, marked as the layer before it unless there is a new marking."""
+    """Put `spec` with its weights at `coord`, with the marking of the replaced layer unless a new one is passed."""
     start = f"{coord}/"
     params = {key: store for key, store in genome.params.items() if not key.startswith(start)}
     params |= {start + name: WeightStore.from_array(value) for name, value in values.items()}
@@ -238,7 +238,7 @@ def restructured(
     link_markings: tuple[int, ...] | None = None,
     **structure: object,
 ) -> GridGenome | None:
-    """Return the genome with another structure; None if that is no network, or one with other outputs."""
+    """Return the genome with another structure; None if that is not a valid network or changes the outputs."""
     try:
         network = dataclasses.replace(genome.network, **structure)  # pyright: ignore[reportArgumentType]  (fields of Network)
     except VolumetricError:
@@ -246,11 +246,11 @@ def restructured(
     before, now = ({name: n.shapes[coord] for name, coord in n.taps.items()} for n in (genome.network, network))
     if before != now:
         return None
-    given = genome.params if params is None else params
+    stores = genome.params if params is None else params
     return dataclasses.replace(
         genome,
         network=network,
-        params=Params({key: given[key] for key in network.param_specs()}),
+        params=Params({key: stores[key] for key in network.param_specs()}),
         markings=genome.markings if markings is None else markings,
         link_markings=genome.link_markings if link_markings is None else link_markings,
     )

@@ -21,7 +21,7 @@ from volumetric.network import Network, initialise
 from volumetric.network.weights import Params, WeightStore
 
 _FIRST_WEIGHTS = 1 << 32
-"""Seeds of the weights of the first genomes lie above those of the numbers that the run itself draws."""
+"""Seeds of the first weights are above the seeds that the run itself draws."""
 
 
 class GridPopulation(Run[GridConfig, GridPool]):
@@ -29,10 +29,10 @@ class GridPopulation(Run[GridConfig, GridPool]):
 
     Parameters
     ----------
-    config : rules of the run
-    network : structure of the first genomes; free slots of its grid are where layers can be added
-    params : weights of the first genome, from which the others are mutated; None gives each fresh ones
-    seed : of all random numbers; None chooses one, which `seed` tells
+    config : configuration of the run
+    network : structure of the first genomes; layers can be added in free slots of its grid
+    params : weights of the first genome, of which the others are mutations; None: fresh weights for each
+    seed : of all random numbers; None chooses one, see the attribute `seed`
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class GridPopulation(Run[GridConfig, GridPool]):
         super().__init__(config, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that the run depends on, in one step; see `volumetric.evolution.grids.checkpoint`."""
+        """Write the state of the run atomically; see `volumetric.evolution.grids.checkpoint`."""
         from volumetric.evolution.grids.checkpoint import save
 
         save(self, path)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> GridPopulation:
-        """Read a run that `save` wrote; it goes on exactly as if it had not been interrupted.
+        """Read a file of `save`; the run continues exactly as without interruption.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class GridPopulation(Run[GridConfig, GridPool]):
         return mutate(genome, self.config.mutation, self.innovations, rng)
 
     def _elite_parents(self, key: np.uint64) -> NDArray[np.int64]:
-        """Return parents as `Offspring` has them: the best quarter alone, then two different ones of it for a child."""
+        """Return parents in the form of `Offspring`: the best quarter, then pairs of different ones for children."""
         size = self.config.population
         elites = np.argsort(-self.score, kind="stable")[: max(1, size // 4)]
         rng = generator(int(key))

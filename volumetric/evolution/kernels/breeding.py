@@ -1,7 +1,7 @@
 """Reproduction of genomes on the CPU: pairing, crossover and mutation of a whole generation in one call.
 
 Genomes are laid out as in `evolution.kernels.genomes`. Each child draws from its own stream, keyed by its id,
-so that its genes depend neither on its brothers nor on where in the array it stands.
+so that its genes depend neither on its siblings nor on its row in the array.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def pair(order, starts, survivors, champions, score, species, crossover, intersp
 
     Parameters
     ----------
-    order : int64 [genomes]; genomes by species, fitter ones first
-    starts, survivors : int64 [species]; where a species begins in `order`, and how many of it may be parents
+    order : int64 [genomes]; genomes by species, fitter first
+    starts, survivors : int64 [species]; start of a species in `order`, and number of possible parents in it
     champions : int64 [n]; best genome of each species that may breed
-    score : float64 [genomes]; more is better
+    score : float64 [genomes]; higher is better
     species : int64 [children]; the species of each child
-    crossover, interspecies : chances of two parents, and of the second coming from another species
-    first_id, key : as for `breed`; another key
+    crossover, interspecies : probabilities of two parents, and of the second coming from another species
+    first_id, key : as for `breed`, with another key
     """
     stream = np.empty(1, np.uint64)
     for child in range(parents.shape[0]):
@@ -54,19 +54,19 @@ def breed(
     nodes, connections, sizes, parents, mutates, first_id, key, settings, activations, aggregations, table, counters,
     blank, used, out_nodes, out_connections, out_sizes,
 ):  # fmt: skip
-    """Make one child for each row of `parents`.
+    """Create one child for each row of `parents`.
 
     Parameters
     ----------
     parents : int64 [children, 3]; the fitter parent, the other or -1 for a clone, and whether they are equally fit
-    mutates : uint8 [children]; 0 leaves a child as it was inherited
+    mutates : uint8 [children]; 0: the child is not mutated
     first_id : id of the first child
     key : uint64 key of the generation's streams
     settings : record of rates and limits (``evolution.config``)
-    table, counters : as for `mark`, with room for four events a child
+    table, counters : as for `mark`, with space for four events per child
     blank : one connection record of scratch
     used : uint8 scratch, longer than any child has nodes
-    out_nodes, out_connections, out_sizes : the children, with room for both parents' genes and one more node and three
+    out_nodes, out_connections, out_sizes : the children, with space for both parents' genes, one more node and three
         more connections
     """
     stream = np.empty(1, np.uint64)

@@ -1,4 +1,4 @@
-"""Crossover of genomes: genes are lined up by innovation number; genomes are laid out as in `kernels.cpu.genomes`."""
+"""Crossover of genomes, aligned by innovation number; genomes are laid out as in `evolution.kernels.genomes`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from volumetric.evolution.kernels.genomes import closes_cycle, insert_connection
 
 @kernel
 def _inherit_connections(connections, sizes, a, b, tie, settings, stream, out_connections, out_sizes, child):
-    """Merge by innovation: matching genes from either parent, others from `a`; from both, by chance, if `tie`."""
+    """Merge by innovation: matching genes from a random parent, others from `a`, at random if `tie`."""
     i = j = 0
     out_sizes[child, 1] = 0
     while i < sizes[a, 1]:
@@ -32,7 +32,7 @@ def _inherit_connections(connections, sizes, a, b, tie, settings, stream, out_co
 
 @kernel
 def _inherit_unmatched(connections, sizes, a, b, settings, stream, nodes, out_connections, out_sizes, child, used):
-    """The genes that only `b` has, each by chance; not where a sits already, nor where a cycle would arise."""
+    """Inherit genes that only `b` has at random, unless their nodes are connected or they would close a cycle."""
     i = 0
     for j in range(sizes[b, 1]):
         gene = connections[b, j]
@@ -53,7 +53,7 @@ def _inherit_unmatched(connections, sizes, a, b, settings, stream, nodes, out_co
 
 @kernel
 def _inherit_nodes(nodes, sizes, a, b, tie, stream, out_nodes, out_sizes, child):
-    """Records of `a`, and of `b` too if `tie`; where both have one, either."""
+    """Inherit the records of `a`, and of `b` if `tie`; if both have a record, a random one."""
     i = j = n = 0
     while i < sizes[a, 0] or j < sizes[b, 0]:
         from_a = i < sizes[a, 0] and (j >= sizes[b, 0] or nodes[a, i].id <= nodes[b, j].id)
@@ -76,23 +76,23 @@ def _inherit_nodes(nodes, sizes, a, b, tie, stream, out_nodes, out_sizes, child)
 
 @kernel
 def _drop_unused_nodes(nodes, connections, sizes, child, outputs, used):
-    """Forget the hidden nodes that no connection of the child touches."""
+    """Remove the hidden nodes without connections in the child."""
     count = sizes[child, 0]
     used[: count + 1] = 0
     for j in range(sizes[child, 1]):
         used[node_index(nodes, child, count, connections[child, j].source)] = 1
         used[node_index(nodes, child, count, connections[child, j].target)] = 1
-    kept = 0
+    remaining = 0
     for n in range(count):
         if n < outputs or used[n]:
-            nodes[child, kept] = nodes[child, n]
-            kept += 1
-    sizes[child, 0] = kept
+            nodes[child, remaining] = nodes[child, n]
+            remaining += 1
+    sizes[child, 0] = remaining
 
 
 @kernel
 def cross(nodes, connections, sizes, a, b, tie, settings, stream, out_nodes, out_connections, out_sizes, child, used):
-    """Write the child of rows `a`, the fitter unless `tie`, and `b` to row `child` of the output."""
+    """Write the child of rows `a` (the fitter, unless `tie`) and `b` to row `child` of the output."""
     _inherit_nodes(nodes, sizes, a, b, tie, stream, out_nodes, out_sizes, child)
     _inherit_connections(connections, sizes, a, b, tie, settings, stream, out_connections, out_sizes, child)
     if tie:

@@ -1,8 +1,8 @@
 """Neuroevolution genomes on the CPU: links, the firing of nodes, compatibility distance, speciation.
 
 A population is padded: ``nodes[genome, i]`` and ``connections[genome, j]`` are records sorted by id and by innovation,
-``sizes[genome] = (nodes, connections)`` says how many of them count. Nodes with ids below the number of inputs have no
-record; the first records are the outputs. A *slot* is where a node's values stand: inputs first, then the records.
+``sizes[genome] = (nodes, connections)`` are the used counts. Nodes with ids below the number of inputs have no record;
+the first records are the outputs. A *slot* holds a node's values: inputs first, then the records.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from volumetric.devices.cpu.kernels.jit import kernel
 
 @kernel
 def node_index(nodes, genome, count, node):
-    """Position of the record of `node`, by bisection; `count` if there is none."""
+    """Return the index of the record of `node`, by bisection; `count` if there is none."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -29,7 +29,7 @@ def node_index(nodes, genome, count, node):
 
 @kernel
 def squash(code, x):
-    """Activation number `code`; the order is that of ``evolution.genes.ACTIVATIONS``."""
+    """Return activation `code` of x; the order is that of ``evolution.genes.ACTIVATIONS``."""
     if code == 0:
         return 1.0 / (1.0 + math.exp(-4.9 * x))
     if code == 1:
@@ -59,7 +59,7 @@ def squash(code, x):
 
 @kernel
 def _link(nodes, connections, genome, node_count, connection_count, inputs, starts, sources, weights):
-    """Sort the enabled connections by target: those into record n are ``starts[n] : starts[n + 1]``."""
+    """Sort the enabled connections by target: connections into record n are ``starts[n] : starts[n + 1]``."""
     starts[: node_count + 1] = 0
     for j in range(connection_count):
         if connections[genome, j].enabled:
@@ -83,7 +83,7 @@ def _link(nodes, connections, genome, node_count, connection_count, inputs, star
 
 @kernel
 def _order(starts, sources, inputs, outputs, order, stack, cursor, mark, node_count):
-    """Records that the outputs depend on, each after its sources (depth first); returns how many."""
+    """Write the records that the outputs depend on, each after its sources (depth first); return their number."""
     for n in range(node_count):
         cursor[n] = starts[n]
         mark[n] = 0
@@ -112,7 +112,7 @@ def _order(starts, sources, inputs, outputs, order, stack, cursor, mark, node_co
 
 @kernel
 def _fire(values, out, slot, gene, first, last, sources, weights):
-    """One node for all samples: aggregate ``weight · value`` over its sources, add the bias, squash."""
+    """Compute one node for all samples: aggregate ``weight · value`` over its sources, add the bias, squash."""
     samples = values.shape[1]
     for b in range(samples):
         out[slot, b] = 0.0
@@ -138,7 +138,7 @@ def _fire(values, out, slot, gene, first, last, sources, weights):
 
 @kernel
 def distance(nodes_a, connections_a, sizes_a, a, nodes_b, connections_b, sizes_b, b, coefficients):
-    """Compatibility distance of genome `a` of one population and `b` of another.
+    """Return the compatibility distance of genome `a` of one population and `b` of another.
 
     δ = c₁·E/N + c₂·D/N + c₃·W̄ with coefficients (c₁, c₂, c₃, small): E excess and D disjoint connection genes, N the
     larger number of connection genes, or 1 if that is below `small`; W̄ the mean difference over matching genes, where a
@@ -177,11 +177,11 @@ def distance(nodes_a, connections_a, sizes_a, a, nodes_b, connections_b, sizes_b
 def speciate(
     nodes, connections, sizes, old_nodes, old_connections, old_sizes, coefficients, threshold, member, founders
 ):
-    """Put every genome into the first species whose representative is nearer than `threshold`, or found a new one.
+    """Assign every genome to the first species whose representative is closer than `threshold`, or to a new one.
 
     Parameters
     ----------
-    old_nodes, old_connections, old_sizes : representatives of the species there were
+    old_nodes, old_connections, old_sizes : representatives of the existing species
     member : int64 [genomes]; receives the species of each genome, new species after the old ones
     founders : int64 [genomes]; receives the genome that founded each new species, which represents it
 
@@ -190,23 +190,23 @@ def speciate(
     species = old_sizes.shape[0]
     founded = 0
     for g in range(sizes.shape[0]):
-        found = -1
+        chosen = -1
         for s in range(species):
             d = distance(nodes, connections, sizes, g, old_nodes, old_connections, old_sizes, s, coefficients)
             if d < threshold:
-                found = s
+                chosen = s
                 break
-        if found < 0:
+        if chosen < 0:
             for f in range(founded):
                 d = distance(nodes, connections, sizes, g, nodes, connections, sizes, founders[f], coefficients)
                 if d < threshold:
-                    found = species + f
+                    chosen = species + f
                     break
-        if found < 0:
+        if chosen < 0:
             founders[founded] = g
-            found = species + founded
+            chosen = species + founded
             founded += 1
-        member[g] = found
+        member[g] = chosen
     return founded
 
 
@@ -246,7 +246,7 @@ def closes_cycle(nodes, connections, genome, node_count, connection_count, sourc
 
 @kernel
 def insert_connection(connections, sizes, child, gene):
-    """Insert a record, keeping the order by innovation; returns its position."""
+    """Insert a record, keeping the order by innovation; return its index."""
     place = sizes[child, 1]
     while place > 0 and connections[child, place - 1].innovation > gene.innovation:
         connections[child, place] = connections[child, place - 1]

@@ -1,4 +1,4 @@
-"""Mutation of genomes and the historical marks of what it adds; genomes are laid out as in `kernels.cpu.genomes`."""
+"""Mutation of genomes and historical markings of new genes; genomes are laid out as in `evolution.kernels.genomes`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from volumetric.devices.cpu.kernels.streams import GOLDEN, below, mix, normal, u
 from volumetric.evolution.kernels.genomes import closes_cycle, insert_connection, is_connected, node_index
 
 i64 = np.int64
-_TRIES = 20  # random pairs of nodes that are looked at for one that can be connected
+_TRIES = 20  # random pairs of nodes to try for a new connection
 
 
 @kernel
@@ -19,9 +19,9 @@ def _place(first, second, last):
 
 @kernel
 def mark(table, counters, kind, first, second):
-    """Historical number of the event (first, second): the one it got before, or the next of its kind.
+    """Return the historical number of the event (first, second): its existing number, or the next of its kind.
 
-    `table` is an open-addressing hash table of int64 rows (first, second, number), free where number is negative, with
+    `table` is an open-addressing hash table of int64 rows (first, second, number), free if number is negative, with
     a power of two of rows. Kind 0 counts nodes, kind 1 connections; `counters[2]` is the number of events in the table.
     """
     last = table.shape[0] - 1
@@ -62,7 +62,7 @@ def _connect(connections, sizes, child, source, target, weight, table, counters,
 
 @kernel
 def _vary(value, rate, replace, power, mean, stdev, low, high, stream):
-    """Replace with chance `replace`, else perturb with chance `rate`; clamp."""
+    """Replace with probability `replace`, else perturb with probability `rate`; clamp."""
     u = uniform(stream)
     if u < replace:
         value = mean + stdev * normal(stream)
@@ -96,7 +96,7 @@ def _add_node(nodes, connections, sizes, child, settings, table, counters, strea
         j += 1
     old = connections[child, j].innovation
     source, target, weight = connections[child, j].source, connections[child, j].target, connections[child, j].weight
-    # A genome that splits one connection again gets another node, the same one as all that split it a second time.
+    # A genome that splits a connection again gets another node, shared by all genomes that split it a second time.
     repeat = 0
     node = mark(table, counters, 0, -1 - repeat, old)
     while node_index(nodes, child, sizes[child, 0], node) < sizes[child, 0]:
@@ -115,7 +115,7 @@ def _add_node(nodes, connections, sizes, child, settings, table, counters, strea
 
 @kernel
 def _add_connection(nodes, connections, sizes, child, settings, table, counters, stream, blank, used):
-    """Connect two random nodes that are not connected; in a feed-forward genome without closing a cycle."""
+    """Connect two random unconnected nodes; in a feed-forward genome without closing a cycle."""
     inputs = settings.inputs
     count = sizes[child, 0]
     skipped = 0 if settings.recurrent else settings.outputs  # outputs of feed-forward genomes feed nothing
@@ -152,12 +152,12 @@ def _delete_node(nodes, connections, sizes, child, outputs, stream):
         return
     place = outputs + below(stream, hidden)
     node = nodes[child, place].id
-    kept = 0
+    remaining = 0
     for j in range(sizes[child, 1]):
         if connections[child, j].source != node and connections[child, j].target != node:
-            connections[child, kept] = connections[child, j]
-            kept += 1
-    sizes[child, 1] = kept
+            connections[child, remaining] = connections[child, j]
+            remaining += 1
+    sizes[child, 1] = remaining
     sizes[child, 0] -= 1
     for n in range(place, sizes[child, 0]):
         nodes[child, n] = nodes[child, n + 1]
@@ -165,6 +165,7 @@ def _delete_node(nodes, connections, sizes, child, outputs, stream):
 
 @kernel
 def _mutate_parameters(nodes, connections, sizes, child, settings, activations, aggregations, stream):
+    """Change weights, biases, enabled flags, activations and aggregations of a child by the rates of `settings`."""
     s = settings
     for j in range(sizes[child, 1]):
         connections[child, j].weight = _vary(
@@ -200,7 +201,7 @@ def _mutate_parameters(nodes, connections, sizes, child, settings, activations, 
 
 @kernel
 def mutate(nodes, connections, sizes, child, settings, activations, aggregations, table, counters, stream, blank, used):
-    """Structural changes first, then parameters, each by its chance; a row needs room for 1 node and 3 connections."""
+    """Mutate structure, then parameters, each with its probability; a row needs space for 1 node and 3 connections."""
     if uniform(stream) < settings.add_node:
         _add_node(nodes, connections, sizes, child, settings, table, counters, stream, blank)
     if uniform(stream) < settings.add_connection:

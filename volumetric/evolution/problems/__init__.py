@@ -1,4 +1,4 @@
-"""Problems to evolve for, each a `Problem`: fitness for all genomes at once."""
+"""Evolution problems: each is a `Problem` that scores all genomes at once."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ from volumetric.evolution.problems.table import Table, function, parity, xor
 __all__ = ["PROBLEMS", "Gym", "NoveltySearch", "Table", "function", "parity", "xor"]
 
 PROBLEMS: Final[Registry[Callable[..., Problem]]] = Registry(group="volumetric.problems")
-"""Name → what makes the problem of the options that a file gives. Ours are in `volumetric.evolution.job`."""
+"""Name → factory of a problem from the options of a file. Built-in problems are in `volumetric.evolution.job`."""

@@ -1,4 +1,4 @@
-"""What a problem asks of a configuration: filled in where it is silent, an error where it says otherwise."""
+"""Requirements of a problem on a configuration: missing values are filled in, contradictions raise an error."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ C = TypeVar("C", bound=RunConfig)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demands:
-    """What genomes of nodes and connections need to be for a problem.
+    """Requirements of a problem on genomes of nodes and connections.
 
     Attributes
     ----------
-    problem : how messages name it
-    inputs : width that genomes read
-    outputs : widths that they may return; the first is used where nothing else is said
-    goal : fitness at which it counts as solved, or None
-    activation, output_activation : of new nodes and of outputs, where the configuration names neither
+    problem : name in messages
+    inputs : number of inputs
+    outputs : allowed numbers of outputs; the first is the default
+    goal : fitness that counts as solved, or None
+    activation, output_activation : of new nodes and of outputs, if the configuration sets neither
     """
 
     problem: str
@@ -33,22 +33,22 @@ class Demands:
     output_activation: str = "steep_sigmoid"
 
     def met_by(self, config: EvolutionConfig) -> EvolutionConfig:
-        """Return `config` with all that it leaves open.
+        """Return `config` with missing values filled in.
 
         Raises
         ------
-        SpecError : it says something that the problem cannot be solved with
+        SpecError : it contradicts the problem
         """
         genome = config.genome
         if genome.inputs not in (None, self.inputs):
             raise SpecError(
                 f"genome.inputs is {genome.inputs}, but {self.problem} has {self.inputs}",
-                hint="leave genome.inputs out",
+                hint="remove genome.inputs",
             )
         if genome.outputs not in (None, *self.outputs):
             raise SpecError(
                 f"genome.outputs is {genome.outputs}, but {self.problem} takes {' or '.join(map(str, self.outputs))}",
-                hint="leave genome.outputs out",
+                hint="remove genome.outputs",
             )
         named = genome.activation is not None
         genome = dataclasses.replace(
@@ -62,15 +62,15 @@ class Demands:
 
 
 def with_goal(config: C, problem: str, goal: float | None) -> C:
-    """Return `config` with the goal of a problem unless it has one of its own.
+    """Return `config` with the goal of a problem, unless it already has one.
 
     Raises
     ------
-    SpecError : the configuration looks for little fitness, and that of the problem is better the more there is
+    SpecError : the configuration minimises fitness, but the problem maximises it
     """
     if config.fitness_criterion != "max":
         raise SpecError(
-            f'fitness_criterion is "{config.fitness_criterion}", but of {problem} more fitness is better',
-            hint="leave fitness_criterion out",
+            f'fitness_criterion is "{config.fitness_criterion}", but {problem} maximises fitness',
+            hint="remove fitness_criterion",
         )
     return dataclasses.replace(config, fitness_threshold=goal) if config.fitness_threshold is None else config

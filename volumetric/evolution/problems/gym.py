@@ -1,4 +1,4 @@
-"""Any environment of Gymnasium as a problem: all genomes of a generation act side by side, step by step."""
+"""Gymnasium environments as problems: all genomes of a generation act in parallel, step by step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ C = TypeVar("C", bound=RunConfig)
 _EPISODE_STREAM = 2
 _COMPILED = "CartPole-v1"
 _TRIAL_SEED = 1 << 40
-"""Seeds of trial episodes lie above those that training draws."""
+"""Seeds of trial episodes are above the seeds of training."""
 
 
 def _gymnasium() -> Any:
@@ -51,29 +51,29 @@ def _gymnasium() -> Any:
 class Gym:
     """Fitness is the mean total reward of an episode.
 
-    All genomes of a generation play the same episodes, which begin from seeds of their own generation: a genome that
-    was lucky is asked again in the next one. The result depends neither on other genomes nor on how many there are.
+    All genomes of a generation play the same episodes, with seeds of that generation, so a lucky genome is tested again
+    in the next one. The result depends neither on other genomes nor on their number.
 
-    A genome has one input for each number of the observation: discrete ones are one-hot, parts of tuples and
-    dictionaries follow each other. Its outputs choose actions as `volumetric.evolution.problems.worlds.actions_of`
-    says. Grids play, too, one by one; their networks keep their state within an episode.
+    A genome has one input for each number of the observation: discrete values are one-hot, parts of tuples and
+    dictionaries are concatenated. Outputs choose actions, see `volumetric.evolution.problems.worlds.actions_of`. Grids
+    also play, one by one; their networks keep their state within an episode.
 
     Attributes
     ----------
-    id : name of the environment, as ``"CartPole-v1"``; or ``"module:name"``, as ``"myenv:Chase-v0"``, for one that a
-        module registers when it is imported: from beside the configuration, the current directory, or what is installed
+    id : name of the environment, as ``"CartPole-v1"``; or ``"module:name"``, as ``"myenv:Chase-v0"``, for an
+        environment that a module registers at import: next to the configuration, in the current directory, or installed
     episodes : episodes of each genome in a generation
-    trials : episodes that a genome must master before the problem counts as solved
-    goal : mean reward that solves it; None: what the environment is registered with
-    max_steps : end of an episode; None: the environment's
-    compiled : play ``CartPole-v1`` by a compiled copy of its equations, which begins as Gymnasium does and is some ten
-        times as fast; False asks Gymnasium for every step
+    trials : number of episodes whose mean reward must reach the goal before the problem counts as solved
+    goal : mean reward that solves it; None: the registered threshold of the environment
+    max_steps : maximum steps of an episode; None: the environment's limit
+    compiled : play ``CartPole-v1`` by a compiled copy of its equations, which starts as Gymnasium does and is some ten
+        times as fast; False uses Gymnasium for every step
     arguments : further arguments of ``gymnasium.make``
 
     Raises
     ------
-    SpecError : a number is below 1, an argument is unknown, or nothing says where an episode ends
-    UnsupportedError : gymnasium or the environment is missing, or its spaces are not of a fixed number of numbers
+    SpecError : a number is below 1, an argument is unknown, or episodes have no limit
+    UnsupportedError : gymnasium or the environment is missing, or its spaces do not have a fixed size
     """
 
     separable: ClassVar[bool] = True
@@ -87,34 +87,34 @@ class Gym:
     arguments: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the numbers and that the environment can be made."""
+        """Check the numbers and that the environment can be created."""
         if min(self.episodes, self.trials) < 1 or (self.max_steps is not None and self.max_steps < 1):
             raise SpecError(f"{self.id}: episodes, trials and max_steps must be at least 1")
         self.widths  # noqa: B018  (raises where the spaces do not fit)
         if self.steps is None:
             raise SpecError(
-                f"{self.id} does not say how long an episode may be",
-                hint="give max_steps, or register it with max_episode_steps",
+                f"{self.id} has no limit on the steps of an episode",
+                hint="set max_steps, or register it with max_episode_steps",
             )
 
     @property
     def name(self) -> str:
-        """What gymnasium calls the environment."""
+        """Name of the environment in gymnasium."""
         return self.id.rpartition(":")[2]
 
     @property
     def steps(self) -> int | None:
-        """Steps of an episode, at most."""
+        """Maximum steps of an episode."""
         return self.max_steps or self.spec().max_episode_steps
 
     @property
     def threshold(self) -> float | None:
-        """Mean reward from which on the problem is solved."""
+        """Mean reward that solves the problem."""
         return self.spec().reward_threshold if self.goal is None else self.goal
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Inputs and outputs of a genome."""
+        """Numbers of inputs and outputs of a genome."""
         inputs, outputs = self._all_widths()
         return inputs, outputs[0]
 
@@ -124,18 +124,18 @@ class Gym:
         try:
             return gymnasium.make(self.name, disable_env_checker=True, **dict(self.arguments))
         except TypeError as error:
-            raise SpecError(f"{self.id}: {error}", hint="arguments are those of the environment's __init__") from None
+            raise SpecError(f"{self.id}: {error}", hint="pass arguments of the environment's __init__") from None
         except gymnasium.error.Error as error:
             raise self._unknown(error) from None
 
     def configure(self, config: C) -> C:
-        """Return `config` with what it leaves open: fitness threshold, widths, and activations, which are tanh.
+        """Return `config` with missing values: fitness threshold, widths, and activations (tanh).
 
-        Of a configuration of grids it is the threshold alone: their network has its widths.
+        For grids only the threshold is set: their network has its widths.
 
         Raises
         ------
-        SpecError : it names other widths, or looks for little fitness
+        SpecError : it sets other widths, or minimises fitness
         """
         if not isinstance(config, EvolutionConfig):
             return with_goal(config, self.id, self.threshold)
@@ -155,7 +155,7 @@ class Gym:
         return self._play(cohort.pool, seeds.tolist())
 
     def confirm(self, genome: Genome | GridGenome) -> float:
-        """Return the mean reward of one genome over `trials` episodes that no training sees."""
+        """Return the mean reward of one genome over `trials` episodes that are not used in training."""
         pool: Genomes
         if isinstance(genome, GridGenome):
             pool = GridPool((genome,) * self.trials)
@@ -164,7 +164,7 @@ class Gym:
         return float(self._play(pool, [_TRIAL_SEED], apart=True).mean())
 
     def _all_widths(self) -> tuple[int, tuple[int, ...]]:
-        """Inputs of a genome, and how many outputs it may have."""
+        """Number of inputs of a genome, and allowed numbers of outputs."""
         environment = self.make()
         try:
             return input_width(self.id, environment.observation_space), output_widths(self.id, environment.action_space)
@@ -172,7 +172,7 @@ class Gym:
             environment.close()
 
     def spec(self) -> Any:
-        """What the environment is registered with."""
+        """Registration of the environment."""
         gymnasium = self._registered()
         try:
             return gymnasium.spec(self.name)
@@ -180,7 +180,7 @@ class Gym:
             raise self._unknown(error) from None
 
     def _registered(self) -> Any:
-        """Return gymnasium, which knows the environment once its module is imported, in a worker process too."""
+        """Return gymnasium after importing the module that registers the environment, also in worker processes."""
         gymnasium, module = _gymnasium(), self.id.rpartition(":")[0]
         if module and module not in sys.modules:
             import_beside(module, Path(), f"{self.id}")
@@ -191,11 +191,13 @@ class Gym:
         hint = f'{module} must call gymnasium.register(id="{self.name}", entry_point=…) when it is imported'
         return UnsupportedError(
             f"{self.id}: {error}",
-            hint=hint if module else 'gymnasium.pprint_registry() lists what there is; your own: id = "module:Name-v0"',
+            hint=hint
+            if module
+            else 'see gymnasium.pprint_registry(); for a custom environment set id = "module:Name-v0"',
         )
 
     def _play(self, pool: Genomes, seeds: list[int], *, apart: bool = False) -> F64Array:
-        """Total reward of each genome, the mean over `seeds`; `apart` gives each genome an episode of its own."""
+        """Return the mean total reward of each genome over `seeds`; with `apart` each genome has its own episode."""
         total, players = np.zeros(len(pool)), players_of(pool, self)
         worlds = open_worlds(self, len(pool))
         try:
@@ -234,11 +236,11 @@ IntArray = NDArray[np.int64]
 
 
 class Players(Protocol):
-    """Genomes that act in worlds of their own."""
+    """Genomes that act in separate worlds."""
 
     @property
     def linked(self) -> LinkedPool | None:
-        """The genomes, if they are of nodes and connections."""
+        """The genomes, if they are genomes of nodes and connections."""
         ...
 
     def begin(self) -> None:
@@ -248,7 +250,7 @@ class Players(Protocol):
     def act(self, observed: F64Array, rows: IntArray) -> F64Array:
         """Return outputs ``[genomes, outputs]`` for observations ``[genomes, inputs]``.
 
-        Those of other genomes than `rows` mean nothing; a genome that fails puts out NaN.
+        Outputs of genomes outside of `rows` are undefined; a genome that fails returns NaN.
         """
         ...
 
@@ -258,7 +260,7 @@ def players_of(pool: Genomes, problem: Gym) -> Players:
 
     Raises
     ------
-    SpecError : grids read something else, or these are genomes of another kind
+    SpecError : grids expect another shape, or the genomes are of another kind
     """
     if isinstance(pool, Pool):
         return LinkedPlayers(pool)
@@ -266,11 +268,11 @@ def players_of(pool: Genomes, problem: Gym) -> Players:
         shape, inputs = pool.genome(0).network.input_shape, problem.widths[0]
         if int(np.prod(shape)) != inputs:
             raise SpecError(
-                f"the networks read {list(shape)}, observations of {problem.id} have {inputs} numbers",
-                hint=f"let [network] make one with {inputs} inputs",
+                f"the networks read {list(shape)}, but observations of {problem.id} have {inputs} numbers",
+                hint=f"set [network] to a network with {inputs} inputs",
             )
         return GridPlayers(pool)
-    raise SpecError(f"{problem.id} is played by genomes of nodes and connections, or by grids")
+    raise SpecError(f"{problem.id} needs genomes of nodes and connections, or grids")
 
 
 class LinkedPlayers:
@@ -282,9 +284,11 @@ class LinkedPlayers:
         self._outputs = np.zeros((len(pool), 1, pool.interface.outputs))
 
     def begin(self) -> None:
+        """Forget the last episode."""
         self._state = self.linked.new_state() if self.linked.pool.interface.recurrent else None
 
     def act(self, observed: F64Array, rows: IntArray) -> F64Array:
+        """Return outputs ``[genomes, outputs]`` for observations ``[genomes, inputs]``."""
         self.linked.activate(observed[:, None, :], self._state, rows=rows, out=self._outputs)
         return self._outputs[:, 0]
 
@@ -297,19 +301,21 @@ class GridPlayers:
     def __init__(self, pool: GridPool) -> None:
         self._members: tuple[GridGenome, ...] = pool.members
         network = self._members[0].network
-        width = math.prod(size for size in network.shapes[network.taps[OUTPUT]] if size > 0)  # rows are not counted
+        width = math.prod(size for size in network.shapes[network.taps[OUTPUT]] if size > 0)  # without the axis of rows
         self._outputs = np.zeros((len(pool), width))
         self._states: list[Any] = []
 
     def begin(self) -> None:
+        """Forget the last episode."""
         self._states = [genome.executable.new_state() for genome in self._members]
 
     def act(self, observed: F64Array, rows: IntArray) -> F64Array:
+        """Return outputs ``[genomes, outputs]`` for observations ``[genomes, inputs]``; NaN if a genome fails."""
         for row in rows.tolist():
             genome = self._members[row]
             x = observed[row].reshape(1, *genome.network.input_shape).astype(np.float32)
             try:
                 self._outputs[row] = genome.executable.forward(self._states[row], x, last_only=True).ravel()
-            except (VolumetricError, ValueError, FloatingPointError):  # its own failure, whatever layers it has grown
+            except (VolumetricError, ValueError, FloatingPointError):  # any error is the failure of this genome
                 self._outputs[row] = np.nan
         return self._outputs

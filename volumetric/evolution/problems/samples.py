@@ -1,4 +1,4 @@
-"""Learn samples with whole networks: fitness is how well they do on samples, after a little training if asked."""
+"""Learning samples with whole networks: fitness is their quality on samples, optionally after some training."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ _TRAINING_SEED = 5
 
 @cache
 def _learner() -> OpenLearner:
-    """Where genomes learn. One thread: genomes are shared out among processes, and small networks gain from no more."""
+    """Return the learner of genomes, with one thread: processes share the genomes, and networks are small."""
     return open_learner("cpu", threads=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Samples:
-    """Fitness of a grid is its accuracy on samples held back, or one minus its share of their variance unexplained.
+    """Fitness of a grid is its accuracy on held-out samples, or one minus the unexplained share of their variance.
 
-    Samples know nothing of each other: a layer that looks at other rows, such as a recurrent one, meets each sample as
-    a sequence of its own, of one row where samples are rows. Fitness does not depend on their order.
+    Samples are independent: a layer that reads other rows, such as a recurrent layer, gets each sample as a separate
+    sequence, of one row if samples are rows. Fitness does not depend on their order.
 
-    With `epochs`, a copy of the genome's weights is trained on the other samples first. What it learns is judged and
-    not inherited, so that evolution chooses structures that learn well (Hinton & Nowlan 1987).
+    With `epochs`, a copy of the genome's weights is first trained on the other samples. Trained weights are evaluated
+    but not inherited, so that evolution selects structures that learn well (Hinton & Nowlan 1987).
 
     Attributes
     ----------
     learning : the samples, with classes or values
-    epochs : times that training goes through the samples; 0 judges the weights as they are, on all samples
-    lr, batch : learning rate and samples at a time of the training, by Adam
-    held : share of the samples that judge where there is training
-    goal : fitness at which the problem counts as solved
-    cost : what each thousand weights takes from the fitness
+    epochs : training passes through the samples; 0 evaluates the weights without training, on all samples
+    lr, batch : learning rate and batch size of the training, by Adam
+    held : share of the samples held out for evaluation, if there is training
+    goal : fitness that counts as solved
+    cost : fitness penalty for each thousand weights
     """
 
     separable: ClassVar[bool] = True
@@ -73,18 +73,18 @@ class Samples:
 
     @property
     def of_steps(self) -> bool:
-        """Whether samples are sequences with a target for each step; else they are rows, such as numbers or images."""
+        """Whether samples are sequences with a target for each step, and not rows such as numbers or images."""
         x, y = self.learning.inputs, self.learning.targets
         return y.ndim == (2 if self.learning.classes else 3) and x.ndim >= 3 and x.shape[:2] == y.shape[:2]
 
     def configure(self, config: GridConfig) -> GridConfig:
-        """Return `config` with what it leaves open: the fitness threshold, and whether layers may look at other rows.
+        """Return `config` with missing values: the fitness threshold, and whether layers may read other rows.
 
-        They may where samples are sequences, and where the configuration names the kinds of layers.
+        Layers may read other rows if samples are sequences, or if the configuration names the kinds of layers.
 
         Raises
         ------
-        SpecError : it looks for little fitness
+        SpecError : it minimises fitness
         """
         rules = config.mutation
         if rules.sequences is None:
@@ -96,26 +96,26 @@ class Samples:
 
         Raises
         ------
-        SpecError : they do not fit, or sequences have no target for each step
+        SpecError : the shapes do not fit, or sequences have no target for each step
         """
-        x, wanted = self.learning.inputs, network.input_shape
-        if self.of_steps and wanted == x.shape[2:]:
+        x, shape = self.learning.inputs, network.input_shape
+        if self.of_steps and shape == x.shape[2:]:
             return x
-        if int(np.prod(x.shape[1:])) != int(np.prod(wanted)):
-            steps = x.ndim > 2 and wanted == x.shape[2:]
+        if int(np.prod(x.shape[1:])) != int(np.prod(shape)):
+            steps = x.ndim > 2 and shape == x.shape[2:]
             raise SpecError(
-                f"the network reads rows of shape {list(wanted)}, the samples have {list(x.shape[1:])}",
-                hint="to learn them as sequences, give a target for each step" if steps else None,
+                f"the network reads rows of shape {list(shape)}, but the samples have {list(x.shape[1:])}",
+                hint="pass a target for each step to learn them as sequences" if steps else None,
             )
-        return x.reshape(len(x), *wanted)
+        return x.reshape(len(x), *shape)
 
     def score_all(self, cohort: Cohort) -> Scores:
-        """Return the fitness of every grid; one that cannot be built, trained or judged is a failure."""
+        """Return the fitness of every grid; a grid that cannot be built, trained or evaluated is a failure."""
         return score_each(self._score, cohort)
 
     def _score(self, genome: object) -> float:
         if not isinstance(genome, GridGenome):
-            raise SpecError("samples are learnt by grids; use a table for genomes of nodes and connections")
+            raise SpecError("samples need grids; use a table for genomes of nodes and connections")
         x, y = self.shaped(genome.network), self.learning.targets
         params = genome.params
         if self.epochs:
@@ -144,11 +144,11 @@ class Samples:
 
 
 def as_table(learning: LearningProblem) -> Table:
-    """Return samples as the problem of a table, for genomes of nodes and connections; classes become one output each.
+    """Return samples as a table problem for genomes of nodes and connections, with one output for each class.
 
     Raises
     ------
-    SpecError : the samples are tokens, or have a mask
+    SpecError : the samples are tokens or have a mask
     """
     _check_judged(learning)
     x = learning.inputs.reshape(len(learning.inputs), -1)
@@ -158,8 +158,8 @@ def as_table(learning: LearningProblem) -> Table:
 
 
 def _check_judged(learning: LearningProblem) -> None:
-    """Raise `SpecError` for samples that cannot be judged."""
+    """Raise `SpecError` for samples that cannot be evaluated."""
     if learning.vocabulary:
-        raise SpecError("this problem is about tokens; evolution judges classes and values")
+        raise SpecError("the targets are tokens, but evolution supports only classes and values")
     if learning.mask is not None:
-        raise SpecError("the samples have a mask, and evolution judges all of them alike", hint="leave the mask out")
+        raise SpecError("the samples have a mask, but evolution weighs all samples equally", hint="remove the mask")

@@ -1,4 +1,4 @@
-"""Reproduce a table of inputs and targets: one's own, of a function of one variable, of parity."""
+"""Fitting a table of inputs and targets: a custom table, a function of one variable, or parity."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ F64Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
-    """Fitness is ``best − Σ (output − target)²`` over all rows and outputs; more is better.
+    """Fitness is ``best − Σ (output − target)²`` over all rows and outputs; higher is better.
 
     Attributes
     ----------
     inputs, targets : float64 [rows, inputs] and [rows, outputs]
-    best : fitness of a genome that makes no error
-    goal : fitness at which the problem counts as solved
+    best : fitness of a genome without error
+    goal : fitness that counts as solved
 
     Raises
     ------
-    ShapeError : the two have no rows, or another number of them
+    ShapeError : the two have no rows, or different numbers of rows
     """
 
     separable: ClassVar[bool] = True
@@ -46,20 +46,20 @@ class Table:
 
     @staticmethod
     def of(inputs: Array, targets: Array, *, best: float | None = None, goal: float | None = None) -> Table:
-        """Return the problem of a table; `best` is one point a target by default, and `goal` 99 % of it."""
+        """Return the problem of a table; by default `best` is one point per target, and `goal` 99 % of it."""
         x, y = np.asarray(inputs, np.float64), np.asarray(targets, np.float64)
         top = float(y.size) if best is None else best
         return Table(inputs=x, targets=y, best=top, goal=0.99 * top if goal is None else goal)
 
     def configure(self, config: EvolutionConfig) -> EvolutionConfig:
-        """Return `config` with what it leaves open: widths, fitness threshold, activations.
+        """Return `config` with missing values: widths, fitness threshold, activations.
 
-        Where the configuration names no activation, outputs reach the targets: "steep_sigmoid" for those in 0 … 1,
-        else "linear" behind nodes of "tanh".
+        If the configuration sets no activation, outputs can reach the targets: "steep_sigmoid" for targets in 0 … 1,
+        else "linear" after nodes with "tanh".
 
         Raises
         ------
-        SpecError : it names other widths, or looks for little fitness
+        SpecError : it sets other widths, or minimises fitness
         """
         within = bool((self.targets >= 0).all() and (self.targets <= 1).all())
         return Demands(
@@ -72,6 +72,7 @@ class Table:
         ).met_by(config)
 
     def score_all(self, cohort: Cohort) -> F64Array:
+        """Return `best` minus the summed squared error of each genome, float64 ``[genomes]``."""
         error = cohort.activate(self.inputs) - self.targets
         return self.best - np.einsum("grt,grt->g", error, error)
 
@@ -79,8 +80,8 @@ class Table:
 def function(target: Callable[[F64Array], F64Array], low: float = -1.0, high: float = 1.0, points: int = 32) -> Table:
     """Return the problem of fitting `target` at evenly spaced points from `low` to `high`.
 
-    Fitness is minus the sum of squared errors; solved when their mean is 0.001 of the target's variance. Outputs follow
-    the targets, see `Table.configure`.
+    Fitness is minus the sum of squared errors; it is solved when their mean is 0.001 of the target's variance. Output
+    activations follow the targets, see `Table.configure`.
     """
     x = np.linspace(low, high, points)[:, None]
     y = np.asarray(target(x), np.float64)

@@ -1,4 +1,4 @@
-"""Environments as worlds that move together, and their spaces as the numbers that networks read and make."""
+"""Vectorised environments, and conversion of their spaces to inputs and outputs of networks."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ F64Array = NDArray[np.float64]
 
 
 def input_width(name: str, space: Any) -> int:
-    """Return how many numbers an observation of the environment `name` has; see `observed`.
+    """Return the length of an observation of the environment `name`; see `observed`.
 
     Raises
     ------
-    UnsupportedError : observations have no fixed number of numbers, as texts and sequences
+    UnsupportedError : observations have no fixed length, as texts and sequences
     """
     from gymnasium import spaces
 
     if not space.is_np_flattenable:
         raise UnsupportedError(
-            f"{name}: observations {space} are not of a fixed number of numbers",
-            hint="boxes, discrete, multi-discrete and multi-binary spaces, and tuples and dictionaries of them are",
+            f"{name}: observations {space} have no fixed length",
+            hint="use boxes, discrete, multi-discrete and multi-binary spaces, or tuples and dictionaries of them",
         )
     return int(spaces.flatdim(space))
 
 
 def observed(space: Any, observation: Any) -> NDArray[Any]:
-    """Return an observation as numbers ``[inputs]``: discrete ones one-hot, parts of tuples in order."""
+    """Return an observation as numbers ``[inputs]``: discrete values one-hot, parts of tuples in order."""
     from gymnasium import spaces
 
     return np.ravel(observation) if isinstance(space, spaces.Box) else np.asarray(spaces.flatten(space, observation))
 
 
 def output_widths(name: str, space: Any) -> tuple[int, ...]:
-    """Return how many outputs can choose an action of the environment `name`, the usual number first.
+    """Return the numbers of outputs that can choose an action of the environment `name`, the usual number first.
 
     Raises
     ------
@@ -61,20 +61,21 @@ def output_widths(name: str, space: Any) -> tuple[int, ...]:
         return (sum(output_widths(name, part)[0] for part in _parts(space).values()),)
     raise UnsupportedError(
         f"{name}: actions {space} cannot be chosen by outputs",
-        hint="discrete, multi-discrete, multi-binary spaces, bounded boxes, and tuples and dictionaries of them can",
+        hint="use discrete, multi-discrete, multi-binary spaces, bounded boxes, or tuples and dictionaries of them",
     )
 
 
 def actions_of(space: Any, outputs: F64Array) -> NDArray[Any] | list[Any]:
-    """Return the actions that outputs ``[worlds, outputs]``, as many as `output_widths` says, choose, one a world.
+    """Return the action of each world from outputs ``[worlds, outputs]``, see `output_widths` for their number.
 
-    Of two discrete ones the second where one output is above 0; of more, or by two outputs, that of the largest; each
-    of several by outputs of its own. Binary ones are 1 where the output is above 0. Continuous ones are
-    outputs in -1 … 1 stretched over the range. Parts of tuples and dictionaries take their outputs in order.
+    With one output for two discrete actions the second is chosen if the output is above 0; otherwise the action of the
+    largest output. Each part of a multi-discrete space has its own outputs. Binary actions are 1 if the output is above
+    0. Continuous actions are outputs in -1 … 1 scaled to the range. Parts of tuples and dictionaries take their outputs
+    in order.
 
     Returns
     -------
-    An array of all worlds where the space is discrete or a box, else a list
+    An array for all worlds if the space is discrete or a box, else a list
     """
     from gymnasium import spaces
 
@@ -107,7 +108,7 @@ def _parts(space: Any) -> dict[Any, Any]:
 
 
 class ActionReader:
-    """Turns outputs of genomes ``[worlds, outputs]`` into actions of the space of an environment."""
+    """Converts outputs of genomes ``[worlds, outputs]`` to actions of an environment."""
 
     def __init__(self, name: str, space: Any) -> None:
         self._name, self._space, self._widths = name, space, output_widths(name, space)
@@ -116,7 +117,7 @@ class ActionReader:
         """Return the action of each world, see `actions_of`; raise `ShapeError` for another number of outputs."""
         if outputs.shape[1] not in self._widths:
             raise ShapeError(
-                f"{self._name} takes {' or '.join(map(str, self._widths))} outputs, genomes have {outputs.shape[1]}"
+                f"{self._name} takes {' or '.join(map(str, self._widths))} outputs, but genomes have {outputs.shape[1]}"
             )
         return actions_of(self._space, outputs)
 
@@ -128,25 +129,25 @@ class Worlds(Protocol):
     """Copies of one environment."""
 
     def reset(self, seeds: Sequence[int]) -> F64Array:
-        """Begin an episode in each world from a seed of its own; return observations ``[worlds, inputs]``."""
+        """Begin an episode in each world from its seed; return observations ``[worlds, inputs]``."""
         ...
 
     def step(self, outputs: F64Array, alive: BoolArray) -> tuple[F64Array, F64Array, BoolArray]:
-        """Act by the outputs of the genomes ``[worlds, outputs]``; worlds that are not alive may stand still.
+        """Step with the outputs of the genomes ``[worlds, outputs]``; worlds that are not alive may be skipped.
 
         Returns
         -------
-        observations ``[worlds, inputs]``, rewards ``[worlds]``, and which episodes have ended
+        observations ``[worlds, inputs]``, rewards ``[worlds]``, and flags of ended episodes
         """
         ...
 
     def close(self) -> None:
-        """Free what the environments hold."""
+        """Free the environments."""
         ...
 
 
 def open_worlds(problem: Gym, count: int) -> Worlds:
-    """Return `count` worlds of the kind that moves fastest."""
+    """Return `count` worlds of the fastest available kind."""
     if not problem.arguments and problem.max_steps is None:
         arrays = ArrayWorlds.of(problem, count)
         if arrays is not None:
@@ -164,11 +165,13 @@ class SingleWorlds:
         self._observed = np.zeros((count, problem.widths[0]))
 
     def reset(self, seeds: Sequence[int]) -> F64Array:
+        """Begin an episode in each world; return first observations, float64 ``[worlds, features]``."""
         for row, (world, seed) in enumerate(zip(self._worlds, seeds, strict=True)):
             self._observe(row, world.reset(seed=seed)[0])
         return self._observed.copy()
 
     def step(self, outputs: F64Array, alive: BoolArray) -> tuple[F64Array, F64Array, BoolArray]:
+        """Step the worlds in `alive`; return observations ``[worlds, features]``, rewards and ends ``[worlds]``."""
         rewards, ended = np.zeros(len(self._worlds)), np.zeros(len(self._worlds), np.bool_)
         actions = self._actions(outputs)
         for row in np.flatnonzero(alive).tolist():
@@ -178,6 +181,7 @@ class SingleWorlds:
         return self._observed.copy(), rewards, ended
 
     def close(self) -> None:
+        """Close all environments."""
         for world in self._worlds:
             world.close()
 
@@ -186,10 +190,10 @@ class SingleWorlds:
 
 
 class ArrayWorlds:
-    """One environment that moves all worlds at once, as Gymnasium's CartPole can.
+    """One environment that steps all worlds at once, as Gymnasium's vectorised CartPole.
 
-    It draws the first states of all worlds from one stream. So that a world depends on its seed alone, the first state
-    is set: each seed's is what the environment draws for a single world.
+    It draws the first states of all worlds from one stream. To make a world depend only on its seed, its first state is
+    set to that of a single environment with this seed.
     """
 
     def __init__(self, name: str, worlds: Any, single: Any) -> None:
@@ -199,20 +203,21 @@ class ArrayWorlds:
 
     @classmethod
     def of(cls, problem: Gym, count: int) -> ArrayWorlds | None:
-        """Return the worlds, or None if the environment has no such form."""
+        """Return the worlds, or None if the environment has no vectorised form."""
         import gymnasium
 
         if problem.spec().vector_entry_point is None:
             return None
         mode = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
-        made = [gymnasium.make_vec(problem.name, num_envs=n, vectorization_mode=mode) for n in (count, 1)]
-        made[0].reset(seed=0)
-        state = getattr(made[0].unwrapped, "state", None)
+        worlds = [gymnasium.make_vec(problem.name, num_envs=n, vectorization_mode=mode) for n in (count, 1)]
+        worlds[0].reset(seed=0)
+        state = getattr(worlds[0].unwrapped, "state", None)
         if not isinstance(state, np.ndarray) or state.ndim != 2 or state.shape[1] != count:
             return None
-        return cls(problem.id, *made)
+        return cls(problem.id, *worlds)
 
     def reset(self, seeds: Sequence[int]) -> F64Array:
+        """Begin an episode in each world; return first observations, float64 ``[worlds, features]``."""
         self._worlds.reset(seed=0)
         state = self._worlds.unwrapped.state
         state[:] = self.bodies(seeds).T
@@ -227,9 +232,11 @@ class ArrayWorlds:
         return np.stack([self._starts[seed] for seed in seeds])
 
     def step(self, outputs: F64Array, alive: BoolArray) -> tuple[F64Array, F64Array, BoolArray]:
+        """Step all worlds; return observations ``[worlds, features]``, rewards and ends ``[worlds]``."""
         observed, rewards, terminated, truncated, _ = self._worlds.step(self._actions(outputs))
         return np.asarray(observed, np.float64), np.asarray(rewards, np.float64), terminated | truncated
 
     def close(self) -> None:
+        """Close both environments."""
         self._worlds.close()
         self._single.close()

@@ -1,1 +1,1 @@
-"""Programs as genomes: regions, edges and what they are made of are genes, which are called by their names."""
+"""Programs as genomes: regions, edges and their properties are genes, identified by names."""

@@ -1,4 +1,4 @@
-"""A change of a program: what it becomes, where parameters of what is new come from, and the parts that have some."""
+"""A change of a program: the new program, the sources of new parameters, and the parts with parameters."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from volumetric.program.layer.region import Region
 from volumetric.program.layer.spec import Program as Layer
 
 Mark = Callable[[tuple[Any, ...]], int]
-"""Gives what happened its number in history; the same in a generation has the same one."""
+"""Returns the historical marking of an event; equal events in a generation have equal markings."""
 _LAST: Final = ("o.weight", "o.bias", "proj.weight", "proj.bias")
-"""Parameters whose zeros make that a rule brings nothing."""
+"""Parameters that make a rule contribute nothing if they are zeros."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """A program after a change.
 
-    Parameters of one name and shape stay, and rows of slots; others are fresh unless it is said here.
+    Parameters with unchanged name and shape stay, and so do rows of slots; others are fresh unless listed here.
 
     Attributes
     ----------
-    copies : part → part of the program before whose parameters it begins with
-    closed : edges that begin with zeros in their last product, so that they bring nothing
-    begins : parameter → the number that all of it begins with, where it is new
+    copies : part → part of the old program whose parameters it copies
+    closed : edges whose last product is initialised to zeros, so that they contribute nothing
+    begins : new parameter → its initial value
     """
 
     program: Program
@@ -40,25 +40,25 @@ class Change:
     begins: Mapping[str, float] = field(default_factory=dict)
 
     def source_of(self, param: str) -> str | None:
-        """Return the parameter of the program before that a new one copies."""
+        """Return the parameter of the old program that a new parameter copies."""
         for part, source in self.copies.items():
             if param.startswith(f"{part}."):
                 return source + param[len(part) :]
         return None
 
     def first_of(self, param: str) -> float | None:
-        """Return the number that all of a new parameter begins with; None: with fresh values."""
+        """Return the initial value of a new parameter; None: fresh values."""
         closed = any(param.startswith(f"edges.{name}.") for name in self.closed) and param.endswith(_LAST)
         return 0.0 if closed else self.begins.get(param)
 
 
 def region_replaced(program: Program, name: str, region: Region) -> Program:
-    """Return a program whose region `name` is another one."""
+    """Return a program with the region `name` replaced."""
     return replace(program, canvas=replace(program.canvas, regions={**program.canvas.regions, name: region}))
 
 
 def edge_replaced(program: Program, at: int, edge: Edge) -> Program:
-    """Return a program whose edge number `at` is another one."""
+    """Return a program with edge `at` replaced."""
     return replace(program, edges=(*program.edges[:at], edge, *program.edges[at + 1 :]))
 
 
@@ -68,14 +68,14 @@ def goes_by_rows(param: str) -> bool:
 
 
 def can_close(rule: str) -> bool:
-    """Whether edges of a rule can begin with nothing to say: it ends with a product."""
+    """Whether edges of a rule can start without a contribution: the rule ends with a product."""
     return rule not in ("copy", "none")
 
 
 def stays_as_it_was(program: Program, region: str) -> bool:
-    """Whether an edge that brings nothing, through a gate, leaves a region as it was without.
+    """Whether a gated edge without contribution leaves a region unchanged.
 
-    Regions of other carriers tell what was written from what was not, and so does a package's program with parity.
+    Regions of other carriers distinguish written from unwritten values, and so does a package's program with parity.
     """
     return program.canvas.regions[region].carrier == "deterministic" and not program.parity
 
@@ -87,7 +87,7 @@ def parts_of(spec: Layer) -> dict[str, tuple[str, ...]]:
     """Return the names of the parameters of each part.
 
     Parts are ``edges.<name>``, ``regions.<name>``, ``ports.<name>`` and `CODES`. Edges that share one set of parameters
-    are one part, called as the first of them; what has no parameters is no part.
+    are one part, named after the first edge; only parts with parameters are included.
     """
     program = spec.program
     known = {
@@ -95,22 +95,22 @@ def parts_of(spec: Layer) -> dict[str, tuple[str, ...]]:
         "regions": [*program.canvas.regions],
         "ports": [*program.ports],
     }
-    found: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {}
     for param in spec.params():
-        found.setdefault(_part(param.name, known), []).append(param.name)
-    return {part: tuple(names) for part, names in found.items()}
+        parts.setdefault(_part(param.name, known), []).append(param.name)
+    return {part: tuple(names) for part, names in parts.items()}
 
 
 def genes_of(program: Program) -> dict[str, Region | Edge | Port]:
-    """Return regions, edges and ports by the names of their parts."""
-    found: dict[str, Region | Edge | Port] = {}
-    found |= {f"regions.{name}": region for name, region in program.canvas.regions.items()}
-    found |= {f"edges.{edge.name}": edge for edge in program.edges}
-    return found | {f"ports.{name}": port for name, port in program.ports.items()}
+    """Return regions, edges and ports by part name."""
+    genes: dict[str, Region | Edge | Port] = {}
+    genes |= {f"regions.{name}": region for name, region in program.canvas.regions.items()}
+    genes |= {f"edges.{edge.name}": edge for edge in program.edges}
+    return genes | {f"ports.{name}": port for name, port in program.ports.items()}
 
 
 def kind_of_part(spec: Layer, part: str) -> str:
-    """Return what a part is: an edge by its rule, a region by its carrier, a port; parts of two kinds are not alike."""
+    """Return the kind of a part: rule of an edge, carrier of a region, or port; only equal kinds are comparable."""
     what, _, name = part.partition(".")
     if what == "edges":
         edge = next(edge for edge in spec.program.edges if edge.name == name)
@@ -123,5 +123,5 @@ def kind_of_part(spec: Layer, part: str) -> str:
 def _part(param: str, known: dict[str, list[str]]) -> str:
     what, _, rest = param.partition(".")
     owners: Iterable[str] = known.get(what, ())
-    mine = [name for name in owners if rest.startswith(f"{name}.")]  # names may have dots: the longest is meant
+    mine = [name for name in owners if rest.startswith(f"{name}.")]  # names may have dots: use the longest match
     return f"{what}.{max(mine, key=len)}" if mine else CODES

@@ -1,4 +1,4 @@
-"""Clocks as genes: new ones, and changes of those there are."""
+"""Clocks as genes: new clocks, and changes of existing ones."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MOST_INNER = 3
 
 
 def new_clock(meters: Sequence[str], rng: np.random.Generator) -> Clock:
-    """Return a clock by steps, or by what a meter reads (``region.kind``) where there are some.
+    """Return a clock by steps, or by the value of a meter (``region.kind``) if there are meters.
 
-    An event fires after a silence at the latest, so that a level that is never reached does not end what it is for.
+    An event fires at the latest after a silence, so that a level that is never reached does not stop the region.
     """
     steps = int(rng.integers(2, _MOST_STEPS + 1))
     if not meters or rng.random() < 0.5:
@@ -27,7 +27,7 @@ def new_clock(meters: Sequence[str], rng: np.random.Generator) -> Clock:
 
 
 def changed_clock(clock: Clock, meters: Sequence[str], rng: np.random.Generator, *, inner: bool) -> Clock | None:
-    """Return a clock that is looser, tighter or has another number; None: the clock goes.
+    """Return a looser, tighter or otherwise changed clock; None removes the clock.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def changed_clock(clock: Clock, meters: Sequence[str], rng: np.random.Generator,
 
 
 def _tuned(clock: Clock, rng: np.random.Generator) -> Clock:
-    """Change one number somewhere in a clock, or leave one of the clocks out that it joins."""
+    """Change one number in a clock, or drop one of its joined clocks."""
     if isinstance(clock, Every):
         period = _stepped(clock.period, rng)
         return Every(period, min(clock.phase, period - 1))

@@ -1,4 +1,4 @@
-"""Crossover of programs, aligned by the names of regions and edges; and how far two programs are apart."""
+"""Crossover of programs, aligned by the names of regions and edges, and the distance of programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from volumetric.program.layer.spec import Program
 
 
 class Crossed(NamedTuple):
-    """A child of two programs, and which of its parameters are the other parent's."""
+    """A child of two programs, and the names of its parameters from the other parent."""
 
     spec: Program
     taken: frozenset[str]
@@ -46,9 +46,9 @@ def crossed(
 ) -> Crossed:
     """Return a child with the regions, edges and ports of the fitter parent.
 
-    Each region and edge that both have, by its name, is that of either by chance, with its parameters; a region stays
-    where it is. Where such a program could not be run, only parameters are exchanged. Parameters go over part by part
-    (`parts_of`) where they have the shapes of the child's.
+    Each region and edge that both have, by name, comes from a random parent, with its parameters; a region keeps its
+    position. If that program could not run, only parameters are exchanged. Parameters are exchanged part by part
+    (`parts_of`) if they have the shapes of the child.
 
     Parameters
     ----------
@@ -58,11 +58,12 @@ def crossed(
     other = {gene for gene in genes if rng.random() < 0.5}
     spec = _structure(mine, theirs.program, other) or mine
     child = {param.name: param.shape for param in spec.tensors()}
-    taken = {name for part, names in parts_of(spec).items() if part in other for name in names}
-    return Crossed(spec, frozenset(name for name in taken if shapes.get(name) == child[name]))
+    inherited = {name for part, names in parts_of(spec).items() if part in other for name in names}
+    return Crossed(spec, frozenset(name for name in inherited if shapes.get(name) == child[name]))
 
 
 def _structure(spec: Program, theirs: Declared, other: set[str]) -> Program | None:
+    """Return `spec` with the genes named in `other` taken from `theirs`; None if that program cannot run."""
     program = spec.program
     edges = {edge.name: edge for edge in theirs.edges}
     regions = {
@@ -72,24 +73,24 @@ def _structure(spec: Program, theirs: Declared, other: set[str]) -> Program | No
         for name, region in program.canvas.regions.items()
     }
     exchanged = [
-        found
+        counterpart
         if f"edges.{edge.name}" in other
-        and (found := edges.get(edge.name)) is not None
-        and {found.reads, found.writes} <= regions.keys()
+        and (counterpart := edges.get(edge.name)) is not None
+        and {counterpart.reads, counterpart.writes} <= regions.keys()
         else edge
         for edge in program.edges
     ]
     watched = {meter.region for meter in program.meters}
     meters = [meter for meter in theirs.meters if meter.region in regions and meter.region not in watched]
     try:
-        made = replace(
+        child = replace(
             program,
             canvas=replace(program.canvas, regions=regions),
             edges=tuple(exchanged),
             meters=(*program.meters, *meters),
         )
-        made = fitted(made)
-        return None if problems(made) else dataclasses.replace(spec, program=made)
+        child = fitted(child)
+        return None if problems(child) else dataclasses.replace(spec, program=child)
     except VolumetricError:
         return None
 
@@ -102,45 +103,45 @@ def with_program(
     match: Coord,
     rng: np.random.Generator,
 ) -> tuple[GridGenome, dict[str, WeightStore]]:
-    """Return the fitter parent with regions and edges of both, and the weights that its child has then.
+    """Return the fitter parent with regions and edges of both, and the weights of the child.
 
     Parameters
     ----------
-    coord, match : where the programs are
+    coord, match : coordinates of the programs
     stores : weights of the child so far
     """
     mine, theirs = fitter.network.layers[coord], other.network.layers[match]
     assert isinstance(mine, Program)
     assert isinstance(theirs, Program)
-    given = {name: other.params[key] for name, key in other.layer_keys(match).items()}
-    spec, taken = crossed(mine, theirs, {name: store.shape for name, store in given.items()}, rng)
+    other_stores = {name: other.params[key] for name, key in other.layer_keys(match).items()}
+    spec, inherited = crossed(mine, theirs, {name: store.shape for name, store in other_stores.items()}, rng)
     own, start = fitter.layer_keys(coord), f"{coord}/"
-    made = {key: store for key, store in stores.items() if key not in own.values()}
+    child_stores = {key: store for key, store in stores.items() if key not in own.values()}
     for param in spec.tensors():
         have = stores[own[param.name]] if param.name in own else None
-        if param.name in taken:
-            store = given[param.name] if have is None else in_type_of(given[param.name], have)
+        if param.name in inherited:
+            store = other_stores[param.name] if have is None else in_type_of(other_stores[param.name], have)
         elif have is not None and have.shape == param.shape:
             store = have
         else:
             store = WeightStore.from_array(fresh(param, rng))
-        made[start + param.name] = store
-    child = restructured(fitter, layers={**fitter.network.layers, coord: spec}, params=made)
+        child_stores[start + param.name] = store
+    child = restructured(fitter, layers={**fitter.network.layers, coord: spec}, params=child_stores)
     return (fitter, stores) if child is None else (child, dict(child.params))
 
 
 def difference(a: Program, b: Program, mine: F32Array, theirs: F32Array) -> float:
-    """Return how far two programs are apart, 0 … 1.
+    """Return the distance of two programs, 0 … 1.
 
-    That is the share of regions, edges and ports, by name, that one has and the other has not, and for the rest the
-    mean of: 1 where they are declared otherwise, else the larger of ``Σ|x - y| / Σ(|x| + |y|)`` over their parameters
-    and how far their masks of blocks or pairs (the share of pairs) or weights of losses (by the same formula) are
-    apart. So a mask that hides nothing and a loss of weight 0 are no distance, and parameters that only losses have
-    count for none. Edges with several tiles are declared otherwise.
+    It counts 1 for each region, edge and port, by name, that only one program has or that is declared differently. For
+    the rest it counts the larger of ``Σ|x - y| / Σ(|x| + |y|)`` over their parameters and the distance of their masks
+    of blocks or pairs (the share of pairs) or weights of losses (by the same formula). So a mask that hides nothing and
+    a loss of weight 0 add no distance, and parameters used only by losses do not count. Edges with several tiles are
+    declared differently. The result is the mean.
 
     Parameters
     ----------
-    mine, theirs : parameters side by side, in the order of the layers'
+    mine, theirs : concatenated parameters, in the order of the layers
     """
     one, other = genes_of(a.program), genes_of(b.program)
     both = one.keys() & other.keys()
@@ -174,7 +175,7 @@ def _losses(one: Region, other: Region) -> float:
 
 
 def _pairs(one: Wire, other: Wire) -> float:
-    """Return the share of pairs at which only one of two edges looks; masks of regions of several sizes are 1 apart."""
+    """Return the share of pairs that only one of two edges reads; 1 for masks of regions of different sizes."""
     if one.shape != other.shape:
         return 1.0
     masks = [np.ones(wire.shape, np.bool_) if wire.mask is None else wire.mask for wire in (one, other)]
@@ -186,14 +187,14 @@ def _wires(spec: Program) -> dict[str, Wire]:
 
 
 def _values(spec: Program, flat: F32Array) -> dict[str, F32Array]:
-    """Parameters of each part, side by side; none where some of them are another layer's."""
+    """Return the concatenated parameters of each part; none if another layer owns some of them."""
     sizes = [int(np.prod(param.shape)) for param in spec.tensors()]
     if sum(sizes) != len(flat):
         return {}
     by_name = dict(zip((p.name for p in spec.tensors()), np.split(flat, np.cumsum(sizes)[:-1]), strict=True))
     aside = {param.name for param in recipe_params(facts_of(spec.program))}
-    kept = {part: [name for name in names if name not in aside] for part, names in parts_of(spec).items()}
-    return {part: np.concatenate([by_name[name] for name in names]) for part, names in kept.items() if names}
+    names_by_part = {part: [name for name in names if name not in aside] for part, names in parts_of(spec).items()}
+    return {part: np.concatenate([by_name[name] for name in names]) for part, names in names_by_part.items() if names}
 
 
 def _weights(x: F32Array | None, y: F32Array | None) -> float:

@@ -1,4 +1,4 @@
-"""Edges as genes: they come, go, and change. Each function returns None where it cannot be."""
+"""Edges as genes: add, remove and change. Each function returns None if the change is impossible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def one_of(values: Sequence[T], rng: np.random.Generator) -> T:
 
 
 def add_edge(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Let a region read another, through a gate and with nothing to say at first where that leaves it as it was."""
+    """Let a region read another, through a gate and without initial contribution if that does not change it."""
     names = [*program.canvas.regions]
     reads, writes = one_of(names, rng), one_of(names, rng)
     rule = one_of([rule for rule in _RULES if can_close(rule)], rng)
@@ -37,7 +37,7 @@ def add_edge(program: Program, mark: Mark, rng: np.random.Generator) -> Change |
 def with_edge(
     program: Program, reads: str, writes: str, rule: str, mark: Mark, lag: int | None = None
 ) -> Change | None:
-    """Add an edge whose name tells where in history it came from."""
+    """Add an edge named by its historical marking."""
     name = f"e{mark(('program edge', reads, writes, rule, lag))}"
     if any(edge.name == name for edge in program.edges):
         return None
@@ -55,7 +55,7 @@ def drop_edge(program: Program, mark: Mark, rng: np.random.Generator) -> Change 
 
 
 def change_edge(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Give an edge another rule, way of writing, weight, lag, mask, or other ends; parameters stay where they fit."""
+    """Change rule, way of writing, weight, lag, mask or ends of an edge; parameters that fit stay."""
     if not program.edges:
         return None
     at = int(rng.integers(len(program.edges)))

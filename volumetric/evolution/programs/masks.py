@@ -1,4 +1,4 @@
-"""Masks as genes: tiles, blocks and single pairs, and how they go on where their regions have other sizes."""
+"""Masks as genes: tiles, blocks and single pairs, and their adjustment when regions change size."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from volumetric.program.layer.masks import Bits, Mask, Rects, Tile
 from volumetric.program.layer.region import Region
 
 MOST_PAIRS = 4096
-"""Pairs of positions that a new mask of single pairs is made for: its text has a digit for each."""
+"""Maximum pairs of positions for a new mask of single pairs, whose text has a digit for each."""
 _MOST_BLOCKS = 8
 _Shape = tuple[int, int]
 
 
 def change_mask(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Give an edge a mask that hides nothing yet, or change the one that it has, or take it away."""
+    """Add a mask that hides nothing yet to an edge, or change or remove its mask."""
     able = [at for at, edge in enumerate(program.edges) if by_positions(program.canvas.regions[edge.reads])]
     if not able:
         return None
@@ -40,7 +40,7 @@ def new_mask(program: Program, edge: Edge, rng: np.random.Generator) -> Mask:
 
 
 def changed_mask(program: Program, edge: Edge, rng: np.random.Generator) -> Mask | None:
-    """Return a mask with a side, block or some pairs changed; None: it goes."""
+    """Return a mask with a side, block or some pairs changed; None removes it."""
     mask, shape = edge.mask, pairs_of(program, edge)
     if rng.random() < 0.25 or not isinstance(mask, Tile | Rects | Bits):
         return None
@@ -50,10 +50,10 @@ def changed_mask(program: Program, edge: Edge, rng: np.random.Generator) -> Mask
         sides[at] = int(np.clip(sides[at] + rng.choice((-1, 1)), 1, program.canvas.shape[at]))
         return Tile(tuple(sides))
     if isinstance(mask, Bits):
-        found = mask.array.copy()
-        count = int(rng.integers(1, max(2, found.size // 16)))
-        found.flat[rng.choice(found.size, count, replace=False)] ^= True
-        return Bits(found)
+        bits = mask.array.copy()
+        count = int(rng.integers(1, max(2, bits.size // 16)))
+        bits.flat[rng.choice(bits.size, count, replace=False)] ^= True
+        return Bits(bits)
     blocks, choice = [*mask.rects], rng.random()
     at = int(rng.integers(len(blocks)))
     if choice < 0.25 and len(blocks) < _MOST_BLOCKS:
@@ -71,8 +71,9 @@ def changed_mask(program: Program, edge: Edge, rng: np.random.Generator) -> Mask
 def fitted(program: Program) -> Program:
     """Return a program whose masks of blocks and pairs fit the regions of their edges.
 
-    Blocks are cut where a region ends, and go with the last of them; single pairs are cut, and positions that came look
-    at all, and all at them. What is read through slots, or as a memory, has no positions: such masks of it go.
+    Blocks are clipped at the end of a region, and empty blocks are removed; single pairs are clipped, and new positions
+    read all and are read by all. Regions read through slots, or as a memory, have no positions: these masks are
+    removed.
     """
     edges = tuple(_fitted(program, edge) for edge in program.edges)
     return program if edges == program.edges else replace(program, edges=edges)
@@ -84,32 +85,32 @@ def _fitted(program: Program, edge: Edge) -> Edge:
         return edge
     if not by_positions(read):
         return replace(edge, mask=None)
-    written, seen = pairs_of(program, edge)
+    written, positions_read = pairs_of(program, edge)
     if isinstance(mask, Rects):
-        cut = [(w0, min(w1, written), r0, min(r1, seen)) for w0, w1, r0, r1 in mask.rects]
+        cut = [(w0, min(w1, written), r0, min(r1, positions_read)) for w0, w1, r0, r1 in mask.rects]
         cut = [block for block in cut if block[0] < block[1] and block[2] < block[3]]
         return edge if tuple(cut) == mask.rects else replace(edge, mask=Rects(cut) if cut else None)
     old = mask.array
-    if old.shape == (written, seen):
+    if old.shape == (written, positions_read):
         return edge
-    found = np.ones((written, seen), np.bool_)
-    rows, columns = min(written, old.shape[0]), min(seen, old.shape[1])
-    found[:rows, :columns] = old[:rows, :columns]
-    return replace(edge, mask=Bits(found))
+    bits = np.ones((written, positions_read), np.bool_)
+    rows, columns = min(written, old.shape[0]), min(positions_read, old.shape[1])
+    bits[:rows, :columns] = old[:rows, :columns]
+    return replace(edge, mask=Bits(bits))
 
 
 def by_positions(region: Region) -> bool:
-    """Whether a region is read by its positions, in any program."""
+    """Whether a region is read by position in any program."""
     return region.identity is None and region.carrier != "memory" and region.slots is None
 
 
 def pairs_of(program: Program, edge: Edge) -> _Shape:
-    """Return how many positions an edge writes, and how many it reads."""
+    """Return the numbers of positions that an edge writes and reads."""
     regions = program.canvas.regions
     return regions[edge.writes].size, regions[edge.reads].size
 
 
 def _block(shape: _Shape, rng: np.random.Generator) -> tuple[int, int, int, int]:
-    """Return a block anywhere in a mask, at most as large as it."""
+    """Return a random block within a mask."""
     (w0, w1), (r0, r1) = (sorted(rng.choice(size + 1, 2, replace=False).tolist()) for size in shape)
     return w0, w1, r0, r1

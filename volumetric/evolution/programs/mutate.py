@@ -1,4 +1,4 @@
-"""Mutation of the programs in a genome: what changed is checked, and parameters follow by their names."""
+"""Mutation of the programs in a genome: changes are checked, and parameters are carried over by name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHANGES: Mapping[str, Changing] = {
     "change_mask": change_mask,
     "change_learning": change_learning,
 }
-"""Chance in `GridMutationConfig` → the change; they come in this order."""
+"""Field of `GridMutationConfig` → change, in the order of application."""
 
 
 def mutate_program(
@@ -54,10 +54,9 @@ def mutate_program(
     innovations: GridInnovations,
     rng: np.random.Generator,
 ) -> GridGenome:
-    """Return a genome whose program at `coord` has changed, each change by its chance.
+    """Return a genome with its program at `coord` mutated, each change with its probability.
 
-    A change after which something would keep the program from being run, as `volumetric program check` tells it, does
-    not happen.
+    A change is skipped if the program could not run after it, see `volumetric program check`.
     """
     marking = genome.markings[coord]
 
@@ -74,23 +73,23 @@ def mutate_program(
 def changed(
     genome: GridGenome, coord: Coord, change: Changing, mark: Mark, rng: np.random.Generator
 ) -> GridGenome | None:
-    """Return a genome with a change of its program at `coord`; None where there is none, or it could not be run."""
+    """Return a genome with a change of its program at `coord`; None without a change or a runnable program."""
     spec = genome.network.layers[coord]
     assert isinstance(spec, Program)
     try:
-        made = change(spec.program, mark, rng)
-        if made is None:
+        outcome = change(spec.program, mark, rng)
+        if outcome is None:
             return None
-        made = dataclasses.replace(made, program=fitted(made.program))
-        if problems(made.program):
+        outcome = dataclasses.replace(outcome, program=fitted(outcome.program))
+        if problems(outcome.program):
             return None
-        after = dataclasses.replace(spec, program=made.program)
+        after = dataclasses.replace(spec, program=outcome.program)
     except VolumetricError:
         return None
     start = f"{coord}/"
     before = {key.removeprefix(start): store for key, store in genome.params.items() if key.startswith(start)}
     stores = {key: store for key, store in genome.params.items() if not key.startswith(start)}
-    stores |= {start + name: store for name, store in carried(after, before, made, rng).items()}
+    stores |= {start + name: store for name, store in carried(after, before, outcome, rng).items()}
     return restructured(genome, layers={**genome.network.layers, coord: after}, params=stores)
 
 
@@ -99,19 +98,19 @@ def carried(
 ) -> dict[str, WeightStore]:
     """Return the parameters of a changed program.
 
-    Those of one name and shape stay, and so do rows of slots that there still are; others are copies, numbers, or fresh
-    as the change says.
+    Parameters with unchanged name and shape stay, and so do rows of remaining slots; others are copies, constants or
+    fresh values, see `Change`.
     """
-    found: dict[str, WeightStore] = {}
+    stores: dict[str, WeightStore] = {}
     for param in spec.tensors():
         old = before.get(change.source_of(param.name) or param.name)
         if old is not None and old.shape == param.shape:
-            found[param.name] = old
+            stores[param.name] = old
             continue
         begins = change.first_of(param.name)
         value = fresh(param, rng) if begins is None else np.full(param.shape, begins, np.float32)
         if begins is None and old is not None and goes_by_rows(param.name) and old.shape[1:] == param.shape[1:]:
             rows = min(old.shape[0], param.shape[0])
             value[:rows] = old.values()[:rows]
-        found[param.name] = WeightStore.from_array(value)
-    return found
+        stores[param.name] = WeightStore.from_array(value)
+    return stores

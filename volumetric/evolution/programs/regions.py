@@ -1,7 +1,7 @@
-"""Regions as genes: they come into free places of the canvas, go, and change. None where it cannot be.
+"""Regions as genes: add to free places of the canvas, remove and change. Impossible changes return None.
 
-What is new computes the same at first: in place where that can be, else in a twin, a copy in a free place that nothing
-hears at first.
+A change initially leaves the program's results unchanged: in place if possible, else by a twin, a copy in a free place
+that is initially unread.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from volumetric.program.layer.recipes import OF_MODE
 from volumetric.program.layer.region import Canvas, Carrier, Identity, Region
 
 _TASK = "task"
-"""The network's own loss, which is no gene."""
+"""The network's own loss, which is not a gene."""
 _FIRST = 0.01
-"""About what a loss of weight 0 weighs next."""
+"""Approximate first weight of a loss after 0."""
 
 
 def change_learning(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Give a region a further loss, of weight 0; or let one weigh more or less, or take it away."""
+    """Add a loss of weight 0 to a region, or change the weight of a loss, or remove it."""
     name = one_of([*program.canvas.regions], rng)
     region = program.canvas.regions[name]
     if region.carrier == "constant":
@@ -45,9 +45,9 @@ def change_learning(program: Program, mark: Mark, rng: np.random.Generator) -> C
 
 
 def changed_learning(region: Region, rng: np.random.Generator) -> Region:
-    """Give a region a further loss that its carrier can have, take one away, or weigh one otherwise.
+    """Add a loss that the carrier of a region supports, remove a loss, or change its weight.
 
-    A loss of weight 0 counts for nothing and has no parameters; its first weight is small.
+    A loss of weight 0 has no effect and no parameters; its first weight is small.
     """
     losses = losses_of(region.learning)
     own = [name for name in losses if name != _TASK]
@@ -64,14 +64,14 @@ def changed_learning(region: Region, rng: np.random.Generator) -> Region:
 
 
 def learning_with(region: Region, carrier: str) -> Learning | None:
-    """Return the learning of a region that gets another carrier: without losses that this one has nothing for."""
+    """Return the learning of a region with a new carrier: without losses that the carrier does not support."""
     losses = losses_of(region.learning)
     left = {name: weight for name, weight in losses.items() if _fits(name, carrier)}
     return region.learning if left == losses else _learning(region.learning, left)
 
 
 def losses_of(learning: Learning | None) -> dict[str, float]:
-    """Return all losses that a region says, and their weights."""
+    """Return all losses of a region and their weights."""
     if learning is None:
         return {}
     return dict.fromkeys(OF_MODE[learning.mode], 1.0) if learning.losses is None else dict(learning.losses)
@@ -88,7 +88,7 @@ def _fits(loss: str, carrier: str) -> bool:
 
 
 MOST_POSITIONS = 4096
-"""A canvas that has no free place grows up to so many positions."""
+"""Maximum number of positions to which a canvas without free places grows."""
 Box = tuple[tuple[int, int], ...]
 
 
@@ -101,15 +101,15 @@ def twin_of(
     as_region: Region | None = None,
     event: tuple[Any, ...] = (),
 ) -> Change | None:
-    """Put a copy of a region, with copies of the edges that write it, into a free place; some region reads it.
+    """Copy a region, with the edges that write it, to a free place; some region reads the copy.
 
-    The copy begins with the parameters of its model. It is read through a gate and with nothing to say at first, so
-    that the program computes what it did, where the region that reads it is deterministic; one such is preferred.
+    The copy has the parameters of its model. It is read through a gate and without contribution at first, so that the
+    program's results do not change if the reading region is deterministic; a deterministic region is preferred.
 
     Parameters
     ----------
-    as_region : what the copy is declared as, its box apart; None: as the model
-    event : what tells this copy from others of the model in its generation
+    as_region : declaration of the copy, except its box; None: as the model
+    event : key that distinguishes this copy from other copies of the model in its generation
     """
     regions = program.canvas.regions
     name = f"r{mark(('program region', model, *event))}"
@@ -130,19 +130,19 @@ def twin_of(
             copies[f"edges.{own}"] = f"edges.{edge.name}"
     grown = replace(canvas, regions={**regions, name: replace(copy, box=box)})
     quiet = [of for of, region in regions.items() if region.carrier == "deterministic"]
-    made = replace(program, canvas=grown, edges=tuple(edges))
-    read = with_edge(made, name, one_of(quiet or [*regions], rng), "cross", mark)
+    with_twin = replace(program, canvas=grown, edges=tuple(edges))
+    read = with_edge(with_twin, name, one_of(quiet or [*regions], rng), "cross", mark)
     return None if read is None else Change(program=read.program, copies=copies, closed=read.closed)
 
 
 def _free(canvas: Canvas, box: Box, rng: np.random.Generator) -> tuple[Canvas | None, Box | None]:
-    """Return a place for a box of this size, at the same frames; the canvas grows along space where it has none."""
-    taken = np.zeros(canvas.shape, bool)
+    """Return a place for a box of this size, at the same frames; a full canvas grows along space."""
+    occupied = np.zeros(canvas.shape, bool)
     for region in canvas.regions.values():
-        taken[tuple(slice(*side) for side in region.box[1:])] = True
+        occupied[tuple(slice(*side) for side in region.box[1:])] = True
     size = tuple(high - low for low, high in box[1:])
     if all(a <= b for a, b in zip(size, canvas.shape, strict=True)):
-        windows = sliding_window_view(taken, size).any(tuple(range(len(size), 2 * len(size))))
+        windows = sliding_window_view(occupied, size).any(tuple(range(len(size), 2 * len(size))))
         spots = np.argwhere(~windows)
         if len(spots):
             spot = spots[int(rng.integers(len(spots)))].tolist()
@@ -155,25 +155,25 @@ def _free(canvas: Canvas, box: Box, rng: np.random.Generator) -> tuple[Canvas | 
 
 
 CARRIERS: Final[tuple[Carrier, ...]] = ("deterministic", "filter", "residual", "memory")
-"""Carriers that mutation gives. A constant is written by nothing, and a diffusive region without a port that tells its
-level of noise is a deterministic one: neither is given."""
+"""Carriers that mutation assigns. Constants, which nothing writes, and diffusive regions, which are deterministic
+without a noise-level port, are excluded."""
 
 
 def with_carrier(region: Region, carrier: Carrier) -> Region:
-    """Return a region with another carrier, without what this one has nothing for."""
+    """Return a region with another carrier, without properties that the carrier does not support."""
     slots = region.slots if carrier == "memory" else None
     return replace(region, carrier=carrier, slots=slots, learning=learning_with(region, carrier))
 
 
 def add_region(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Put a copy of a region, which nothing hears at first, into a free place (see `twins.twin_of`)."""
+    """Copy a region, initially unread, to a free place (see `twin_of`)."""
     return twin_of(program, one_of([*program.canvas.regions], rng), mark, rng)
 
 
 def drop_region(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Remove a region that no port is about, with its edges and its meter."""
-    held = {port.region for port in program.ports.values() if not isinstance(port, Signal)}
-    able = [name for name in program.canvas.regions if name not in held]
+    """Remove a region without ports, with its edges and its meter."""
+    with_ports = {port.region for port in program.ports.values() if not isinstance(port, Signal)}
+    able = [name for name in program.canvas.regions if name not in with_ports]
     if not able:
         return None
     gone = one_of(able, rng)
@@ -189,7 +189,7 @@ def drop_region(program: Program, mark: Mark, rng: np.random.Generator) -> Chang
 
 
 def change_region(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Give a region another carrier, family, rule or size, more or fewer rows, or let edges add to what it held."""
+    """Change carrier, family, rule, size or number of rows of a region, or let edges add to its previous value."""
     name = one_of([*program.canvas.regions], rng)
     region = program.canvas.regions[name]
     changed = one_of(_CHANGES, rng)(program.canvas, region, rng)
@@ -199,9 +199,9 @@ def change_region(program: Program, mark: Mark, rng: np.random.Generator) -> Cha
 
 
 def change_clock(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Give a region a clock, or an edge a condition, or make what it has looser, tighter or other, or take it away.
+    """Add a clock to a region or a condition to an edge, or loosen, tighten, change or remove it.
 
-    Where nothing is metered a region may get a meter, which something then watches.
+    If the program has no meter, a region may get a meter, which a clock then watches.
     """
     meters = [f"{p.name}.{kind}" for p in facts_of(program).places if p.meter is not None for kind in p.meter.kinds]
     if not meters and rng.random() < 0.3:
@@ -241,19 +241,19 @@ def _residual(canvas: Canvas, region: Region, rng: np.random.Generator) -> Regio
 
 
 def _rows(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | None:
-    """Give a memory more or fewer rows."""
+    """Change the number of rows of a memory."""
     if region.carrier != "memory":
         return None
     return replace(region, slots=otherwise_many(region.slots or region.size, rng))
 
 
 def otherwise_many(now: int, rng: np.random.Generator) -> int:
-    """Return one more or less, or twice or half as many."""
+    """Return `now` plus or minus one, doubled or halved."""
     return int(np.clip(one_of((now - 1, now + 1, now * 2, now // 2), rng), 1, MOST_POSITIONS))
 
 
 def _size(canvas: Canvas, region: Region, rng: np.random.Generator) -> Region | None:
-    """Move one side of the box by a position; it stays on the canvas, and overlaps none that it did not."""
+    """Move one side of the box by a position; it stays on the canvas and does not overlap new regions."""
     axis = int(rng.integers(1, len(region.box)))
     low, high = region.box[axis]
     side = ((low - 1, high), (low + 1, high), (low, high - 1), (low, high + 1))[int(rng.integers(4))]
@@ -276,18 +276,17 @@ _CHANGES: tuple[Callable[[Canvas, Region, np.random.Generator], Region | None], 
 
 
 _SLOTS = 8
-"""Most slots that mutation gives a region that is read by its positions."""
+"""Maximum number of slots that mutation assigns to a region read by position."""
 _OPEN = 16.0
-"""Bias of a gate that lets all through: σ(16) is 1 to the rounding of float32."""
+"""Bias of an open gate: σ(16) is 1 to the rounding of float32."""
 
 
 def change_carrier(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Give a region another carrier.
+    """Change the carrier of a region.
 
-    A deterministic region becomes a filter that believes all that it is told, ``K = σ(16) = 1``, which computes the
-    same. Where the new carrier is a residual's or a memory's, it is a twin of the region that gets it, since what edges
-    read of these is something else at once. A region of another carrier gets such a twin or, as often, turns
-    deterministic.
+    A deterministic region becomes a filter with gain ``K = σ(16) = 1``, which computes the same. If the new carrier is
+    residual or memory, a twin of the region gets it, because edges would immediately read different values. A region of
+    another carrier gets a twin or, with equal probability, becomes deterministic.
     """
     name = _one_written(program, rng)
     if name is None:
@@ -306,10 +305,10 @@ def change_carrier(program: Program, mark: Mark, rng: np.random.Generator) -> Ch
 
 
 def change_slots(program: Program, mark: Mark, rng: np.random.Generator) -> Change | None:
-    """Let a region be read through slots, or change or drop those that it is read through.
+    """Let a region be read through slots, or change or remove its slots.
 
-    A twin of the region is what gets slots, so that the program computes the same. Births begin with a gate that lets
-    all through; slots that stay keep what they begin with.
+    New slots are in a twin of the region, so that the program's results do not change. Births begin with an open gate;
+    remaining slots keep their initial values.
     """
     name = _one_written(program, rng)
     if name is None:
@@ -327,8 +326,8 @@ def change_slots(program: Program, mark: Mark, rng: np.random.Generator) -> Chan
         return Change(program=region_replaced(program, name, replace(region, identity=other)))
     if choice < 0.65:
         begins = {f"regions.{name}.life.down.weight": 0.0, f"regions.{name}.life.down.bias": _OPEN}
-        made = region_replaced(program, name, replace(region, identity=replace(now, births=not now.births)))
-        return Change(program=made, begins=begins)
+        altered = region_replaced(program, name, replace(region, identity=replace(now, births=not now.births)))
+        return Change(program=altered, begins=begins)
     many = replace(now, capacity=otherwise_many(now.capacity, rng))
     return None if many == now else Change(program=region_replaced(program, name, replace(region, identity=many)))
 

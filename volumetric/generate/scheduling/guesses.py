@@ -52,8 +52,8 @@ class Guesses:
         """
         price, room = self._prices.of(len(lives)), MOST_ROWS
         for live in lives:
-            asked = live.ticket.job.held is not None  # by somebody who runs alone
-            room -= propose(live, live.ticket.job.drafter or self._make, room, 0.0 if asked else price)
+            alone = live.ticket.job.held is not None  # by somebody who runs alone
+            room -= propose(live, live.ticket.job.drafter or self._make, room, 0.0 if alone else price)
         if room < MOST_ROWS and not fits():
             for live in lives:
                 live.guesses = []

@@ -70,7 +70,7 @@ class Ticket:
     number : by order of submission
     submitted : when, by the scheduler's clock
     seated : it has had a seat
-    told : how many of its texts have ended, and were told so
+    reported : how many of its texts have ended, and were reported
     error : why the job failed
     cancelled : somebody asked to end it
     paused : somebody asked to compute no more of it for now
@@ -82,7 +82,7 @@ class Ticket:
     submitted: float
     transcripts: list[Transcript] = field(default_factory=list)
     seated: bool = False
-    told: int = 0
+    reported: int = 0
     error: VolumetricError | None = None
     cancelled: bool = False
     paused: bool = False

@@ -59,8 +59,8 @@ class Limits:
     @classmethod
     def of_one_caller(cls, *, seats: int, prompt_rows: int, prefix_bytes: int | None) -> Limits:
         """Return limits for somebody who waits for all of their own jobs: any number of them may wait, for ever."""
-        given = {"seats": seats, "prompt_rows": prompt_rows, "prefix_bytes": prefix_bytes}
-        return cls(**given, queue=None, queue_tokens=None, queue_seconds=None)
+        options = {"seats": seats, "prompt_rows": prompt_rows, "prefix_bytes": prefix_bytes}
+        return cls(**options, queue=None, queue_tokens=None, queue_seconds=None)
 
     def part(self, share: float) -> Limits:
         """Return the limits of one of several schedulers that have the memory for states together."""

@@ -161,8 +161,8 @@ class Live:
     def piece(self, rows: int) -> Piece:
         """Return the next `rows` rows, and what is guessed behind the last token; from there on they have logits."""
         ids = np.array([*self.ids[self.fed : self.fed + rows], *self.guesses], np.int32)
-        wanted = "all" if self.guesses or self.scored else "none" if rows < self.missing else "last"
-        return Piece(self.state, ids, wanted, (OUTPUT,))
+        logits_of = "all" if self.guesses or self.scored else "none" if rows < self.missing else "last"
+        return Piece(self.state, ids, logits_of, (OUTPUT,))
 
     def score(self, logits: F32Array) -> F32Array:
         """Note how likely the targets of the rows fed last are; returns the logits of the last row, ``[1, V]``."""
@@ -246,8 +246,8 @@ def scores(logits: F32Array, tokens: np.ndarray, tops: int) -> tuple[list[float]
     if not tops:
         return log_likelihoods(logits, tokens).tolist(), [()] * len(tokens)
     logs = log_softmax(logits)
-    found = np.take_along_axis(logs, tokens[:, None], -1)[:, 0]
+    likelihoods = np.take_along_axis(logs, tokens[:, None], -1)[:, 0]
     best = [likeliest(row, tops) for row in logs]
-    return found.tolist(), [
+    return likelihoods.tolist(), [
         tuple(zip(ids.tolist(), row[ids].tolist(), strict=True)) for ids, row in zip(best, logs, strict=True)
     ]

@@ -122,9 +122,9 @@ class Prefixes:
         nbytes = self._bytes_of(len(ids))
         if not len(ids) or nbytes > self._limit:
             return
-        found = self.find(ids, group)
-        if found.entry is not None and found.rows == len(ids):
-            self._touch(found.entry)
+        match = self.find(ids, group)
+        if match.entry is not None and match.rows == len(ids):
+            self._touch(match.entry)
             return
         node = self._place(ids, group)
         above, reach = node.parent, state.reach

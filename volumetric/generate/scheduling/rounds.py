@@ -139,10 +139,10 @@ class Rounds:
                 ready += [(follower, output) for follower in follow(live)]
             else:
                 picked.append((live, output))
-        told = _tell(ready, [live for live, _ in taking], began)
-        told += [(live, _take(live, Draw(token=one)) if isinstance(one, int) else one) for live, one in picked]
+        outcomes = _tell(ready, [live for live, _ in taking], began)
+        outcomes += [(live, _take(live, Draw(token=one)) if isinstance(one, int) else one) for live, one in picked]
         self._settle([live for live, _ in taking if live.guesses], before)
-        return told
+        return outcomes
 
     def _outputs(self, lives: Sequence[Live], pieces: Sequence[Piece]) -> Sequence[F32Array | int | GenerationError]:
         """Run pieces; returns the logits of the rows that are wanted of each, or what the device has made of them."""
@@ -153,7 +153,7 @@ class Rounds:
                 none = np.empty((0, 0), np.float32)
                 picked = device.pick(pieces, choosers)
                 return [none if one is None else one[None] if isinstance(one, np.ndarray) else one for one in picked]
-        return [output_of(found) for found in self._executable.run(pieces)]
+        return [output_of(outputs) for outputs in self._executable.run(pieces)]
 
     def _settle(self, guessed: Sequence[Live], before: Mapping[int, State]) -> None:
         """Make states hold what was told, all but the last token, behind guesses some of which may have been wrong."""
@@ -196,7 +196,7 @@ def _go_back(live: Live) -> None:
 
 def _tell(ready: Sequence[tuple[Live, F32Array]], waited: Sequence[Live], began: float) -> Told:
     """Draw from the first logits of each, and from the next ones behind guesses that were right."""
-    told: Told = []
+    outcomes: Told = []
     place, counted = 0, {id(live): live for live in (*waited, *(live for live, _ in ready))}
     while counted:
         draws = _draw([(live, logits[place]) for live, logits in ready])
@@ -207,16 +207,16 @@ def _tell(ready: Sequence[tuple[Live, F32Array]], waited: Sequence[Live], began:
         right: list[tuple[Live, F32Array]] = []
         for (live, logits), drawn in zip(ready, draws, strict=True):
             if isinstance(drawn, GenerationError):
-                told.append((live, drawn))
+                outcomes.append((live, drawn))
                 continue
             same = live.guesses[place : place + 1] == [drawn.token]
             live.transcript.accepted += same
             event = _take(live, drawn)
-            told.append((live, event))
+            outcomes.append((live, event))
             if same and event.finish_reason is None:
                 right.append((live, logits))
         ready, counted, place = right, {id(live): live for live, _ in right}, place + 1
-    return told
+    return outcomes
 
 
 def _take(live: Live, draw: Draw) -> TokenEvent:
@@ -239,8 +239,8 @@ def _draw(ready: Sequence[tuple[Live, F32Array]]) -> list[Draw | GenerationError
         except GenerationError as error:
             drawn[id(live)] = error
     if sampled:
-        found = draw_together([live.transcript.sampler for live, _ in sampled], [logits for _, logits in sampled])
-        drawn |= {id(live): _taken(live, one) for (live, _), one in zip(sampled, found, strict=True)}
+        draws = draw_together([live.transcript.sampler for live, _ in sampled], [logits for _, logits in sampled])
+        drawn |= {id(live): _taken(live, one) for (live, _), one in zip(sampled, draws, strict=True)}
     return [drawn[id(live)] for live, _ in ready]
 
 

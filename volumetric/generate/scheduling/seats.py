@@ -123,9 +123,9 @@ class Seats:
         """Give up slots. The state is kept for those that begin alike, unless it is not known what it holds."""
         self.all.remove(live)
         live.rest()
-        held = live.ticket.job.held
-        if held is not None:
-            held.take_back()
+        session_state = live.ticket.job.held
+        if session_state is not None:
+            session_state.take_back()
         self._put_away(live, keep=keep)
 
     def give_back(self, live: Live, *, keep: bool = True) -> None:
@@ -135,9 +135,9 @@ class Seats:
         self._put_away(live, keep=keep)
 
     def _put_away(self, live: Live, *, keep: bool) -> None:
-        held = live.ticket.job.held
+        session_state = live.ticket.job.held
         state, live.state = live.state, None
-        if state is None or held is not None or not keep:
+        if state is None or session_state is not None or not keep:
             return
         if self._prefixes is not None:
             self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), state, live.group)
@@ -217,9 +217,9 @@ class Seats:
     def keep_marked(self, taking: Sequence[tuple[Live, int]]) -> None:
         """Keep copies of states that have come to where one is wanted, and cannot go back there later."""
         for live, _ in taking:
-            state, held = live.state, live.ticket.job.held
-            if held is not None:
-                held.mark(live)
+            state, session_state = live.state, live.ticket.job.held
+            if session_state is not None:
+                session_state.mark(live)
             elif self._prefixes is not None and state is not None and live.fed in live.cuts:
                 self._make_room(live.fed)
                 copy = self._copy(state, live.fed)
@@ -265,8 +265,8 @@ class Seats:
     def _make_room(self, rows: int) -> None:
         """Drop kept prefixes for a state of so many rows."""
         if self._room.limit is not None and self._prefixes is not None:
-            held = sum(self._bytes_of(live, 0) for live in self.all)
-            self._prefixes.shrink(self._room.limit - held - self._resting_bytes() - self._room.bytes_of(rows))
+            running_bytes = sum(self._bytes_of(live, 0) for live in self.all)
+            self._prefixes.shrink(self._room.limit - running_bytes - self._resting_bytes() - self._room.bytes_of(rows))
 
     def _budget(self, beside: int) -> int:
         """Rows of prompts that the next call takes beside sequences that decode."""
@@ -286,18 +286,18 @@ class Seats:
             live.ticket.job.held.lend(live, self._settle)
             live.transcript.cached = live.fed
             return True
-        wanted = np.array(live.ids[:-1], np.int32)  # the last token is always fed: its logits are what is wanted
+        ids = np.array(live.ids[:-1], np.int32)  # the last token is always fed: its logits are what is wanted
         entry, source, rows, known = None, None, 0, 0
         if live.scored:
-            wanted = wanted[:0]
-        if self._prefixes is not None and wanted.size >= WORTH:
-            found = self._prefixes.find(wanted, live.group)
-            rows, known, entry = found.rows, found.known, found.entry
-        if self._limits.prefix_bytes is not None and wanted.size >= WORTH:
+            ids = ids[:0]
+        if self._prefixes is not None and ids.size >= WORTH:
+            match = self._prefixes.find(ids, live.group)
+            rows, known, entry = match.rows, match.known, match.entry
+        if self._limits.prefix_bytes is not None and ids.size >= WORTH:
             for other in self.all:
                 if other.state is None or other is live or other.group != live.group:
                     continue
-                alike = common(other.prompt, wanted)
+                alike = common(other.prompt, ids)
                 here = min(alike, other.fed)
                 if here > rows and here >= other.state.reach:
                     rows, entry, source = here, None, other.state
@@ -315,7 +315,7 @@ class Seats:
         if not live.transcript.begun:
             live.transcript.cached = rows
         if self._prefixes is not None and live.state.forgets:
-            live.cuts = tuple(at for at in (known, wanted.size) if at > rows and at >= WORTH)
+            live.cuts = tuple(at for at in (known, ids.size) if at > rows and at >= WORTH)
         return True
 
     def _fresh(self, adapter: str) -> State:

@@ -209,18 +209,18 @@ class Waiting:
 
     def take(self, which: Callable[[Live], bool]) -> list[Live]:
         """Remove and return all of a kind."""
-        taken = [live for live in self.paused if which(live)]
+        lives = [live for live in self.paused if which(live)]
         self.paused = [live for live in self.paused if not which(live)]
         for flow in self._shares.requests:
-            found = [live for live in flow.waiting if which(live)]
-            if found:
+            matching = [live for live in flow.waiting if which(live)]
+            if matching:
                 flow.waiting = [live for live in flow.waiting if not which(live)]
-                for live in found:
+                for live in matching:
                     self._shares.leave(live)
-                taken += found
-        self._count -= len(taken)
-        self.tokens -= sum(len(live.ids) for live in taken)
-        return taken
+                lives += matching
+        self._count -= len(lives)
+        self.tokens -= sum(len(live.ids) for live in lives)
+        return lives
 
     def pop(self) -> Live:
         """Remove and return the first, which gets slots."""
@@ -245,14 +245,14 @@ class Waiting:
     def ahead(self, running: Iterable[Live], waiting: Live) -> list[tuple[float, Live]]:
         """Return who of `running` is of other requests, by how much more these have used, most and youngest first."""
         own = self._shares.find(waiting)
-        found = [
+        candidates = [
             (self._shares.ahead(live, waiting), live)
             for live in running
             if live.ticket.job.priority <= waiting.ticket.job.priority
             and live.ticket.job.held is None
             and self._shares.find(live) is not own
         ]
-        return sorted(found, key=lambda one: (one[0], one[1].order), reverse=True)
+        return sorted(candidates, key=lambda one: (one[0], one[1].order), reverse=True)
 
     def _next(self) -> RequestFlow | None:
         """Return the request whose first text is next."""

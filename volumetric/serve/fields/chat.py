@@ -147,15 +147,16 @@ class ChatRequest(Sampled, kw_only=True):
 
 
 def _told(message: Message, where: str) -> dict[str, Any]:
+    """Return a message as templates read it. Raises `RequestError` for audio, `function_call` and missing text."""
     for name in ("audio", "function_call"):
         if getattr(message, name) is not None:
             raise bad(f"{where}.{name} cannot be read: this server takes text", param=f"{where}.{name}")
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "role": "system" if message.role == "developer" else message.role,
         "content": _text(message.content, where),
     }
     if message.tool_calls:
-        told["tool_calls"] = [
+        fields["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
@@ -168,10 +169,10 @@ def _told(message: Message, where: str) -> dict[str, Any]:
     for name in ("name", "tool_call_id", "reasoning_content"):
         value = getattr(message, name)
         if value is not None:
-            told[name] = value
+            fields[name] = value
     if message.role != "assistant" and message.content is None:
         raise bad(f"{where}.content must be text", param=f"{where}.content", code="invalid_type")
-    return told
+    return fields
 
 
 def _text(content: str | list[Part] | None, where: str) -> str:
@@ -192,11 +193,11 @@ def _text(content: str | list[Part] | None, where: str) -> str:
 
 def _arguments(call: Call, where: str) -> Any:
     """Templates want arguments as values; what is no JSON object stays the text that it is."""
-    given = call.function.arguments
-    if isinstance(given, dict):
-        return given
+    arguments = call.function.arguments
+    if isinstance(arguments, dict):
+        return arguments
     try:
-        read = msgspec.json.decode(given)
+        read = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, RecursionError):
-        return given
-    return read if isinstance(read, dict) else given
+        return arguments
+    return read if isinstance(read, dict) else arguments

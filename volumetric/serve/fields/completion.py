@@ -35,12 +35,12 @@ class CompletionRequest(Sampled, kw_only=True):
 
     def prompts(self) -> list[str | list[int]]:
         """Return the prompts. Raises `RequestError` unless there is at least one, and each has something."""
-        given = [self.prompt] if isinstance(self.prompt, str) else self.prompt
-        ids = [one for one in given if isinstance(one, int)]
-        if ids and len(ids) == len(given):
+        items = [self.prompt] if isinstance(self.prompt, str) else self.prompt
+        ids = [one for one in items if isinstance(one, int)]
+        if ids and len(ids) == len(items):
             return [ids]
-        found = [one for one in given if not isinstance(one, int)]
+        prompts = [one for one in items if not isinstance(one, int)]
         # Before a suffix there may be nothing: the place is where a text begins.
-        if not 1 <= len(found) <= MOST_PROMPTS or ids or not (self.suffix or all(found)):
+        if not 1 <= len(prompts) <= MOST_PROMPTS or ids or not (self.suffix or all(prompts)):
             raise bad(f"prompt must be 1 to {MOST_PROMPTS} texts or lists of token ids, none empty", param="prompt")
-        return found
+        return prompts

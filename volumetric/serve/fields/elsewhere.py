@@ -19,11 +19,11 @@ class Values:
 
     Attributes
     ----------
-    told : what they are, for people
+    description : what they are, for people
     hold : whether a value is one of them
     """
 
-    told: str
+    description: str
     hold: Callable[[Any], bool]
 
 
@@ -161,7 +161,7 @@ DROPPED_INCLUDES: Final = frozenset(
 """What clients ask to have told with a response, and responses of this server never have."""
 
 
-def settled(given: dict[str, Any], known: frozenset[str] | set[str], *, lenient: bool = False) -> Iterator[str]:
+def settled(fields: dict[str, Any], known: frozenset[str] | set[str], *, lenient: bool = False) -> Iterator[str]:
     """Take fields of other servers out of a body, and yield the names of those that have no effect.
 
     Parameters
@@ -173,13 +173,13 @@ def settled(given: dict[str, Any], known: frozenset[str] | set[str], *, lenient:
     ------
     RequestError : a value asks for something else than is done
     """
-    for name in (_BY_NAME.keys() - known) & given.keys():
-        row, value = _BY_NAME[name], given.pop(name)
+    for name in (_BY_NAME.keys() - known) & fields.keys():
+        row, value = _BY_NAME[name], fields.pop(name)
         if value is None or row.values.hold(value):
             continue
         if not lenient:
-            taken = "" if row.values is NONE else f"; it can be {row.values.told}"
-            raise bad(f"{name}: {shown(value)} is refused: {row.why}{taken}", param=name, code="unsupported_value")
+            allowed = "" if row.values is NONE else f"; it can be {row.values.description}"
+            raise bad(f"{name}: {shown(value)} is refused: {row.why}{allowed}", param=name, code="unsupported_value")
         yield name
 
 
@@ -187,6 +187,6 @@ def table() -> str:
     """Return the table as Markdown."""
     lines = ["| fields | of | accepted | why others are refused |", "| --- | --- | --- | --- |"]
     for row in TABLE:
-        names, values = ", ".join(f"`{name}`" for name in row.names), row.values.told.replace("'", '"')
+        names, values = ", ".join(f"`{name}`" for name in row.names), row.values.description.replace("'", '"')
         lines.append(f"| {names} | {row.of} | {values} | {row.why} |")
     return "\n".join(lines)

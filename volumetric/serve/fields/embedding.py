@@ -24,8 +24,8 @@ class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
         """Raise `RequestError` for a length that is none."""
         cut = self.truncate_prompt_tokens
         if cut is not None and cut != -1 and cut < 1:
-            told = f"truncate_prompt_tokens must be 1 or more, or -1 for as many as the model takes, got {cut}"
-            raise bad(told, param="truncate_prompt_tokens", code="invalid_value")
+            message = f"truncate_prompt_tokens must be 1 or more, or -1 for as many as the model takes, got {cut}"
+            raise bad(message, param="truncate_prompt_tokens", code="invalid_value")
 
     def check_width(self, width: int) -> None:
         """Raise `RequestError` for another width than the model's."""
@@ -34,10 +34,10 @@ class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
 
     def texts(self) -> list[str]:
         """Return the texts to embed. Raises `RequestError` for token ids, and for none or too many."""
-        found = [self.input] if isinstance(self.input, str) else list(self.input)
-        if not 1 <= len(found) <= MOST_INPUTS:
-            raise bad(f"input must be 1 to {MOST_INPUTS} texts, got {len(found)}", param="input")
-        texts = [one for one in found if isinstance(one, str)]
-        if len(texts) < len(found):
+        inputs = [self.input] if isinstance(self.input, str) else list(self.input)
+        if not 1 <= len(inputs) <= MOST_INPUTS:
+            raise bad(f"input must be 1 to {MOST_INPUTS} texts, got {len(inputs)}", param="input")
+        texts = [one for one in inputs if isinstance(one, str)]
+        if len(texts) < len(inputs):
             raise bad("input must be text: give texts instead of token ids", param="input")
         return texts

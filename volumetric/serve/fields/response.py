@@ -73,10 +73,10 @@ class ResponseRequest(Sampled, kw_only=True):
     def check(self) -> None:
         """Raise `RequestError` for what contradicts itself or cannot be honoured."""
         self.check_streaming()
-        kept = "this server keeps no responses: send the whole conversation as input"
+        stateless = "this server keeps no responses: send the whole conversation as input"
         refused = {
-            "previous_response_id": (self.previous_response_id is not None, kept),
-            "conversation": (self.conversation is not None, kept),
+            "previous_response_id": (self.previous_response_id is not None, stateless),
+            "conversation": (self.conversation is not None, stateless),
             "background": (self.background, "this server answers at once"),
             "max_tokens": (self.max_tokens is not None, "it is called max_output_tokens here"),
             "n": (self.n not in (None, 1), "a response is one text"),
@@ -84,14 +84,14 @@ class ResponseRequest(Sampled, kw_only=True):
             "timings_per_token": (self.timings_per_token, "events of responses tell no times"),
             "stream_options": (self.streams_each_usage, "events of responses tell no usage but the last"),
         }
-        for name, (given, why) in refused.items():
-            if given:
+        for name, (is_set, why) in refused.items():
+            if is_set:
                 raise bad(f"{name} is refused: {why}", param=name)
-        asked = self.reasoning or Reasoning()
+        reasoning = self.reasoning or Reasoning()
         for name in ("summary", "generate_summary"):
-            if getattr(asked, name) not in (None, "auto", "detailed"):
-                told = f"reasoning.{name} is refused: reasoning is told as it is, in items of the type reasoning"
-                raise bad(f"{told}; it can be 'auto' or 'detailed'", param=f"reasoning.{name}")
+            if getattr(reasoning, name) not in (None, "auto", "detailed"):
+                message = f"reasoning.{name} is refused: reasoning is told as it is, in items of the type reasoning"
+                raise bad(f"{message}; it can be 'auto' or 'detailed'", param=f"reasoning.{name}")
         for i, what in enumerate(self.include or ()):
             if what != LOGPROBS and what not in DROPPED_INCLUDES:
                 raise bad(f"include can only have {LOGPROBS!r} here, got {shown(what)}", param=f"include[{i}]")

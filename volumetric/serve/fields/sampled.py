@@ -148,8 +148,8 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if isinstance(self.stop, list) and len(self.stop) > MOST_STOPS:
             raise bad(f"stop takes at most {MOST_STOPS} texts, got {len(self.stop)}", param="stop")
         if len(self.allowed_token_ids or ()) > MOST_ALLOWED:
-            given = len(self.allowed_token_ids or ())
-            raise bad(f"allowed_token_ids takes at most {MOST_ALLOWED} ids, got {given}", param="allowed_token_ids")
+            count = len(self.allowed_token_ids or ())
+            raise bad(f"allowed_token_ids takes at most {MOST_ALLOWED} ids, got {count}", param="allowed_token_ids")
         if None not in (self.min_tokens, self.max_tokens) and (self.min_tokens or 0) > (self.max_tokens or 0) > 0:
             raise bad("min_tokens is more than max_tokens", param="min_tokens", code="invalid_value")
         stop = None if self.stop in (None, "", []) else self.stop
@@ -173,21 +173,21 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             "logit_bias": self.logit_bias,
             "logprobs": logprobs,
         }
-        found = {name: value for name, value in stated.items() if value is not None}
-        for name, value in found.items():
+        parameters = {name: value for name, value in stated.items() if value is not None}
+        for name, value in parameters.items():
             try:
                 SamplingParams(**{name: value})
             except SpecError as error:
-                told = {"stop_ids": "stop_token_ids", "allowed_ids": "allowed_token_ids"}.get(name, name)
-                raise problem_of(error, param=told) from None
-        return found
+                field = {"stop_ids": "stop_token_ids", "allowed_ids": "allowed_token_ids"}.get(name, name)
+                raise problem_of(error, param=field) from None
+        return parameters
 
 
-def _schema(given: str | dict[str, Any]) -> dict[str, Any]:
+def _schema(schema: str | dict[str, Any]) -> dict[str, Any]:
     """Return a JSON schema that may be written as a text. Raises `RequestError`."""
     place = "structured_outputs.json"
     try:
-        read = msgspec.json.decode(given) if isinstance(given, str) else given
+        read = msgspec.json.decode(schema) if isinstance(schema, str) else schema
     except (msgspec.DecodeError, RecursionError):
         raise bad(f"{place} is no JSON", param=place, code="invalid_json") from None
     if not isinstance(read, dict):

@@ -59,7 +59,7 @@ _KINDS: Final[Mapping[str, type[_Item]]] = {
 }
 
 
-def messages_of(given: str | Sequence[dict[str, Any]], instructions: str | None) -> list[Message]:
+def messages_of(items: str | Sequence[dict[str, Any]], instructions: str | None) -> list[Message]:
     """Return a conversation as messages of a chat.
 
     Reasoning, text and calls that follow each other are one message of the assistant, as they were when a model wrote
@@ -69,12 +69,12 @@ def messages_of(given: str | Sequence[dict[str, Any]], instructions: str | None)
     ------
     RequestError : an item is ill-formed, or of a type that cannot be read
     """
-    if isinstance(given, str):
-        given = [{"role": "user", "content": given}]
-    if not given:
+    if isinstance(items, str):
+        items = [{"role": "user", "content": items}]
+    if not items:
         raise bad("input must hold at least one item", param="input", code="invalid_value")
     messages: list[Message] = []
-    for i, one in enumerate(given):
+    for i, one in enumerate(items):
         _append(messages, one, f"input[{i}]")
     if not instructions:
         return messages
@@ -84,13 +84,14 @@ def messages_of(given: str | Sequence[dict[str, Any]], instructions: str | None)
     return [Message(role="system", content=instructions), *messages]
 
 
-def _append(messages: list[Message], given: Mapping[str, Any], where: str) -> None:
-    name = given.get("type", "message")
+def _append(messages: list[Message], fields: Mapping[str, Any], where: str) -> None:
+    """Add an input item to the messages of the chat; raise `RequestError` for an item that cannot be read."""
+    name = fields.get("type", "message")
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         hint = suggestion(str(name), _KINDS, "this server keeps nothing and runs no tools of its own")
         raise bad(f"{where} is of the type {shown(name)}: {hint}", param=f"{where}.type")
-    item = converted({key: value for key, value in given.items() if value is not None}, kind, where)
+    item = converted({key: value for key, value in fields.items() if value is not None}, kind, where)
     if isinstance(item, _Said):
         content = _text(item.content, f"{where}.content", ("input_text", "output_text", "refusal", "text"))
         if item.role == "assistant":
@@ -128,8 +129,8 @@ def _text(content: str | Sequence[Mapping[str, Any]], where: str, kinds: Sequenc
         kind = part.get("type")
         text = part.get("refusal" if kind == "refusal" else "text")
         if kind not in kinds or not isinstance(text, str):
-            told = f"{where}[{i}] is of the type {shown(kind)}: this server reads text alone, as {kinds[0]}"
-            raise bad(told, param=f"{where}[{i}]")
+            message = f"{where}[{i}] is of the type {shown(kind)}: this server reads text alone, as {kinds[0]}"
+            raise bad(message, param=f"{where}[{i}]")
         texts.append(text)
     return "".join(texts)
 
@@ -157,20 +158,20 @@ _CHATS: Final = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}(?!\w)" for na
 _TOOL: Final = {"type", "name", "description", "parameters", "strict"}
 
 
-def chat_of(asked: ResponseRequest) -> ChatRequest:
+def chat_of(body: ResponseRequest) -> ChatRequest:
     """Return the chat that a request comes to. Raises `RequestError` for what cannot be honoured."""
-    asked.check()
-    tops, text = asked.tops, asked.text
+    body.check()
+    tops, text = body.tops, body.text
     return ChatRequest(
-        **{name: getattr(asked, name) for name in _SAME},
-        messages=messages_of(asked.input, asked.instructions),
-        max_tokens=asked.max_output_tokens,
+        **{name: getattr(body, name) for name in _SAME},
+        messages=messages_of(body.input, body.instructions),
+        max_tokens=body.max_output_tokens,
         logprobs=tops is not None,
         top_logprobs=tops,
         response_format=None if text is None or text.format is None else text.format.told(),
-        reasoning_effort=None if asked.reasoning is None else asked.reasoning.effort,
-        tools=None if asked.tools is None else [_tool(tool, f"tools[{i}]") for i, tool in enumerate(asked.tools)],
-        tool_choice=_choice(asked.tool_choice),
+        reasoning_effort=None if body.reasoning is None else body.reasoning.effort,
+        tools=None if body.tools is None else [_tool(tool, f"tools[{i}]") for i, tool in enumerate(body.tools)],
+        tool_choice=_choice(body.tool_choice),
     )
 
 
@@ -178,31 +179,31 @@ def in_its_words(problem: RequestError) -> RequestError:
     """Return a problem of a chat by the names that its fields have in a request for a response."""
     return RequestError(
         problem.status,
-        _CHATS.sub(lambda found: _NAMES[found[0]], str(problem)),
+        _CHATS.sub(lambda match: _NAMES[match[0]], str(problem)),
         kind=problem.kind,
         code=problem.code,
-        param=problem.param and _CHATS.sub(lambda found: _NAMES[found[0]], problem.param).replace("].function", "]"),
+        param=problem.param and _CHATS.sub(lambda match: _NAMES[match[0]], problem.param).replace("].function", "]"),
         headers=problem.headers,
     )
 
 
-def _tool(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return a function as chats write it, one level deeper."""
-    if given.get("type") != "function":
-        told = f"{where} is of the type {shown(given.get('type'))}: this server knows functions alone"
-        raise bad(told, param=f"{where}.type")
-    for name in given.keys() - _TOOL:
-        if given[name] not in (None, False):
+    if tool.get("type") != "function":
+        message = f"{where} is of the type {shown(tool.get('type'))}: this server knows functions alone"
+        raise bad(message, param=f"{where}.type")
+    for name in tool.keys() - _TOOL:
+        if tool[name] not in (None, False):
             raise bad(f"{where}.{name} is refused: this server does not honour it", param=f"{where}.{name}")
     names = ("name", "description", "parameters", "strict")
-    return {"type": "function", "function": {key: given[key] for key in names if given.get(key) is not None}}
+    return {"type": "function", "function": {key: tool[key] for key in names if tool.get(key) is not None}}
 
 
-def _choice(given: Any) -> Any:
-    if isinstance(given, Mapping) and given.get("type") == "allowed_tools":
-        tools = given.get("tools")
+def _choice(choice: Any) -> Any:
+    if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
+        tools = choice.get("tools")
         named = [_choice(tool) for tool in tools] if isinstance(tools, Sequence) else tools
-        return {"type": "allowed_tools", "allowed_tools": {"mode": given.get("mode"), "tools": named}}
-    if isinstance(given, Mapping) and given.get("type") == "function":
-        return {"type": "function", "function": {"name": given.get("name")}}
-    return given
+        return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode"), "tools": named}}
+    if isinstance(choice, Mapping) and choice.get("type") == "function":
+        return {"type": "function", "function": {"name": choice.get("name")}}
+    return choice

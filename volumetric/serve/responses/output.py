@@ -35,12 +35,12 @@ class Output:
         """
         if parts.thought:
             self._text("reasoning", parts.thought, ())
-        said = self._blank + parts.said
-        if said.isspace() and self._kind != "message":
-            self._blank = said  # white space around reasoning and calls is no message
-        elif said or (logprobs and self._kind == "message"):
+        text = self._blank + parts.said
+        if text.isspace() and self._kind != "message":
+            self._blank = text  # white space around reasoning and calls is no message
+        elif text or (logprobs and self._kind == "message"):
             self._blank = ""
-            self._text("message", said, logprobs)
+            self._text("message", text, logprobs)
         for piece in parts.pieces:
             self._called(piece)
         return self._told()

@@ -25,13 +25,13 @@ class ResponseShape:
 
     Attributes
     ----------
-    asked : the request, much of which is told again
+    body : the request, much of which is told again
     params : by which tokens are drawn
     model, text_of : see `Shape`
     form : of the answer
     """
 
-    asked: ResponseRequest
+    body: ResponseRequest
     params: SamplingParams
     model: str
     text_of: Callable[[int], str]
@@ -49,8 +49,8 @@ class ResponseShape:
     def whole(self, prompts: Sequence[Sequence[Generation]]) -> Told:
         """Return the response."""
         ((one,),) = prompts
-        said = [token for drawn in drawn_of(one) for token in self._take(self.text_of(drawn[0]), [drawn])[1]]
-        self._output.push(self.form.whole(one.text), tokens_told([*said, *self._drawn], self.text_of))
+        answer_tokens = [token for drawn in drawn_of(one) for token in self._take(self.text_of(drawn[0]), [drawn])[1]]
+        self._output.push(self.form.whole(one.text), tokens_told([*answer_tokens, *self._drawn], self.text_of))
         self._output.end(_status(one))
         return self._ended(one)
 
@@ -66,13 +66,13 @@ class ResponseShape:
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Sequence[Told]:
         """Return the events of some tokens; log-probabilities are those of tokens outside of reasoning and calls."""
-        told: list[Told] = []
+        events: list[Told] = []
         # With log-probabilities tokens go one by one, as whose they are may change from one to the next.
-        for some in [tokens] if self.asked.tops is None else [[token] for token in tokens]:
-            drawn = [] if self.asked.tops is None else drawn_in(some)
-            parts, said = self._take("".join(token.text for token in some), drawn)
-            told += self._output.push(parts, tokens_told(said, self.text_of))
-        return told
+        for some in [tokens] if self.body.tops is None else [[token] for token in tokens]:
+            drawn = [] if self.body.tops is None else drawn_in(some)
+            parts, answer_tokens = self._take("".join(token.text for token in some), drawn)
+            events += self._output.push(parts, tokens_told(answer_tokens, self.text_of))
+        return events
 
     def closing(self, index: int, reason: str) -> Sequence[Told]:
         """Return the events of what was held back, and of the end of the last item."""
@@ -81,15 +81,15 @@ class ResponseShape:
             *self._output.end("incomplete" if reason == "length" else "completed"),
         ]
 
-    def framed(self, told: Told) -> bytes:
+    def framed(self, fields: Told) -> bytes:
         """Return an event, numbered."""
         number, self._number = self._number, self._number + 1
-        return event(encoded(told | {"sequence_number": number}), told["type"])
+        return event(encoded(fields | {"sequence_number": number}), fields["type"])
 
     def failed(self, problem: RequestError) -> bytes:
         """Return the last event of a response that cannot go on."""
-        told = self._response("failed", error={"code": problem.code or problem.kind, "message": str(problem)})
-        return self.framed({"type": "response.failed", "response": told})
+        response = self._response("failed", error={"code": problem.code or problem.kind, "message": str(problem)})
+        return self.framed({"type": "response.failed", "response": response})
 
     def ended(self, prompts: Sequence[Sequence[Generation]]) -> Iterable[bytes]:
         """Return the event that has the whole response."""
@@ -104,8 +104,8 @@ class ResponseShape:
         self._drawn = [] if inside else [*self._drawn, *drawn]
         if not parts.said:
             return parts, ()
-        said, self._drawn = self._drawn, []
-        return parts, said
+        answer_tokens, self._drawn = self._drawn, []
+        return parts, answer_tokens
 
     def _ended(self, one: Generation) -> Told:
         status = _status(one)
@@ -113,21 +113,22 @@ class ResponseShape:
         return self._response(status, output=self._output.items, usage=self._usage(one), **details)
 
     def _usage(self, one: Generation) -> Told:
-        told = usage([[one]])
-        cached = told["prompt_tokens_details"]["cached_tokens"]
+        counts = usage([[one]])
+        cached = counts["prompt_tokens_details"]["cached_tokens"]
         reasoned = self.form.reasoning_tokens(one, self.text_of)
         return {
-            "input_tokens": told["prompt_tokens"],
+            "input_tokens": counts["prompt_tokens"],
             "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
-            "output_tokens": told["completion_tokens"],
+            "output_tokens": counts["completion_tokens"],
             "output_tokens_details": {"reasoning_tokens": reasoned},
-            "total_tokens": told["total_tokens"],
+            "total_tokens": counts["total_tokens"],
         }
 
     def _response(self, status: str, **rest: object) -> Told:
-        asked = self.asked
-        form = None if asked.text is None else asked.text.format
-        effort = None if asked.reasoning is None else asked.reasoning.effort
+        """Return the response object with this status; `rest` replaces its fields."""
+        body = self.body
+        form = None if body.text is None else body.text.format
+        effort = None if body.reasoning is None else body.reasoning.effort
         return {
             "id": self.id,
             "object": "response",
@@ -136,20 +137,20 @@ class ResponseShape:
             "background": False,
             "error": None,
             "incomplete_details": None,
-            "instructions": asked.instructions,
-            "max_output_tokens": asked.max_output_tokens,
-            "metadata": asked.metadata or {},
+            "instructions": body.instructions,
+            "max_output_tokens": body.max_output_tokens,
+            "metadata": body.metadata or {},
             "model": self.model,
             "output": [],
-            "parallel_tool_calls": asked.parallel_tool_calls is not False,
+            "parallel_tool_calls": body.parallel_tool_calls is not False,
             "previous_response_id": None,
             "reasoning": {"effort": effort, "summary": None},
             "store": False,
             "temperature": self.params.temperature,
             "text": {"format": {"type": "text"} if form is None else form},
-            "tool_choice": "auto" if asked.tool_choice is None else asked.tool_choice,
-            "tools": asked.tools or [],
-            "top_logprobs": asked.top_logprobs or 0,
+            "tool_choice": "auto" if body.tool_choice is None else body.tool_choice,
+            "tools": body.tools or [],
+            "top_logprobs": body.top_logprobs or 0,
             "top_p": self.params.top_p,
             "truncation": "disabled",
             "usage": None,

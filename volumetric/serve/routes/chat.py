@@ -42,12 +42,12 @@ _TAIL = 16
 async def chat(request: Request) -> Response:
     """Answer a conversation."""
     serving: Serving = request.app.state.serving
-    asked = await body_of(request, ChatRequest)
+    body = await body_of(request, ChatRequest)
     async with present(request.receive):
-        talk = await conversation_of(serving, asked)
-    sizes = [len(job.prompt) for job in talk.jobs]
-    shape = ChatShape(**talk.served.told_of(asked), sizes=sizes, texts=asked.texts, form=talk.form)
-    return await complete(request, talk.served, talk.jobs, shape, stream=bool(asked.stream))
+        conversation = await conversation_of(serving, body)
+    sizes = [len(job.prompt) for job in conversation.jobs]
+    shape = ChatShape(**conversation.served.told_of(body), sizes=sizes, texts=body.texts, form=conversation.form)
+    return await complete(request, conversation.served, conversation.jobs, shape, stream=bool(body.stream))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Conversation:
     form: AnswerForm | None
 
 
-async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
+async def conversation_of(serving: Serving, body: ChatRequest) -> Conversation:
     """Return a conversation with the tools, forms and sampling that it asks for.
 
     Tools, forms, drafts, reasoning and channels cost nothing where neither the request nor the model's chat format has
@@ -76,67 +76,67 @@ async def conversation_of(serving: Serving, asked: ChatRequest) -> Conversation:
     ------
     RequestError : it contradicts itself, cannot be honoured, or does not fit
     """
-    served = serving.model(asked.model)
+    served = serving.model(body.model)
     engine_of(served)
-    asked.check()
-    args, going_on = template_args(asked), bool(asked.continue_final_message)
+    body.check()
+    args, going_on = template_args(body), bool(body.continue_final_message)
     tools = None
-    if asked.tools or asked.tool_choice is not None:
-        tools = tools_of(asked.tools, asked.tool_choice, parallel=asked.parallel_tool_calls is not False)
+    if body.tools or body.tool_choice is not None:
+        tools = tools_of(body.tools, body.tool_choice, parallel=body.parallel_tool_calls is not False)
     style = served.chat_format(tools=tools is not None)
     if style.channels is not None and going_on and tools is not None:
         raise bad("this model goes on with a message without tools alone", param="continue_final_message")
-    formed = asked.response_format is not None or bool(asked.forms)
-    held = formed and held_to_form(
-        asked, asked.response_format, None if tools is None else (tools, style.channels or style.calls)
+    formed = body.response_format is not None or bool(body.forms)
+    has_form = formed and held_to_form(
+        body, body.response_format, None if tools is None else (tools, style.channels or style.calls)
     )
     drafter = form = grammar = None
     try:
         messages, args, size = await serving.aside(
-            _messages, served, not serving.settings.parse_special, asked, style, tools, args
+            _messages, served, not serving.settings.parse_special, body, style, tools, args
         )
         ids = await serving.aside(conversation_ids, served, messages, args, going_on, size=size)
-        if asked.prediction is not None:
-            drafter = await serving.aside(_drafter, served, asked.predicted, size=len(asked.predicted))
+        if body.prediction is not None:
+            drafter = await serving.aside(_drafter, served, body.predicted, size=len(body.predicted))
     except GenerationError as error:
         raise problem_of(error, param="messages") from None
     if formed or tools is not None or not style.plain:
-        ids, form, grammar = await _formed(serving, served, asked, style, tools, ids, held=held)
+        ids, form, grammar = await _formed(serving, served, body, style, tools, ids, has_form=has_form)
     shown = () if form is None else form.shown
     make = partial(jobs_of, grammar=grammar, drafter=drafter, shown=shown, param="messages")
-    jobs = await serving.aside(make, asked, served, [ids], serving.settings)
+    jobs = await serving.aside(make, body, served, [ids], serving.settings)
     return Conversation(served, jobs, form)
 
 
 async def _formed(
     serving: Serving,
     served: Served,
-    asked: ChatRequest,
+    body: ChatRequest,
     style: ChatFormat,
     tools: AskedTools | None,
     ids: list[int],
     *,
-    held: bool,
+    has_form: bool,
 ) -> tuple[list[int], AnswerForm, Grammar | None]:
     """Return the prompt, how answers to it are read, and the grammar of these, where there is more than text in them.
 
     Parameters
     ----------
-    held : answers have a form from their first token on
+    has_form : answers have a form from their first token on
 
     Raises
     ------
     RequestError : a form cannot be enforced, or excludes something else
     """
-    channels, going_on, calls = style.channels, bool(asked.continue_final_message), style.calls
+    channels, going_on, calls = style.channels, bool(body.continue_final_message), style.calls
     tail = served.text(ids[-_TAIL:])
     calls = replace(calls, inside=bool(calls.aloud) and tail.endswith(calls.trigger))
-    if held and going_on and tools is not None:
-        told = "goes on with a message in a form, or with tools, not both: what has begun may be either"
-        raise bad(f"continue_final_message {told}", param="continue_final_message")
+    if has_form and going_on and tools is not None:
+        message = "goes on with a message in a form, or with tools, not both: what has begun may be either"
+        raise bad(f"continue_final_message {message}", param="continue_final_message")
     thinking = style.thinking
     # An answer that is held to a form from its first token on has no room for reasoning.
-    if channels is not None or held or (tools is not None and tools.required):
+    if channels is not None or has_form or (tools is not None and tools.required):
         thinking = None
     merged = serving.settings.reasoning == "none"
     if merged and thinking is not None and not thinking.marks:
@@ -144,21 +144,21 @@ async def _formed(
     if thinking is not None:
         thinking = thinking.behind(tail)
     asked_calls = None if tools is None else (tools, channels or calls)
-    grammar = await grammar_of(serving, served, asked, asked.response_format, asked_calls, thinking)
-    if held and tools is None and not going_on and served.model.tokenizer is not None:
+    grammar = await grammar_of(serving, served, body, body.response_format, asked_calls, thinking)
+    if has_form and tools is None and not going_on and served.model.tokenizer is not None:
         head = FINAL if channels is not None else calls.aloud + calls.between if calls.inside else ""
         ids = [*ids, *served.model.tokenizer.encode(head, add_special_tokens=False)]
     if channels is not None:
-        asked.stop_token_ids = [*(asked.stop_token_ids or ()), *channels.ends]
-    read = tools is not None or (bool(calls.aloud or calls.spoken) and not held and not going_on)
+        body.stop_token_ids = [*(body.stop_token_ids or ()), *channels.ends]
+    read = tools is not None or (bool(calls.aloud or calls.spoken) and not has_form and not going_on)
     form = AnswerForm(
         tools=() if tools is None else tools.tools,
         calls=calls if read and channels is None else None,
-        apart=held,
+        apart=has_form,
         thinking=thinking,
         channels=channels,
-        inside=(held and tools is None) or going_on,
-        told=asked.include_reasoning is not False,
+        inside=(has_form and tools is None) or going_on,
+        show_reasoning=body.include_reasoning is not False,
         merged=merged,
     )
     return ids, form, grammar
@@ -167,7 +167,7 @@ async def _formed(
 def _messages(
     served: Served,
     plain: bool,
-    asked: ChatRequest,
+    body: ChatRequest,
     style: ChatFormat,
     tools: AskedTools | None,
     args: dict[str, Any],
@@ -180,12 +180,12 @@ def _messages(
     ------
     GenerationError, RequestError : a message is nothing that the template could read
     """
-    messages, told = asked.conversation(), () if tools is None else tools.told
-    messages, args, told = as_data(served, plain, messages, args, told)
+    messages, declarations = body.conversation(), () if tools is None else tools.declarations
+    messages, args, declarations = as_data(served, plain, messages, args, declarations)
     if any("tool_calls" in message for message in messages):
         messages = told_calls(messages, style.source, None if style.channels is not None else style.calls)
     if tools is not None:
-        messages = _told_of_tools(messages, replace(tools, told=told), style, args)
+        messages = _told_of_tools(messages, replace(tools, declarations=declarations), style, args)
     return messages, args, size_of((messages, args))
 
 
@@ -194,7 +194,7 @@ def _told_of_tools(
 ) -> list[dict[str, Any]]:
     """Return messages that tell of tools, or let the arguments of the template do so."""
     if style.telling == "template":
-        args["tools"] = list(tools.told)
+        args["tools"] = list(tools.declarations)
         return messages
     if style.telling == "message":
         return with_system(messages, tools=functions(tools))
@@ -210,35 +210,39 @@ def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:
     return partial(PromptLookup, ids)
 
 
-def with_system(messages: Sequence[dict[str, Any]], told: str = "", **rest: Any) -> list[dict[str, Any]]:
+def with_system(messages: Sequence[dict[str, Any]], text: str = "", **rest: Any) -> list[dict[str, Any]]:
     """Return messages whose first one, of the system, ends with what is told and has what else is given.
 
     One is made where there is none.
     """
     first, *others = messages
     if first["role"] != "system":
-        return [{"role": "system", "content": told, **rest}, *messages]
-    content = "\n\n".join(part for part in (first["content"], told) if part)
+        return [{"role": "system", "content": text, **rest}, *messages]
+    content = "\n\n".join(part for part in (first["content"], text) if part)
     return [first | {"content": content, **rest}, *others]
 
 
-def template_args(asked: ChatRequest) -> dict[str, Any]:
+def template_args(body: ChatRequest) -> dict[str, Any]:
     """Return what the chat template is told besides the messages. Raises `RequestError`."""
-    args = dict(asked.chat_template_kwargs or {})
+    args = dict(body.chat_template_kwargs or {})
     for name in ("messages", "tools", "add_generation_prompt"):
         if name in args:
             raise bad(f"chat_template_kwargs cannot have {name!r}", param="chat_template_kwargs")
-    if asked.reasoning_effort is not None:
-        args["reasoning_effort"] = asked.reasoning_effort
-    going_on = bool(asked.continue_final_message)
-    if going_on and asked.add_generation_prompt:
+    if body.reasoning_effort is not None:
+        args["reasoning_effort"] = body.reasoning_effort
+    going_on = bool(body.continue_final_message)
+    if going_on and body.add_generation_prompt:
         raise bad("continue_final_message and add_generation_prompt exclude each other", param="add_generation_prompt")
-    args["add_generation_prompt"] = not going_on if asked.add_generation_prompt is None else asked.add_generation_prompt
+    args["add_generation_prompt"] = not going_on if body.add_generation_prompt is None else body.add_generation_prompt
     return args
 
 
 def as_data(
-    served: Served, plain: bool, messages: Sequence[dict[str, Any]], args: dict[str, Any], told: Sequence[Any] = ()
+    served: Served,
+    plain: bool,
+    messages: Sequence[dict[str, Any]],
+    args: dict[str, Any],
+    declarations: Sequence[Any] = (),
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[Any]]:
     """Return messages, arguments of the template and what is told of tools as `conversation_ids` takes them.
 
@@ -246,8 +250,8 @@ def as_data(
     """
     contents = served.model.contents
     if contents is None or not plain:
-        return list(messages), args, list(told)
-    return contents.messages(messages), contents.data(args), contents.data(told)
+        return list(messages), args, list(declarations)
+    return contents.messages(messages), contents.data(args), contents.data(declarations)
 
 
 def conversation_ids(

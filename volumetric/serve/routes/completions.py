@@ -28,35 +28,35 @@ if TYPE_CHECKING:
 async def completions(request: Request) -> Response:
     """Continue prompts."""
     serving: Serving = request.app.state.serving
-    asked = await body_of(request, CompletionRequest)
-    served = serving.model(asked.model)
+    body = await body_of(request, CompletionRequest)
+    served = serving.model(body.model)
     engine_of(served)
-    asked.check()
+    body.check()
     context = served.model.info.context
-    whole = asked.add_special_tokens is not False
+    whole = body.add_special_tokens is not False
     encode = partial(served.model.encode if whole else partial(_bare, served.model), limit=context)
-    if asked.suffix:
+    if body.suffix:
         filling = filling_of(served.name, served.model.tokenizer)
-        asked.stop_token_ids = [*(asked.stop_token_ids or ()), *filling.ends]
-        encode = partial(filling.prompt, after=asked.suffix, limit=context)
+        body.stop_token_ids = [*(body.stop_token_ids or ()), *filling.ends]
+        encode = partial(filling.prompt, after=body.suffix, limit=context)
     async with present(request.receive):
         try:
-            given = await serving.aside(_prompts, served, asked)
-            prompts = [await serving.aside(encode, one, size=len(one) + len(asked.suffix or "")) for one in given]
+            sources = await serving.aside(_prompts, served, body)
+            prompts = [await serving.aside(encode, one, size=len(one) + len(body.suffix or "")) for one in sources]
         except GenerationError as error:
             raise problem_of(error, param="prompt") from None
-        grammar = await grammar_of(serving, served, asked)
-    told = served.told_of(asked) | {"sizes": list(map(len, prompts)), "texts": asked.texts}
-    shape = TextShape(**told)
-    if asked.echo:
-        texts = [one if isinstance(one, str) else served.text(one) for one in given]
+        grammar = await grammar_of(serving, served, body)
+    fields = served.told_of(body) | {"sizes": list(map(len, prompts)), "texts": body.texts}
+    shape = TextShape(**fields)
+    if body.echo:
+        texts = [one if isinstance(one, str) else served.text(one) for one in sources]
         echoed = list(zip(texts, prompts, strict=True))
-        shape = EchoShape(**told, prompts=echoed, alone=asked.alone)
-        asked.max_tokens = 1 if asked.alone else asked.max_tokens
-    scored = bool(asked.echo) and asked.tops is not None
+        shape = EchoShape(**fields, prompts=echoed, alone=body.alone)
+        body.max_tokens = 1 if body.alone else body.max_tokens
+    scored = bool(body.echo) and body.tops is not None
     make = partial(jobs_of, grammar=grammar, scored=scored, param="prompt")
-    jobs = await serving.aside(make, asked, served, prompts, serving.settings)
-    return await complete(request, served, jobs, shape, stream=bool(asked.stream))
+    jobs = await serving.aside(make, body, served, prompts, serving.settings)
+    return await complete(request, served, jobs, shape, stream=bool(body.stream))
 
 
 def _bare(model: Model, prompt: str | Sequence[int], limit: int) -> list[int]:
@@ -66,10 +66,10 @@ def _bare(model: Model, prompt: str | Sequence[int], limit: int) -> list[int]:
     return model.encode(prompt)
 
 
-def _prompts(served: Served, asked: CompletionRequest) -> list[str | list[int]]:
+def _prompts(served: Served, body: CompletionRequest) -> list[str | list[int]]:
     """Return the prompts. Raises `RequestError`, and `DoesNotFitError` where ids are too many, whatever they are."""
-    found = asked.prompts()
-    for prompt in found:
+    prompts = body.prompts()
+    for prompt in prompts:
         if not isinstance(prompt, str):
             check_room(served, len(prompt))
-    return found
+    return prompts

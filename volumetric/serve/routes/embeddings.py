@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 async def embeddings(request: Request) -> Response:
     """Turn texts into vectors, one after the other: an encoder takes them together anyway."""
     serving: Serving = request.app.state.serving
-    asked = await body_of(request, EmbeddingRequest)
-    served = serving.model(asked.model)
-    asked.check()
-    texts = asked.texts()
+    body = await body_of(request, EmbeddingRequest)
+    served = serving.model(body.model)
+    body.check()
+    texts = body.texts()
     if served.engine is not None:
         raise bad(f"{served.name} generates text; serve an encoder for embeddings", param="model")
     try:
         async with present(request.receive), served.embedding:
-            rows, tokens = await serving.encoding(_embedded, served.model, texts, asked.truncate_prompt_tokens)
+            rows, tokens = await serving.encoding(_embedded, served.model, texts, body.truncate_prompt_tokens)
     except VolumetricError as error:
         raise problem_of(error, param="input") from None
-    asked.check_width(rows.shape[1])
+    body.check_width(rows.shape[1])
     data = [
-        {"object": "embedding", "index": i, "embedding": _told(row, base64_text=asked.encoding_format == "base64")}
+        {"object": "embedding", "index": i, "embedding": _told(row, base64_text=body.encoding_format == "base64")}
         for i, row in enumerate(rows)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    told = {"object": "list", "data": data, "model": served.name, "usage": usage}
-    return Response(encoded(told), media_type="application/json")
+    answer = {"object": "list", "data": data, "model": served.name, "usage": usage}
+    return Response(encoded(answer), media_type="application/json")
 
 
 def _told(row: F32Array, *, base64_text: bool) -> str | list[float]:

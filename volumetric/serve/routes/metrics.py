@@ -62,9 +62,10 @@ async def metrics(request: Request) -> Response:
 
 
 def _scheduler_lines(stats: Mapping[str, Stats]) -> Iterator[str]:
+    """Yield the Prometheus lines of the schedulers, by model."""
     for kind, table in (("counter", _COUNTERS), ("gauge", _GAUGES)):
-        for field, (name, told) in table.items():
-            yield from _head(name, kind, told)
+        for field, (name, help_text) in table.items():
+            yield from _head(name, kind, help_text)
             for model, one in stats.items():
                 yield f"volumetric_{name}{_labels(model=model)} {getattr(one, field)}"
     yield from _head("kv_bytes_limit", "gauge", "Most memory of all states; 0: no bound.")
@@ -74,13 +75,13 @@ def _scheduler_lines(stats: Mapping[str, Stats]) -> Iterator[str]:
     for model, one in stats.items():
         for reason, count in sorted(one.rejected.items()):
             yield f"volumetric_rejected_total{_labels(model=model, reason=reason)} {count}"
-    for field, (name, told) in _BY_ADAPTER.items():
-        yield from _head(name, "counter", told)
+    for field, (name, help_text) in _BY_ADAPTER.items():
+        yield from _head(name, "counter", help_text)
         for model, one in stats.items():
             for adapter, count in sorted(getattr(one, field).items()):
                 yield f"volumetric_{name}{_labels(model=model, adapter=adapter)} {count}"
-    for field, (name, told) in _HISTOGRAMS.items():
-        yield from _head(name, "histogram", told)
+    for field, (name, help_text) in _HISTOGRAMS.items():
+        yield from _head(name, "histogram", help_text)
         for model, one in stats.items():
             yield from _histogram(name, getattr(one, field), model=model)
     yield from _head("step_seconds", "histogram", "Duration of a call of the device.")
@@ -105,14 +106,14 @@ def _histogram(name: str, values: Histogram, **labels: str) -> Iterator[str]:
     yield f"volumetric_{name}_count{_labels(**labels)} {below}"
 
 
-def _head(name: str, kind: str, told: str) -> Iterator[str]:
-    yield f"# HELP volumetric_{name} {told}"
+def _head(name: str, kind: str, help_text: str) -> Iterator[str]:
+    yield f"# HELP volumetric_{name} {help_text}"
     yield f"# TYPE volumetric_{name} {kind}"
 
 
 def _labels(**labels: str) -> str:
-    told = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
-    return "{" + ",".join(told) + "}"
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return "{" + ",".join(pairs) + "}"
 
 
 def _escaped(text: str) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 async def models(request: Request) -> Response:
     """List the models."""
     serving: Serving = request.app.state.serving
-    told = [served.describe(serving.created, serving.settings) for served in serving.models.values()]
-    return Response(encoded({"object": "list", "data": told}), media_type="application/json")
+    entries = [served.describe(serving.created, serving.settings) for served in serving.models.values()]
+    return Response(encoded({"object": "list", "data": entries}), media_type="application/json")
 
 
 async def model(request: Request) -> Response:
@@ -36,6 +36,6 @@ async def health(request: Request) -> Response:
         raise RequestError(503, "an engine has died; the log tells why", kind="server_error", code="engine_died")
     seconds = max((engine.stuck for engine in serving.engines), default=0.0)
     if seconds:
-        told = f"a device has not answered for {seconds:.0f} s; it seems to hang"
-        raise RequestError(503, told, kind="server_error", code="engine_stuck")
+        message = f"a device has not answered for {seconds:.0f} s; it seems to hang"
+        raise RequestError(503, message, kind="server_error", code="engine_stuck")
     return Response(encoded({"status": "ok"}), media_type="application/json")

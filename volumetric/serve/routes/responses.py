@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 async def responses(request: Request) -> Response:
     """Answer what is asked for as items."""
     serving: Serving = request.app.state.serving
-    asked = await body_of(request, ResponseRequest)
-    chat = await serving.aside(chat_of, asked)
+    body = await body_of(request, ResponseRequest)
+    chat = await serving.aside(chat_of, body)
     try:
         async with present(request.receive):
-            found = await conversation_of(serving, chat)
+            conversation = await conversation_of(serving, chat)
         shape = ResponseShape(
-            asked=asked,
-            params=found.jobs[0].params,
-            model=found.served.name,
-            text_of=found.served.text_of,
-            form=found.form or AnswerForm(),
+            body=body,
+            params=conversation.jobs[0].params,
+            model=conversation.served.name,
+            text_of=conversation.served.text_of,
+            form=conversation.form or AnswerForm(),
         )
-        return await complete(request, found.served, found.jobs, shape, stream=bool(asked.stream))
+        return await complete(request, conversation.served, conversation.jobs, shape, stream=bool(body.stream))
     except RequestError as problem:
         raise in_its_words(problem) from None

@@ -24,44 +24,44 @@ if TYPE_CHECKING:
 async def tokenize(request: Request) -> Response:
     """Tell the token ids of a text, or of a conversation."""
     serving: Serving = request.app.state.serving
-    asked = await body_of(request, TokenizeRequest)
-    served = serving.model(asked.model)
-    if (asked.prompt is None) == (asked.messages is None):
+    body = await body_of(request, TokenizeRequest)
+    served = serving.model(body.model)
+    if (body.prompt is None) == (body.messages is None):
         raise bad("give either prompt or messages", param="prompt")
     tokenizer = tokenizer_of(served)
     limit = served.model.info.context
     try:
-        if asked.prompt is not None:
+        if body.prompt is not None:
             async with present(request.receive):
-                ids = await serving.aside(_encode, served, tokenizer, asked, limit, size=len(asked.prompt))
+                ids = await serving.aside(_encode, served, tokenizer, body, limit, size=len(body.prompt))
         else:
             like = ChatRequest(
-                messages=asked.messages or [],
-                chat_template_kwargs=asked.chat_template_kwargs,
-                add_generation_prompt=asked.add_generation_prompt,
+                messages=body.messages or [],
+                chat_template_kwargs=body.chat_template_kwargs,
+                add_generation_prompt=body.add_generation_prompt,
             )
-            args = template_args(like) | ({"tools": asked.tools} if asked.tools else {})
-            parsed = serving.settings.parse_special if asked.parse_special is None else asked.parse_special
+            args = template_args(like) | ({"tools": body.tools} if body.tools else {})
+            parsed = serving.settings.parse_special if body.parse_special is None else body.parse_special
             async with present(request.receive):
-                said = await serving.aside(like.conversation)
-                messages, args, _ = await serving.aside(as_data, served, not parsed, said, args)
+                conversation = await serving.aside(like.conversation)
+                messages, args, _ = await serving.aside(as_data, served, not parsed, conversation, args)
                 size = await serving.aside(size_of, (messages, args))
                 ids = await serving.aside(conversation_ids, served, messages, args, size=size)
     except GenerationError as error:
-        raise problem_of(error, param="messages" if asked.prompt is None else "prompt") from None
-    told: dict[str, Any] = {"count": len(ids), "max_model_len": served.model.info.context, "tokens": ids}
-    if asked.return_token_strs:
-        told["token_strs"] = await serving.aside(_texts, served, ids)
-    return Response(encoded(told), media_type="application/json")
+        raise problem_of(error, param="messages" if body.prompt is None else "prompt") from None
+    answer: dict[str, Any] = {"count": len(ids), "max_model_len": served.model.info.context, "tokens": ids}
+    if body.return_token_strs:
+        answer["token_strs"] = await serving.aside(_texts, served, ids)
+    return Response(encoded(answer), media_type="application/json")
 
 
 async def detokenize(request: Request) -> Response:
     """Tell the text of token ids."""
     serving: Serving = request.app.state.serving
-    asked = await body_of(request, DetokenizeRequest)
-    tokenizer = tokenizer_of(serving.model(asked.model))
+    body = await body_of(request, DetokenizeRequest)
+    tokenizer = tokenizer_of(serving.model(body.model))
     try:
-        text = await serving.aside(_decode, tokenizer, asked.tokens, size=len(asked.tokens))
+        text = await serving.aside(_decode, tokenizer, body.tokens, size=len(body.tokens))
     except GenerationError as error:
         raise problem_of(error, param="tokens") from None
     return Response(encoded({"prompt": text}), media_type="application/json")
@@ -74,11 +74,11 @@ def tokenizer_of(served: Served) -> Tokenizer:
     return served.model.tokenizer
 
 
-def _encode(served: Served, tokenizer: Tokenizer, asked: TokenizeRequest, limit: int) -> list[int]:
-    text, contents = asked.prompt or "", served.model.contents if asked.parse_special is False else None
+def _encode(served: Served, tokenizer: Tokenizer, body: TokenizeRequest, limit: int) -> list[int]:
+    text, contents = body.prompt or "", served.model.contents if body.parse_special is False else None
     if contents is None:
-        return tokenizer.encode(text, add_special_tokens=asked.add_special_tokens, limit=limit)
-    return contents.encode(contents.data(text), add_special_tokens=asked.add_special_tokens, limit=limit)
+        return tokenizer.encode(text, add_special_tokens=body.add_special_tokens, limit=limit)
+    return contents.encode(contents.data(text), add_special_tokens=body.add_special_tokens, limit=limit)
 
 
 def _texts(served: Served, ids: list[int]) -> list[str]:

@@ -37,26 +37,26 @@ class _JudgedTogetherError(Exception):
     """Parts of a schema judge an object together, or are too deep to tell."""
 
 
-def _closed(given: Any, level: int) -> Any:
+def _closed(schema: Any, level: int) -> Any:
     """Return a schema with all within it that stand for themselves closed, or what is no schema as it is."""
-    if not isinstance(given, Mapping):
-        return given
-    with_others = "properties" in given and ("$ref" in given or "anyOf" in given)
-    if level > MOST_LEVELS or with_others or not _TOGETHER.isdisjoint(given):
+    if not isinstance(schema, Mapping):
+        return schema
+    with_others = "properties" in schema and ("$ref" in schema or "anyOf" in schema)
+    if level > MOST_LEVELS or with_others or not _TOGETHER.isdisjoint(schema):
         raise _JudgedTogetherError
-    made = dict(given)
+    strict = dict(schema)
     for name in _NAMED:
-        if isinstance(inner := given.get(name), Mapping):
-            made[name] = {key: _closed(part, level + 1) for key, part in inner.items()}
+        if isinstance(inner := schema.get(name), Mapping):
+            strict[name] = {key: _closed(part, level + 1) for key, part in inner.items()}
     for name in _LISTED:
-        if isinstance(inner := given.get(name), list):
-            made[name] = [_closed(part, level + 1) for part in inner]
+        if isinstance(inner := schema.get(name), list):
+            strict[name] = [_closed(part, level + 1) for part in inner]
     for name in ("items", "additionalProperties"):
-        if name in given:
-            made[name] = _closed(given[name], level + 1)
-    if _names_all(given):
-        made["additionalProperties"] = False
-    return made
+        if name in schema:
+            strict[name] = _closed(schema[name], level + 1)
+    if _names_all(schema):
+        strict["additionalProperties"] = False
+    return strict
 
 
 def _names_all(schema: Mapping[str, Any]) -> bool:
@@ -102,13 +102,13 @@ class AskedTools:
     Attributes
     ----------
     tools : those that the answer may call
-    told : all tools as templates read them, without `strict`, which speaks to the server
+    declarations : all tools as templates read them, without `strict`, which speaks to the server
     required : whether the answer must be a call
     parallel : whether it may be several
     """
 
     tools: Sequence[Tool]
-    told: Sequence[Mapping[str, Any]]
+    declarations: Sequence[Mapping[str, Any]]
     required: bool
     parallel: bool
 
@@ -128,19 +128,19 @@ def tools_of(tools: Sequence[Mapping[str, Any]] | None, choice: Any, *, parallel
         return None
     if len(tools) > MOST_TOOLS:
         raise bad(f"at most {MOST_TOOLS} tools are taken, got {len(tools)}", param="tools")
-    found = [_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools)]
-    names = [tool.name for tool in found]
+    offered = [_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools)]
+    names = [tool.name for tool in offered]
     if len(set(names)) < len(names):
         raise bad("two tools have the same name", param="tools")
     if choice == "none":
         return None
-    wanted = names if named is None and allowed is None else [named] if allowed is None else allowed
-    for name in wanted:
+    chosen = names if named is None and allowed is None else [named] if allowed is None else allowed
+    for name in chosen:
         if name not in names:
             raise bad(f"tool_choice names {name!r}, the tools are {', '.join(names)}", param="tool_choice")
     return AskedTools(
-        tools=[tool for tool in found if tool.name in wanted],
-        told=[{"type": "function", "function": _told(tool["function"])} for tool in tools],
+        tools=[tool for tool in offered if tool.name in chosen],
+        declarations=[{"type": "function", "function": _told(tool["function"])} for tool in tools],
         required=named is not None or choice == "required",
         parallel=parallel and named is None,  # a function that is named is called exactly once, as OpenAI says
     )
@@ -150,8 +150,8 @@ def _allowed(choice: Any) -> tuple[Any, list[str] | None]:
     """Return the choice among tools, and the names of those that may be called; None for all. Raises `RequestError`."""
     if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
         return choice, None
-    given, place = choice.get("allowed_tools"), "tool_choice.allowed_tools"
-    mode, tools = (given.get("mode"), given.get("tools")) if isinstance(given, Mapping) else (None, None)
+    allowed, place = choice.get("allowed_tools"), "tool_choice.allowed_tools"
+    mode, tools = (allowed.get("mode"), allowed.get("tools")) if isinstance(allowed, Mapping) else (None, None)
     if mode not in ("auto", "required") or not isinstance(tools, list) or not tools:
         raise bad(f'{place} must have the mode "auto" or "required" and at least one of the tools', param="tool_choice")
     return mode, [name for tool in tools if (name := _named(tool if isinstance(tool, Mapping) else {})) is not None]
@@ -167,9 +167,9 @@ def _named(choice: Any) -> str | None:
     return name
 
 
-def _tool(given: Mapping[str, Any], where: str) -> Tool:
-    function = given.get("function")
-    if given.get("type") != "function" or not isinstance(function, Mapping):
+def _tool(tool: Mapping[str, Any], where: str) -> Tool:
+    function = tool.get("function")
+    if tool.get("type") != "function" or not isinstance(function, Mapping):
         raise bad(f'{where} must have the type "function" and a function', param=where)
     name, parameters = function.get("name"), function.get("parameters")
     if not isinstance(name, str) or not _NAME.fullmatch(name):

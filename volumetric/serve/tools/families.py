@@ -188,13 +188,13 @@ def _form(template: str) -> CallForm | None:
     return None
 
 
-def functions(asked: AskedTools) -> str:
+def functions(tools: AskedTools) -> str:
     """Return the functions as a JSON text, for templates that take them so (Phi-4-mini)."""
-    return json.dumps([tool["function"] for tool in asked.told], ensure_ascii=False)
+    return json.dumps([tool["function"] for tool in tools.declarations], ensure_ascii=False)
 
 
-def instructions(asked: AskedTools, form: CallForm) -> str:
+def instructions(tools: AskedTools, form: CallForm) -> str:
     """Return what a model is told of tools whose template does not tell of them."""
-    listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in asked.told)
+    listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools.declarations)
     how = form.written([("NAME", {"ARGUMENT": "VALUE"})])
     return f"You can call these functions:\n{listed}\n\nTo call one, write nothing but\n{how}"

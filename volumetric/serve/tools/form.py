@@ -69,25 +69,25 @@ class CallForm:
         """Return the id of a new call, of this name and number where it has one."""
         if self.ids:
             return f"{self.ids}{name}:{number}"
-        made = uuid.uuid4().hex
-        return f"call_{made[:24]}" if self.id_length is None else made[: self.id_length]
+        digits = uuid.uuid4().hex
+        return f"call_{digits[:24]}" if self.id_length is None else digits[: self.id_length]
 
     def written(self, calls: Sequence[tuple[str, Any]], first: int = 0) -> str:
         """Return calls, of names and values of their arguments, as a model writes them, counted from `first` on."""
         texts = [
-            numbered(f"{self.opening}{name}{self.between}", number) + self._arguments(given) + self.closing
-            for number, (name, given) in enumerate(calls, first)
+            numbered(f"{self.opening}{name}{self.between}", number) + self._arguments(arguments) + self.closing
+            for number, (name, arguments) in enumerate(calls, first)
         ]
         if self.joint:
             return f"{self.trigger}{self.first}{self.joint.join(texts)}{self.last}"
         return self.gap.join(self.trigger + text for text in texts)
 
-    def _arguments(self, given: Any) -> str:
-        if isinstance(given, str):
-            return given
-        return json.dumps(given, ensure_ascii=False) if self.elements is None else self.elements.written(given)
+    def _arguments(self, arguments: Any) -> str:
+        if isinstance(arguments, str):
+            return arguments
+        return json.dumps(arguments, ensure_ascii=False) if self.elements is None else self.elements.written(arguments)
 
-    def grammar(self, asked: AskedTools, schema: Mapping[str, Any] | None = None) -> str:
+    def grammar(self, tools: AskedTools, schema: Mapping[str, Any] | None = None) -> str:
         """Return what the answer may be, in llguidance's Lark: text and calls, or calls alone if they are required.
 
         Parameters
@@ -98,15 +98,15 @@ class CallForm:
         ------
         SpecError : arguments that are written as elements have a schema that cannot be enforced
         """
-        names = [f"call_{i}" for i in range(len(asked.tools))]
-        rules = [line for name, tool in zip(names, asked.tools, strict=True) for line in self._rules(name, tool)]
+        names = [f"call_{i}" for i in range(len(tools.tools))]
+        rules = [line for name, tool in zip(names, tools.tools, strict=True) for line in self._rules(name, tool)]
         call, trigger = f"({' | '.join(names)})", self.texts(self.trigger)
         if self.joint:
-            more = f"({self.texts(self.joint)} {call})*" if asked.parallel else ""
+            more = f"({self.texts(self.joint)} {call})*" if tools.parallel else ""
             call = " ".join((self.texts(self.first), call, more, self.texts(self.last)))
-        several = asked.parallel and not self.joint
+        several = tools.parallel and not self.joint
         alone = self._alone(call, several=several)
-        if asked.required:
+        if tools.required:
             start = alone
         elif schema is not None:
             start = f"{alone} | {self._spoken} json"

@@ -27,49 +27,51 @@ def told_calls(messages: Sequence[dict[str, Any]], template: str, form: CallForm
     joins = bool(_JOINED.search(template)) and not _WRITTEN.search(template)
     asks_for_none = bool(_ASKS_FOR_NONE.search(template))
     thinks = "message.thinking" in template
-    told: list[dict[str, Any]] = []
+    rewritten: list[dict[str, Any]] = []
     count = 0
     for message in messages:
         calls = message.get("tool_calls")
         if not calls:
-            told.append(message)
+            rewritten.append(message)
             continue
         content = message.get("content") or ""
         if form is not None and "tool_calls" not in template:
             called = [(call["function"]["name"], call["function"]["arguments"]) for call in calls]
             written, count = form.written(called, count), count + len(called)
             content = f"{content}\n{written}" if content else written
-            told.append({key: value for key, value in message.items() if key != "tool_calls"} | {"content": content})
+            rewritten.append(
+                {key: value for key, value in message.items() if key != "tool_calls"} | {"content": content}
+            )
             continue
         message = message | {"content": None if asks_for_none and not content else content}
         if joins:
             message["tool_calls"] = [_joined(call) for call in calls]
         if thinks and not content and "reasoning_content" in message:
             message["thinking"] = message["reasoning_content"]  # gpt-oss takes it before calls alone
-        told.append(message)
-    return told
+        rewritten.append(message)
+    return rewritten
 
 
 def _joined(call: dict[str, Any]) -> dict[str, Any]:
-    given = call["function"]["arguments"]
-    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    arguments = call["function"]["arguments"]
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return call | {"function": call["function"] | {"arguments": text}}
 
 
 def _with_ids(messages: Sequence[dict[str, Any]], form: CallForm) -> list[dict[str, Any]]:
     """Return messages whose calls have ids by their names and numbers, and what came of them, too."""
-    told: list[dict[str, Any]] = []
+    rewritten: list[dict[str, Any]] = []
     ids: dict[str, str] = {}
     count = 0
     for message in messages:
         if calls := message.get("tool_calls"):
-            made: list[dict[str, Any]] = []
+            new_calls: list[dict[str, Any]] = []
             for call in calls:
                 id, count = form.new_id(call["function"]["name"], str(count)), count + 1
                 ids[call.get("id") or id] = id
-                made.append(call | {"id": id})
-            told.append(message | {"tool_calls": made})
+                new_calls.append(call | {"id": id})
+            rewritten.append(message | {"tool_calls": new_calls})
         else:
             known = ids.get(message.get("tool_call_id") or "")
-            told.append(message | {"tool_call_id": known} if known and message["role"] == "tool" else message)
-    return told
+            rewritten.append(message | {"tool_call_id": known} if known and message["role"] == "tool" else message)
+    return rewritten

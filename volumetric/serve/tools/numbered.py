@@ -26,7 +26,7 @@ def pattern(text: str) -> re.Pattern[str]:
 @cache
 def beginning(text: str) -> re.Pattern[str]:
     """Return the expression of what may become a text: all that it begins with, and itself."""
-    found = ""
+    expression = ""
     for char in reversed(text):
-        found = f"(?:{'[0-9]+' if char == NUMBER else re.escape(char)}{found})?"
-    return re.compile(found)
+        expression = f"(?:{'[0-9]+' if char == NUMBER else re.escape(char)}{expression})?"
+    return re.compile(expression)

@@ -41,9 +41,9 @@ class Elements:
     valued: str = ""
     none: str = ""
 
-    def written(self, given: Mapping[str, Any]) -> str:
+    def written(self, arguments: Mapping[str, Any]) -> str:
         """Return arguments as a model writes them."""
-        return "".join(self._one(key, value) for key, value in given.items()) or self.none
+        return "".join(self._one(key, value) for key, value in arguments.items()) or self.none
 
     def _one(self, key: str, value: Any) -> str:
         if isinstance(value, str):
@@ -77,12 +77,12 @@ def _resolved(schema: Any, whole: Mapping[str, Any]) -> Mapping[str, Any]:
         ref = schema.get("$ref") if isinstance(schema, Mapping) else None
         if not isinstance(ref, str) or not ref.startswith("#/"):
             break
-        found: Any = whole
+        node: Any = whole
         for step in ref[2:].split("/"):
-            found = found.get(step) if isinstance(found, Mapping) else None
-        if not isinstance(found, Mapping):
+            node = node.get(step) if isinstance(node, Mapping) else None
+        if not isinstance(node, Mapping):
             break
-        schema = found
+        schema = node
     return schema if isinstance(schema, Mapping) else {}
 
 
@@ -112,8 +112,8 @@ def parameter_rules(name: str, schema: Mapping[str, Any], marks: Elements) -> tu
         return f"({name}_any*{none})", _anything(f"{name}_any", marks)
     rules = _Rules(schema, marks)
     parts = [
-        rules.add(f"{name}_{i}", key, given) + ("" if key in required else "?")
-        for i, (key, given) in enumerate(properties.items())
+        rules.add(f"{name}_{i}", key, property_schema) + ("" if key in required else "?")
+        for i, (key, property_schema) in enumerate(properties.items())
     ]
     arguments = " ".join(parts)
     return (f"({arguments}{none})" if arguments else _quoted(marks.none)) if none else arguments, rules.lines
@@ -147,15 +147,17 @@ class _Rules:
         self._whole = whole
         self._marks = marks
 
-    def add(self, part: str, key: str, given: Any) -> str:
+    def add(self, part: str, key: str, property_schema: Any) -> str:
         """Add the rules of an argument, and return the name of the first one. Raises `SpecError`."""
         head, close = f"{self._marks.before}{key}", _quoted(self._marks.behind)
         texts, values = _quoted(head + self._marks.named), _quoted(head + (self._marks.valued or self._marks.named))
-        kind, schema = kind_of(given, self._whole)
+        kind, schema = kind_of(property_schema, self._whole)
         if kind == "json":
             defs = {name: self._whole[name] for name in ("$defs", "definitions") if name in self._whole}
-            told = json.dumps(spaced({**defs, **given} if isinstance(given, Mapping) else {}))
-            self.lines.append(f"{part}: {values} %json {told} {close}")
+            json_schema = json.dumps(
+                spaced({**defs, **property_schema} if isinstance(property_schema, Mapping) else {})
+            )
+            self.lines.append(f"{part}: {values} %json {json_schema} {close}")
             return part
         unknown = sorted(schema.keys() - _TEXTS)
         if unknown:
@@ -166,8 +168,8 @@ class _Rules:
             words = [_quoted(one + self._marks.behind) for one in listed if isinstance(one, str)]
             if not words and not null:
                 raise SpecError(f"{key!r} has no text to choose from")
-            found = f"{texts} ({' | '.join(words)}){null}" if words else null.removeprefix(" | ")
-            self.lines.append(f"{part}: {found}")
+            rule = f"{texts} ({' | '.join(words)}){null}" if words else null.removeprefix(" | ")
+            self.lines.append(f"{part}: {rule}")
             return part
         # One lexeme that ends as early as it can: a text has no mark of its own end inside.
         self.lines += [f"{part}: {texts} {part}_text{null}", f"{part}_text[lazy]: {_text(schema, self._marks.behind)}"]
@@ -217,12 +219,12 @@ class ElementReader:
 
     def take(self, text: str) -> tuple[int, str, bool]:
         """Return how much of `text` is done with, what it is in JSON, and whether the arguments end there."""
-        done, told = 0, ""
+        done, json_text = 0, ""
         while True:
             count, piece, ended = self._value(text[done:]) if self._kind else self._key(text[done:])
-            done, told = done + count, told + piece
+            done, json_text = done + count, json_text + piece
             if ended or not count:
-                return done, told, ended
+                return done, json_text, ended
 
     def _key(self, text: str) -> tuple[int, str, bool]:
         """Read the name of the next argument, or find that there is none."""
@@ -232,44 +234,44 @@ class ElementReader:
                 return 0, "", False
             none = marks.none if not self._begun and text.startswith(marks.none) else ""
             return len(none), "}" if self._begun else "{}", True
-        found = [(at, mark) for mark in (marks.named, marks.valued) if mark and (at := text.find(mark)) >= 0]
-        if not found:
+        matches = [(at, mark) for mark in (marks.named, marks.valued) if mark and (at := text.find(mark)) >= 0]
+        if not matches:
             return 0, "", False
-        at, mark = min(found)
+        at, mark = min(matches)
         key = text[len(marks.before) : at]
         self._kind = self._kind_of(key) if not marks.valued else "json" if mark == marks.valued else "text"
         self._quoted = False
-        told = f"{', ' if self._begun else '{'}{_json(key)}: "
+        json_text = f"{', ' if self._begun else '{'}{_json(key)}: "
         self._begun = True
-        return at + len(mark), told, False
+        return at + len(mark), json_text, False
 
     def _kind_of(self, key: str) -> Kind:
         properties = self._schema.get("properties")
-        given = properties.get(key) if isinstance(properties, Mapping) else None
-        return "text" if given is None else kind_of(given, self._schema)[0]
+        property_schema = properties.get(key) if isinstance(properties, Mapping) else None
+        return "text" if property_schema is None else kind_of(property_schema, self._schema)[0]
 
     def _value(self, text: str) -> tuple[int, str, bool]:
         behind = self._marks.behind
-        before, found, _ = text.partition(behind)
+        before, mark, _ = text.partition(behind)
         if self._kind == "text or null" and not self._quoted:
-            if found and before == "null":
+            if mark and before == "null":
                 return self._closed(before, before)
-            if not found and f"null{behind}".startswith(text):
+            if not mark and f"null{behind}".startswith(text):
                 return 0, "", False
             self._kind = "text"
         if self._kind == "json":
-            return self._closed(before, before) if found else (0, "", False)
+            return self._closed(before, before) if mark else (0, "", False)
         quote = "" if self._quoted else '"'
         self._quoted = True
-        if found:
+        if mark:
             return self._closed(before, f'{quote}{_json(before)[1:-1]}"')
         # The end of what is here may begin the mark.
         sure = text[: len(text) - undecided(text, (behind,))]
         return len(sure), quote + _json(sure)[1:-1], False
 
-    def _closed(self, before: str, told: str) -> tuple[int, str, bool]:
+    def _closed(self, before: str, json_text: str) -> tuple[int, str, bool]:
         self._kind = None
-        return len(before) + len(self._marks.behind), told, False
+        return len(before) + len(self._marks.behind), json_text, False
 
 
 def _json(text: str) -> str:

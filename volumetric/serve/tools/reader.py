@@ -36,8 +36,8 @@ class Unwrapped:
 
     def end(self) -> str:
         """Return what was held back."""
-        held, self._held = self._held, ""
-        return held
+        rest, self._held = self._held, ""
+        return rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ def joined(pieces: Sequence[CallPiece]) -> list[CallPiece]:
     A token may end the head of a call and begin its arguments. Clients that add pieces up by their index may take the
     first list of a call as it is (``openai.lib.streaming`` before version 3), so an index comes once in a list.
     """
-    found: list[CallPiece] = []
+    merged: list[CallPiece] = []
     for piece in pieces:
-        if found and found[-1].index == piece.index:
-            found[-1] = replace(found[-1], arguments=found[-1].arguments + piece.arguments)
+        if merged and merged[-1].index == piece.index:
+            merged[-1] = replace(merged[-1], arguments=merged[-1].arguments + piece.arguments)
         else:
-            found.append(piece)
-    return found
+            merged.append(piece)
+    return merged
 
 
 class CallReader:
@@ -139,8 +139,8 @@ class CallReader:
 
     def _said(self) -> bool:
         trigger = self._form.trigger
-        before, found, after = self._held.partition(trigger)
-        if found:
+        before, mark, after = self._held.partition(trigger)
+        if mark:
             self._say(before)
             self._held, self._read, self._begun = after, self._named, trigger
             self._opening = self._form.first + self._form.opening
@@ -159,19 +159,19 @@ class CallReader:
         between, opened = pattern(self._form.between), pattern(self._opening).match(self._held)
         if opened is None and beginning(self._opening).fullmatch(self._held):
             return False
-        found = between.search(self._held, opened.end()) if opened else None
-        if opened and found is None:
+        match = between.search(self._held, opened.end()) if opened else None
+        if opened and match is None:
             return False
-        head = self._held[opened.end() : found.start()] if opened and found else ""
-        if not opened or not found or (self._form.aloud and head not in self._tools):
-            if found and head == self._form.aloud:
-                self._held = self._held[found.end() :]
+        head = self._held[opened.end() : match.start()] if opened and match else ""
+        if not opened or not match or (self._form.aloud and head not in self._tools):
+            if match and head == self._form.aloud:
+                self._held = self._held[match.end() :]
             else:  # not held to the form, as after a stop text: it is text
                 self._content.append(self._begun)
             self._read = self._spoken if self._apart and not self._calls else self._said
             return True
-        self._held = self._held[found.end() :]
-        number = found[1] if between.groups else ""
+        self._held = self._held[match.end() :]
+        number = match[1] if between.groups else ""
         self._pieces.append(CallPiece(self._calls, id=self._form.new_id(head, number), name=head))
         self._calls += 1
         tool, marks = self._tools.get(head), self._form.elements
@@ -180,9 +180,9 @@ class CallReader:
         return True
 
     def _argued(self) -> bool:
-        count, told, ended = self._arguments.take(self._held)
-        if told:
-            self._pieces.append(CallPiece(self._calls - 1, told))
+        count, json_text, ended = self._arguments.take(self._held)
+        if json_text:
+            self._pieces.append(CallPiece(self._calls - 1, json_text))
         self._held = self._held[count:]
         if ended:
             self._read = self._closed

@@ -1,4 +1,4 @@
-"""Tasks that take memory: each needs another kind, and what can be done without it is known."""
+"""Memory tasks: each needs another kind of memory, and baselines without memory are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory tasks have in common: samples by seed and number, three splits that share none, and what a task is."""
+"""Base of memory tasks: samples by seed and number, and three disjoint splits."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from volumetric.train.problems import Problem
 Split: TypeAlias = Literal["train", "validation", "test"]
 NOT_ASKED: Final = IGNORED
 """Answer of rows that are not scored."""
-_BLOCK: Final = 256  # samples that are drawn at once
-_PARTS: Final = {"train": (0, 1), "validation": (2,), "test": (3,)}  # of four parts of all samples, by their hash
+_BLOCK: Final = 256  # samples drawn at once
+_PARTS: Final = {"train": (0, 1), "validation": (2,), "test": (3,)}  # parts, out of four, of all samples, by hash
 
 Drawn: TypeAlias = tuple[Array, Array]
-"""Inputs and answers ``[samples, T]``, `NOT_ASKED` where none is; of values ``[samples, T, 1]``, answers NaN there."""
+"""Inputs and answers ``[samples, T]``, `NOT_ASKED` for rows without a query; values ``[samples, T, 1]`` use NaN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryTask:
-    """A task that cannot be done without one kind of memory, and where its samples come from.
+    """A task that needs one kind of memory, and the source of its samples.
 
-    A sample depends on seed, epoch, its number and its length alone. Which split it is of depends on a hash of its
-    inputs: two splits share none, whatever seeds they are drawn with.
+    A sample depends only on seed, epoch, its number and its length. A hash of its inputs determines its split, so that
+    splits are disjoint for all seeds.
 
     Attributes
     ----------
-    name : how it is asked for; for errors and the stream of random numbers, too
-    draw : ``draw(random, count, length, **options)`` → inputs and answers of so many samples
-    shortest : least length that holds the task
-    vocabulary, classes : of the problem; without classes there are values
-    about : what is to be done, in a line
-    needs : the memory that it takes
-    make : ``make(seed, samples, length, …) -> Problem``; all have defaults
-    solve : answers by the task's own rule from the inputs alone, `NOT_ASKED` or NaN where none is asked for
-    length : rows of a sample unless told otherwise
-    chance : share of right answers of who knows how often each comes, and no more
+    name : name of the task, also in errors and for the random stream
+    draw : ``draw(random, count, length, **options)`` → inputs and answers of `count` samples
+    shortest : minimum length of the task
+    vocabulary, classes : of the problem; tasks without classes have values
+    about : description of the task, in a line
+    needs : required kind of memory
+    make : ``make(seed, samples, length, …) -> Problem``; all arguments have defaults
+    solve : correct answers computed from the inputs, with `NOT_ASKED` or NaN for rows without a query
+    length : default number of rows in a sample
+    chance : accuracy from the frequencies of the answers alone
     controls : baselines that solve it; all others fail
     regression : answers are values
-    dense : `make` takes ``dense=True``: answers are asked for at more rows, and earlier, which helps learning
+    dense : `make` takes ``dense=True``: more and earlier rows have queries, which helps learning
     """
 
     name: str
@@ -72,12 +72,12 @@ class MemoryTask:
 
         Parameters
         ----------
-        epoch : samples of another epoch are others
-        shortest : least length with these options, where they change it
+        epoch : each epoch has other samples
+        shortest : minimum length with these options, if they change it
 
         Raises
         ------
-        SpecError : a number is too small, or the split unknown
+        SpecError : a number is too small, or the split is unknown
         """
         least = shortest or self.shortest
         for name, value, low in (
@@ -90,28 +90,28 @@ class MemoryTask:
                 raise SpecError(f"{self.name}: {name} must be at least {low}, got {value}")
         if split not in _PARTS:
             raise SpecError(f"{self.name}: unknown split {split!r}", hint=f"one of {', '.join(_PARTS)}")
-        found: list[Drawn] = []
+        blocks: list[Drawn] = []
         count, stream = 0, zlib.crc32(self.name.encode())
         for block in itertools.count():
             inputs, answers = self.draw(rng.generator(seed, stream, epoch, block), _BLOCK, length, **options)
             mine = np.isin(part_of(inputs), _PARTS[split])
-            found.append((inputs[mine], answers[mine]))
+            blocks.append((inputs[mine], answers[mine]))
             count += int(mine.sum())
             if count >= samples:
                 break
-        x, y = (np.concatenate(arrays)[:samples] for arrays in zip(*found, strict=True))
+        x, y = (np.concatenate(arrays)[:samples] for arrays in zip(*blocks, strict=True))
         resets = np.zeros((samples, length), np.uint8)
         resets[:, 0] = 1
         if self.classes:
-            asked = y != NOT_ASKED
+            answered = y != NOT_ASKED
             x, y = x.astype(np.int32), y.astype(np.int64)
         else:
-            asked = np.isfinite(y[..., 0])
+            answered = np.isfinite(y[..., 0])
             x, y = x.astype(np.float32), np.where(np.isfinite(y), y, 0).astype(np.float32)
         return Problem(
             inputs=x,
             targets=y,
-            mask=asked.astype(np.float32),
+            mask=answered.astype(np.float32),
             resets=resets,
             classes=self.classes,
             vocabulary=self.vocabulary,
@@ -122,19 +122,19 @@ def part_of(inputs: Array) -> Array:
     """Return a number in 0 … 3 for each sample, a hash of its numbers."""
     rows = np.ascontiguousarray(inputs.reshape(len(inputs), -1), np.float32).view(np.uint32).astype(np.uint64)
     salt = rng.generator(0, rows.shape[1]).integers(0, 2**64, rows.shape[1], np.uint64)
-    # Mixed one by one: a sum of plain products would tell parities of the inputs.
+    # Mix one by one: a sum of plain products would reveal parities of the inputs.
     return (_mixed(_mixed(rows + salt).sum(1, dtype=np.uint64)) >> np.uint64(62)).astype(np.int64)
 
 
 def _mixed(x: Array) -> Array:
-    """Spread all bits over all (the end of MurmurHash3, Appleby 2008); modulo 2⁶⁴."""
+    """Mix all bits (the finaliser of MurmurHash3, Appleby 2008); modulo 2⁶⁴."""
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         x = (x ^ (x >> np.uint64(33))) * np.uint64(factor)
     return x ^ (x >> np.uint64(33))
 
 
 def places(random: np.random.Generator, slots: Array, count: int) -> Array:
-    """Return `count` different places below `slots`, in order, for each sample; every choice is as likely.
+    """Return `count` distinct positions below `slots`, sorted, for each sample, uniformly at random.
 
     Parameters
     ----------
@@ -145,10 +145,10 @@ def places(random: np.random.Generator, slots: Array, count: int) -> Array:
     int64 ``[samples, count]``
     """
     keys = random.random((len(slots), int(slots.max())))
-    keys[np.arange(keys.shape[1]) >= slots[:, None]] = 2.0  # behind all that are there
+    keys[np.arange(keys.shape[1]) >= slots[:, None]] = 2.0  # after all existing ones
     return np.sort(np.argpartition(keys, count - 1, axis=1)[:, :count], axis=1)
 
 
 def between(random: np.random.Generator, low: int, high: Array) -> Array:
-    """Return a whole number in ``low … high`` for each sample, all as likely."""
+    """Return a uniform random integer in ``low … high`` for each sample."""
     return low + (random.random(len(high)) * (high - low + 1)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What can be done without memory: the commonest class, counts of tokens, the last 16; of values, one recurrence."""
+"""Baselines without memory: the most frequent class, token counts, the last 16 tokens; for values, one recurrence."""
 
 from __future__ import annotations
 
@@ -25,45 +25,45 @@ from volumetric.train.schedules import Cosine
 from volumetric.train.trainer import train
 
 ROWS: Final = 16
-"""That ``last16`` sees."""
+"""Number of tokens that ``last16`` reads."""
 _BATCH: Final = 256
 Baseline: TypeAlias = Callable[[Problem, Problem, AnyDevice], float]
-"""Problem to learn from, problem to be judged on → what `score` gives."""
+"""From a training problem and a test problem to the `score`."""
 
 
 def score(problem: Problem, answers: Array) -> float:
-    """Return the share of right answers among those asked for; of values the squared error in units of their variance.
+    """Return the accuracy over queries; for values the squared error in units of their variance.
 
     Parameters
     ----------
     answers : class ids ``[samples, T]``, or values ``[samples, T, 1]``
     """
-    asked = _asked(problem)
+    answered = _asked(problem)
     if problem.classes:
-        return float((answers[asked] == problem.targets[asked]).mean())
-    targets = problem.targets[asked].astype(np.float64)
-    return float(((answers[asked] - targets) ** 2).mean() / targets.var())
+        return float((answers[answered] == problem.targets[answered]).mean())
+    targets = problem.targets[answered].astype(np.float64)
+    return float(((answers[answered] - targets) ** 2).mean() / targets.var())
 
 
 def baseline(name: str, known: Problem, judged: Problem, *, device: AnyDevice = "cpu") -> float:
-    """Train a baseline on one problem and judge it on another, by `score`.
+    """Train a baseline on one problem and evaluate it on another, by `score`.
 
-    ``prior``: the commonest class, or the mean. ``bag``: logistic regression on how often each token has come so far.
-    ``last16``: a network with a hidden layer of 64 on the last 16 tokens. ``linear``: of values, the recurrence of
-    `ORDER` values before that fits all samples best.
+    ``prior``: the most frequent class, or the mean. ``bag``: logistic regression on the token counts so far.
+    ``last16``: a network with a hidden layer of 64 on the last 16 tokens. ``linear``: for values, the best-fitting
+    linear recurrence over the `ORDER` preceding values.
 
     Raises
     ------
-    SpecError : there is no such baseline of such a problem
+    SpecError : the problem has no such baseline
     """
-    found = baselines_of(known)
-    if name not in found:
-        raise SpecError(f"no baseline {name!r} of this problem", hint=f"one of {', '.join(found)}")
-    return found[name](known, judged, device)
+    baselines = baselines_of(known)
+    if name not in baselines:
+        raise SpecError(f"this problem has no baseline {name!r}", hint=f"one of {', '.join(baselines)}")
+    return baselines[name](known, judged, device)
 
 
 def baselines_of(problem: Problem) -> dict[str, Baseline]:
-    """Return the baselines that go with a problem, by name."""
+    """Return the baselines of a problem, by name."""
     return dict(_OF_CLASSES if problem.classes else _OF_VALUES)
 
 
@@ -72,10 +72,10 @@ def _asked(problem: Problem) -> Array:
 
 
 def _prior(known: Problem, judged: Problem, device: AnyDevice) -> float:
-    seen = known.targets[_asked(known)]
+    known_answers = known.targets[_asked(known)]
     if not known.classes:
-        return score(judged, np.full(judged.targets.shape, seen.mean(), np.float64))
-    return score(judged, np.full(judged.targets.shape, np.bincount(seen).argmax()))
+        return score(judged, np.full(judged.targets.shape, known_answers.mean(), np.float64))
+    return score(judged, np.full(judged.targets.shape, np.bincount(known_answers).argmax()))
 
 
 def _bag(known: Problem, judged: Problem, device: AnyDevice) -> float:
@@ -85,7 +85,7 @@ def _bag(known: Problem, judged: Problem, device: AnyDevice) -> float:
 
 
 def _counts(problem: Problem) -> Array:
-    """How often each token has come, at the rows asked for, ``[rows, vocabulary]``."""
+    """Return the token counts so far, at the query rows, ``[rows, vocabulary]``."""
     of = [np.cumsum(problem.inputs == token, 1)[_asked(problem)] for token in range(problem.vocabulary)]
     return np.stack(of, 1).astype(np.float32)
 
@@ -96,17 +96,17 @@ def _last(known: Problem, judged: Problem, device: AnyDevice) -> float:
 
 
 def _windows(problem: Problem) -> Array:
-    """The last tokens one by one, at the rows asked for, ``[rows, 16 · vocabulary]``; 0 before the first."""
+    """Return the last tokens, one-hot, at the query rows, ``[rows, 16 · vocabulary]``; 0 before the first."""
     ids = np.pad(problem.inputs, ((0, 0), (ROWS - 1, 0)), constant_values=-1)
-    seen = np.lib.stride_tricks.sliding_window_view(ids, ROWS, axis=1)[_asked(problem)]
-    return (seen[..., None] == np.arange(problem.vocabulary)).reshape(len(seen), -1).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(ids, ROWS, axis=1)[_asked(problem)]
+    return (windows[..., None] == np.arange(problem.vocabulary)).reshape(len(windows), -1).astype(np.float32)
 
 
 def _learned(
     known: tuple[Array, Problem], judged: tuple[Array, Problem], hidden: tuple[int, ...], rate: float, device: AnyDevice
 ) -> float:
     """Train a network on rows, and return its accuracy on others."""
-    (x, y), (other, wanted) = ((rows, problem.targets[_asked(problem)]) for rows, problem in (known, judged))
+    (x, y), (other, other_targets) = ((rows, problem.targets[_asked(problem)]) for rows, problem in (known, judged))
     network = sequential(x.shape[1], known[1].outputs, hidden=hidden)
     data = ArrayData(inputs=x, targets=y, batch_size=min(_BATCH, len(x)), drop_last=True)
     epochs = max(2, 300 // data.batches_per_epoch)
@@ -117,20 +117,20 @@ def _learned(
         epochs=epochs,
     )
     result = train(network, initialise(network), data, config, device=device)
-    found = evaluate(
-        network, result.params, ArrayData(inputs=other, targets=wanted, batch_size=4096), config, device=device
+    evaluation = evaluate(
+        network, result.params, ArrayData(inputs=other, targets=other_targets, batch_size=4096), config, device=device
     )
-    return found.accuracy or 0.0
+    return evaluation.accuracy or 0.0
 
 
 def _linear(known: Problem, judged: Problem, device: AnyDevice) -> float:
-    past, asked = _past(known), _asked(known)
-    weights = np.linalg.lstsq(past[asked], known.targets[asked].astype(np.float64), rcond=None)[0]
+    past, answered = _past(known), _asked(known)
+    weights = np.linalg.lstsq(past[answered], known.targets[answered].astype(np.float64), rcond=None)[0]
     return score(judged, _past(judged) @ weights)
 
 
 def _past(problem: Problem) -> Array:
-    """The last values, ``[samples, T, ORDER]``; 0 before the first."""
+    """Return the preceding values, ``[samples, T, ORDER]``; 0 before the first."""
     x = np.pad(problem.inputs[..., 0].astype(np.float64), ((0, 0), (ORDER - 1, 0)))
     return np.lib.stride_tricks.sliding_window_view(x, ORDER, axis=1)
 

@@ -16,9 +16,9 @@ _FIXED: Final = _OTHERS + 1 + 2 * _ITEMS
 
 
 def copy(seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0) -> Problem:
-    """Repeat ten symbols of 8 that stand behind a "start" mark, after a pause of 20 to ``length − 28`` steps.
+    """Repeat ten symbols out of 8 that follow a "start" mark, after a pause of 20 to ``length − 28`` steps.
 
-    Six symbols stand before the mark, such that each of the 8 comes twice: counts tell nothing.
+    Six symbols precede the mark, so that each of the 8 appears twice and counts carry no information.
     """
     return TASK.problem(seed, samples, length, split, epoch)
 
@@ -37,7 +37,7 @@ def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
 
 
 def solve(inputs: Array) -> Array:
-    """Repeat what stands behind the mark."""
+    """Repeat the symbols after the mark."""
     start = np.argmax(inputs == _START, axis=1)[:, None]
     answers = np.full(inputs.shape, NOT_ASKED)
     answers[:, -_ITEMS:] = np.take_along_axis(inputs, start + 1 + np.arange(_ITEMS), 1) - _FIRST

@@ -1,4 +1,4 @@
-"""Delayed recall: one symbol to store, others to ignore, asked for much later (after Hochreiter & Schmidhuber 1997)."""
+"""Delayed recall: one symbol to store, others to ignore, a late query (after Hochreiter & Schmidhuber 1997)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from volumetric.train.problems import Problem
 _STORE, _IGNORE, _QUERY, _FIRST = 1, 2, 3, 4  # 0 is a blank
 _SYMBOLS: Final = 8
 _NEAREST: Final = 20  # steps from the symbol to the query, at least
-_CLEAR: Final = 16  # steps before the query without symbols, where there is room
+_CLEAR: Final = 16  # steps before the query without symbols, if they fit
 
 
 def delayed_recall(
@@ -25,11 +25,11 @@ def delayed_recall(
     epoch: int = 0,
     dense: bool = False,
 ) -> Problem:
-    """Name the symbol behind a "store" mark in the first tenth; the 7 others stand behind "ignore" marks later.
+    """Recall the symbol after a "store" mark in the first tenth; the 7 others follow "ignore" marks later.
 
-    It is asked for 20 to ``length − length / 10 − 2`` steps later. Each symbol comes once, so that counts tell nothing;
-    with the 16 steps before the query clear, the last rows do not either. `dense`: each row from the symbol to
-    the query asks for it.
+    The query is 20 to ``length − length / 10 − 2`` steps later. Each symbol appears once, and the 16 steps before the
+    query are blank, so that neither counts nor the last rows carry information. `dense`: each row from the symbol to
+    the query is a query.
     """
     return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
@@ -52,10 +52,10 @@ def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> 
 
 
 def solve(inputs: Array) -> Array:
-    """Answer with the symbol behind the mark."""
+    """Answer with the symbol after the mark."""
     each = np.arange(len(inputs))
-    kept = inputs[each, np.argmax(inputs == _STORE, axis=1) + 1] - _FIRST
-    return np.where(inputs == _QUERY, kept[:, None], NOT_ASKED)
+    symbols = inputs[each, np.argmax(inputs == _STORE, axis=1) + 1] - _FIRST
+    return np.where(inputs == _QUERY, symbols[:, None], NOT_ASKED)
 
 
 TASK: Final = MemoryTask(

@@ -1,4 +1,4 @@
-"""Brackets of two kinds: is every one closed by its own kind? (Chomsky & Schützenberger 1963)."""
+"""Brackets of two kinds: is every bracket closed by its own kind? (Chomsky & Schützenberger 1963)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def dyck2(
     epoch: int = 0,
     dense: bool = False,
 ) -> Problem:
-    """Tell whether in a beginning of a word of brackets, at most 8 deep, each is closed by its own kind.
+    """Classify prefixes of bracket words, at most 8 deep, by whether each bracket is closed by its own kind.
 
-    In the wrong ones the kinds of two closing brackets, of different kinds, are exchanged: counts and depths are those
-    of a right one. Both close what was opened 6 steps before or earlier, and stand before the last 16 rows.
-    `dense`: each closing bracket asks whether it is right, and in half of the wrong words they have any kinds.
+    Wrong words swap the kinds of two closing brackets of different kinds: counts and depths equal those of a right
+    word. Both close a bracket at least 6 steps before, and are before the last 16 rows. `dense`: each closing bracket
+    is a query, and in half of the wrong words closing brackets have random kinds.
     """
     return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
     x, y = np.empty((0, length), np.int64), np.empty((0, length), np.int64)
-    while len(x) < count:  # some have no two brackets to exchange
+    while len(x) < count:  # some have no two brackets to swap
         words, far = _words(random, count, length)
         chosen = [_one_of(random, far & (words == kind)) for kind in (2, 3)]
         fit = np.nonzero((chosen[0] >= 0) & (chosen[1] >= 0))[0]
@@ -42,7 +42,7 @@ def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> 
         meant, closes, wrong = words.copy(), (words == 2) | (words == 3), np.nonzero(right == 0)[0]
         for at, kind in zip(chosen, (3, 2), strict=True):
             words[wrong, at[fit][wrong]] = kind
-        if dense:  # half of the wrong ones have brackets of any kind
+        if dense:  # half of the wrong words have random kinds
             free = closes & (right == 0)[:, None] & (random.random((len(fit), 1)) < 0.5)
             words = np.where(free, random.integers(2, 4, words.shape), words)
         answers = np.where(closes & dense, words == meant, NOT_ASKED)
@@ -52,7 +52,7 @@ def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> 
 
 
 def _words(random: np.random.Generator, count: int, length: int) -> tuple[Array, Array]:
-    """Right words with a query behind, and which brackets close what was opened far before."""
+    """Return right words followed by a query, and a mask of the brackets that close a distant one."""
     x, far = np.full((count, length), _QUERY), np.zeros((count, length), bool)
     each, depth = np.arange(count), np.zeros(count, np.int64)
     kinds, since = np.zeros((count, _DEPTH), np.int64), np.zeros((count, _DEPTH), np.int64)
@@ -67,13 +67,13 @@ def _words(random: np.random.Generator, count: int, length: int) -> tuple[Array,
 
 
 def _one_of(random: np.random.Generator, marked: Array) -> Array:
-    """A marked place of each row, all as likely; −1 where none is."""
+    """Return a random marked position of each row; −1 if none is marked."""
     keys = np.where(marked, random.random(marked.shape), -1.0)
     return np.where(marked.any(1), keys.argmax(1), -1)
 
 
 def solve(inputs: Array) -> Array:
-    """Go through the word with a stack."""
+    """Check the word with a stack."""
     answers = np.full(inputs.shape, NOT_ASKED)
     for row, word in enumerate(inputs.tolist()):
         stack, right = list[int](), True

@@ -1,4 +1,4 @@
-"""Flip-flop: read back the bit that was written last, past many to ignore (Liu et al. 2023, arXiv 2306.00946)."""
+"""Flip-flop: read the bit that was written last, among many to ignore (Liu et al. 2023, arXiv 2306.00946)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from volumetric.base._typing import Array
 from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split
 from volumetric.train.problems import Problem
 
-_WRITE, _READ, _IGNORE, _ZERO = 1, 2, 3, 4  # 0 stands where a read has no bit; 5 is the bit 1
+_WRITE, _READ, _IGNORE, _ZERO = 1, 2, 3, 4  # 0 is a read without its bit; 5 is the bit 1
 _RARE: Final = 0.1  # of writes, and of reads
 _LATE: Final = 9  # pairs from a write to a read that is scored: the bit is 17 steps back
 
@@ -26,8 +26,8 @@ def flip_flop(
 ) -> Problem:
     """Read the bit that was written last, in pairs of an instruction (write, read, ignore: 10, 10, 80 %) and a bit.
 
-    Scored are reads whose write is more than 16 steps back, of which the last pair is one. A bit to ignore before each
-    write is the opposite of what is written, so that counts tell nothing. `dense`: all reads are scored.
+    Reads whose write is more than 16 steps back are scored; the last pair is such a read. An ignored bit before each
+    write is the opposite of the written bit, so that counts carry no information. `dense`: all reads are scored.
     """
     return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
@@ -40,7 +40,7 @@ def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> 
     late = kind[:, -_LATE:-1]
     late[late == _WRITE] = _IGNORE
     bits = random.integers(0, 2, (count, pairs))
-    for i in range(pairs - 1, 0, -1):  # from behind: what stands before a write is to be ignored
+    for i in range(pairs - 1, 0, -1):  # backwards: the pair before a write is to be ignored
         writes = kind[:, i] == _WRITE
         kind[writes, i - 1], bits[writes, i - 1] = _IGNORE, 1 - bits[writes, i]
     x = np.zeros((count, length), np.int64)
@@ -49,7 +49,7 @@ def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> 
 
 
 def solve(inputs: Array) -> Array:
-    """Go through the pairs with a latch."""
+    """Process the pairs with a latch."""
     return _latched(inputs, _LATE)
 
 
@@ -59,8 +59,8 @@ def _latched(inputs: Array, late: int) -> Array:
     for t in range(inputs.shape[1] % 2, inputs.shape[1], 2):
         writes, since = inputs[:, t] == _WRITE, since + 1
         bit, since = np.where(writes, inputs[:, t + 1] - _ZERO, bit), np.where(writes, 0, since)
-        asked = (inputs[:, t] == _READ) & (since >= late)
-        answers[asked, t] = bit[asked]
+        reads = (inputs[:, t] == _READ) & (since >= late)
+        answers[reads, t] = bit[reads]
     return answers
 
 

@@ -1,4 +1,4 @@
-"""Majority: more of the one, or of the other? Counting, for control."""
+"""Majority: which of two symbols is more frequent? Counting, as a control."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def majority(
     epoch: int = 0,
     dense: bool = False,
 ) -> Problem:
-    """Tell which votes among blanks are more.
+    """Classify which votes among blanks are more frequent.
 
-    Margins of 1 … 9 are as likely. The last 16 rows are blank, and the number of blanks tells nothing. `dense`: all
-    rows ask which are more so far, if one is.
+    Margins of 1 … 9 are equally likely. The last 16 rows are blank, and the number of blanks carries no information.
+    `dense`: all rows without a tie so far are queries.
     """
     return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
@@ -35,7 +35,7 @@ def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> 
     x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
     room = length - 1 - _CLEAR
     margin, plus = random.integers(1, _MARGIN + 1, count), random.integers(0, 2, count)
-    even = between(random, 0, np.full(count, (room - _MARGIN) // 4))  # votes that make up for each other, half of them
+    even = between(random, 0, np.full(count, (room - _MARGIN) // 4))  # half of the votes that cancel
     at = np.arange(room)
     order = np.where(at < (even + margin)[:, None], 1 + plus[:, None], 0)
     order = np.where((at >= (even + margin)[:, None]) & (at < (2 * even + margin)[:, None]), 2 - plus[:, None], order)
@@ -48,7 +48,7 @@ def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> 
 
 
 def solve(inputs: Array) -> Array:
-    """Count."""
+    """Count the votes."""
     answers = np.full(inputs.shape, NOT_ASKED)
     answers[:, -1] = (inputs == _PLUS).sum(1) > (inputs == _MINUS).sum(1)
     return answers

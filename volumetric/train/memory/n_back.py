@@ -1,4 +1,4 @@
-"""N-back: is this what came n steps before? (Kirchner 1958)."""
+"""N-back: is this token equal to the token n steps before? (Kirchner 1958)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ _SYMBOLS: Final = 8
 def n_back(
     seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0, n: int = 3
 ) -> Problem:
-    """Tell at each step whether the token is that of `n` steps before: half of all; of the others half are of n ± 1.
+    """Classify whether each token equals that of `n` steps before (half do; half of the others match n ± 1).
 
     Raises `SpecError` unless n is in 2 … 15.
     """
     if not 2 <= n <= 15:
-        raise SpecError(
-            f"n_back: n must be in 2 … 15, got {n}", hint="more than 15 steps back the control sees nothing"
-        )
+        raise SpecError(f"n_back: n must be in 2 … 15, got {n}", hint="use n of at most 15, the reach of the control")
     return TASK.problem(seed, samples, length, split, epoch, shortest=n + 2, n=n)
 
 
@@ -40,7 +38,7 @@ def _draw(random: np.random.Generator, count: int, length: int, n: int) -> Drawn
 
 
 def solve(inputs: Array, *, n: int = 3) -> Array:
-    """Compare."""
+    """Compare tokens."""
     answers = np.full(inputs.shape, NOT_ASKED)
     answers[:, n + 1 :] = inputs[:, n + 1 :] == inputs[:, 1:-n]
     return answers

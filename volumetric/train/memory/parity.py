@@ -1,4 +1,4 @@
-"""Parity: was the number of ones odd? One bit, flipped each time and then kept."""
+"""Parity: was the number of ones odd? One bit, flipped by each one and then held."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from volumetric.base._typing import Array
 from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between
 from volumetric.train.problems import Problem
 
-_BEGIN, _QUERY = 2, 3  # beside 0 and 1
+_BEGIN, _QUERY = 2, 3  # in addition to 0 and 1
 _HEAD, _MOST = 64, 16
 
 
@@ -23,10 +23,10 @@ def parity(
     epoch: int = 0,
     dense: bool = False,
 ) -> Problem:
-    """Tell whether there was an odd number of ones: 0 … 16 among 64 rows behind a mark, then as many zeros or more.
+    """Classify whether the number of ones is odd: 0 … 16 among 64 rows after a mark, then at least as many zeros.
 
-    Each number is as likely. The query is the last row; zeros stand before the mark. Where `length` is below 194, the
-    head has a third of it. `dense`: each row from the head on asks whether the number is odd so far.
+    All numbers are equally likely. The query is the last row; zeros precede the mark. If `length` is below 194, the
+    head has a third of it. `dense`: each row from the head on is a query for the parity so far.
     """
     return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 

@@ -1,4 +1,4 @@
-"""Selective copy: repeat the symbols that stood somewhere among noise (Gu & Dao 2023, arXiv 2312.00752)."""
+"""Selective copy: repeat the symbols among noise (Gu & Dao 2023, arXiv 2312.00752)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SYMBOLS, _ITEMS = 8, 16
 def selective_copy(
     seed: int = 0, samples: int = 1024, length: int = 272, *, split: Split = "train", epoch: int = 0
 ) -> Problem:
-    """Repeat 16 symbols, each of 8 twice, that stand among ``length − 32`` noise tokens, in order."""
+    """Repeat 16 symbols, each of 8 twice, that are among ``length − 32`` noise tokens, in order."""
     return TASK.problem(seed, samples, length, split, epoch)
 
 
@@ -32,7 +32,7 @@ def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
 
 
 def solve(inputs: Array) -> Array:
-    """Repeat what is no noise."""
+    """Repeat the tokens that are not noise."""
     order = np.argsort(inputs < _FIRST, axis=1, kind="stable")[:, :_ITEMS]
     answers = np.full(inputs.shape, NOT_ASKED)
     answers[:, -_ITEMS:] = np.take_along_axis(inputs, order, 1) - _FIRST

@@ -1,4 +1,4 @@
-"""Sines: how does a sum of four go on? Values in place of tokens, judged by squared errors."""
+"""Sines: predict the next value of a sum of four sines. Values instead of tokens, scored by squared errors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from volumetric.train.problems import Problem
 
 _SINES: Final = 4
 ORDER: Final = 2 * _SINES
-"""Values before, which a sum of four sines follows linearly from (Prony 1795)."""
-_WARM: Final = 4 * ORDER  # rows before the first that is scored
+"""Number of preceding values that determine a sum of four sines linearly (Prony 1795)."""
+_WARM: Final = 4 * ORDER  # rows before the first scored row
 
 
 def sines(seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0) -> Problem:
-    """Tell the next value of a sum of four sines of amplitude ½, with frequencies drawn for each."""
+    """Predict the next value of a sum of four sines of amplitude ½, with random frequencies."""
     return TASK.problem(seed, samples, length, split, epoch)
 
 
@@ -31,7 +31,7 @@ def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
 
 
 def solve(inputs: Array) -> Array:
-    """Find each sample's own linear recurrence in its first rows, and go on by it."""
+    """Fit the linear recurrence of each sample to its first rows, and extrapolate."""
     x = inputs[..., 0].astype(np.float64)
     answers = np.full(inputs.shape, np.nan)
     past = np.lib.stride_tricks.sliding_window_view(x, ORDER, axis=1)  # [samples, T − 7, 8]

@@ -1,4 +1,4 @@
-"""One trial: a network, or a baseline, learns a task at one length and is judged at several."""
+"""One trial: a network or a baseline learns a task at one length and is evaluated at several."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from volumetric.train.schedules import Cosine, WarmUp
 from volumetric.train.trainer import train
 
 BASELINES: Final = ("prior", "bag", "last16", "linear")
-_SIDE: Final = 64  # streams side by side, and rows of a call, while judged
-_BATCHES: Final = 16  # updates of samples that are drawn at once
-_LOOKS: Final = 50  # updates whose mean loss is looked at
+_SIDE: Final = 64  # parallel streams, and rows of a call, in evaluation
+_BATCHES: Final = 16  # updates whose samples are drawn at once
+_LOOKS: Final = 50  # updates whose mean loss is checked
 _WARM: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What learning may cost.
+    """Budget of learning.
 
     Attributes
     ----------
-    steps, batch : updates, and samples of each
-    rate : learning rate of Adam, after 50 updates of warming up and before a cosine that ends at 0
-    enough : mean loss of 50 updates that ends learning before
-    judged : samples that a network is judged on, at each length
+    steps, batch : updates, and samples in each
+    rate : learning rate of Adam, with 50 updates of warm-up and then a cosine to 0
+    enough : mean loss of 50 updates that ends learning early
+    judged : test samples at each length
     """
 
     steps: int = 1000
@@ -69,13 +69,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is tried.
+    """Definition of a trial.
 
     Attributes
     ----------
     task : its name
     model : pattern of cells (see `network_for`), or a baseline
-    lengths : rows of samples: the first to learn, all to judge
+    lengths : rows of samples: learn at the first, evaluate at all
     """
 
     task: str
@@ -92,13 +92,13 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a trial gave.
+    """Result of a trial.
 
     Attributes
     ----------
-    scores : length → share of right answers, or squared error of values (see `score`)
-    loss : mean of the last updates; None of a baseline
-    steps : updates that it took
+    scores : length → accuracy, or squared error of values (see `score`)
+    loss : mean of the last updates; None for a baseline
+    steps : updates made
     """
 
     trial: Trial
@@ -110,18 +110,18 @@ class Outcome:
 
 
 def run_trial(trial: Trial, task: MemoryTask, *, device: AnyDevice = "cpu") -> Outcome:
-    """Learn and judge.
+    """Train and evaluate.
 
     Raises
     ------
-    SpecError, ShapeError : lengths, width or pattern make no sense
+    SpecError, ShapeError : lengths, width or pattern are invalid
     DivergedError : a number was not finite
     """
     began, opened = time.perf_counter(), open_device(device)
     lengths = trial.lengths or (task.length, 4 * task.length)
     if trial.model in BASELINES:
-        found = {n: _baseline(trial, task, n, opened) for n in lengths}
-        return Outcome(trial=trial, scores=found, seconds=time.perf_counter() - began)
+        scores = {n: _baseline(trial, task, n, opened) for n in lengths}
+        return Outcome(trial=trial, scores=scores, seconds=time.perf_counter() - began)
     problem = task.make(trial.seed, 1, lengths[0])
     network = network_for(problem, trial.model, trial.width)
     losses: deque[float] = deque(maxlen=_LOOKS)
@@ -133,10 +133,12 @@ def run_trial(trial: Trial, task: MemoryTask, *, device: AnyDevice = "cpu") -> O
 
     def batches(epoch: int) -> Iterator[Batch]:
         dense = {"dense": True} if task.dense else {}
-        made = task.make(trial.seed, _BATCHES * budget.batch, lengths[0], epoch=epoch, **dense)
-        for at in range(0, len(made.inputs), budget.batch):
+        samples = task.make(trial.seed, _BATCHES * budget.batch, lengths[0], epoch=epoch, **dense)
+        for at in range(0, len(samples.inputs), budget.batch):
             part = slice(at, at + budget.batch)
-            yield Batch(made.inputs[part], made.targets[part], None if made.mask is None else made.mask[part])
+            yield Batch(
+                samples.inputs[part], samples.targets[part], None if samples.mask is None else samples.mask[part]
+            )
 
     warm = max(1, min(_WARM, budget.steps // 4))
     config = TrainConfig(
@@ -176,19 +178,19 @@ def _baseline(trial: Trial, task: MemoryTask, length: int, device: AnyDevice) ->
 
 
 def _judge(network: Network, params: Params, problem: Problem, device: Any) -> float:
-    """Run all samples through streams, which takes samples of any length without compiling for each."""
+    """Run all samples through streams, which support any length without recompilation."""
     count, length = problem.inputs.shape[:2]
     side = min(count, _SIDE)
     stream = device.stream(network, params, batch=side)
-    made: list[Array] = []
+    chunks: list[Array] = []
     for at in range(0, count, side):
         x = problem.inputs[at : at + side]
         some = np.concatenate([x, np.repeat(x[:1], side - len(x), 0)])
         stream.reset()
         parts = [stream.run(some[:, row : row + _SIDE]) for row in range(0, length, _SIDE)]
-        made.append(np.concatenate(parts, 1)[: len(x)])
+        chunks.append(np.concatenate(parts, 1)[: len(x)])
     stream.close()
-    outputs = np.concatenate(made)
+    outputs = np.concatenate(chunks)
     return score(problem, outputs.argmax(-1) if problem.classes else outputs)
 
 
@@ -197,18 +199,18 @@ _LATTICE, _REACH, _CELL = 4, 1.5, 16
 
 
 def network_for(problem: Problem, model: str, width: int) -> Network:
-    """Return the network of a name, between an embedding (or a projection, of values) and a head.
+    """Return the named network, with an embedding (or a projection for values) and a head.
 
     Parameters
     ----------
-    model : patterns of `volumetric.builders.auto_stack`, one for each layer, with slashes between them: ``"M"``,
-        ``"AXMS/L"``; or ``"fabric"``: 4 × 4 nodes, of which the first column takes rows and the last hands them out,
-        with sLSTMs of 16 in between that read their neighbours, twice for each row, so that a row gets through
+    model : patterns of `volumetric.builders.auto_stack`, one for each layer, separated by slashes: ``"M"``,
+        ``"AXMS/L"``; or ``"fabric"``: 4 × 4 nodes, with inputs in the first column, outputs in the last, and sLSTMs of
+        16 in between that read their neighbours, twice for each row, so that a row reaches the outputs
     width : features of a row inside
 
     Raises
     ------
-    SpecError : there is no such cell, or it does not go with the width
+    SpecError : the cell does not exist or does not support the width
     """
     if model == FABRIC:
         return _fabric(problem, width)

@@ -1,4 +1,4 @@
-"""Many trials in several processes; outcomes are lines of a file at once, and what that has is not tried again."""
+"""Many trials in several processes; outcomes are appended to a log, and logged trials are not repeated."""
 
 from __future__ import annotations
 
@@ -49,18 +49,17 @@ def run_trials(
 
     Parameters
     ----------
-    workers : processes, each with one thread; 1: this process. A script that asks for more keeps what it runs under
+    workers : processes, each with one thread; 1: this process. With more, a script must run its code under
         ``if __name__ == "__main__":``
-    device : a name, as `open_device` takes it
-    log : file of JSON lines. Outcomes that it has of the same trials are taken from there, and new ones are added
-        as they come
+    device : a name, as for `open_device`
+    log : file of JSON lines. Outcomes of the same trials are read from it, and new outcomes are appended
     tell : called with each new outcome
-    stop : asked between outcomes; true leaves out what has not begun
+    stop : called between outcomes; true skips trials that have not started
 
     Raises
     ------
-    SpecError : a trial makes no sense
-    CheckpointError : the file is no such log, or cannot be written
+    SpecError : a trial is invalid
+    CheckpointError : the file is not a log of trials, or cannot be written
     """
     if workers < 1:
         raise SpecError(f"workers must be at least 1, got {workers}")
@@ -69,8 +68,8 @@ def run_trials(
             raise SpecError(f"unknown task {trial.task!r}", hint=f"one of {', '.join(TASKS)}")
     known = {_key(of.trial): of for of in read_log(log)} if log is not None and log.exists() else {}
     missing = [trial for trial in trials if _key(trial) not in known]
-    found = _in_processes if workers > 1 and len(missing) > 1 else _in_place
-    for outcome in found(missing, workers, device, stop or (lambda: False)):
+    run = _in_processes if workers > 1 and len(missing) > 1 else _in_place
+    for outcome in run(missing, workers, device, stop or (lambda: False)):
         known[_key(outcome.trial)] = outcome
         if log is not None:
             _append(log, outcome)
@@ -91,7 +90,7 @@ def _in_place(trials: Sequence[Trial], workers: int, device: str, stop: Callable
 
 
 def _in_processes(trials: Sequence[Trial], workers: int, device: str, stop: Callable[[], bool]) -> Iterator[Outcome]:
-    context = multiprocessing.get_context("spawn")  # a fork would copy threads of the kernels half
+    context = multiprocessing.get_context("spawn")  # a fork would not copy the threads of the kernels
     waiting, running = list(trials), set[Future[Outcome]]()
     pool = ProcessPoolExecutor(min(workers, len(trials)), mp_context=context)
     try:
@@ -110,7 +109,7 @@ def _try(trial: Trial, device: str) -> Outcome:
 
 
 def _append(log: Path, outcome: Outcome) -> None:
-    """Add a line in one write, and see it on the disk."""
+    """Append a line in one write, and sync it to disk."""
     line = {**outcome.trial.told(), "scores": outcome.scores}
     line |= {name: getattr(outcome, name) for name in ("loss", "steps", "parameters", "seconds")}
     try:
@@ -118,32 +117,36 @@ def _append(log: Path, outcome: Outcome) -> None:
             file.write(json.dumps(line).encode() + b"\n")
             os.fsync(file.fileno())
     except OSError as error:
-        raise CheckpointError(f"cannot write {log}: {error.strerror or error}", hint="check space and rights") from None
+        raise CheckpointError(
+            f"cannot write {log}: {error.strerror or error}", hint="check free space and permissions"
+        ) from None
 
 
 def read_log(path: Path) -> list[Outcome]:
-    """Read outcomes. A last line without an end, as a crash leaves it, is cut off the file, if all others are outcomes.
+    """Read outcomes. An incomplete last line, as after a crash, is removed from the file if all other lines are valid.
 
     Raises
     ------
-    CheckpointError : it cannot be read, or has a line that is no outcome
+    CheckpointError : the file cannot be read, or has a line that is not an outcome
     """
     try:
         if not path.is_file() or path.stat().st_size > MAX_BYTES:
-            raise CheckpointError(f"{path} is no log of trials", hint=f"a file of at most {MAX_BYTES:,} bytes")
+            raise CheckpointError(f"{path} is not a log of trials", hint=f"a file of at most {MAX_BYTES:,} bytes")
         raw = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None
     whole = raw[: raw.rfind(b"\n") + 1]
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     for number, text in enumerate(whole.splitlines(), start=1):
         try:
-            found.append(_outcome(msgspec.json.decode(text, type=_Line)))
+            outcomes.append(_outcome(msgspec.json.decode(text, type=_Line)))
         except (msgspec.MsgspecError, SpecError, RecursionError) as error:
-            raise CheckpointError(f"{path}, line {number} is no outcome: {error}", hint="name another file") from None
+            raise CheckpointError(
+                f"{path}, line {number} is not an outcome: {error}", hint="use another file"
+            ) from None
     if whole != raw:
         os.truncate(path, len(whole))
-    return found
+    return outcomes
 
 
 def _outcome(line: _Line) -> Outcome:

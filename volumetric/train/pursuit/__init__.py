@@ -1,4 +1,4 @@
-"""Pursuit: a ball on noisy frames, which hides, turns and goes home; and programs that follow it."""
+"""Pursuit: a ball in noisy frames that hides, turns and goes home, and programs that track it."""
 
 from volumetric.train.pursuit.agent import always_on as always_on
 from volumetric.train.pursuit.agent import triggered as triggered

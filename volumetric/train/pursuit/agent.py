@@ -1,6 +1,6 @@
-"""Programs that pursue: one that computes all at each row, and one that looks where it is surprised.
+"""Pursuit programs: one computes everything at each row, the other reads the input only when it is surprised.
 
-Regions are the same, and parameters have the same keys: one goes on from what the other has learned.
+Both have the same regions and parameter keys, so that one can continue from the weights of the other.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from volumetric.program.layer.region import Canvas, Region
 from volumetric.train.pursuit.world import CELLS
 
 METER: Final = "err.prediction"
-"""How far the eye is from what the belief expects it to hold, of the last rows."""
+"""Prediction error: difference of the eye and the belief's expectation over the last rows."""
 _SPARSITY: Final = 0.3
 _DECAY: Final = 0.3
 _SILENCE: Final = 4
 
 
 def always_on(width: int = 48) -> Program:
-    """Return the program in which all regions and edges compute at each row."""
+    """Return the program whose regions and edges all compute at each row."""
     return _program(width, None)
 
 
 def triggered(threshold: float, width: int = 48) -> Program:
-    """Return the program that looks where it is surprised.
+    """Return the program that reads the input only when it is surprised.
 
-    Where the `METER` is above the threshold, and after four rows without, the belief is corrected by the eye and by the
-    error; else it goes on as it predicts. A plan is stored when it is shown, and read when the bell rings.
+    If the `METER` is above the threshold, or after four rows without, the eye and the error correct the belief;
+    otherwise the belief follows its prediction. A plan is stored when it is shown, and read when the bell rings.
     """
     return _program(width, threshold)
 
 
 def _program(width: int, threshold: float | None) -> Program:
+    """Return the agent's program; without a `threshold` its edges and regions fire at every row."""
+
     def when(text: str) -> str | None:
         return None if threshold is None else text
 

@@ -1,4 +1,4 @@
-"""What is known without learning: the last place where the ball was seen, and the straight way on from it."""
+"""Baselines without learning: the last visible position of the ball, its linear extrapolation, and an exact filter."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from volumetric.train.pursuit.world import (
 )
 
 _SEEN: Final = 0.6
-"""A brighter cell shows the ball: noise is that far from 0 once in 10⁹ times."""
+"""Brightness above which a cell shows the ball: noise exceeds it once in 10⁹ times."""
 
 
 def last_seen(rows: Array) -> Array:
-    """Return the cell where the ball was seen last, ``[samples, T]``."""
+    """Return the last visible cell of the ball, ``[samples, T]``."""
     return _followed(rows, goes_on=False)
 
 
 def straight_on(rows: Array) -> Array:
-    """Return the cell ahead on the way that the last two frames in a row with the ball have shown, unseen too."""
+    """Return the next cell in the direction of the last two consecutive visible frames, also while hidden."""
     return _followed(rows, goes_on=True)
 
 
@@ -48,27 +48,27 @@ def _followed(rows: Array, *, goes_on: bool) -> Array:
     samples, length, _ = rows.shape
     place, pace = np.full((samples, 2), SIDE // 2), np.zeros((samples, 2), np.int64)
     before, was = np.zeros(samples, np.bool_), place
-    made = np.zeros((samples, length), np.int64)
+    guesses = np.zeros((samples, length), np.int64)
     for t in range(length):
         image = rows[:, t, IMAGE]
-        seen = image.max(1) > _SEEN
+        visible = image.max(1) > _SEEN
         now = np.stack(np.divmod(image.argmax(1), SIDE), 1)
-        pace = np.where((seen & before)[:, None], now - was, pace)
-        place = np.where(seen[:, None], now, place)
-        before, was = seen, now
+        pace = np.where((visible & before)[:, None], now - was, pace)
+        place = np.where(visible[:, None], now, place)
+        before, was = visible, now
         if goes_on:
             ahead = (place + pace) % PHASES
             ahead = np.where(ahead < SIDE, ahead, PHASES - ahead)
             pace = np.where((place + pace < 0) | (place + pace >= SIDE), -pace, pace)
             place = ahead
-        made[:, t] = SIDE * place[:, 0] + place[:, 1]
-    return made
+        guesses[:, t] = SIDE * place[:, 0] + place[:, 1]
+    return guesses
 
 
 def exact(rows: Array) -> Array:
-    """Return the likeliest next cell of each row, ``[samples, T]``, by Bayes' rule over the ball's 14 × 14 phases.
+    """Return the most probable next cell of each row, ``[samples, T]``, by Bayes' rule over the ball's 14 × 14 phases.
 
-    A filter of a hidden Markov model that knows the world's numbers: no program can be right more often, but by luck.
+    This is a hidden Markov filter with the true parameters: no program has a higher expected accuracy.
     """
     samples, length, _ = rows.shape
     down, aside = np.meshgrid(np.arange(PHASES), np.arange(PHASES), indexing="ij")
@@ -77,7 +77,7 @@ def exact(rows: Array) -> Array:
     belief = np.full((samples, PHASES, PHASES), PHASES**-2.0)
     home = np.zeros(samples, np.int64)
     left = np.zeros(samples, np.int64)
-    made = np.zeros((samples, length), np.int64)
+    guesses = np.zeros((samples, length), np.int64)
     hidden = covered(cells)
     inside = (cells.reshape(-1, 1) == np.arange(CELLS)).astype(np.float64)
     for t in range(length):
@@ -85,13 +85,13 @@ def exact(rows: Array) -> Array:
         starts = (cells == home[:, None, None]) / 1.0
         starts /= starts.sum((1, 2), keepdims=True)
         image = rows[:, t, IMAGE].astype(np.float64)
-        told = np.where(hidden, 0.0, (2 * image - 1)[:, cells] / (2 * NOISE**2))
-        seen = belief * np.exp(told - told.max((1, 2), keepdims=True))
-        seen /= seen.sum((1, 2), keepdims=True)
-        turned = (seen[:, back] + seen[:, :, back]) / 2
-        moved = np.roll((1 - TURN) * seen + TURN * turned, (1, 1), (1, 2))
+        evidence = np.where(hidden, 0.0, (2 * image - 1)[:, cells] / (2 * NOISE**2))
+        posterior = belief * np.exp(evidence - evidence.max((1, 2), keepdims=True))
+        posterior /= posterior.sum((1, 2), keepdims=True)
+        turned = (posterior[:, back] + posterior[:, :, back]) / 2
+        moved = np.roll((1 - TURN) * posterior + TURN * turned, (1, 1), (1, 2))
         at_home, rings = (left > 0)[:, None, None], rows[:, t, BELLS] > 0
         belief = np.where(at_home, starts, moved)
         left = np.where(rings, STAY, np.maximum(left - 1, 0))
-        made[:, t] = np.where(left > 0, home, (belief.reshape(samples, -1) @ inside).argmax(1))
-    return made
+        guesses[:, t] = np.where(left > 0, home, (belief.reshape(samples, -1) @ inside).argmax(1))
+    return guesses

@@ -1,4 +1,4 @@
-"""The world of pursuit, frame by frame, and what is seen and heard of it."""
+"""The pursuit world, frame by frame, and its observations."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from volumetric.train.problems import Problem
 SIDE: Final = 8
 """Cells of a frame in each direction."""
 PHASES: Final = 2 * (SIDE - 1)
-"""Frames in which the ball goes to a wall and back: where it is in an axis, and to which side it goes."""
+"""Number of phases per axis: frames in which the ball goes to a wall and back, for position and direction."""
 HIDDEN: Final = (3, 4)
-"""Columns of cells behind which nothing is seen."""
+"""Columns of cells that are hidden."""
 NOISE: Final = 0.05
 """Standard deviation of each cell of a frame."""
 TURN: Final = 1 / 40
-"""Chance of a turn before each step."""
+"""Probability of a turn before each step."""
 SHOWN: Final = 1 / 24
-"""Chance of a new plan, with another home, in each frame of the ball's way."""
+"""Probability of a new plan, with another home, in each frame on the way."""
 BELL: Final = 1 / 48
-"""Chance of the bell in each."""
+"""Probability of the bell in each of these frames."""
 STAY: Final = 6
 """Frames at home after it."""
 CELLS: Final = SIDE * SIDE
@@ -40,15 +40,15 @@ _STREAM: Final = 0x9B2507
 
 
 def pursuit(seed: int = 0, samples: int = 256, length: int = 96, *, split: str = "train", epoch: int = 0) -> Problem:
-    """Say in which of 8 × 8 cells a ball will be in the next frame.
+    """Predict in which of 8 × 8 cells a ball will be in the next frame.
 
-    The ball goes a cell aside and a cell up or down in each frame, and is thrown back by walls. Before a step it turns,
-    in one axis, with a chance of 1/40. Frames have noise, 0.05 in each cell, and the ball's cell has 1 more, unless it
-    is in the two middle columns, which are behind a curtain. A plan shows the ball's home: in the first frame, and
-    another one in one of 24 frames on its way. A bell rings in one of 48: then the ball is at home from the next frame
-    on, for six, unseen, and begins from there in any of four directions. So it takes a belief of where the ball is and
-    goes, while it is not seen, and a memory of the last plan. Turns, bells and ways from home cannot be foreseen:
-    `exact` says what can.
+    The ball moves diagonally by one cell in each frame and bounces off walls. Before a step it turns, in one axis, with
+    probability 1/40. Frames have noise, 0.05 in each cell. The ball's cell has 1 more, unless it is in the two middle
+    columns, which are behind a curtain. A plan shows the ball's home: in the first frame, and a new one in one of 24
+    frames on its way. A bell rings in one of 48: then the ball is at home from the next frame on, for six hidden
+    frames, and leaves in any of four directions. So the task needs a belief of position and direction while the ball is
+    hidden, and a memory of the last plan. Turns, bells and directions from home are random: `exact` has the best
+    possible accuracy.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def pursuit(seed: int = 0, samples: int = 256, length: int = 96, *, split: str =
 
     Raises
     ------
-    SpecError : a number is too small, or the split unknown
+    SpecError : a number is too small, or the split is unknown
     """
     for name, value, least in (("seed", seed, 0), ("samples", samples, 1), ("length", length, 1), ("epoch", epoch, 0)):
         if value < least:
@@ -65,10 +65,10 @@ def pursuit(seed: int = 0, samples: int = 256, length: int = 96, *, split: str =
     if split not in _SPLITS:
         raise SpecError(f"pursuit: unknown split {split!r}", hint=f"one of {', '.join(_SPLITS)}")
     random = rng.generator(seed, _STREAM, _SPLITS[split], epoch)
-    cells, seen, plans, bells, homes = _run(random, samples, length)
+    cells, visible, plans, bells, homes = _run(random, samples, length)
     rows = np.zeros((samples, length, COLUMNS), np.float32)
     rows[..., IMAGE] = NOISE * random.standard_normal((samples, length, CELLS), np.float32)
-    at = np.nonzero(seen[:, :length])
+    at = np.nonzero(visible[:, :length])
     rows[(*at, cells[:, :length][at])] += 1
     at = np.nonzero(plans)
     rows[(*at, CELLS + homes[at])] = 1
@@ -85,7 +85,7 @@ def pursuit(seed: int = 0, samples: int = 256, length: int = 96, *, split: str =
 
 
 def cell_of(down: Array, aside: Array) -> Array:
-    """Return the cell of phases of rows and columns."""
+    """Return the cell of row and column phases."""
     y, x = (np.where(of < SIDE, of, PHASES - of) for of in (down, aside))
     return SIDE * y + x
 
@@ -96,40 +96,40 @@ def covered(cells: Array) -> Array:
 
 
 def at_home(rows: Array) -> Array:
-    """Return where the ball is at home in the next frame, ``[samples, T]``: only the last plan tells the cell."""
+    """Return whether the ball is at home in the next frame, ``[samples, T]``: only the last plan has the cell."""
     bells = rows[..., BELLS] > 0
-    found = np.zeros(bells.shape, np.bool_)
+    is_home = np.zeros(bells.shape, np.bool_)
     for late in range(STAY):
-        found[:, late:] |= bells[:, : bells.shape[1] - late]
-    return found
+        is_home[:, late:] |= bells[:, : bells.shape[1] - late]
+    return is_home
 
 
 def _run(random: np.random.Generator, samples: int, length: int) -> tuple[Array, Array, Array, Array, Array]:
-    """Return cells, and whether the ball is seen, ``[samples, length + 1]``; plans, bells, homes ``[samples, length]``.
+    """Return cells and visibility of the ball, ``[samples, length + 1]``; plans, bells, homes ``[samples, length]``.
 
-    A frame with a plan has no bell, and while the ball is at home there is neither.
+    A frame with a plan has no bell, and frames at home have neither.
     """
     free = np.flatnonzero(~covered(np.arange(CELLS)))
     home = np.zeros(samples, np.int64)
     phases = random.integers(0, PHASES, (samples, 2))  # down, aside
-    cells, seen = np.zeros((samples, length + 1), np.int64), np.zeros((samples, length + 1), np.bool_)
+    cells, visible = np.zeros((samples, length + 1), np.int64), np.zeros((samples, length + 1), np.bool_)
     plans, bells = np.zeros((2, samples, length), np.bool_)
     homes = np.zeros((samples, length), np.int64)
-    left = np.zeros(samples, np.int64)  # frames at home that are still to come, the present one among them
+    left = np.zeros(samples, np.int64)  # remaining frames at home, including the present one
     for t in range(length + 1):
         here = cell_of(*phases.T)
         cells[:, t] = np.where(left > 0, home, here)
-        seen[:, t] = (left == 0) & ~covered(here)
+        visible[:, t] = (left == 0) & ~covered(here)
         if t == length:
             break
         chance = random.random(samples)
         plans[:, t] = (left == 0) & ((chance < SHOWN) | (t == 0))
         bells[:, t] = (left == 0) & ~plans[:, t] & (chance > 1 - BELL)
         home = homes[:, t] = np.where(plans[:, t], free[random.integers(0, len(free), samples)], home)
-        # On the way: a turn, perhaps, and a step; and from home in any direction.
+        # On the way: a possible turn and a step; from home in any direction.
         turns, axis = random.random(samples) < TURN, random.integers(0, 2, samples)
         phases = np.where(turns[:, None] & (axis[:, None] == np.arange(2)), -phases, phases)
         begun = np.stack(np.divmod(home, SIDE), 1) * random.choice([-1, 1], (samples, 2))
         phases = np.where((left == 1)[:, None], begun, phases + 1) % PHASES
         left = np.where(bells[:, t], STAY, np.maximum(left - 1, 0))
-    return cells, seen, plans, bells, homes
+    return cells, visible, plans, bells, homes

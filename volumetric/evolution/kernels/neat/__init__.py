@@ -1,1 +1,1 @@
-"""Kernels of genomes that are linked once and activated many times."""
+"""Kernels for genomes that are linked once and activated many times."""

@@ -1,4 +1,4 @@
-"""The cart with a pole, compiled: whole episodes of many genomes without a call of Python between two steps.
+"""Compiled cart-pole: whole episodes of many genomes without Python calls between steps.
 
 Equations of Barto, Sutton & Anderson, "Neuronlike adaptive elements that can solve difficult learning control
 problems", 1983, as corrected by Florian, "Correct equations for the dynamics of the cart-pole system", 2007, with the
@@ -37,15 +37,15 @@ def push(body, force):
 
 @kernel
 def play(nodes, starts, sources, weights, order, outputs, recurrent, updates, bodies, limit, first, last, rewards):
-    """Play one episode with each of the genomes ``first : last``, which read four numbers.
+    """Play one episode with each of the genomes ``first : last``, which have four inputs.
 
     Parameters
     ----------
-    outputs : 1, to the right where it is above 0; or 2, to the right where the second is the larger one
+    outputs : 1: push right if it is above 0; or 2: push right if the second is larger
     starts, sources, weights, order : from `link`
-    recurrent, updates : whether genomes keep the values of their nodes, and how often these change in a step
-    bodies : float64 [genomes, 4]; where each begins. Overwritten
-    limit : steps of an episode, at most
+    recurrent, updates : whether genomes keep their node values, and number of updates in a step
+    bodies : float64 [genomes, 4]; initial state of each body, overwritten
+    limit : maximum steps of an episode
     rewards : float64 [genomes]; receives the number of steps
     """
     values = np.zeros(4 + nodes.shape[1])
@@ -63,7 +63,7 @@ def play(nodes, starts, sources, weights, order, outputs, recurrent, updates, bo
             else:
                 fire(nodes, g, starts, sources, weights, order, 4, values)
             right = values[4] > 0.0
-            if outputs == 2:  # as argmax: the first of equal ones, and one that is not a number before all others
+            if outputs == 2:  # as argmax: the first of equal values, and NaN before all others
                 right = values[4] == values[4] and not values[4] >= values[5]
             fell = push(body, _FORCE if right else -_FORCE)
             steps += 1

@@ -1,4 +1,4 @@
-"""Genomes linked once for many activations: what depends on structure alone is found ahead.
+"""Genomes linked once for many activations: everything that depends only on structure is precomputed.
 
 Genomes are laid out as in `volumetric.evolution.kernels.genomes`; a *row* is one genome. Linking costs more than one
 activation of a sample, and environments ask for hundreds in a row.
@@ -16,12 +16,12 @@ def link(nodes, connections, sizes, width, outputs, recurrent, first, last, star
 
     Parameters
     ----------
-    width, outputs : inputs and outputs of a genome
-    starts : int32 [genomes, nodes + 1]; receives where the connections into each node begin
+    width, outputs : numbers of inputs and outputs of a genome
+    starts : int32 [genomes, nodes + 1]; receives the start of the connections into each node
     sources : int32 [genomes, connections]; receives the slot that each enabled connection reads
     weights : float64 [genomes, connections]
-    order : int32 [genomes, nodes + 1]; receives the number of nodes to fire, then which, each after its sources. For
-        recurrent genomes that is all of them
+    order : int32 [genomes, nodes + 1]; receives the number of nodes to fire, then their indices, each after its
+        sources; for recurrent genomes all nodes
     scratch : int32 [3, nodes + 1]
     """
     for g in range(first, last):
@@ -39,7 +39,7 @@ def link(nodes, connections, sizes, width, outputs, recurrent, first, last, star
 
 @kernel
 def _gather(gene, values, first, last, sources, weights):
-    """What arrives at a node, aggregated, plus its bias."""
+    """Return the aggregated inputs of a node plus its bias."""
     if gene.aggregation == 0 or gene.aggregation == 1:
         total = 0.0
         for k in range(first, last):
@@ -84,12 +84,12 @@ def update(nodes, g, starts, sources, weights, order, width, steps, values, afte
 
 @kernel
 def step_feed_forward(nodes, starts, sources, weights, order, inputs, shared, rows, first, last, values, out):
-    """Outputs of the genomes ``rows[first : last]``; each node fires for a block of samples, which vectorises.
+    """Compute outputs of the genomes ``rows[first : last]``; each node fires for a block of samples, which vectorises.
 
     Parameters
     ----------
     starts, sources, weights, order : from `link`
-    inputs : float64 [genomes or 1, samples, inputs]; `shared` says that all genomes read row 0
+    inputs : float64 [genomes or 1, samples, inputs]; with `shared` all genomes read row 0
     values : float64 scratch [inputs + nodes, samples of a block]
     out : float64 [genomes, samples, outputs]
     """
@@ -116,7 +116,7 @@ def step_feed_forward(nodes, starts, sources, weights, order, inputs, shared, ro
 def step_recurrent(
     nodes, starts, sources, weights, order, inputs, shared, steps, rows, first, last, values, after, state, out
 ):
-    """As `step_feed_forward`, with `steps` updates of all nodes at once from and to `state`.
+    """Like `step_feed_forward`, with `steps` updates of all nodes at once from and to `state`.
 
     Parameters
     ----------
