@@ -38,26 +38,26 @@ def bind(graph: Graph, rows: int) -> Graph:
 
 def rows_of(graph: Graph, inputs: Mapping[int, Array]) -> int:
     """Return how many rows a call has whose inputs are `inputs`; raise `ShapeError` if they disagree."""
-    found = set[int]()
+    row_counts = set[int]()
     for i, value in inputs.items():
         tensor = graph.tensors[i]
         if len(value.shape) != len(tensor.shape):
             raise ShapeError(f"{tensor.name}: expected {len(tensor.shape)} axes, got shape {list(value.shape)}")
-        found |= {m // -n for n, m in zip(tensor.shape, value.shape, strict=True) if n < 0}
-    if len(found) != 1:
-        raise ShapeError(f"the inputs have different numbers of rows: {sorted(found)}")
-    return found.pop()
+        row_counts |= {m // -n for n, m in zip(tensor.shape, value.shape, strict=True) if n < 0}
+    if len(row_counts) != 1:
+        raise ShapeError(f"the inputs have different numbers of rows: {sorted(row_counts)}")
+    return row_counts.pop()
 
 
 def tables_of_positions(graph: Graph) -> list[tuple[str, int]]:
     """Return the layers that read a row of a table for each position, and how many positions that table has."""
-    found: list[tuple[str, int]] = []
+    tables: list[tuple[str, int]] = []
     for node in graph.nodes:
         if node.op == "gather_rows" and node.inputs[1] in graph.derived:
-            found.append((node.where, graph.tensors[node.inputs[0]].shape[0]))
+            tables.append((node.where, graph.tensors[node.inputs[0]].shape[0]))
         elif node.op == "lookup" and node.inputs[0] in graph.derived:
-            found.append((node.where, graph.tensors[node.inputs[1]].shape[0] - node.attrs["offset"]))
-    return found
+            tables.append((node.where, graph.tensors[node.inputs[1]].shape[0] - node.attrs["offset"]))
+    return tables
 
 
 def _sizes(sizes: Shape, rows: int) -> Shape:
@@ -74,10 +74,10 @@ def _bound(node: Node, tensors: list[Tensor], rows: int) -> list[Node]:
         shape = tensors[past].shape
         joined = len(tensors)
         tensors.append(Tensor(name="joined", shape=(shape[0] + rows, *shape[1:]), dtype=tensors[past].dtype))
-        made = replace(node, op="concat", inputs=(past, x), outputs=(joined,), attrs=MappingProxyType({"axis": 0}))
+        concat = replace(node, op="concat", inputs=(past, x), outputs=(joined,), attrs=MappingProxyType({"axis": 0}))
         whole, (earlier, left) = tensors[joined].shape, node.outputs
         return [
-            made,
+            concat,
             _part(node, joined, earlier, whole, 0, 0, rows),
             _part(node, joined, left, whole, 0, rows, rows + shape[0]),
         ]

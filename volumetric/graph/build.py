@@ -131,8 +131,10 @@ class GraphBuilder(OperationMethods):
         first = len(self.nodes)
         yield
         inside = self.nodes[first:]
-        kept = any(n.mixes or any(self.tensors[i].role == "state" for i in n.outputs) for n in inside) and not zeros
-        if not kept and not any(n.guard for n in inside):
+        keeps_state = (
+            any(n.mixes or any(self.tensors[i].role == "state" for i in n.outputs) for n in inside) and not zeros
+        )
+        if not keeps_state and not any(n.guard for n in inside):
             self.nodes[first:] = guarded_nodes(inside, Guard(weights, column, parts, zeros), self.shape)
 
     def fused(self, op: str, inputs: Sequence[int], **attrs: Any) -> tuple[int, ...]:

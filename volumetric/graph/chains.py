@@ -52,18 +52,18 @@ class Chain:
 def chains_of(graph: Graph, terms: Mapping[int, Node]) -> list[Chain]:
     """Return the sums of two terms and more that nobody reads halfway; `terms`: what may be one, by what it makes."""
     reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
-    found: dict[int, Chain] = {}
+    chains: dict[int, Chain] = {}
     for node in graph.nodes:
         if node.op != "binary" or node.attrs["name"] != "add" or any(reads[i] != 1 for i in node.inputs):
             continue
         before, last = node.inputs
-        chain = found.get(before) or (Chain([terms[before]]) if before in terms else None)
+        chain = chains.get(before) or (Chain([terms[before]]) if before in terms else None)
         if chain is not None and last in terms and chain.takes(graph, terms[last]):
             chain.terms.append(terms[last])
             chain.sums.append(node)
-            found.pop(before, None)
-            found[node.outputs[0]] = chain
-    return list(found.values())
+            chains.pop(before, None)
+            chains[node.outputs[0]] = chain
+    return list(chains.values())
 
 
 def products_of(graph: Graph) -> dict[int, Node]:
@@ -95,11 +95,11 @@ def joined(graph: Graph, blocks: Sequence[Block], emit: Callable[[Rewriting, Blo
     if not blocks:
         return graph
     work = Rewriting(graph)
-    made = {block.sums[-1].outputs[0]: block for block in blocks}
+    by_output = {block.sums[-1].outputs[0]: block for block in blocks}
     gone = {id(node) for block in blocks for node in block.sums}
     for node in graph.nodes:
         work.where = node.where
-        block = made.get(node.outputs[0]) if node.outputs else None
+        block = by_output.get(node.outputs[0]) if node.outputs else None
         if block is None:
             work.nodes += [] if id(node) in gone else [node]
             continue

@@ -88,9 +88,9 @@ def _handed_back(
     return op.vjp(work, node, arrived[node.outputs[0]])
 
 
-def _dependent(nodes: list[Node], wanted: tuple[int, ...], stops: Collection[int]) -> set[int]:
-    """Return `wanted` and all tensors that depend on them, not by way of `stops`."""
-    moved = set(wanted)
+def _dependent(nodes: list[Node], wrt: tuple[int, ...], stops: Collection[int]) -> set[int]:
+    """Return `wrt` and all tensors that depend on them, not by way of `stops`."""
+    moved = set(wrt)
     for node in nodes:
         if moved.intersection(node.inputs):
             moved.update(i for i in node.outputs if i not in stops)

@@ -30,15 +30,15 @@ class _Emission:
         self._work = work
         self._tensors = tensors
         self._numbers = numbers
-        self._made: dict[Expression, int] = {}
+        self._emitted: dict[Expression, int] = {}
 
     def of(self, each: Expression) -> int:
         """Return the tensor of an expression."""
         if each.op == "variable":
             return self._tensors[each.text]
-        if each not in self._made:
-            self._made[each] = self._emit(each)
-        return self._made[each]
+        if each not in self._emitted:
+            self._emitted[each] = self._emit(each)
+        return self._emitted[each]
 
     def _number(self, each: Expression) -> float | None:
         """A number that is known when the graph is built."""

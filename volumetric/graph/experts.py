@@ -36,10 +36,9 @@ def fuse_experts(graph: Graph) -> Graph:
     made_by = {node.outputs[0]: at for at, node in enumerate(graph.nodes)}
     finder = _Finder(graph, made_by)
     for at, mix in enumerate(graph.nodes):
-        found = finder.mixture(mix) if mix.op == "mix" else None
-        if found is None:
+        node = finder.mixture(mix) if mix.op == "mix" else None
+        if node is None:
             continue
-        node = found
         readers = list(graph.readers(mix.outputs[0]))
         after = graph.nodes[readers[0]] if len(readers) == 1 and mix.outputs[0] not in graph.outputs else None
         if after is not None and finder.adds(after, mix, at):
@@ -86,12 +85,12 @@ class _Finder:
         choice, scoring, top_k = self._choice(weights, len(branches))
         first = alike[0][0]
         shared = {role: first.named(role) for role in ("x", "norm.weight", "norm.bias")}
-        given: dict[str, int | None] = {"x": shared.pop("x"), "choice": choice, **shared}
+        by_role: dict[str, int | None] = {"x": shared.pop("x"), "choice": choice, **shared}
         for i, (up, down) in enumerate(alike):
             own = zip(up.attrs["roles"], up.inputs, strict=True)
-            given |= {f"{i}.{role}": tensor for role, tensor in own if role.startswith(("weight.", "bias."))}
-            given |= {f"{i}.down": down.named("weight.0"), f"{i}.down_bias": down.named("bias.0")}
-        inputs = {role: tensor for role, tensor in given.items() if tensor is not None}
+            by_role |= {f"{i}.{role}": tensor for role, tensor in own if role.startswith(("weight.", "bias."))}
+            by_role |= {f"{i}.down": down.named("weight.0"), f"{i}.down_bias": down.named("bias.0")}
+        inputs = {role: tensor for role, tensor in by_role.items() if tensor is not None}
         attrs = {
             "count": len(branches),
             "top_k": top_k,
@@ -140,8 +139,8 @@ class _Finder:
             ops.append(node)
             value = node.inputs[0]
         names = [node.op for node in ops]
-        kept = {node.op: node for node in ops}.get("keep_largest")
-        top_k = count if kept is None else min(kept.attrs["k"], count)
+        largest = {node.op: node for node in ops}.get("keep_largest")
+        top_k = count if largest is None else min(largest.attrs["k"], count)
         if names[:2] == ["softmax", "keep_largest"]:
             return ops[1].inputs[0], "softmax", top_k
         if names[:3] == ["unary", "keep_largest", "softmax"]:

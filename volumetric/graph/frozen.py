@@ -58,14 +58,14 @@ def split_frozen(graph: Graph, fixed: Collection[str]) -> Split:
         if node.op != "reshape":
             computed.update(node.outputs)
     stays = [node for node in graph.nodes if not computed.issuperset(node.outputs) or not node.outputs]
-    taken = computed.intersection(i for node in stays for i in node.inputs).difference(graph.outputs)
+    frozen = computed.intersection(i for node in stays for i in node.inputs).difference(graph.outputs)
     tensors = list(graph.tensors)
-    for i in taken:
+    for i in frozen:
         tensors[i] = replace(tensors[i], key=PREFIX + names[i], role="parameter")
-    nodes = tuple(node for node in graph.nodes if taken.isdisjoint(node.outputs))
+    nodes = tuple(node for node in graph.nodes if frozen.isdisjoint(node.outputs))
     rest = pruned(replace(graph, tensors=tuple(tensors), nodes=nodes))
     keyed = rest.keyed
-    of_key = {PREFIX + names[i]: i for i in taken if PREFIX + names[i] in keyed}
+    of_key = {PREFIX + names[i]: i for i in frozen if PREFIX + names[i] in keyed}
     if not of_key:
         return Split(first=None, keys=(), rest=graph)
     first = pruned(replace(graph, nodes=tuple(alone), inputs=(), outputs=tuple(of_key.values())))
@@ -80,17 +80,19 @@ def frozen_values(split: Split, graphs: GraphDevice, store: TensorStore) -> list
     """
     if split.first is None:
         return []
-    graph, found = split.first, dict[int, Array]()
+    graph, values = split.first, dict[int, Array]()
     inside = {i: store.seen(t.key) for i, t in enumerate(graph.tensors) if t.key is not None}
-    found |= {i: value for i, value in inside.items() if value is not None}
+    values |= {i: value for i, value in inside.items() if value is not None}
     for node in graph.nodes:
-        if node.op in _MOVES and all(i in found for i in node.inputs):
-            found.update(zip(node.outputs, OPS[node.op].run([found[i] for i in node.inputs], node.attrs), strict=True))
-    left = [i for i in graph.outputs if i not in found]
+        if node.op in _MOVES and all(i in values for i in node.inputs):
+            values.update(
+                zip(node.outputs, OPS[node.op].run([values[i] for i in node.inputs], node.attrs), strict=True)
+            )
+    left = [i for i in graph.outputs if i not in values]
     if left:
-        made = graphs.compile(pruned(replace(graph, outputs=tuple(left))), store).run([])
-        found.update(zip(left, made, strict=True))
-    return [found[i] for i in graph.outputs]
+        computed = graphs.compile(pruned(replace(graph, outputs=tuple(left))), store).run([])
+        values.update(zip(left, computed, strict=True))
+    return [values[i] for i in graph.outputs]
 
 
 def _may_go(graph: Graph, node: Node) -> bool:
@@ -98,8 +100,8 @@ def _may_go(graph: Graph, node: Node) -> bool:
     tensors = graph.tensors
     if any(tensors[i].key is not None or tensors[i].dtype != "float32" for i in node.outputs):
         return False
-    made, of = (sum(prod(tensors[i].shape) for i in some) for some in (node.outputs, node.inputs))
-    return all(map(_plain, node.attrs.values())) and made <= max(_SMALL, of)
+    output_size, of = (sum(prod(tensors[i].shape) for i in some) for some in (node.outputs, node.inputs))
+    return all(map(_plain, node.attrs.values())) and output_size <= max(_SMALL, of)
 
 
 def _plain(value: Any) -> bool:

@@ -42,11 +42,11 @@ def _norm_into_linear(graph: Graph) -> list[Node]:
             continue
         for j in readers:
             reader = nodes[j][0]
-            given: dict[str, int | None] = dict(zip(reader.attrs["roles"], reader.inputs, strict=True))
-            given |= {"x": norm.inputs[0], "norm.weight": norm.named("weight"), "norm.bias": norm.named("bias")}
+            by_role: dict[str, int | None] = dict(zip(reader.attrs["roles"], reader.inputs, strict=True))
+            by_role |= {"x": norm.inputs[0], "norm.weight": norm.named("weight"), "norm.bias": norm.named("bias")}
             attrs = norm.attrs
             nodes[j][0] = _with(
-                reader, given, norm=attrs["kind"], norm_eps=attrs["eps"], norm_unit_offset=attrs["unit_offset"]
+                reader, by_role, norm=attrs["kind"], norm_eps=attrs["eps"], norm_unit_offset=attrs["unit_offset"]
             )
         nodes[i].clear()
         if norm.outputs[0] in graph.outputs:
@@ -77,9 +77,9 @@ def _sum_into_linear(graph: Graph) -> list[Node]:
             product = nodes[at]
             if product is None or product.guard != total.guard or not _can_take(graph, product, value):
                 continue
-            given = dict(zip(product.attrs["roles"], product.inputs, strict=True))
-            given = {"x": given.pop("x"), "residual": other, **given}
-            nodes[at] = dataclasses.replace(_with(product, given, residual=True), outputs=total.outputs)
+            by_role = dict(zip(product.attrs["roles"], product.inputs, strict=True))
+            by_role = {"x": by_role.pop("x"), "residual": other, **by_role}
+            nodes[at] = dataclasses.replace(_with(product, by_role, residual=True), outputs=total.outputs)
             made_by[total.outputs[0]] = at
             nodes[i] = None
             break
@@ -131,19 +131,19 @@ def _softcap_into_linear(graph: Graph) -> list[Node]:
 
 def _functions(graph: Graph, made_by: Mapping[int, int], last: Node) -> list[int]:
     """Numbers of the functions of elements that make a value one after the other, the last first, for nobody else."""
-    found: list[int] = []
+    numbers: list[int] = []
     node = last
     while node.op == "unary":
-        found.append(made_by[node.outputs[0]])
+        numbers.append(made_by[node.outputs[0]])
         value = node.inputs[0]
         if value not in made_by or value in graph.outputs or len(list(graph.readers(value))) > 1:
             break
         node = graph.nodes[made_by[value]]
-    return found
+    return numbers
 
 
-def _with(node: Node, given: Mapping[str, int | None], **attrs: Any) -> Node:
+def _with(node: Node, by_role: Mapping[str, int | None], **attrs: Any) -> Node:
     """Return a node with other inputs, by role, and other attributes."""
-    inputs = {role: i for role, i in given.items() if i is not None}
+    inputs = {role: i for role, i in by_role.items() if i is not None}
     changed = MappingProxyType({**node.attrs, **attrs, "roles": tuple(inputs)})
     return dataclasses.replace(node, inputs=tuple(inputs.values()), attrs=changed)

@@ -47,36 +47,36 @@ def guarded_nodes(nodes: Sequence[Node], guard: Guard, shape: Callable[[int], Sh
     shape : of a tensor
     """
     whole: set[int] = set()  # of which some part reads other parts
-    found: list[Node] = []
+    rewritten: list[Node] = []
     for node in reversed(nodes):
         parted = whole.isdisjoint(node.outputs) and not any(prod(shape(i)) % guard.parts for i in node.outputs)
         own = _own(node, guard.parts, shape) if parted else ()
         whole.update(i for i in node.inputs if i not in own)
-        found.append(replace(node, guard=guard) if parted else node)
-    return found[::-1]
+        rewritten.append(replace(node, guard=guard) if parted else node)
+    return rewritten[::-1]
 
 
 def _own(node: Node, parts: int, shape: Callable[[int], Shape]) -> Collection[int]:
     """Return the inputs of which a part of the result reads the same part alone."""
     if parts == 1:
         return node.inputs
-    made, attrs = shape(node.outputs[0]), node.attrs
-    count = _leading(made, parts)
+    output_shape, attrs = shape(node.outputs[0]), node.attrs
+    count = _leading(output_shape, parts)
     if node.op == "reshape":
         return node.inputs
     if node.op in _BY_ELEMENT:
-        return [i for i in node.inputs if _lead(shape(i), made, count)]
+        return [i for i in node.inputs if _lead(shape(i), output_shape, count)]
     if node.op in _BY_ROW:
-        rows = [i for i in node.inputs if len(shape(i)) > 1 and shape(i)[0] == made[0]]
-        return rows if made[0] % parts == 0 else ()
+        rows = [i for i in node.inputs if len(shape(i)) > 1 and shape(i)[0] == output_shape[0]]
+        return rows if output_shape[0] % parts == 0 else ()
     if node.op == "gemm":
         return _of_product(node, parts, shape)
     if node.op == "permute":
         return node.inputs if attrs["perm"][:count] == tuple(range(count)) else ()
     if node.op in ("slice", "pad", "concat"):  # the axes of the parts stay as they are
-        return [i for i in node.inputs if shape(i)[:count] == made[:count]] if count < len(made) else ()
+        return [i for i in node.inputs if shape(i)[:count] == output_shape[:count]] if count < len(output_shape) else ()
     if node.op == "reduce":
-        return node.inputs if shape(node.inputs[0])[:count] == made[:count] else ()
+        return node.inputs if shape(node.inputs[0])[:count] == output_shape[:count] else ()
     return ()
 
 
@@ -85,9 +85,9 @@ def _leading(shape: Shape, parts: int) -> int:
     return next(n for n in range(len(shape) + 1) if prod(shape[:n]) % parts == 0)
 
 
-def _lead(own: Shape, made: Shape, count: int) -> bool:
+def _lead(own: Shape, output_shape: Shape, count: int) -> bool:
     """Whether an operand that may be spread has the axes that tell a part."""
-    return len(own) == len(made) and own[:count] == made[:count]
+    return len(own) == len(output_shape) and own[:count] == output_shape[:count]
 
 
 def _of_product(node: Node, parts: int, shape: Callable[[int], Shape]) -> Collection[int]:

@@ -45,10 +45,10 @@ def id_bounds(
                 if graph.tensors[i := node.inputs[at]].dtype == "int32":
                     source, where = shown.get(i, (i, None))
                     uses.setdefault((source, *_allowed(graph, node, at)), []).append(where)
-    found: dict[int, list[IdBound]] = {}
+    bounds: dict[int, list[IdBound]] = {}
     for (source, below, also), places in uses.items():
-        found.setdefault(source, []).append(IdBound(below, also, _union(places, graph.tensors[source].size)))
-    return found
+        bounds.setdefault(source, []).append(IdBound(below, also, _union(places, graph.tensors[source].size)))
+    return bounds
 
 
 _PLACES = {"cross_attend": (1, 2), "weigh_rows": (2,)}

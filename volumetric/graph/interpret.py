@@ -67,9 +67,9 @@ class Interpreter:
             _Step(OPS[node.op].run, node, tuple(self._result(i) for i in node.outputs), dropped)
             for node, dropped in zip(graph.nodes, dropped_after(graph), strict=True)
         ]
-        made = {i for node in graph.nodes for i in node.outputs}
+        computed = {i for node in graph.nodes for i in node.outputs}
         self._constants = {i: v.astype(self._type(i), copy=False) for i, v in graph.constants.items()}
-        self._read = [(i, t) for i, t in enumerate(graph.tensors) if t.key is not None and i not in made]
+        self._read = [(i, t) for i, t in enumerate(graph.tensors) if t.key is not None and i not in computed]
 
     def run(self, inputs: Sequence[Array], buffers: MutableMapping[str, Array]) -> list[Array]:
         """Return the outputs; `buffers` that the graph writes are replaced."""

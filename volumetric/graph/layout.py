@@ -45,9 +45,9 @@ def reduce_layout(shape: Shape, axes: Sequence[int]) -> tuple[tuple[int, bool], 
 
 def is_contiguous_part(shape: Shape, starts: Sequence[int], stops: Sequence[int]) -> bool:
     """Whether a slice of a tensor lies in one piece: behind the first axis of which it takes several, all are whole."""
-    taken = [stop - start for start, stop in zip(starts, stops, strict=True)]
-    several = next((axis for axis, size in enumerate(taken) if size != 1), len(taken))
-    return list(shape[several + 1 :]) == taken[several + 1 :]
+    sizes = [stop - start for start, stop in zip(starts, stops, strict=True)]
+    several = next((axis for axis, size in enumerate(sizes) if size != 1), len(sizes))
+    return list(shape[several + 1 :]) == sizes[several + 1 :]
 
 
 def first_element(shape: Shape, starts: Sequence[int]) -> int:

@@ -52,8 +52,8 @@ def dropped_after(graph: Graph) -> list[tuple[int, ...]]:
 
 def scratch(graph: Graph) -> list[int]:
     """Tensors that need storage of their own for a part of the run: no inputs, constants, persistent buffers, views."""
-    made = [i for node in graph.nodes if node.op != "reshape" for i in node.outputs]
-    return [i for i in made if graph.tensors[i].key is None]
+    outputs = [i for node in graph.nodes if node.op != "reshape" for i in node.outputs]
+    return [i for i in outputs if graph.tensors[i].key is None]
 
 
 def copy_overwritten_outputs(graph: Graph) -> Graph:
@@ -69,27 +69,27 @@ def copy_overwritten_outputs(graph: Graph) -> Graph:
     before: dict[int, list[Node]] = {}
     views: list[Node] = []
 
-    def added(i: int, like: Tensor) -> int:
+    def add_copy(i: int, like: Tensor) -> int:
         tensors.append(replace(tensors[i], name="copy", key=None, role="scratch", shape=like.shape))
         return len(tensors) - 1
 
     for n, output in enumerate(graph.outputs):
-        held = root[output]
-        written = writes.get(tensors[held].key or "", [])
-        later = [at for at in written if at > max((w for w in written if held in graph.nodes[w].outputs), default=-1)]
+        buffer = root[output]
+        written = writes.get(tensors[buffer].key or "", [])
+        later = [at for at in written if at > max((w for w in written if buffer in graph.nodes[w].outputs), default=-1)]
         if not later:
             continue
-        if held not in copies:
-            whole = tensors[held]
-            copies[held] = added(held, whole)
+        if buffer not in copies:
+            whole = tensors[buffer]
+            copies[buffer] = add_copy(buffer, whole)
             bounds = {"starts": (0,) * len(whole.shape), "stops": whole.shape}
-            node = Node(op="slice", inputs=(held,), outputs=(copies[held],), attrs=MappingProxyType(bounds))
+            node = Node(op="slice", inputs=(buffer,), outputs=(copies[buffer],), attrs=MappingProxyType(bounds))
             before.setdefault(later[0], []).append(node)
-        outputs[n] = copies[held]
-        if tensors[output].shape != tensors[held].shape:
-            outputs[n] = added(held, tensors[output])
+        outputs[n] = copies[buffer]
+        if tensors[output].shape != tensors[buffer].shape:
+            outputs[n] = add_copy(buffer, tensors[output])
             attrs = MappingProxyType({"shape": tensors[output].shape})
-            views.append(Node(op="reshape", inputs=(copies[held],), outputs=(outputs[n],), attrs=attrs))
+            views.append(Node(op="reshape", inputs=(copies[buffer],), outputs=(outputs[n],), attrs=attrs))
     if not copies:
         return graph
     nodes = [one for at, node in enumerate(graph.nodes) for one in (*before.get(at, ()), node)]
@@ -98,12 +98,12 @@ def copy_overwritten_outputs(graph: Graph) -> Graph:
 
 def _writes(graph: Graph) -> Mapping[str, list[int]]:
     """Buffer → the nodes that write it, by their place."""
-    found: dict[str, list[int]] = {}
+    writers: dict[str, list[int]] = {}
     for at, node in enumerate(graph.nodes):
         for i in node.outputs:
             if (key := graph.tensors[i].key) is not None:
-                found.setdefault(key, []).append(at)
-    return found
+                writers.setdefault(key, []).append(at)
+    return writers
 
 
 def check_order(graph: Graph) -> None:

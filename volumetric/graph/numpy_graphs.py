@@ -48,9 +48,9 @@ class NumpyStore:
 
     def share(self, keys: Iterable[str]) -> NumpyStore:
         """Return a new store that has these buffers too, for both to read. Raises `KeyError`."""
-        made = NumpyStore(self.dtype)
-        made.buffers = {key: self.buffers[key] for key in keys}
-        return made
+        store = NumpyStore(self.dtype)
+        store.buffers = {key: self.buffers[key] for key in keys}
+        return store
 
     def drop(self, key: str) -> None:
         """Forget a buffer."""

@@ -80,12 +80,12 @@ def emit_targets(work: GraphBuilder, of: Objective) -> tuple[int, int | None]:
 
 
 def emit_objectives(
-    work: GraphBuilder, of: Sequence[Objective], outputs: Mapping[str, int], told: Sequence[tuple[int, int | None]]
+    work: GraphBuilder, of: Sequence[Objective], outputs: Mapping[str, int], targets: Sequence[tuple[int, int | None]]
 ) -> Seen:
     """Emit the losses of outputs by name."""
     totals: list[int] = []
     slopes: list[tuple[int, int]] = []
-    for objective, (target, weighing) in zip(of, told, strict=True):
+    for objective, (target, weighing) in zip(of, targets, strict=True):
         y = outputs[objective.name]
         prediction = work.reshape(y, objective.terms)
         if callable(objective.loss):

@@ -54,7 +54,7 @@ class OpenGraph:
 
     def run(
         self,
-        given: Sequence[Array],
+        inputs: Sequence[Array],
         buffers: MutableMapping[str, Array],
         position: int,
         outputs: Sequence[int] | None = None,
@@ -65,7 +65,7 @@ class OpenGraph:
 
         Parameters
         ----------
-        given : ``[T, …]`` for each input that a caller gives
+        inputs : ``[T, …]`` for each input that a caller gives
         buffers : parameters and states, of which those that rows change are replaced
         position : rows of the sequence before these
         outputs : numbers of the outputs that are wanted; None: all
@@ -75,33 +75,34 @@ class OpenGraph:
         -------
         ``[T, …]``, or ``[1, …]`` of the last row, for each output
         """
-        wanted = tuple(range(len(self._graph.outputs))) if outputs is None else tuple(outputs)
-        rows = len(given[0])
+        selected = tuple(range(len(self._graph.outputs))) if outputs is None else tuple(outputs)
+        rows = len(inputs[0])
         size = self._graph.piece or rows
-        found: list[list[Array]] = []
+        chunks: list[list[Array]] = []
         for start in range(0, rows, size):
-            part = [x[start : start + size] for x in given]
-            found.append(self._piece(part, buffers, position + start, wanted, last=last))
-        if last or len(found) == 1:
-            return found[-1]
-        return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+            part = [x[start : start + size] for x in inputs]
+            chunks.append(self._piece(part, buffers, position + start, selected, last=last))
+        if last or len(chunks) == 1:
+            return chunks[-1]
+        return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
 
     def _piece(
         self,
-        given: Sequence[Array],
+        arrays: Sequence[Array],
         buffers: MutableMapping[str, Array],
         position: int,
-        wanted: tuple[int, ...],
+        selected: tuple[int, ...],
         *,
         last: bool,
     ) -> list[Array]:
-        rows = len(given[0])
+        """Return the `selected` outputs of the rows of one call, or of its last row alone; advance the states."""
+        rows = len(arrays[0])
         for where, positions in self._tables:
             if position + rows > positions:
                 last_one = position + rows - 1
                 raise GenerationError(f"position {last_one} is beyond the {positions} learned positions at {where}")
-        bound = self._bound(rows, wanted)
-        graph, left = bound.rows.graph, iter(given)
+        bound = self._bound(rows, selected)
+        graph, left = bound.rows.graph, iter(arrays)
         inputs = [positions_from(position, rows) if i in graph.derived else next(left) for i in graph.inputs]
         values = bound.rows.begin(inputs, buffers)
         if not last:
@@ -113,14 +114,14 @@ class OpenGraph:
         bound.one.evaluate(values, buffers, bound.head)
         return [values[i][-1:] for i in graph.outputs]
 
-    def _bind(self, rows: int, wanted: tuple[int, ...]) -> _Bound:
-        graph = replace(self._graph, outputs=tuple(self._graph.outputs[i] for i in wanted))
+    def _bind(self, rows: int, selected: tuple[int, ...]) -> _Bound:
+        graph = replace(self._graph, outputs=tuple(self._graph.outputs[i] for i in selected))
         graph = mark_tail(pruned(graph))
         whole, one = bind(graph, rows), bind(graph, 1)
         head = sum(not node.tail for node in whole.nodes)
-        made = {i for node in whole.nodes[:head] for i in node.outputs} | {*graph.inputs}
+        available = {i for node in whole.nodes[:head] for i in node.outputs} | {*graph.inputs}
         read = {i for node in whole.nodes[head:] for i in node.inputs} | {*graph.outputs}
-        shapes = {i: graph.tensors[i].shape for i in sorted(made & read)}
+        shapes = {i: graph.tensors[i].shape for i in sorted(available & read)}
         crossing = {i: -shape[0] for i, shape in shapes.items() if any(n < 0 and n != HELD for n in shape)}
         if any(count <= 0 for count in crossing.values()):  # rows are on another axis: all of them go on
             head, crossing = len(whole.nodes), {}

@@ -142,12 +142,12 @@ class Graph:
     def keyed(self) -> dict[str, Tensor]:
         """Key → one of its tensors, for every persistent buffer that the graph reads or writes."""
         used = {i for node in self.nodes for i in (*node.inputs, *node.outputs)} | {*self.inputs, *self.outputs}
-        found: dict[str, Tensor] = {}
+        by_key: dict[str, Tensor] = {}
         for i in sorted(used):
             key = self.tensors[i].key
             if key is not None:
-                found.setdefault(key, self.tensors[i])
-        return found
+                by_key.setdefault(key, self.tensors[i])
+        return by_key
 
     def keys(self, node: Node) -> dict[str, str]:
         """Role → key of the parameters that a node names."""

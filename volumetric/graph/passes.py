@@ -92,10 +92,10 @@ def join_pads(graph: Graph) -> Graph:
     parts: dict[int, list[Node]] = {}
     for node in graph.nodes:
         if node.op == "binary" and node.attrs["name"] == "add" and all(reads[i] == 1 for i in node.inputs):
-            found = [parts.get(i) or pads_of.get(i) for i in node.inputs]
-            if all(found) and len({graph.tensors[i].shape for i in node.inputs}) == 1:
-                parts[node.outputs[0]] = [pad for some in found for pad in some or ()]
-    joined = {i: made for i, pads in parts.items() if (made := _side_by_side(graph, pads)) is not None}
+            padded = [parts.get(i) or pads_of.get(i) for i in node.inputs]
+            if all(padded) and len({graph.tensors[i].shape for i in node.inputs}) == 1:
+                parts[node.outputs[0]] = [pad for some in padded for pad in some or ()]
+    joined = {i: change for i, pads in parts.items() if (change := _side_by_side(graph, pads)) is not None}
     if not joined:
         return graph
     nodes = tuple(
@@ -131,35 +131,35 @@ def whole_of_parts(graph: Graph) -> Graph:
     root = roots(graph)
     cuts = {node.outputs[0]: node for node in graph.nodes if node.op == "slice"}
 
-    def rewritten(node: Node) -> Node:
+    def rewrite(node: Node) -> Node:
         source = _source(graph, root, cuts, node) if node.op == "concat" else None
         if source is None:
             return node
         shape = MappingProxyType({"shape": graph.tensors[node.outputs[0]].shape})
         return dataclasses.replace(node, op="reshape", inputs=(source,), attrs=shape)
 
-    nodes = tuple(map(rewritten, graph.nodes))
+    nodes = tuple(map(rewrite, graph.nodes))
     return pruned(dataclasses.replace(graph, nodes=nodes)) if nodes != graph.nodes else graph
 
 
 def _source(graph: Graph, root: Sequence[int], cuts: Mapping[int, Node], join: Node) -> int | None:
     """Return the tensor of which `join` has all elements in their order, read as contiguous parts."""
-    made = graph.tensors[join.outputs[0]]
-    if join.outputs[0] in graph.outputs or not lies_flat(made.shape, join.attrs["axis"]):
+    output = graph.tensors[join.outputs[0]]
+    if join.outputs[0] in graph.outputs or not lies_flat(output.shape, join.attrs["axis"]):
         return None
-    found = [cuts.get(root[i]) for i in join.inputs]
-    sources = {None if cut is None else cut.inputs[0] for cut in found}
+    slices = [cuts.get(root[i]) for i in join.inputs]
+    sources = {None if cut is None else cut.inputs[0] for cut in slices}
     source = sources.pop()
     if source is None or sources or graph.tensors[root[source]].key is not None:
         return None
     shape, end = graph.tensors[source].shape, 0
-    for cut in found:
+    for cut in slices:
         assert cut is not None
         starts, stops = cut.attrs["starts"], cut.attrs["stops"]
         if not is_contiguous_part(shape, starts, stops) or first_element(shape, starts) != end:
             return None
         end += graph.tensors[cut.outputs[0]].size
-    return source if end == graph.tensors[source].size == made.size else None
+    return source if end == graph.tensors[source].size == output.size else None
 
 
 def spread_late(graph: Graph) -> Graph:

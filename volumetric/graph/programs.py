@@ -16,8 +16,8 @@ KEPT = 32
 class ProgramCache:
     """Programs by what they are for; the one not used for longest makes room for a new one."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, capacity: int = KEPT) -> None:
+        self._capacity = capacity
         self._programs: OrderedDict[Hashable, GraphProgram] = OrderedDict()
 
     def __iter__(self) -> Iterator[GraphProgram]:
@@ -26,7 +26,7 @@ class ProgramCache:
     def get(self, name: Hashable, compile_it: Callable[[], GraphProgram]) -> GraphProgram:
         """Return the program called `name`, compiled if need be."""
         if name not in self._programs:
-            while len(self._programs) >= self._kept:
+            while len(self._programs) >= self._capacity:
                 _close(self._programs.popitem(last=False)[1])
             with _uncollected():
                 self._programs[name] = compile_it()

@@ -24,9 +24,9 @@ class Rewriting:
 
     def emit(self, op: str, inputs: Sequence[int], shape: Shape, /, **attrs: Any) -> int:
         """Add a node, and the tensor that it makes."""
-        made = len(self.tensors)
+        output = len(self.tensors)
         self.tensors.append(Tensor(name=f"piece of {op}", shape=shape))
-        return self.emit_to((made,), op, inputs, **attrs)
+        return self.emit_to((output,), op, inputs, **attrs)
 
     def emit_to(self, outputs: tuple[int, ...], op: str, inputs: Sequence[int], /, **attrs: Any) -> int:
         """Add a node that makes tensors which exist."""

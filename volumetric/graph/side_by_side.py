@@ -31,14 +31,14 @@ def side_by_side(graph: Graph, count: int) -> Graph:
     graph = write_out(unroll_scans(graph))
     work = GraphBuilder()
     several = Several(work, count)
-    made = {i for node in graph.nodes for i in node.outputs}
+    computed = {i for node in graph.nodes for i in node.outputs}
     of: dict[int, int] = {}
     for i in graph.inputs:
         tensor = graph.tensors[i]
         of[i] = work.input(tensor.name, (count, *tensor.shape), tensor.dtype)
         several.lifted.add(of[i])
     for i, tensor in enumerate(graph.tensors):
-        if tensor.key is not None and i not in made and i not in of:
+        if tensor.key is not None and i not in computed and i not in of:
             of[i] = work.stored(tensor.key, tensor.shape, tensor.dtype, role=tensor.role)
     for i, value in graph.constants.items():
         of[i] = work.constant(value, graph.tensors[i].name)
@@ -153,8 +153,8 @@ def _rows(*, of_each: int = 1) -> _Rule:
 
     def rule(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
         of.shared(node, *inputs[of_each:])
-        made = of.work.emit(node.op, [*map(of.merged, inputs[:of_each]), *inputs[of_each:]], **node.attrs)
-        return tuple(map(of.apart, made))
+        outputs = of.work.emit(node.op, [*map(of.merged, inputs[:of_each]), *inputs[of_each:]], **node.attrs)
+        return tuple(map(of.apart, outputs))
 
     return rule
 
@@ -167,8 +167,8 @@ def _lookup(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
     of.shared(node, ids)
     rows, width = of.shape(table)
     beside = work.reshape(work.permute(table, (1, 0, 2)), (rows, of.count * width))
-    found = work.gather_rows(beside, ids)
-    return (work.permute(work.reshape(found, (work.shape(ids)[0], of.count, width)), (1, 0, 2)),)
+    gathered = work.gather_rows(beside, ids)
+    return (work.permute(work.reshape(gathered, (work.shape(ids)[0], of.count, width)), (1, 0, 2)),)
 
 
 def _recurrent(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
@@ -185,17 +185,19 @@ def _cell(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
     from_x, from_h, bias, *before = inputs
     of.shared(node, bias)
 
-    def together(i: int) -> int:
+    def merge_rows(i: int) -> int:
         states, rows, size = of.shape(i)
         return work.reshape(work.permute(of.spread(i), (1, 0, 2, 3)), (states, of.count * rows, size))
 
-    def apart(i: int) -> int:
+    def split_rows(i: int) -> int:
         states, rows, size = work.shape(i)
         return work.permute(work.reshape(i, (states, of.count, rows // of.count, size)), (1, 0, 2, 3))
 
     all_bias = work.concat((bias,) * of.count, 0)
-    made = work.emit(node.op, (of.merged(from_x), of.merged(from_h), all_bias, *map(together, before)), **node.attrs)
-    return tuple(apart(i) if len(work.shape(i)) == 3 else of.apart(i) for i in made)
+    outputs = work.emit(
+        node.op, (of.merged(from_x), of.merged(from_h), all_bias, *map(merge_rows, before)), **node.attrs
+    )
+    return tuple(split_rows(i) if len(work.shape(i)) == 3 else of.apart(i) for i in outputs)
 
 
 def _linear_scan(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
@@ -218,19 +220,19 @@ def _edge_attend(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, .
     q, kv, *lists = inputs
     of.shared(node, *lists)
 
-    def joined(i: int, streams: int) -> int:
+    def merge_streams(i: int, streams: int) -> int:
         nodes, _, width = of.shape(i)
         wide = of.work.broadcast(of.spread(i), (of.count, nodes, streams, width))
         return of.work.reshape(of.work.permute(wide, (1, 0, 2, 3)), (nodes, of.count * streams, width))
 
-    def apart(i: int) -> int:
+    def split_streams(i: int) -> int:
         nodes, streams, width = of.work.shape(i)
         split = of.work.reshape(i, (nodes, of.count, streams // of.count, width))
         return of.work.permute(split, (1, 0, 2, 3))
 
     batch = of.shape(kv)[1]
-    own = q if q not in of.lifted and of.shape(q)[1] == 1 else joined(q, batch)
-    return tuple(map(apart, of.work.emit(node.op, (own, joined(kv, batch), *lists), **node.attrs)))
+    own = q if q not in of.lifted and of.shape(q)[1] == 1 else merge_streams(q, batch)
+    return tuple(map(split_streams, of.work.emit(node.op, (own, merge_streams(kv, batch), *lists), **node.attrs)))
 
 
 def _gemm(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
@@ -243,15 +245,15 @@ def _gemm(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
     if most == 1 and b not in of.lifted and not attrs["trans_a"]:
         _, _, rows, k = work.shape(a)
         bias = [work.reshape(i, work.shape(i)[-1:]) for i in bias]
-        [made] = work.emit("gemm", (work.reshape(a, (1, of.count * rows, k)), b, *bias), **attrs)
-        return (work.reshape(made, (of.count, 1, rows, work.shape(made)[2])),)
+        [product] = work.emit("gemm", (work.reshape(a, (1, of.count * rows, k)), b, *bias), **attrs)
+        return (work.reshape(product, (of.count, 1, rows, work.shape(product)[2])),)
     a, b = (_all_groups(of, i, most) if i in of.lifted else i for i in (a, b))
     if groups == most:
         bias = [work.concat((i,) * of.count, 0) if i in each else i for i in bias]
         return (of.apart(work.emit("gemm", (a, b, *bias), **{**attrs, "groups": of.count * most})[0]),)
-    made = work.gemm(a, b, trans_a=attrs["trans_a"], trans_b=attrs["trans_b"], groups=of.count * most)
-    _, m, n = work.shape(made)
-    apart = work.reshape(made, (of.count, most // groups, groups, m, n))
+    product = work.gemm(a, b, trans_a=attrs["trans_a"], trans_b=attrs["trans_b"], groups=of.count * most)
+    _, m, n = work.shape(product)
+    apart = work.reshape(product, (of.count, most // groups, groups, m, n))
     total = work.reshape(work.reduce(apart, "sum", (1,)), (of.count, groups, m, n))
     for i in bias:
         total = work.add(total, work.reshape(i, (groups, 1, n)) if i in each else i)

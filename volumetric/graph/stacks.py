@@ -70,8 +70,8 @@ class Stack:
         rows = work.permute(whole, (0, 2, 1)) if self.turned else whole
         shape = work.shape(rows)
         rows = work.reshape(rows, (prod(shape[:-1]), shape[-1]))
-        made = work.reshape(work.fake_quant(rows, str(scheme)), shape)
-        return work.permute(made, (0, 2, 1)) if self.turned else made
+        quantised = work.reshape(work.fake_quant(rows, str(scheme)), shape)
+        return work.permute(quantised, (0, 2, 1)) if self.turned else quantised
 
     def one(self, work: GraphBuilder, whole: int, key: str) -> int:
         """Emit a member of the stack."""
@@ -100,10 +100,10 @@ class Stacks:
 
     def shapes(self, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
         """Return the buffers that hold parameters, and their shapes; of a stack all members are among them, or none."""
-        found = (self.of.get(key) for key in shapes)
+        stacks = (self.of.get(key) for key in shapes)
         places = (
             (key, shape) if s is None else (s.key, s.shape)
-            for s, (key, shape) in zip(found, shapes.items(), strict=True)
+            for s, (key, shape) in zip(stacks, shapes.items(), strict=True)
         )
         return dict(places)
 
@@ -136,10 +136,10 @@ class Stacks:
         """Cut keys into whole stacks, and those that are in none."""
         at = 0
         while at < len(keys):
-            found = self.of.get(keys[at])
-            if found is None:
+            stack = self.of.get(keys[at])
+            if stack is None:
                 yield keys[at]
                 at += 1
             else:
-                yield found
-                at += len(found.keys)
+                yield stack
+                at += len(stack.keys)

@@ -70,10 +70,10 @@ def bounded(states: Iterable[StateSpec], where: str) -> tuple[StateSpec, ...]:
     ------
     UnsupportedError : rows have no window
     """
-    found: dict[str, StateSpec] = {}
+    specs: dict[str, StateSpec] = {}
     for state in states:
         if state.kind == "fixed":
-            found[state.name] = state
+            specs[state.name] = state
             continue
         if state.window is None:
             raise UnsupportedError(
@@ -81,10 +81,10 @@ def bounded(states: Iterable[StateSpec], where: str) -> tuple[StateSpec, ...]:
                 hint="window= bounds how many rows before it a row of attention sees, and so what is kept",
             )
         shape = (max(state.window - 1, 1), *state.shape)
-        found[state.name] = dataclasses.replace(state, kind="fixed", shape=shape, window=None)
+        specs[state.name] = dataclasses.replace(state, kind="fixed", shape=shape, window=None)
         place = "/".join((*state.name.split("/")[:-1], "place"))
-        found[place] = StateSpec(name=place, shape=(1,), kind="fixed")
-    return tuple(found.values())
+        specs[place] = StateSpec(name=place, shape=(1,), kind="fixed")
+    return tuple(specs.values())
 
 
 def is_sequence(*inputs: Shape) -> bool:

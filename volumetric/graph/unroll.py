@@ -42,14 +42,14 @@ def write_out(graph: Graph, has_kernel: Callable[[Node], bool] = lambda node: Fa
         op = None if has_kernel(node) else OPS.get(node.op)
         return None if op is None else op.written_out
 
-    def written(work: GraphBuilder, node: Node, inputs: list[int]) -> Sequence[int]:
+    def emit_written_out(work: GraphBuilder, node: Node, inputs: list[int]) -> Sequence[int]:
         emit = emit_of(node)
         if emit is None:
             return work.emit(node.op, inputs, **node.attrs)
         return emit(work, node.attrs, inputs)
 
     names = {node.op for node in graph.nodes if emit_of(node) is not None}
-    return rebuilt(graph, dict.fromkeys(names, written))
+    return rebuilt(graph, dict.fromkeys(names, emit_written_out))
 
 
 def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[int]], Sequence[int]]]) -> Graph:
@@ -57,7 +57,7 @@ def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[
     if not any(node.op in emit for node in graph.nodes):
         return graph
     work = GraphBuilder(flush=graph.flush)
-    made = {i for node in graph.nodes for i in node.outputs}
+    computed = {i for node in graph.nodes for i in node.outputs}
     of: dict[int, int] = {}
     for i in graph.inputs:
         tensor = graph.tensors[i]
@@ -66,7 +66,7 @@ def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[
         else:
             of[i] = work.input(tensor.name, tensor.shape, tensor.dtype)
     for i, tensor in enumerate(graph.tensors):
-        if tensor.key is not None and i not in made and i not in of:
+        if tensor.key is not None and i not in computed and i not in of:
             of[i] = work.stored(tensor.key, tensor.shape, tensor.dtype, role=tensor.role)
     for i, value in graph.constants.items():
         of[i] = work.constant(value, graph.tensors[i].name)
@@ -78,10 +78,10 @@ def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[
             else:
                 outputs = work.emit(node.op, inputs, **node.attrs)
         of.update(zip(node.outputs, outputs, strict=True))
-        made = [each if each.tail == node.tail else replace(each, tail=node.tail) for each in work.nodes[first:]]
+        nodes = [each if each.tail == node.tail else replace(each, tail=node.tail) for each in work.nodes[first:]]
         if node.guard is not None:
-            made = guarded_nodes(made, node.guard._replace(tensor=of[node.guard.tensor]), work.shape)
-        work.nodes[first:] = made
+            nodes = guarded_nodes(nodes, node.guard._replace(tensor=of[node.guard.tensor]), work.shape)
+        work.nodes[first:] = nodes
     written = work.finish([of[i] for i in graph.outputs])
     return replace(written, piece=graph.piece, whole=graph.whole)
 
@@ -132,18 +132,20 @@ def _steps(work: GraphBuilder, node: Node, inputs: list[int], memory: _Memory) -
         for name, x in zip(names.xs, values.xs, strict=True):
             of[name] = _shaped(work, memory.step(work, x, t), body.tensors[name].shape, emitted)
         of = inline(work, body, of, rest, emitted, guarded=not memory.back)
-        found = given([of[i] for i in body.outputs], attrs)
-        ys.append(found.ys)
-        states = list(found.states)
+        outputs = given([of[i] for i in body.outputs], attrs)
+        ys.append(outputs.ys)
+        states = list(outputs.states)
     order = -1 if attrs["reverse"] else 1
     shapes = given([body.tensors[i].shape for i in body.outputs], attrs)
     joined = [_stacked(work, [step[i] for step in ys[::order]], shape) for i, shape in enumerate(shapes.ys)]
-    held = [_stacked(work, [step[i] for step in trails[::order]], shape) for i, shape in enumerate(shapes.states)]
-    for i, stack in enumerate(held):
+    stacked_trails = [
+        _stacked(work, [step[i] for step in trails[::order]], shape) for i, shape in enumerate(shapes.states)
+    ]
+    for i, stack in enumerate(stacked_trails):
         memory.steps[stack], memory.met[stack] = [step[i] for step in trails[::order]], emitted
-    made = {i for each in work.nodes[first:] if each.op != "reshape" for i in each.outputs}
-    last = [state if state in made else work.copy(state) for state in states]
-    return [*joined, *last, *(held if attrs["trails"] else [])]
+    computed = {i for each in work.nodes[first:] if each.op != "reshape" for i in each.outputs}
+    last = [state if state in computed else work.copy(state) for state in states]
+    return [*joined, *last, *(stacked_trails if attrs["trails"] else [])]
 
 
 def _shaped(work: GraphBuilder, x: int, shape: tuple[int, ...], emitted: Emitted) -> int:

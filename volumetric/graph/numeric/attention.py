@@ -21,7 +21,7 @@ def seen_rows(rows: Array, others: Array, *, causal: bool, window: int | None, c
     others : ``[S]``, or ``[..., T, S]`` as each row counts them
     """
     distance = rows[..., None] - others
-    seen = distance >= 0 if causal else np.ones_like(distance, bool)
+    mask = distance >= 0 if causal else np.ones_like(distance, bool)
     if window is not None:
-        seen &= np.abs(distance) < window
-    return seen if chunk is None else seen & (rows[..., None] // chunk == others // chunk)
+        mask &= np.abs(distance) < window
+    return mask if chunk is None else mask & (rows[..., None] // chunk == others // chunk)

@@ -10,6 +10,6 @@ from volumetric.base._typing import Array
 def keep_largest(logits: Array, count: int) -> Array:
     """Return `logits` with all but the `count` largest of the last axis at -inf; NaN stays and counts as none."""
     order = np.argsort(-logits, axis=-1, kind="stable")[..., :count]
-    kept = np.isnan(logits)
-    np.put_along_axis(kept, order, True, axis=-1)
-    return np.where(kept, logits, logits.dtype.type(-np.inf))
+    mask = np.isnan(logits)
+    np.put_along_axis(mask, order, True, axis=-1)
+    return np.where(mask, logits, logits.dtype.type(-np.inf))

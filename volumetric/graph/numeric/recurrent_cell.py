@@ -67,10 +67,10 @@ class Cell:
         for t in range(length):
             before = tuple(held(state[..., t, :], keep, t) for state in every)
             from_h = self._product(before[0], weight)
-            after, kept = self.step(from_x[..., t, :], from_h if bias is None else from_h + bias, before)
+            after, saved = self.step(from_x[..., t, :], from_h if bias is None else from_h + bias, before)
             for state, new in zip(every, after, strict=True):
                 state[..., t + 1, :] = new
-            for of, new in zip(tape, kept, strict=True):
+            for of, new in zip(tape, saved, strict=True):
                 of[..., t, :] = new
         return every, tape
 
@@ -104,8 +104,8 @@ class Cell:
             before, after = (tuple(state[..., at, :] for state in every) for at in (t, t + 1))
             before = tuple(held(state, keep, t) for state in before)
             g[0] = g[0] + gy[..., t, :]
-            kept = tuple(of[..., t, :] for of in tape)
-            g_x[..., t, :], g_h[..., t, :], direct = self.back(kept, before, after, tuple(g))
+            saved = tuple(of[..., t, :] for of in tape)
+            g_x[..., t, :], g_h[..., t, :], direct = self.back(saved, before, after, tuple(g))
             ways = dict(zip(self.direct, direct, strict=True))
             g = [ways.get(name, np.zeros_like(g[0])) for name in self.states]
             g[0] = g[0] + self._product_back(g_h[..., t, :], weight)
@@ -122,16 +122,16 @@ class Cell:
         heads = self._by_head(weight)
         if heads.shape[1] == 1:
             return h @ weight.T
-        made = np.einsum("...hi,ghoi->...gho", h.reshape(*h.shape[:-1], *heads.shape[1:3]), heads)
-        return made.reshape(*h.shape[:-1], len(weight))
+        products = np.einsum("...hi,ghoi->...gho", h.reshape(*h.shape[:-1], *heads.shape[1:3]), heads)
+        return products.reshape(*h.shape[:-1], len(weight))
 
     def _product_back(self, g: Array, weight: Array) -> Array:
         """Return the gradient of a state from that of its products."""
         heads = self._by_head(weight)
         if heads.shape[1] == 1:
             return g @ weight
-        made = np.einsum("...gho,ghoi->...hi", g.reshape(*g.shape[:-1], *heads.shape[:3]), heads)
-        return made.reshape(*g.shape[:-1], len(weight) // self.blocks)
+        g_state = np.einsum("...gho,ghoi->...hi", g.reshape(*g.shape[:-1], *heads.shape[:3]), heads)
+        return g_state.reshape(*g.shape[:-1], len(weight) // self.blocks)
 
 
 def held(state: Array, keep: Array | None, t: int) -> Array:

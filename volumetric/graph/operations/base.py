@@ -79,16 +79,16 @@ def kernels_for(device: str) -> Callable[[str | None], None]:
     return load
 
 
-def recomputed(written_out: WrittenOut, wanted: Collection[int]) -> Vjp:
-    """Return gradients of the operations that give the same, which are computed once more, for the inputs `wanted`."""
+def recomputed(written_out: WrittenOut, wrt: Collection[int]) -> Vjp:
+    """Return gradients of the operations that give the same, which are computed once more, for the inputs `wrt`."""
 
     def vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
         from volumetric.graph.differentiate import differentiate  # it imports this package
 
         first = len(work.nodes)
         y, *_ = written_out(work, node.attrs, node.inputs)
-        found = differentiate(work, {y: g}, [node.inputs[i] for i in wanted], since=first)
-        return [found.get(of) if i in wanted else None for i, of in enumerate(node.inputs)]
+        gradients = differentiate(work, {y: g}, [node.inputs[i] for i in wrt], since=first)
+        return [gradients.get(of) if i in wrt else None for i, of in enumerate(node.inputs)]
 
     return vjp
 

@@ -39,8 +39,8 @@ def cell_step(
     bias : ``[n, blocks · H]``; each row of it belongs to R / n rows, one behind the other
     before : the states of `cell.direct`, ``[direct, R, H]``
     """
-    given = () if before is None else (before,)
-    h, *more = work.emit("cell", (from_x, from_h, bias, *given), cell=cell.name)
+    states = () if before is None else (before,)
+    h, *more = work.emit("cell", (from_x, from_h, bias, *states), cell=cell.name)
     return h, more[0] if len(cell.states) > 1 else None
 
 
@@ -57,13 +57,13 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     require(fits, "cell", f"a bias of {list(bias.shape)} does not fit {rows} rows of {wide}")
     require(all(t.shape == (len(cell.direct), rows, size) for t in before), "cell", "the states do not fit")
     more = [out("states", len(cell.states) - 1, rows, size)] if len(cell.states) > 1 else []
-    kept = [out("kept", rows, len(cell.keeps) * size)] if cell.keeps else []
-    return [out(cell.name, rows, size), *more, *kept]
+    saved = [out("kept", rows, len(cell.keeps) * size)] if cell.keeps else []
+    return [out(cell.name, rows, size), *more, *saved]
 
 
-def _before(cell: Cell, given: Sequence[Array], like: Array) -> States:
+def _before(cell: Cell, direct: Sequence[Array], like: Array) -> States:
     """States before a step, with zeros for those that it does not look at."""
-    known = dict(zip(cell.direct, given[0], strict=True)) if given else {}
+    known = dict(zip(cell.direct, direct[0], strict=True)) if direct else {}
     return tuple(known.get(name, np.zeros_like(like)) for name in cell.states)
 
 
@@ -73,24 +73,26 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     rows, wide = from_x.shape
     own = np.repeat(bias, rows // max(len(bias), 1), 0)
     like = np.zeros((rows, wide // cell.blocks), from_x.dtype)
-    (h, *others), kept = cell.step(from_x + own, from_h, _before(cell, before, like))
+    (h, *others), saved = cell.step(from_x + own, from_h, _before(cell, before, like))
     more = [np.stack(others)] if others else []
-    return [h, *more, *([np.concatenate(kept, -1)] if kept else [])]
+    return [h, *more, *([np.concatenate(saved, -1)] if saved else [])]
 
 
-def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Sequence[bool]) -> Sequence[int | None]:
+def _vjp(
+    work: GraphBuilder, node: Node, grads: Sequence[int | None], needs_grad: Sequence[bool]
+) -> Sequence[int | None]:
     cell = CELLS[node.attrs["cell"]]
     _, _, bias, *before = node.inputs
     h, *more = node.outputs
-    others, kept = more[: len(cell.states) > 1], more[len(cell.states) > 1 :]
-    if grads[1 + len(others) :] != [None] * len(kept):
+    others, saved = more[: len(cell.states) > 1], more[len(cell.states) > 1 :]
+    if grads[1 + len(others) :] != [None] * len(saved):
         raise UnsupportedError(f"what cell {node.where} keeps for its gradient has none itself")
     g = [seed if seed is not None else work.zeros(work.shape(i)) for i, seed in zip((h, *others), grads, strict=False)]
-    found = list(work.emit("cell_grad", (*g, h, *others, *kept, *before), cell=cell.name))
-    g_x, g_h = found[0], found[int(cell.apart)]
+    gradients = list(work.emit("cell_grad", (*g, h, *others, *saved, *before), cell=cell.name))
+    g_x, g_h = gradients[0], gradients[int(cell.apart)]
     (rows, wide), sets = work.shape(g_x), work.shape(bias)[0]
     g_bias = work.reshape(g_x, (sets, rows // max(sets, 1), wide))
-    return [g_x, g_h, work.reshape(work.reduce(g_bias, "sum", (1,)), (sets, wide)), *found[1 + cell.apart :]]
+    return [g_x, g_h, work.reshape(work.reduce(g_bias, "sum", (1,)), (sets, wide)), *gradients[1 + cell.apart :]]
 
 
 def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -113,10 +115,10 @@ def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     cell, of = CELLS[attrs["cell"]], step_back_inputs(inputs, attrs)
-    kept = tuple(np.split(of.kept[0], len(cell.keeps), -1)) if cell.keeps else ()
+    saved = tuple(np.split(of.kept[0], len(cell.keeps), -1)) if cell.keeps else ()
     after = (of.y, *(of.others[0] if of.others else ()))
     g = (of.gy, *(of.g_others[0] if of.g_others else ()))
-    g_x, g_h, direct = cell.back(kept, _before(cell, of.before, of.y), after, g)
+    g_x, g_h, direct = cell.back(saved, _before(cell, of.before, of.y), after, g)
     return [g_x, *([g_h] if cell.apart else []), *([np.stack(direct)] if direct else [])]
 
 

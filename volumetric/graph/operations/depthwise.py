@@ -71,12 +71,12 @@ def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 def _seen(keep: Array | None, length: int, taps: int) -> Iterator[tuple[int, Array | None]]:
     """Yield how far back each tap reads, and for which rows ``[B, T, 1]`` that belongs to their sequence."""
-    seen = None if keep is None else keep != 0
+    mask = None if keep is None else keep != 0
     for lag in range(taps):
-        yield lag, None if seen is None or lag == 0 else seen[..., None]
-        if seen is not None and keep is not None and lag:
+        yield lag, None if mask is None or lag == 0 else mask[..., None]
+        if mask is not None and keep is not None and lag:
             whole = np.concatenate([np.ones((len(keep), lag), bool), keep[:, : max(length - lag, 0)] != 0], 1)
-            seen = seen & whole[:, :length]
+            mask = mask & whole[:, :length]
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -85,10 +85,10 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     length, taps = x.shape[1], weight.shape[2]
     every = np.concatenate([past, x], 1)
     y = np.zeros_like(x)
-    for lag, seen in _seen(keep, length, taps):
+    for lag, mask in _seen(keep, length, taps):
         first = taps - 1 - lag
         term = every[:, first : first + length]
-        term = term if seen is None else np.where(seen, term, x.dtype.type(0))
+        term = term if mask is None else np.where(mask, term, x.dtype.type(0))
         y = y + term * weight[:, 0, first]
     return [y + rest[0] if attrs["bias"] else y]
 
@@ -98,11 +98,11 @@ def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     length, taps = x.shape[1], weight.shape[2]
     every = np.concatenate([past, x], 1)
     g_every, g_weight = np.zeros_like(every), np.zeros_like(weight)
-    for lag, seen in _seen(rest[0] if attrs["resets"] else None, length, taps):
+    for lag, mask in _seen(rest[0] if attrs["resets"] else None, length, taps):
         first = taps - 1 - lag
         back, met = g * weight[:, 0, first], g * every[:, first : first + length]
-        if seen is not None:
-            back, met = (np.where(seen, of, g.dtype.type(0)) for of in (back, met))
+        if mask is not None:
+            back, met = (np.where(mask, of, g.dtype.type(0)) for of in (back, met))
         g_every[:, first : first + length] += back
         g_weight[:, 0, first] = met.sum((0, 1))
     return [g_every[:, taps - 1 :].copy(), g_weight, g_every[:, : taps - 1].copy(), g.sum((0, 1))]
@@ -111,8 +111,8 @@ def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
     x, weight, past, *rest = node.inputs
     keep = (rest[-1],) if node.attrs["resets"] else ()
-    found = work.emit("depthwise_conv_grad", (g, x, weight, past, *keep), resets=node.attrs["resets"])
-    return [*found[: 3 + node.attrs["bias"]], *(None for _ in keep)]
+    gradients = work.emit("depthwise_conv_grad", (g, x, weight, past, *keep), resets=node.attrs["resets"])
+    return [*gradients[: 3 + node.attrs["bias"]], *(None for _ in keep)]
 
 
 def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int, ...]:
@@ -121,14 +121,14 @@ def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tup
     keep = rest.pop() if attrs["resets"] else None
     batch, length, width = work.shape(x)
     taps = work.shape(weight)[2]
-    every, terms, seen = work.concat((past, x), 1), list[int](), keep
+    every, terms, mask = work.concat((past, x), 1), list[int](), keep
     for lag in range(taps):
         term = work.part(every, 1, taps - 1 - lag, taps - 1 - lag + length)
-        if lag and seen is not None and keep is not None:
-            term = work.binary("mul_nonzero", term, work.reshape(seen, (batch, length, 1)))
+        if lag and mask is not None and keep is not None:
+            term = work.binary("mul_nonzero", term, work.reshape(mask, (batch, length, 1)))
             ones = work.broadcast(work.constant(np.ones((1, 1)), "ones"), (batch, lag))
             whole = work.part(work.concat((ones, keep), 1), 1, 0, length)
-            seen = work.binary("mul", seen, whole)
+            mask = work.binary("mul", mask, whole)
         factor = work.reshape(work.part(weight, 2, taps - 1 - lag, taps - lag), (width,))
         terms.append(work.binary("mul", term, factor))
     return (work.add(*reversed(terms), *rest),)
@@ -141,9 +141,9 @@ def _grad_written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -
     g, x, weight, past, *keep = inputs
     first = len(work.nodes)
     [y] = _written_out(work, {**attrs, "bias": False}, (x, weight, past, *keep))
-    found = differentiate(work, {y: g}, [x, weight, past], since=first)
+    gradients = differentiate(work, {y: g}, [x, weight, past], since=first)
     g_bias = work.reshape(work.reduce(g, "sum", (0, 1)), work.shape(x)[2:])
-    return found[x], found[weight], found[past], g_bias
+    return gradients[x], gradients[weight], gradients[past], g_bias
 
 
 declare("depthwise_conv", _infer, _run, _vjp, written_out=_written_out)

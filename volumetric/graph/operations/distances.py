@@ -44,15 +44,15 @@ class Held(NamedTuple):
 
 
 def distance_attend(
-    work: GraphBuilder, heads: int, of: Read, r: int, held: Held, keep: int | None = None
+    work: GraphBuilder, heads: int, of: Read, r: int, memory: Held, keep: int | None = None
 ) -> tuple[int, Held]:
     """Emit what `attend` does as one operation."""
-    inputs = [*of, r, *held, *([] if keep is None else [keep])]
+    inputs = [*of, r, *memory, *([] if keep is None else [keep])]
     y, *after = work.emit("distance_attend", inputs, heads=heads, resets=keep is not None)
     return y, Held(*after)
 
 
-def attend(work: GraphBuilder, heads: int, of: Read, r: int, held: Held, keep: int | None = None) -> tuple[int, Held]:
+def attend(work: GraphBuilder, heads: int, of: Read, r: int, memory: Held, keep: int | None = None) -> tuple[int, Held]:
     """Emit attention of a window ``[B, T, heads · d]`` by distance, as products, and the states behind it.
 
     Long windows are computed in blocks of rows, each beside the memory that its rows may see, so that work grows with
@@ -64,24 +64,24 @@ def attend(work: GraphBuilder, heads: int, of: Read, r: int, held: Held, keep: i
     keep : ``[B, T]``, 0 where a row sees nothing before it; None: nowhere
     """
     batch, length, inner = work.shape(of.k)
-    most = work.shape(held.keys)[1]
+    most = work.shape(memory.keys)[1]
     block = _block(most, inner // heads, length)
     blocks = -(-length // block)
     ones = work.constant(np.ones(1), "one")
     steps = work.broadcast(work.reshape(ones, (1, 1, 1)), (batch, length, 1))
-    count = linear_scan(work, steps, ones, held.age, keep)
-    keys, values = work.concat((held.keys, of.k), 1), work.concat((held.values, of.v), 1)
+    count = linear_scan(work, steps, ones, memory.age, keep)
+    keys, values = work.concat((memory.keys, of.k), 1), work.concat((memory.values, of.v), 1)
     # In products NaN would come through rows that are not seen, as 0 times NaN: it goes through their logits instead.
     odd = work.reduce(work.affine(values, 0.0), "sum", (2,))
     clean = work.binary("mul_nonzero", values, work.binary("greater", work.scalar(0.5), odd))
 
-    def rows(x: int) -> int:
+    def into_blocks(x: int) -> int:
         """Rows of blocks, ``[B · blocks, block, …]``; what is missing of the last one are zeros."""
         width = work.shape(x)[2]
         filled = work.pad(x, (0, 0, 0), (0, blocks * block - length, 0))
         return work.reshape(filled, (batch * blocks, block, width))
 
-    def beside(x: int) -> int:
+    def with_memory(x: int) -> int:
         """What blocks see, ``[B · blocks, memory + block, …]``."""
         width, every = work.shape(x)[2], most + block
         filled = work.pad(x, (0, 0, 0), (0, blocks * block - length, 0))
@@ -90,8 +90,8 @@ def attend(work: GraphBuilder, heads: int, of: Read, r: int, held: Held, keep: i
             filled = work.concat([work.reshape(part, (batch, 1, every, width)) for part in parts], 1)
         return work.reshape(filled, (batch * blocks, every, width))
 
-    asked = Read(rows(of.content), rows(of.position), beside(keys), beside(clean))
-    read = _weighed(work, heads, asked, r, beside(odd), rows(count))
+    blocked = Read(into_blocks(of.content), into_blocks(of.position), with_memory(keys), with_memory(clean))
+    read = _weighed(work, heads, blocked, r, with_memory(odd), into_blocks(count))
     y = work.part(work.reshape(read, (batch, blocks * block, inner)), 1, 0, length)
     last = work.part(count, 1, length - 1, length)
     back = work.constant(np.arange(most - 1, -1, -1.0)[None, :, None] + 0.5, "back")
@@ -119,7 +119,7 @@ def _weighed(work: GraphBuilder, heads: int, of: Read, r: int, odd: int, count: 
     every, width, groups = work.shape(of.k)[1], inner // heads, batch * heads
     most = every - length
 
-    def apart(rows: int) -> int:
+    def split_heads(rows: int) -> int:
         n = work.shape(rows)[1]
         turned = work.permute(work.reshape(rows, (batch, n, heads, width)), (0, 2, 1, 3))
         return work.reshape(turned, (groups, n, width))
@@ -127,19 +127,19 @@ def _weighed(work: GraphBuilder, heads: int, of: Read, r: int, odd: int, count: 
     distance = most + np.arange(length)[:, None] - np.arange(every)
     unseen = (distance < 0) | (distance > most)
     reach = np.where(unseen, np.inf, distance + 0.5)  # the count that a row of such a distance is seen from
-    seen = work.binary("greater", count, work.constant(reach[None], "reach"))
+    mask = work.binary("greater", count, work.constant(reach[None], "reach"))
     # Rows of one number more than is read: each begins one place further right than the one above it.
     r = work.pad(r, (0, 0, 0), (0, length, 0)) if length > 1 else r
-    wide = work.gemm(apart(of.position), r, trans_b=True)
+    wide = work.gemm(split_heads(of.position), r, trans_b=True)
     if length > 1:
         wide = work.part(work.reshape(wide, (groups, length * (every + 1))), 1, 0, length * every)
     by_distance = work.reshape(wide, (groups, length, every))
-    logits = work.binary("add", work.gemm(apart(of.content), apart(of.k), trans_b=True), by_distance)
+    logits = work.binary("add", work.gemm(split_heads(of.content), split_heads(of.k), trans_b=True), by_distance)
     logits = work.reshape(work.affine(logits, width**-0.5), (batch, heads, length, every))
     logits = work.binary("add", logits, work.reshape(odd, (batch, 1, 1, every)))
-    logits = work.binary("mask", logits, work.reshape(seen, (batch, 1, length, every)))
+    logits = work.binary("mask", logits, work.reshape(mask, (batch, 1, length, every)))
     weights = work.softmax(work.reshape(logits, (groups * length, every)))
-    y = work.gemm(work.reshape(weights, (groups, length, every)), apart(of.v))
+    y = work.gemm(work.reshape(weights, (groups, length, every)), split_heads(of.v))
     y = work.permute(work.reshape(y, (batch, heads, length, width)), (0, 2, 1, 3))
     return work.reshape(y, (batch, length, inner))
 
@@ -162,13 +162,14 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    """Compute the attention row by row, ``[B, T, heads · d]``, and keys, values and age of the memory behind it."""
     content, position, k, v, r, keys, values, age, *keep = inputs
     heads, (batch, length, inner) = attrs["heads"], content.shape
     memory, width, kind = keys.shape[1], inner // heads, content.dtype.type
     keys, values = np.concatenate([keys, k], 1), np.concatenate([values, v], 1)
     y, count = np.zeros_like(content), age[:, 0]
 
-    def apart(rows: Array) -> Array:
+    def split_heads(rows: Array) -> Array:
         return rows.reshape(len(rows), heads, width).swapaxes(0, 1)
 
     ends = np.zeros_like(keys[:, length:]), np.zeros_like(values[:, length:])
@@ -176,10 +177,10 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
         count = count + kind(1) if not keep else np.where(keep[0][:, t] != 0, count, kind(0)) + kind(1)
         for b in range(batch):
             some = int(min(count[b], memory + 1))
-            seen = slice(memory + t + 1 - some, memory + t + 1)
-            own, read = apart(keys[b, seen]), apart(values[b, seen])
-            asked, placed = (of[b, t].reshape(heads, 1, width) for of in (content, position))
-            logits = np.sum(asked * own + placed * r[:, memory + 1 - some :], -1) * kind(width**-0.5)
+            window = slice(memory + t + 1 - some, memory + t + 1)
+            own, read = split_heads(keys[b, window]), split_heads(values[b, window])
+            query, placed = (of[b, t].reshape(heads, 1, width) for of in (content, position))
+            logits = np.sum(query * own + placed * r[:, memory + 1 - some :], -1) * kind(width**-0.5)
             logits = logits + np.sum(read * kind(0), -1).sum(0)  # NaN of a value is NaN of the row
             top = logits.max(-1, keepdims=True)
             weights = np.exp(logits - np.where(np.isneginf(top), kind(0), top))
@@ -188,14 +189,14 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
             y[b, t] = np.einsum("hs,hsd->hd", weights, read).reshape(inner)
             if t == length - 1:
                 for end, of in zip(ends, (keys, values), strict=True):
-                    kept = min(some, memory)
-                    end[b, memory - kept :] = of[b, memory + length - kept :]
+                    remembered = min(some, memory)
+                    end[b, memory - remembered :] = of[b, memory + length - remembered :]
     return [y, *ends, np.minimum(count, kind(memory))[:, None]]
 
 
 def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int, ...]:
-    of, r, held, keep = Read(*inputs[:4]), inputs[4], Held(*inputs[5:8]), inputs[8] if attrs["resets"] else None
-    y, after = attend(work, attrs["heads"], of, r, held, keep)
+    of, r, memory, keep = Read(*inputs[:4]), inputs[4], Held(*inputs[5:8]), inputs[8] if attrs["resets"] else None
+    y, after = attend(work, attrs["heads"], of, r, memory, keep)
     return y, *after
 
 

@@ -49,8 +49,8 @@ def edges_of(starts: Array, senders: Array, count: int) -> Edges:
     receivers = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     out_edges = np.argsort(senders, kind="stable")
     out_starts = np.searchsorted(np.asarray(senders)[out_edges], np.arange(count + 1))
-    found = starts, senders, receivers, out_starts, out_edges
-    return Edges(*(np.ascontiguousarray(array, np.int32) for array in found))
+    arrays = starts, senders, receivers, out_starts, out_edges
+    return Edges(*(np.ascontiguousarray(array, np.int32) for array in arrays))
 
 
 def edge_attend(work: GraphBuilder, q: int, kv: int, bias: int, edges: Edges, heads: int) -> int:
@@ -132,11 +132,11 @@ def _joined(x: Array) -> Array:
 def _by_receiver(join: np.ufunc, x: Array, edges: Edges, none: float) -> Array:
     """Join what edges of a receiver have, in their order; `none` where there are no edges."""
     starts = np.asarray(edges.starts, np.int64)
-    found = np.full((len(starts) - 1, *x.shape[1:]), none, x.dtype)
+    joined = np.full((len(starts) - 1, *x.shape[1:]), none, x.dtype)
     some = starts[:-1] < starts[1:]
     if some.any():
-        found[some] = join.reduceat(x, starts[:-1][some], 0)
-    return found
+        joined[some] = join.reduceat(x, starts[:-1][some], 0)
+    return joined
 
 
 def _check(op: str, q: Tensor, kv: Tensor, lists: Sequence[Tensor], attrs: Attrs) -> tuple[int, int, int, int]:

@@ -50,7 +50,7 @@ class Hoisting:
         self.handed: list[int] = []
         """Tensors of the body whose values in all steps are needed."""
         self._inner, self._sequences = inner, sequences
-        self._made = {i: node for node in inner.nodes for i in node.outputs}
+        self._maker = {i: node for node in inner.nodes for i in node.outputs}
         self._varying = {*sequences, *carried}
         for node in inner.nodes:
             if self._varying.intersection(node.inputs):
@@ -67,7 +67,7 @@ class Hoisting:
         -------
         Number of a constant → terms of all steps, and → a step's part of what is left; one or both have it.
         """
-        found: dict[int, list[Term]] = {}
+        hoisted: dict[int, list[Term]] = {}
         rest: dict[int, int] = {}
         every = [(c, term) for c, i in gradients.items() for term in self._terms(i)]
         for heavy in (True, False):  # sums are taken of what products need anyway, so these come first
@@ -75,11 +75,11 @@ class Hoisting:
                 if (term.root is None or term.root.op == "reduce") == heavy:
                     continue
                 if term.root is not None and self._take(term.root):
-                    found.setdefault(c, []).append(term)
+                    hoisted.setdefault(c, []).append(term)
                 else:
                     left = self._moved(self._inner, term.last, term.moves)
                     rest[c] = self._inner.add(rest[c], left) if c in rest else left
-        return found, rest
+        return hoisted, rest
 
     def emit(self, work: GraphBuilder, terms: Sequence[Term], handed: Mapping[int, int], length: int) -> int:
         """Emit the sum of terms over all steps.
@@ -89,19 +89,19 @@ class Hoisting:
         handed : tensor of the body → its values in all steps
         """
 
-        def stacked(i: int) -> int:
+        def all_steps(i: int) -> int:
             base = self._base(i)
             return work.reshape(self._sequences.get(base, handed.get(base, -1)), (length, *self._inner.shape(i)))
 
-        made: list[int] = []
+        sums: list[int] = []
         for term in terms:
             assert term.root is not None
-            whole = _whole(work, term.root, [stacked(i) for i in term.root.inputs])
-            made.append(self._moved(work, work.reshape(whole, self._inner.shape(term.last)), term.moves))
-        return work.add(*made)
+            whole = _whole(work, term.root, [all_steps(i) for i in term.root.inputs])
+            sums.append(self._moved(work, work.reshape(whole, self._inner.shape(term.last)), term.moves))
+        return work.add(*sums)
 
     def _terms(self, i: int, moves: tuple[Node, ...] = ()) -> Iterator[Term]:
-        node = self._made.get(i)
+        node = self._maker.get(i)
         if node is not None and node.op in _MOVES:
             yield from self._terms(node.inputs[0], (*moves, node))
         elif node is not None and self._adds(node):
@@ -121,7 +121,7 @@ class Hoisting:
         return i
 
     def _base(self, i: int) -> int:
-        while (node := self._made.get(i)) is not None and node.op == "reshape":
+        while (node := self._maker.get(i)) is not None and node.op == "reshape":
             i = node.inputs[0]
         return i
 
@@ -133,15 +133,15 @@ class Hoisting:
         there = [base in self._sequences or base in self.handed for base in bases]
         if root.op == "gemm":
             left, right = (self._inner.shape(i)[0] for i in root.inputs[:2])
-            taken = len(root.inputs) == 2 and left == right and root.attrs["activation"] == "linear"
+            possible = len(root.inputs) == 2 and left == right and root.attrs["activation"] == "linear"
         elif root.op == "scatter_rows":
-            taken = bases[1] in self._sequences
+            possible = bases[1] in self._sequences
         else:
-            taken = root.op == "reduce" and root.attrs["name"] == "sum" and all(there)
-        if taken:
+            possible = root.op == "reduce" and root.attrs["name"] == "sum" and all(there)
+        if possible:
             self.handed += [base for base, known in zip(bases, there, strict=True) if not known]
             self.handed = list(dict.fromkeys(self.handed))
-        return taken
+        return possible
 
 
 def _whole(work: GraphBuilder, root: Node, operands: Sequence[int]) -> int:

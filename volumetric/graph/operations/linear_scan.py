@@ -53,13 +53,13 @@ def run_linear_scan(u: Array, a: Array, start: Array | None = None, keep: Array 
     """
     s = np.empty_like(u)
     a = np.broadcast_to(a, u.shape)
-    held = np.zeros_like(u[:, 0]) if start is None and u.shape[1] else start
+    state = np.zeros_like(u[:, 0]) if start is None and u.shape[1] else start
     for t in range(u.shape[1]):
-        passed = a[:, t] * held
+        passed = a[:, t] * state
         if keep is not None:
             now = keep[:, t].reshape(-1, *(1,) * (passed.ndim - 1))
             passed = np.where(now == 0, 0, passed * now)
-        held = s[:, t] = passed + u[:, t]
+        state = s[:, t] = passed + u[:, t]
     return s
 
 
@@ -67,8 +67,8 @@ def run_linear_scan_back(u: Array, a: Array, keep: Array | None = None) -> Array
     """``s[t] = keep[t + 1] · a[t + 1] ⊙ s[t + 1] + u[t]`` over axis 1, with ``s[T - 1] = u[T - 1]``."""
     a = np.broadcast_to(a, u.shape)
     later = np.concatenate([a[:, 1:], np.zeros_like(a[:, :1])], 1)
-    kept = None if keep is None else np.concatenate([keep[:, 1:], np.zeros_like(keep[:, :1])], 1)[:, ::-1]
-    return run_linear_scan(u[:, ::-1], later[:, ::-1], None, kept)[:, ::-1]
+    later_keep = None if keep is None else np.concatenate([keep[:, 1:], np.zeros_like(keep[:, :1])], 1)[:, ::-1]
+    return run_linear_scan(u[:, ::-1], later[:, ::-1], None, later_keep)[:, ::-1]
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -93,6 +93,7 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
+    """Emit the gradients of u, a and the start by a scan the other way round; `keep` has none."""
     u, a, *rest = node.inputs
     keep = rest[-1] if node.attrs["keep"] else None
     batch, length, width = work.shape(u)

@@ -161,10 +161,10 @@ def _vjp_concat(work: GraphBuilder, node: Node, g: int) -> Found:
 
 def _infer_broadcast(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("broadcast", inputs)
-    shape, wanted = inputs[0].shape, attrs["shape"]
-    fits = len(shape) == len(wanted) and all(n in (1, m) for n, m in zip(shape, wanted, strict=True))
-    require(fits, "broadcast", f"{list(shape)} does not spread to {list(wanted)}")
-    return [out("spread", *wanted)]
+    shape, target = inputs[0].shape, attrs["shape"]
+    fits = len(shape) == len(target) and all(n in (1, m) for n, m in zip(shape, target, strict=True))
+    require(fits, "broadcast", f"{list(shape)} does not spread to {list(target)}")
+    return [out("spread", *target)]
 
 
 def _vjp_broadcast(work: GraphBuilder, node: Node, g: int) -> Found:

@@ -68,8 +68,8 @@ def _vjp(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     attrs = {name: node.attrs[name] for name in ("kind", "unit_offset")}
     gx = work.emit("norm_grad", (g, x, node.outputs[1], *vectors[:1]), **attrs)
     bias = len(vectors) > 1
-    found = work.emit("norm_param_grad", (g, x, node.outputs[1]), bias=bias) if vectors else ()
-    return [*gx, *found]
+    vector_gradients = work.emit("norm_param_grad", (g, x, node.outputs[1]), bias=bias) if vectors else ()
+    return [*gx, *vector_gradients]
 
 
 def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:

@@ -42,9 +42,9 @@ def back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> Back:
     cell, rest = CELLS[attrs["cell"]], list(inputs)
 
     def take(count: int) -> tuple:
-        found = tuple(rest[:count])
+        values = tuple(rest[:count])
         del rest[:count]
-        return found
+        return values
 
     states = len(cell.states)
     return Back(

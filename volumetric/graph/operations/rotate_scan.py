@@ -53,19 +53,19 @@ def run_rotate_scan(u: Array, g: Array, phi: Array, start: Array, keep: Array | 
     Where ``keep [B, T]`` is 0 nothing of the step before is left, not even NaN.
     """
     s = np.empty_like(u)
-    held = start
+    state = start
     for t in range(u.shape[1]):
-        passed = turn(held, g, phi)
+        passed = turn(state, g, phi)
         if keep is not None:
             passed = np.where(keep[:, t, None] == 0, 0, passed * keep[:, t, None])
-        held = s[:, t] = passed + u[:, t]
+        state = s[:, t] = passed + u[:, t]
     return s
 
 
 def run_rotate_scan_back(u: Array, g: Array, phi: Array, keep: Array | None = None) -> Array:
     """``s[t] = keep[t + 1] · Rᵀ s[t + 1] + u[t]`` over axis 1, with ``s[T - 1] = u[T - 1]``."""
-    kept = None if keep is None else np.concatenate([keep[:, 1:], np.zeros_like(keep[:, :1])], 1)[:, ::-1]
-    return run_rotate_scan(u[:, ::-1], g, -phi, np.zeros_like(u[:, 0]), kept)[:, ::-1] if u.shape[1] else u
+    later_keep = None if keep is None else np.concatenate([keep[:, 1:], np.zeros_like(keep[:, :1])], 1)[:, ::-1]
+    return run_rotate_scan(u[:, ::-1], g, -phi, np.zeros_like(u[:, 0]), later_keep)[:, ::-1] if u.shape[1] else u
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -91,6 +91,7 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _vjp(work: GraphBuilder, node: Node, g_out: int) -> Sequence[int | None]:
+    """Emit the gradients of u, g, phi and the start by a scan the other way round; `keep` has none."""
     u, g, phi, *rest = node.inputs
     keep, reverse = rest[-1] if node.attrs["keep"] else None, node.attrs["reverse"]
     batch, length, wide = work.shape(u)
@@ -109,14 +110,14 @@ def _vjp(work: GraphBuilder, node: Node, g_out: int) -> Sequence[int | None]:
         before = work.binary("mul_nonzero", before, work.reshape(keep, (batch, length, 1)))
     (c1, c2), (p1, p2) = (work.split(of, (width, width), 2) for of in (before, ahead))
 
-    def met(name: str, a: int, b: int, c: int, d: int) -> int:
+    def sum_of_products(name: str, a: int, b: int, c: int, d: int) -> int:
         both = work.binary(name, work.binary("mul", a, b), work.binary("mul", c, d))
         return work.reshape(work.reduce(both, "sum", (0, 1)), (width,))
 
-    found = [p, met("add", p1, c1, p2, c2), met("sub", p2, c1, p1, c2)]
+    gradients = [p, sum_of_products("add", p1, c1, p2, c2), sum_of_products("sub", p2, c1, p1, c2)]
     if not reverse:
-        found.append(_start_grad(work, p, g, phi, keep))
-    return [*found, *([] if keep is None else [None])]
+        gradients.append(_start_grad(work, p, g, phi, keep))
+    return [*gradients, *([] if keep is None else [None])]
 
 
 def _start_grad(work: GraphBuilder, p: int, g: int, phi: int, keep: int | None) -> int:

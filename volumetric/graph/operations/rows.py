@@ -43,8 +43,8 @@ def sparsemax(x: Array) -> Array:
     total = falling.cumsum(axis=-1)
     inside = 1 + np.arange(1, z.shape[-1] + 1) * falling > total
     size = inside.sum(axis=-1, keepdims=True)
-    kept = np.take_along_axis(total, np.maximum(size - 1, 0), axis=-1)
-    threshold = np.where(size == 0, 0, (kept - 1) / np.maximum(size, 1))
+    inside_total = np.take_along_axis(total, np.maximum(size - 1, 0), axis=-1)
+    threshold = np.where(size == 0, 0, (inside_total - 1) / np.maximum(size, 1))
     return np.maximum(z - threshold, 0).astype(x.dtype, copy=False)
 
 

@@ -65,62 +65,64 @@ def infer_linear(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     """Check a `linear` and return what it makes."""
     floats("linear", inputs)
     check_activation(attrs["activation"])
-    given = given_by_role(inputs, attrs)
-    rows, k = axes_of("linear", given["x"], 2)
+    by_role = given_by_role(inputs, attrs)
+    rows, k = axes_of("linear", by_role["x"], 2)
     parts = attrs["parts"]
     for i, n in enumerate(parts):
-        require(given[f"weight.{i}"].shape == (n, k), "linear", f"weight {i} is not {n}×{k}")
-        require(given.get(f"bias.{i}", out("", n)).shape == (n,), "linear", f"bias {i} has not {n} elements")
+        require(by_role[f"weight.{i}"].shape == (n, k), "linear", f"weight {i} is not {n}×{k}")
+        require(by_role.get(f"bias.{i}", out("", n)).shape == (n,), "linear", f"bias {i} has not {n} elements")
     for name in ("norm.weight", "norm.bias"):
-        require(given.get(name, out("", k)).shape == (k,), "linear", f"{name} has not {k} elements")
+        require(by_role.get(name, out("", k)).shape == (k,), "linear", f"{name} has not {k} elements")
     if attrs["combine"] not in ("concat", "gated") or attrs["norm"] not in (None, "rms", "layer"):
         raise SpecError(f"linear: unknown combine {attrs['combine']!r} or norm {attrs['norm']!r}")
     gated = attrs["combine"] == "gated"
     require(not gated or (len(parts) == 2 and parts[0] == parts[1]), "linear", "a gate needs two equal parts")
-    made = out("product", rows, parts[0] if gated else sum(parts))
-    require(given.get("residual", made).shape == made.shape, "linear", "the residual has another shape")
-    return [made]
+    product = out("product", rows, parts[0] if gated else sum(parts))
+    require(by_role.get("residual", product).shape == product.shape, "linear", "the residual has another shape")
+    return [product]
 
 
-def _normed(x: Array, given: dict[str, Array], attrs: Attrs) -> Array:
+def _normed(x: Array, by_role: dict[str, Array], attrs: Attrs) -> Array:
     if attrs["norm"] is None:
         return x
-    gain = given.get("norm.weight", np.ones(x.shape[1], x.dtype))
+    gain = by_role.get("norm.weight", np.ones(x.shape[1], x.dtype))
     gain = gain + 1 if attrs["norm_unit_offset"] else gain
     if attrs["norm"] == "layer":
         x = without_mean(x)
-    return rms_norm(x, gain, attrs["norm_eps"])[0] + given.get("norm.bias", x.dtype.type(0))
+    return rms_norm(x, gain, attrs["norm_eps"])[0] + by_role.get("norm.bias", x.dtype.type(0))
 
 
 def run_linear(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     """Compute a `linear`."""
-    given = given_by_role(inputs, attrs)
-    x = _normed(given["x"], given, attrs)
-    made = [x @ given[f"weight.{i}"].T + given.get(f"bias.{i}", x.dtype.type(0)) for i in range(len(attrs["parts"]))]
+    by_role = given_by_role(inputs, attrs)
+    x = _normed(by_role["x"], by_role, attrs)
+    products = [
+        x @ by_role[f"weight.{i}"].T + by_role.get(f"bias.{i}", x.dtype.type(0)) for i in range(len(attrs["parts"]))
+    ]
     if attrs["combine"] == "gated":
-        y = _gated(made[0], made[1], attrs)
+        y = _gated(products[0], products[1], attrs)
     else:
-        y = np.concatenate([activate(attrs["activation"], part) for part in made], 1)
-    y = y + given["residual"] if "residual" in given else y
+        y = np.concatenate([activate(attrs["activation"], part) for part in products], 1)
+    y = y + by_role["residual"] if "residual" in by_role else y
     return [_capped(y, attrs["softcap"])]
 
 
 def linear_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
     """Emit a `linear` that is products and no more, on the last axis of x, in general operations."""
-    given = given_by_role(inputs, attrs)
-    x, activation = given["x"], attrs["activation"]
+    by_role = given_by_role(inputs, attrs)
+    x, activation = by_role["x"], attrs["activation"]
 
     def product(i: int, name: str) -> int:
         *lead, width = work.shape(x)
-        weight = given[f"weight.{i}"]
+        weight = by_role[f"weight.{i}"]
         rows, wide = prod(lead), work.shape(weight)[0]
         a, b = work.reshape(x, (1, rows, width)), work.reshape(weight, (1, wide, width))
-        y = work.unary(work.gemm(a, b, given.get(f"bias.{i}"), trans_b=True), name)
+        y = work.unary(work.gemm(a, b, by_role.get(f"bias.{i}"), trans_b=True), name)
         return work.reshape(y, (*lead, wide))
 
     if attrs["combine"] == "concat":
-        made = [product(i, activation) for i in range(len(attrs["parts"]))]
-        return (work.concat(made, len(work.shape(x)) - 1),)
+        products = [product(i, activation) for i in range(len(attrs["parts"]))]
+        return (work.concat(products, len(work.shape(x)) - 1),)
     if attrs["limit"] is not None:
         return gate_nodes(work, attrs, (product(0, "linear"), product(1, "linear")))
     return (work.binary("mul", product(0, activation), product(1, "linear")),)
@@ -148,22 +150,22 @@ def _infer_lookup(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 def _run_lookup(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     ids, weight, *others = inputs
-    found = weight[ids + attrs["offset"]] * weight.dtype.type(attrs["scale"])
-    return [sum(others, found)]
+    rows = weight[ids + attrs["offset"]] * weight.dtype.type(attrs["scale"])
+    return [sum(others, rows)]
 
 
 def _infer_attend(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    given = given_by_role(inputs, attrs)
-    rows, width = axes_of("attend", given["qkv"], 2)
+    by_role = given_by_role(inputs, attrs)
+    rows, width = axes_of("attend", by_role["qkv"], 2)
     heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
     require(width == (heads + 2 * kv) * size, "attend", f"{width} elements are not {heads} + 2 · {kv} heads of {size}")
-    require(given["positions"].shape == (rows,), "attend", "a position for each row")
-    require(("k" in given) == ("v" in given), "attend", "keys and values are held together")
-    require(given.get("sinks", out("", heads)).shape == (heads,), "attend", "a sink for each head")
+    require(by_role["positions"].shape == (rows,), "attend", "a position for each row")
+    require(("k" in by_role) == ("v" in by_role), "attend", "keys and values are held together")
+    require(by_role.get("sinks", out("", heads)).shape == (heads,), "attend", "a sink for each head")
     for name, count in (("q_norm", heads), ("k_norm", kv)):
         wide = count * size if attrs["own_gains"] else size
-        require(given.get(name, out("", wide)).shape == (wide,), "attend", f"{name} has not {wide} elements")
-    states = [given[name] for name in ("k", "v") if name in given]
+        require(by_role.get(name, out("", wide)).shape == (wide,), "attend", f"{name} has not {wide} elements")
+    states = [by_role[name] for name in ("k", "v") if name in by_role]
     require(all(t.shape == (HELD, kv, size) for t in states), "attend", "states hold rows of heads")
     return [out("heads", rows, heads * size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
 
@@ -177,29 +179,32 @@ def softmax_with_sinks(scores: Array, sinks: Array | None) -> Array:
 
 
 def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = given_by_role(inputs, attrs)
+    """Compute attention of the rows of a call, ``[T, heads · head_dim]``, and the keys and values behind them."""
+    by_role = given_by_role(inputs, attrs)
     heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
-    every = given["qkv"].reshape(len(given["qkv"]), heads + 2 * kv, size)
-    places = given["positions"]
+    every = by_role["qkv"].reshape(len(by_role["qkv"]), heads + 2 * kv, size)
+    places = by_role["positions"]
     q, k = every[:, :heads], every[:, heads : heads + kv]
-    q, k = (_ready(part, given.get(name), places, attrs) for part, name in ((q, "q_norm"), (k, "k_norm")))
-    held = [np.ascontiguousarray(part) for part in (k, every[:, heads + kv :])]
+    q, k = (_ready(part, by_role.get(name), places, attrs) for part, name in ((q, "q_norm"), (k, "k_norm")))
+    keys_values = [np.ascontiguousarray(part) for part in (k, every[:, heads + kv :])]
     there = places
-    if "k" in given:
+    if "k" in by_role:
         first = int(places[0]) if len(places) else 0
-        held = [np.concatenate([given[n][:first], new]) for n, new in zip(("k", "v"), held, strict=True)]
-        there = np.arange(len(held[0]))
+        keys_values = [
+            np.concatenate([by_role[n][:first], new]) for n, new in zip(("k", "v"), keys_values, strict=True)
+        ]
+        there = np.arange(len(keys_values[0]))
     if attrs["temperature_scale"]:
         factors = temperature(places, attrs["temperature_scale"], attrs["temperature_every"])
         q = q * factors.astype(q.dtype)[:, None, None]
     q = q.swapaxes(0, 1)
-    k, v = (np.repeat(part.swapaxes(0, 1), heads // kv, axis=0) for part in held)
+    k, v = (np.repeat(part.swapaxes(0, 1), heads // kv, axis=0) for part in keys_values)
     scores = _capped(q @ k.swapaxes(1, 2) * q.dtype.type(attrs["scale"]), attrs["softcap"])
-    seen = seen_rows(places, there, causal=attrs["causal"], window=attrs["window"], chunk=attrs["chunk"])
-    sinks = given.get("sinks")
-    y = softmax_with_sinks(np.where(seen, scores, scores.dtype.type(-np.inf)), sinks) @ v
+    mask = seen_rows(places, there, causal=attrs["causal"], window=attrs["window"], chunk=attrs["chunk"])
+    sinks = by_role.get("sinks")
+    y = softmax_with_sinks(np.where(mask, scores, scores.dtype.type(-np.inf)), sinks) @ v
     joined = np.ascontiguousarray(y.swapaxes(0, 1).reshape(len(places), heads * size))
-    return [joined, *(held if "k" in given else [])]
+    return [joined, *(keys_values if "k" in by_role else [])]
 
 
 def _ready(heads: Array, gain: Array | None, places: Array, attrs: Attrs) -> Array:

@@ -85,11 +85,12 @@ def emit_scan(
     inputs = taken([inner.input(t.name, t.shape, t.dtype) for t in steps], kinds)
     ys, after = body(inner, list(inputs.xs), list(inputs.constants), list(inputs.states))
     attrs = {"body": inner.finish((*ys, *after)), **kinds, "length": length, "reverse": reverse, "trails": True}
-    made = given(work.emit("scan", (*of.xs, *of.constants, *of.states), **attrs), attrs)
-    return list(made.ys), list(made.states)
+    outputs = given(work.emit("scan", (*of.xs, *of.constants, *of.states), **attrs), attrs)
+    return list(outputs.ys), list(outputs.states)
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    """Check that inputs fit the body, and return the stacked ys, the last states and their trails."""
     body: Graph = attrs["body"]
     length = attrs["length"]
     if body.keyed or body.derived:
@@ -128,20 +129,22 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     body: Graph = attrs["body"]
     dtype = next(x.dtype.type for x in inputs if np.issubdtype(x.dtype, np.floating))
     xs, constants, states = taken(inputs, attrs)
-    found = given([np.empty((attrs["length"], *body.tensors[i].shape), dtype) for i in body.outputs], attrs)
+    stacked = given([np.empty((attrs["length"], *body.tensors[i].shape), dtype) for i in body.outputs], attrs)
     trails = [np.empty((attrs["length"], *state.shape), dtype) for state in states if attrs["trails"]]
     steps = range(attrs["length"])
     for t in reversed(steps) if attrs["reverse"] else steps:
         for trail, state in zip(trails, states, strict=False):
             trail[t] = state
-        made = given(interpret(body, [*(x[t] for x in xs), *constants, *states], {}, dtype), attrs)
-        for every, y in zip(found.ys, made.ys, strict=True):
+        outputs = given(interpret(body, [*(x[t] for x in xs), *constants, *states], {}, dtype), attrs)
+        for every, y in zip(stacked.ys, outputs.ys, strict=True):
             every[t] = y
-        states = made.states
-    return [*found.ys, *states, *trails]
+        states = outputs.states
+    return [*stacked.ys, *states, *trails]
 
 
-def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Sequence[bool]) -> Sequence[int | None]:
+def _vjp(
+    work: GraphBuilder, node: Node, grads: Sequence[int | None], needs_grad: Sequence[bool]
+) -> Sequence[int | None]:
     """Emit the scan the other way round: a step again, then back through it; and behind it what `hoisting` says."""
     from volumetric.graph.build import GraphBuilder
     from volumetric.graph.differentiate import differentiate
@@ -157,39 +160,39 @@ def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Se
     inner = GraphBuilder()
     inner.where = node.where
 
-    def like(tensors: Sequence[int]) -> list[int]:
+    def inputs_like(tensors: Sequence[int]) -> list[int]:
         return [inner.input(body.tensors[i].name, body.tensors[i].shape, body.tensors[i].dtype) for i in tensors]
 
     of_body, made_by_body = taken(body.inputs, attrs), given(body.outputs, attrs)
-    x_in, s_in = like(of_body.xs), like(of_body.states)
-    seen = [i for i, g in enumerate(g_ys) if g is not None]
-    gy_in = like([made_by_body.ys[i] for i in seen])
-    c_in, gs_in = like(of_body.constants), like(of_body.states)
+    x_in, s_in = inputs_like(of_body.xs), inputs_like(of_body.states)
+    with_grad = [i for i, g in enumerate(g_ys) if g is not None]
+    gy_in = inputs_like([made_by_body.ys[i] for i in with_grad])
+    c_in, gs_in = inputs_like(of_body.constants), inputs_like(of_body.states)
     of = inline(inner, body, dict(zip(body.inputs, (*x_in, *c_in, *s_in), strict=True)))
-    ends = [*(made_by_body.ys[i] for i in seen), *made_by_body.states]
+    ends = [*(made_by_body.ys[i] for i in with_grad), *made_by_body.states]
     seeds: dict[int, int] = {}
     for end, g in zip((of[i] for i in ends), (*gy_in, *gs_in), strict=True):
         seeds[end] = inner.add(seeds[end], g) if end in seeds else g
-    want_x, want_c, _ = taken(wanted, attrs)
-    asked = [i for i, want in zip((*x_in, *c_in), (*want_x, *want_c), strict=True) if want]
-    found = differentiate(inner, seeds, [*asked, *s_in])
-    gx = [i for i, want in enumerate(want_x) if want and x_in[i] in found]
-    gc = [i for i, want in enumerate(want_c) if want and c_in[i] in found]
-    sequences = (*xs, *trails, *(g_ys[i] for i in seen))
+    want_x, want_c, _ = taken(needs_grad, attrs)
+    wrt = [i for i, want in zip((*x_in, *c_in), (*want_x, *want_c), strict=True) if want]
+    gradients = differentiate(inner, seeds, [*wrt, *s_in])
+    gx = [i for i, want in enumerate(want_x) if want and x_in[i] in gradients]
+    gc = [i for i, want in enumerate(want_c) if want and c_in[i] in gradients]
+    sequences = (*xs, *trails, *(g_ys[i] for i in with_grad))
     hoisting = Hoisting(inner, dict(zip((*x_in, *s_in, *gy_in), sequences, strict=True)), gs_in)
-    hoisted, added = hoisting.split({i: found[c_in[i]] for i in gc})
-    ys = list(dict.fromkeys((*(found[x_in[i]] for i in gx), *hoisting.handed)))
-    sums = like([of_body.constants[i] for i in added])
+    hoisted, added = hoisting.split({i: gradients[c_in[i]] for i in gc})
+    ys = list(dict.fromkeys((*(gradients[x_in[i]] for i in gx), *hoisting.handed)))
+    sums = inputs_like([of_body.constants[i] for i in added])
     back = inner.finish(
         [
             *ys,
-            *(found[s] if s in found else inner.zeros(inner.shape(s)) for s in s_in),
+            *(gradients[s] if s in gradients else inner.zeros(inner.shape(s)) for s in s_in),
             *(inner.add(total, part) for total, part in zip(sums, added.values(), strict=True)),
         ]
     )
     carried = [g if g is not None else work.zeros(work.shape(s)) for s, g in zip(states, g_states, strict=True)]
     carried += [work.zeros(work.shape(constants[i])) for i in added]
-    made = work.emit(
+    outputs = work.emit(
         "scan",
         (*sequences, *constants, *carried),
         body=back,
@@ -199,8 +202,8 @@ def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Se
         states=len(carried),
         trails=False,
     )
-    handed, first = dict(zip(ys, made, strict=False)), made[len(ys) :]
-    by_x = {i: handed[found[x_in[i]]] for i in gx}
+    handed, first = dict(zip(ys, outputs, strict=False)), outputs[len(ys) :]
+    by_x = {i: handed[gradients[x_in[i]]] for i in gx}
     by_c = dict(zip(added, first[len(states) :], strict=True))
     for i, terms in hoisted.items():
         whole = hoisting.emit(work, terms, handed, attrs["length"])

@@ -82,8 +82,8 @@ def _infer_recurrent(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     require(all(t.shape == (wide,) for t in bias), "recurrent", "the bias does not fit")
     require(all(t.shape == (batch, length) for t in keep), "recurrent", "keep is [B, T]")
     last = [out(f"last {name}", batch, size) for name in cell.states[1:]]
-    kept = [out("kept", batch, length, cell.kept * size)] if cell.kept else []
-    return [out(cell.name, batch, length, size), *last, *kept]
+    saved = [out("kept", batch, length, cell.kept * size)] if cell.kept else []
+    return [out(cell.name, batch, length, size), *last, *saved]
 
 
 def _divides(width: int, size: int) -> bool:
@@ -103,12 +103,13 @@ def _run_recurrent(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _vjp_recurrent(
-    work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Sequence[bool]
+    work: GraphBuilder, node: Node, grads: Sequence[int | None], needs_grad: Sequence[bool]
 ) -> Sequence[int | None]:
+    """Emit the gradients of pre-activations, weight, initial states and bias; `keep` has none."""
     attrs, cell = node.attrs, CELLS[node.attrs["cell"]]
     from_x, weight, *rest = node.inputs
     starts, bias, keep = given(rest, attrs)
-    y, *last, kept = node.outputs if cell.kept else (*node.outputs, None)
+    y, *last, saved = node.outputs if cell.kept else (*node.outputs, None)
     gy, *g_last = grads[: len(cell.states)]
     if grads[len(cell.states) :] != [None] * bool(cell.kept):
         raise UnsupportedError(f"what recurrent {node.where} keeps for its gradient has none itself")
@@ -120,9 +121,9 @@ def _vjp_recurrent(
         g if g is not None else work.zeros(work.shape(of)) for g, of in zip((gy, *g_last), (y, *last), strict=True)
     ]
     seeds = seeds if any(g is not None for g in g_last) else seeds[:1]
-    given_back = (*seeds, y, *(() if kept is None else (kept,)), weight, *starts, *keep)
-    found = work.emit("recurrent_grad", given_back, cell=cell.name, last=len(seeds) > 1, resets=attrs["resets"])
-    g_x, g_h = found[0], found[int(cell.apart)]
+    back_inputs = (*seeds, y, *(() if saved is None else (saved,)), weight, *starts, *keep)
+    gradients = work.emit("recurrent_grad", back_inputs, cell=cell.name, last=len(seeds) > 1, resets=attrs["resets"])
+    g_x, g_h = gradients[0], gradients[int(cell.apart)]
     before = work.reshape(starts[0], (batch, 1, size))
     if length > 1:
         before = work.concat((before, work.part(y, 1, 0, length - 1)), 1)
@@ -133,7 +134,7 @@ def _vjp_recurrent(
     first = work.reshape(work.part(g_h, 1, 0, 1), (batch, wide))
     ways = {cell.states[0]: [_through(work, first, weight, (batch, size))]}
     for i, name in enumerate(cell.direct):
-        ways.setdefault(name, []).append(work.reshape(work.part(found[-1], 0, i, i + 1), (batch, size)))
+        ways.setdefault(name, []).append(work.reshape(work.part(gradients[-1], 0, i, i + 1), (batch, size)))
     g_starts = [work.add(*ways[name]) if name in ways else None for name in cell.states]
     for of in keep:  # what the first step forgets has no part in anything
         g_starts = [g and work.binary("mul_nonzero", g, work.part(of, 1, 0, 1)) for g in g_starts]
@@ -148,9 +149,9 @@ def _weight_grad(work: GraphBuilder, g_h: int, before: int, shape: tuple[int, ..
         flat_g, flat_h = (work.reshape(t, (1, rows, w)) for t, w in ((g_h, wide), (before, size)))
         return work.reshape(work.gemm(flat_g, flat_h, trans_a=True), shape)
     by_head = work.permute(work.reshape(g_h, (rows, blocks, heads, width)), (2, 0, 1, 3))
-    seen = work.permute(work.reshape(before, (rows, heads, width)), (1, 0, 2))
-    made = work.gemm(work.reshape(by_head, (heads, rows, blocks * width)), seen, trans_a=True)
-    return work.reshape(work.permute(work.reshape(made, (heads, blocks, width, width)), (1, 0, 2, 3)), shape)
+    states = work.permute(work.reshape(before, (rows, heads, width)), (1, 0, 2))
+    product = work.gemm(work.reshape(by_head, (heads, rows, blocks * width)), states, trans_a=True)
+    return work.reshape(work.permute(work.reshape(product, (heads, blocks, width, width)), (1, 0, 2, 3)), shape)
 
 
 def _through(work: GraphBuilder, g: int, weight: int, shape: tuple[int, int]) -> int:
@@ -163,8 +164,8 @@ def _through(work: GraphBuilder, g: int, weight: int, shape: tuple[int, int]) ->
     by_head = work.permute(work.reshape(g, (batch, blocks, heads, width)), (2, 0, 1, 3))
     parts = work.permute(work.reshape(weight, (blocks, heads, width, width)), (1, 0, 2, 3))
     deep = (heads, blocks * width, width)
-    made = work.gemm(work.reshape(by_head, (heads, batch, blocks * width)), work.reshape(parts, deep))
-    return work.reshape(work.permute(made, (1, 0, 2)), shape)
+    product = work.gemm(work.reshape(by_head, (heads, batch, blocks * width)), work.reshape(parts, deep))
+    return work.reshape(work.permute(product, (1, 0, 2)), shape)
 
 
 def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -196,24 +197,24 @@ def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 def _infer_recurrence(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("recurrence", inputs)
-    given = given_by_role(inputs, attrs)
-    rows, wide = axes_of("recurrence", given["x"], 2)
-    size = given["weight.0"].shape[1]
+    by_role = given_by_role(inputs, attrs)
+    rows, wide = axes_of("recurrence", by_role["x"], 2)
+    size = by_role["weight.0"].shape[1]
     cell = cell_of("recurrence", attrs)
     require(wide == cell.blocks * size, "recurrence", f"{wide} elements are no cell of {size} hidden units")
-    require(given["weight.0"].shape == (wide, size), "recurrence", "the weight does not fit")
-    require(given.get("bias.0", out("", wide)).shape == (wide,), "recurrence", "the bias does not fit")
-    states = [given[name] for name in cell.states if name in given]
+    require(by_role["weight.0"].shape == (wide, size), "recurrence", "the weight does not fit")
+    require(by_role.get("bias.0", out("", wide)).shape == (wide,), "recurrence", "the bias does not fit")
+    states = [by_role[name] for name in cell.states if name in by_role]
     require(len(states) == len(cell.states), "recurrence", "the states do not make this cell")
     require(all(t.shape == (1, size) for t in states), "recurrence", "states are one row")
     return [out(attrs["cell"], rows, size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
 
 
 def _run_recurrence(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = given_by_role(inputs, attrs)
+    by_role = given_by_role(inputs, attrs)
     cell = cell_of("recurrence", attrs)
-    start = tuple(given[name] for name in cell.states)
-    every, _ = cell.run(given["x"][None], given["weight.0"], given.get("bias.0"), start)
+    start = tuple(by_role[name] for name in cell.states)
+    every, _ = cell.run(by_role["x"][None], by_role["weight.0"], by_role.get("bias.0"), start)
     return [np.ascontiguousarray(every[0][0, 1:]), *(state[0, -1:].copy() for state in every)]
 
 

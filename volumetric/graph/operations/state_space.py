@@ -37,27 +37,27 @@ if TYPE_CHECKING:
 def _infer_conv(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("causal_conv", inputs)
     check_activation(attrs["activation"])
-    given = given_by_role(inputs, attrs)
-    rows, width = axes_of("causal_conv", given["x"], 2)
-    channels, _, taps = axes_of("causal_conv", given["weight"], 3)
+    by_role = given_by_role(inputs, attrs)
+    rows, width = axes_of("causal_conv", by_role["x"], 2)
+    channels, _, taps = axes_of("causal_conv", by_role["weight"], 3)
     require(0 <= attrs["start"] <= width - channels, "causal_conv", f"{width} columns have not so many channels")
-    require(given.get("bias", out("", channels)).shape == (channels,), "causal_conv", "the bias does not fit")
-    require(given["past"].shape == (taps - 1, channels), "causal_conv", "the state holds the rows before a call")
+    require(by_role.get("bias", out("", channels)).shape == (channels,), "causal_conv", "the bias does not fit")
+    require(by_role["past"].shape == (taps - 1, channels), "causal_conv", "the state holds the rows before a call")
     factors = attrs["factors"]
     require(not factors or sum(n for n, _ in factors) == channels, "causal_conv", "each channel has one factor")
-    return [out("mixed", rows, channels), _kept(given["past"])]
+    return [out("mixed", rows, channels), _kept(by_role["past"])]
 
 
 def _run_conv(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = given_by_role(inputs, attrs)
-    weight = given["weight"] * conv_factors(attrs, given["weight"].dtype)
+    by_role = given_by_role(inputs, attrs)
+    weight = by_role["weight"] * conv_factors(attrs, by_role["weight"].dtype)
     start = attrs["start"]
-    x = given["x"][:, start : start + len(weight)]
-    rows = np.concatenate([given["past"], x])
+    x = by_role["x"][:, start : start + len(weight)]
+    rows = np.concatenate([by_role["past"], x])
     y = np.zeros_like(x)
     for k in range(weight.shape[2]):
         y += rows[k : k + len(x)] * weight[:, 0, k]
-    y = y + given["bias"] if "bias" in given else y
+    y = y + by_role["bias"] if "bias" in by_role else y
     return [activate(attrs["activation"], y), rows[len(x) :].copy()]
 
 
@@ -100,13 +100,13 @@ class Scanned(NamedTuple):
     keep: Array | None
 
 
-def selective_scan(given: Given, start: Array, keep: Array | None = None) -> Scanned:
+def selective_scan(inputs: Given, start: Array, keep: Array | None = None) -> Scanned:
     """``s[t] = keep[t] · exp(dt[t] a) ⊙ s[t - 1] + dt[t] b[t] ⊗ x[t]`` and ``y[t] = c[t] · s[t]``, head by head.
 
     `start` is s before the first step, ``[B, size, heads, head_dim]``. Where `keep`, ``[B, T]``, is 0, nothing of the
     step before is left.
     """
-    x, dt, a, b, c = given
+    x, dt, a, b, c = inputs
     heads = x.shape[2]
     step = dt[:, :, None, :, None]
     decay = np.exp(step * a.T[:, :, None])
@@ -122,36 +122,36 @@ def _by_head(grouped: Array, heads: int) -> Array:
 
 def _infer_scan(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("selective_scan", inputs)
-    given = given_by_role(inputs, attrs)
+    by_role = given_by_role(inputs, attrs)
     heads, size, inner = attrs["heads"], attrs["size"], attrs["heads"] * attrs["head_dim"]
     require(heads % attrs["groups"] == 0, "selective_scan", "groups divide the heads")
     widths = {"x": inner, "dt": heads, "b": attrs["groups"] * size, "c": attrs["groups"] * size, "z": inner}
-    rows = axes_of("selective_scan", given["x"], 2)[0]
-    for name in widths.keys() & given.keys():
-        start, (count, width) = attrs["starts"][name], axes_of("selective_scan", given[name], 2)
+    rows = axes_of("selective_scan", by_role["x"], 2)[0]
+    for name in widths.keys() & by_role.keys():
+        start, (count, width) = attrs["starts"][name], axes_of("selective_scan", by_role[name], 2)
         fits = count == rows and 0 <= start <= width - widths[name]
         require(fits, "selective_scan", f"{name} has not {widths[name]} columns from {start} on")
-    require(given["a_log"].shape in ((heads, size), (heads,)), "selective_scan", "the decays do not fit")
-    vectors = [given[name].shape for name in ("d", "dt_bias") if name in given]
+    require(by_role["a_log"].shape in ((heads, size), (heads,)), "selective_scan", "the decays do not fit")
+    vectors = [by_role[name].shape for name in ("d", "dt_bias") if name in by_role]
     require(all(shape == (heads,) for shape in vectors), "selective_scan", "a head has one skip and one bias")
-    require(given["state"].shape == (size, inner), "selective_scan", "the state does not fit")
-    return [out("scanned", rows, inner), _kept(given["state"])]
+    require(by_role["state"].shape == (size, inner), "selective_scan", "the state does not fit")
+    return [out("scanned", rows, inner), _kept(by_role["state"])]
 
 
 def _run_scan(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = given_by_role(inputs, attrs)
+    by_role = given_by_role(inputs, attrs)
     heads, groups, size = attrs["heads"], attrs["groups"], attrs["size"]
     shapes = {"x": (heads, attrs["head_dim"]), "dt": (heads,), "b": (groups, size), "c": (groups, size)}
-    parts = {name: _part(given[name], attrs["starts"][name], shape) for name, shape in shapes.items()}
-    kind = given["x"].dtype.type
-    pre = parts["dt"] * kind(attrs["dt_factor"]) + given.get("dt_bias", kind(0))
+    parts = {name: _part(by_role[name], attrs["starts"][name], shape) for name, shape in shapes.items()}
+    kind = by_role["x"].dtype.type
+    pre = parts["dt"] * kind(attrs["dt_factor"]) + by_role.get("dt_bias", kind(0))
     dt = np.clip(softplus(pre), attrs["dt_min"], attrs["dt_max"])
-    rate = -np.exp(given["a_log"].reshape(heads, -1))
-    start = given["state"].reshape(1, size, *shapes["x"])
+    rate = -np.exp(by_role["a_log"].reshape(heads, -1))
+    start = by_role["state"].reshape(1, size, *shapes["x"])
     of = selective_scan(Given(parts["x"], dt, rate, parts["b"], parts["c"]), start)
-    y = (of.y + given["d"][:, None] * parts["x"])[0].reshape(len(given["x"]), -1)
-    if "z" in given:
-        z = _part(given["z"], attrs["starts"]["z"], (y.shape[1],))[0]
+    y = (of.y + by_role["d"][:, None] * parts["x"])[0].reshape(len(by_role["x"]), -1)
+    if "z" in by_role:
+        z = _part(by_role["z"], attrs["starts"]["z"], (y.shape[1],))[0]
         y = y * activate("silu", z * kind(attrs["z_factor"]))
     return [y, of.states[0, -1].reshape(size, -1).copy()]
 

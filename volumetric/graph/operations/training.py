@@ -49,9 +49,9 @@ def _infer_loss(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
         terms = axes_of("loss", prediction, 2)[:1]
         require(prediction.shape[1], "loss", "there are no classes")
     ids = target.dtype == "int32"
-    wanted = terms if ids else prediction.shape
+    expected = terms if ids else prediction.shape
     require(name == "cross_entropy" or not ids, "loss", f"{name} takes float32 targets")
-    require(target.shape == wanted, "loss", f"the target has shape {list(target.shape)}, expected {list(wanted)}")
+    require(target.shape == expected, "loss", f"the target has shape {list(target.shape)}, expected {list(expected)}")
     require(all(w.shape == terms for w in weights), "loss", f"weights need shape {list(terms)}")
     return [out("total", 1), out("count", 1), out("slope", *prediction.shape)]
 
@@ -74,12 +74,14 @@ def _cross_entropy(z: Array, target: Array, weights: Array, attrs: Attrs) -> tup
 
 
 def _run_loss(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    y, target, *given = inputs
+    y, target, *weighing = inputs
     if attrs["name"] == "cross_entropy":
-        values, slopes, weights = _cross_entropy(y, target, given[0] if given else np.ones(len(y), y.dtype), attrs)
+        values, slopes, weights = _cross_entropy(
+            y, target, weighing[0] if weighing else np.ones(len(y), y.dtype), attrs
+        )
     else:
         values, slopes = terms_of(y, target, attrs)
-        weights = given[0] if given else np.ones_like(values)
+        weights = weighing[0] if weighing else np.ones_like(values)
         slopes = slopes * weights
     total = (values * weights).sum(dtype=np.float64)
     return [np.asarray([v], y.dtype) for v in (total, weights.sum(dtype=np.float64))] + [slopes.astype(y.dtype)]
