@@ -51,17 +51,17 @@ class AdaptivePool(Windowed):
     def emit(self, scope: Scope, x: int) -> int:
         """Pool the axes one after the other, from the last: of equal elements the first of all is found that way."""
         work, largest = scope.work, self.largest
-        wanted = self.output_shape(work.shape(x))
-        for axis in reversed(range(2, len(wanted))):
+        target = self.output_shape(work.shape(x))
+        for axis in reversed(range(2, len(target))):
             shape = work.shape(x)
             lead, size, tail = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
             lines = work.reshape(x, (lead, size, tail))
-            if size % wanted[axis] == 0:
-                pooled = _parts(work, lines, wanted[axis], largest=largest)
+            if size % target[axis] == 0:
+                pooled = _parts(work, lines, target[axis], largest=largest)
             else:
-                cuts = (work.part(lines, 1, start, end) for start, end in ranges(size, wanted[axis]))
+                cuts = (work.part(lines, 1, start, end) for start, end in ranges(size, target[axis]))
                 pooled = work.concat([_parts(work, cut, 1, largest=largest) for cut in cuts], 1)
-            x = work.reshape(pooled, (*shape[:axis], wanted[axis], *shape[axis + 1 :]))
+            x = work.reshape(pooled, (*shape[:axis], target[axis], *shape[axis + 1 :]))
         return x
 
 

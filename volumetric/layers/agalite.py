@@ -168,9 +168,9 @@ class AGaLiTe(LayerSpec):
             scope.keep("tilde_k", work.part(last, 1, 0, r))
             scope.keep("s", work.reshape(work.part(last, 1, r, r + 1), (batch, heads, self.features)))
             scope.keep("tilde_v", work.reshape(work.last(all_values, 1), (batch, r, heads, width)))
-        asked, met = outer(q, p2, "relu"), list[int]()
+        queries, met = outer(q, p2, "relu"), list[int]()
         for of, (a, b) in zip(all_keys, runs, strict=True):
-            each = work.binary("mul", work.reshape(of, (rows, b - a, keys)), asked)
+            each = work.binary("mul", work.reshape(of, (rows, b - a, keys)), queries)
             met.append(work.reduce(work.reshape(each, (rows, b - a, heads, self.features)), "sum", (3,)))
         all_met = work.concat(met, 1)
         read = work.binary("mul", work.reshape(all_values, (rows, r, heads, width)), work.part(all_met, 1, 0, r))
@@ -201,5 +201,5 @@ def _phases(scope: Scope, spec: AGaLiTe, x: int) -> int:
     above = [work.binary("greater", rows, work.constant(places + edge, "places")) for edge in (-0.5, 0.5)]
     table = np.concatenate([spec.phases(), np.ones((period, 1))], 1)
     chosen = work.reshape(work.binary("sub", *above), (1, batch * length, period))
-    found = work.gemm(chosen, work.constant(table[None], "cosines"))
-    return work.reshape(found, (batch * length, spec.r + 1, 1))
+    cosines = work.gemm(chosen, work.constant(table[None], "cosines"))
+    return work.reshape(cosines, (batch * length, spec.r + 1, 1))

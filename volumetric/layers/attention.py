@@ -206,19 +206,19 @@ class MultiHeadAttention(LayerSpec):
         if self.temperature_scale:
             factors = temperature(places, self.temperature_scale, self.temperature_every)
             q = work.binary("mul", q, work.constant(factors[:, None, None], "temperature"))
-        seen = seen_rows(places, places, causal=self.causal, window=self.window, chunk=self.chunk)
-        mask = None if seen.all() else work.constant(seen.astype(np.float64), "mask")
+        visible = seen_rows(places, places, causal=self.causal, window=self.window, chunk=self.chunk)
+        mask = None if visible.all() else work.constant(visible.astype(np.float64), "mask")
         return _attend(scope, self, x, q, k, v, Seen(mask))
 
 
 def _from_anywhere(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int) -> int:
     """Attention of rows that go on from states, or of sequences that begin anew inside of the call."""
-    work, held = scope.work, held_by(scope, spec, x)
-    places = stand(scope, x, held)
+    work, past = scope.work, held_by(scope, spec, x)
+    places = stand(scope, x, past)
     length = work.shape(places)[1]
-    if held is not None:
-        k, v = work.concat((held.k, k), 1), work.concat((held.v, v), 1)
-        keep_last(scope, spec, held, places, (k, v))
+    if past is not None:
+        k, v = work.concat((past.k, k), 1), work.concat((past.v, v), 1)
+        keep_last(scope, spec, past, places, (k, v))
     every = work.shape(k)[1]
     # Scores go by distances alone, so that rows may turn as if all sequences began with the first row that is held.
     q = _turned(work, spec, q, np.arange(every - length, every))
@@ -246,16 +246,16 @@ def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
             qkv = work.concat((q, k, linear(work, p, ("v.",), x)), 1)
         else:
             qkv = linear(work, p, ("q.", "k.", "v."), x)
-    given = {"qkv": qkv, "positions": work.positions()}
-    given |= {n: p[f"{n}.weight"] for n in ("q_norm", "k_norm") if by_head and spec.qk_norm_gain}
+    by_role = {"qkv": qkv, "positions": work.positions()}
+    by_role |= {n: p[f"{n}.weight"] for n in ("q_norm", "k_norm") if by_head and spec.qk_norm_gain}
     if spec.sinks:
-        given["sinks"] = p["sinks"]
+        by_role["sinks"] = p["sinks"]
     if spec.causal and scope.resumes:
-        given |= {name: scope.state(name, (HELD, spec.kv_heads, spec.width)) for name in ("k", "v")}
-    made = work.emit(
+        by_role |= {name: scope.state(name, (HELD, spec.kv_heads, spec.width)) for name in ("k", "v")}
+    outputs = work.emit(
         "attend",
-        tuple(given.values()),
-        roles=tuple(given),
+        tuple(by_role.values()),
+        roles=tuple(by_role),
         heads=spec.num_heads,
         kv_heads=spec.kv_heads,
         head_dim=spec.width,
@@ -273,7 +273,7 @@ def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
         rope=spec.rope,
     )
     with work.at(scope.path, mixes=False):
-        return linear(work, p, ("o.",), made[0])
+        return linear(work, p, ("o.",), outputs[0])
 
 
 def _heads(scope: Scope, spec: MultiHeadAttention, name: Literal["q", "k", "v"], rows: int) -> int:
@@ -303,7 +303,7 @@ def _normed(scope: Scope, spec: MultiHeadAttention, p: Mapping[str, int], name: 
     return work.reshape(work.binary("mul", normal, work.reshape(gain, (count, width))), (every, width))
 
 
-def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int, seen: Seen) -> int:
+def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int, visibility: Seen) -> int:
     """Emit attention of the queries ``[B, T, heads, width]`` over the keys and values ``[B, S, …]``, projected back.
 
     The output has the leading axes of `x`, the layer's input.
@@ -324,12 +324,12 @@ def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: i
     scores = work.gemm(work.affine(q, spec.factor), k, trans_b=True)  # q has fewer elements than the scores
     if spec.softcap is not None:
         scores = work.affine(work.unary(work.affine(scores, 1 / spec.softcap), "tanh"), spec.softcap)
-    if seen.odd is not None:
-        odd = work.reshape(work.permute(seen.odd, (0, 2, 3, 1)), (1, groups, 1, every))
+    if visibility.odd is not None:
+        odd = work.reshape(work.permute(visibility.odd, (0, 2, 3, 1)), (1, groups, 1, every))
         by_group = work.binary("add", work.reshape(scores, (shared, groups, length, every)), odd)
         scores = work.reshape(by_group, (shared * groups, length, every))
-    if seen.mask is not None:
-        scores = _masked(work, scores, seen.mask, kv)
+    if visibility.mask is not None:
+        scores = _masked(work, scores, visibility.mask, kv)
     joined = work.reshape(work.gemm(_softmax(work, scores, sinks), v), (shared, batch, kv, length, width))
     joined = work.permute(joined, (1, 3, 2, 0, 4))
     joined = work.reshape(joined, (*work.shape(x)[:-1], spec.num_heads * width))

@@ -133,8 +133,10 @@ class LayerSpec:
         """Return the layers inside of this one, by the paths below which their parameters and states are."""
         if self.children_field is None:
             return {}
-        held: LayerSpec | tuple[LayerSpec, ...] = getattr(self, self.children_field)
-        return {self.children_field: held} if isinstance(held, LayerSpec) else {str(i): c for i, c in enumerate(held)}
+        inner: LayerSpec | tuple[LayerSpec, ...] = getattr(self, self.children_field)
+        return (
+            {self.children_field: inner} if isinstance(inner, LayerSpec) else {str(i): c for i, c in enumerate(inner)}
+        )
 
     def reads(self, path: str, shape: Shape) -> Shape:
         """Return the shape of what the layer at `path` inside of this one reads, where this one reads `shape`."""
@@ -163,9 +165,9 @@ class LayerSpec:
 
 def _load(kind: str | None) -> None:
     package = import_module("volumetric.layers")
-    wanted = None if kind is None else kind.replace("_", "")
+    class_name = None if kind is None else kind.replace("_", "")
     for name in package.__all__:
-        if wanted is None or name.lower() == wanted:
+        if class_name is None or name.lower() == class_name:
             getattr(package, name)
 
 

@@ -168,9 +168,9 @@ def _track(scope: Scope, spec: BatchNorm, mean: int, var: int, count: int) -> No
         return
     unbiased = work.affine(var, count / (count - 1))
     if spec.momentum is None:
-        seen = work.affine(running[COUNT], 1.0, 1.0)
-        scope.change(COUNT, seen)
-        part = work.unary(seen, "reciprocal")
+        batches = work.affine(running[COUNT], 1.0, 1.0)
+        scope.change(COUNT, batches)
+        part = work.unary(batches, "reciprocal")
     else:
         part = work.scalar(spec.momentum)
     rest = work.affine(part, -1.0, 1.0)

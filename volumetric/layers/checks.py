@@ -67,41 +67,41 @@ def check_flag(what: str, value: Any) -> None:
         raise SpecError(f"{what} must be true or false, got {shown(value)}")
 
 
-def tuple_of(what: str, given: Any, kind: type[T] | tuple[type[T], ...]) -> tuple[T, ...]:
+def tuple_of(what: str, values: Any, kind: type[T] | tuple[type[T], ...]) -> tuple[T, ...]:
     """Return a list or tuple as a tuple; raise `SpecError` unless its members are of a kind."""
-    if not isinstance(given, list | tuple):
-        raise SpecError(f"{what} must be a list, got {shown(given)}")
-    for value in given:
+    if not isinstance(values, list | tuple):
+        raise SpecError(f"{what} must be a list, got {shown(values)}")
+    for value in values:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             kinds = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
             raise SpecError(f"{what} must be a list of {kinds}, got {shown(value)} in it")
         if isinstance(value, str):
             check_text(what, value)
-    return tuple(given)
+    return tuple(values)
 
 
-def whole_numbers(what: str, given: Any) -> tuple[int, ...]:
+def whole_numbers(what: str, values: Any) -> tuple[int, ...]:
     """Return a list, tuple, range or array of whole numbers as a tuple; raise `SpecError` where it is none."""
-    return tuple(_integers(what, "a list of whole numbers", given, 1).tolist())
+    return tuple(_integers(what, "a list of whole numbers", values, 1).tolist())
 
 
-def whole_pairs(what: str, given: Any) -> tuple[tuple[int, int], ...]:
+def whole_pairs(what: str, values: Any) -> tuple[tuple[int, int], ...]:
     """Return a list, tuple or array ``[n, 2]`` of pairs of whole numbers as tuples, as `whole_numbers` does."""
-    wanted = "a list of pairs of whole numbers"
-    found = _integers(what, wanted, given, 2)
-    if found.size and found.shape[1] != 2:
-        raise SpecError(f"{what} must be {wanted}, got {shown(given)}")
-    return tuple(map(tuple, found.tolist()))
+    expected = "a list of pairs of whole numbers"
+    pairs = _integers(what, expected, values, 2)
+    if pairs.size and pairs.shape[1] != 2:
+        raise SpecError(f"{what} must be {expected}, got {shown(values)}")
+    return tuple(map(tuple, pairs.tolist()))
 
 
-def _integers(what: str, wanted: str, given: Any, axes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _integers(what: str, expected: str, values: Any, axes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     try:
-        found = np.asarray(given)
-        empty = isinstance(given, list | tuple | range | np.ndarray) and not found.size
+        numbers = np.asarray(values)
+        empty = isinstance(values, list | tuple | range | np.ndarray) and not numbers.size
         if empty:
             return np.zeros((0,) * axes, np.int64)
-        if found.ndim == axes and found.dtype.kind in "iu" and found.max() <= np.iinfo(np.int64).max:
-            return found.astype(np.int64)
+        if numbers.ndim == axes and numbers.dtype.kind in "iu" and numbers.max() <= np.iinfo(np.int64).max:
+            return numbers.astype(np.int64)
     except (TypeError, ValueError, OverflowError):  # lists of several lengths, and what NumPy makes nothing of
         pass
-    raise SpecError(f"{what} must be {wanted}, got {shown(given)}")
+    raise SpecError(f"{what} must be {expected}, got {shown(values)}")

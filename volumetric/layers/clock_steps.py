@@ -56,13 +56,13 @@ def counters(clock: Clock) -> tuple[float, ...]:
     There is one for each `Every`, `Cooldown` and `MaxSilence` in it, in the order of `Clock.walk`: the steps until it
     fires, until it may fire again, and until it has been silent for too long.
     """
-    found: list[float] = []
+    counts: list[float] = []
     for part in clock.walk():
         if isinstance(part, Every):
-            found.append(float(part.phase))
+            counts.append(float(part.phase))
         elif isinstance(part, (Cooldown, MaxSilence)):
-            found.append(0.0)
-    return tuple(found)
+            counts.append(0.0)
+    return tuple(counts)
 
 
 def step(clock: Clock, counts: Sequence[T], of: Steps[T]) -> tuple[T, list[T]]:
@@ -85,21 +85,21 @@ def step(clock: Clock, counts: Sequence[T], of: Steps[T]) -> tuple[T, list[T]]:
             return of.negated(fires(node.term, free))
         if isinstance(node, (And, Or)):
             join = of.both if isinstance(node, And) else of.either
-            found = fires(node.terms[0], free)
+            firing = fires(node.terms[0], free)
             for term in node.terms[1:]:
-                found = join(found, fires(term, free))
-            return found
+                firing = join(firing, fires(term, free))
+            return firing
         if isinstance(node, Cooldown):
             n = next(number)
             warm = of.under(after[n], 0.5)
-            found = of.both(fires(node.clock, warm if free is None else of.both(free, warm)), warm)
-            after[n] = of.counted(after[n], found if free is None else of.both(found, free), float(node.steps))
-            return found
+            firing = of.both(fires(node.clock, warm if free is None else of.both(free, warm)), warm)
+            after[n] = of.counted(after[n], firing if free is None else of.both(firing, free), float(node.steps))
+            return firing
         if isinstance(node, MaxSilence):
             n = next(number)
-            found = of.either(fires(node.clock, free), of.under(after[n], 0.5))
-            after[n] = of.counted(after[n], found if free is None else of.both(found, free), node.steps - 1.0)
-            return found
+            firing = of.either(fires(node.clock, free), of.under(after[n], 0.5))
+            after[n] = of.counted(after[n], firing if free is None else of.both(firing, free), node.steps - 1.0)
+            return firing
         assert isinstance(node, Inner)
         return fires(node.clock, free)
 
@@ -107,20 +107,20 @@ def step(clock: Clock, counts: Sequence[T], of: Steps[T]) -> tuple[T, list[T]]:
 
 
 def _in_range(event: Event, x: T, of: Steps[T]) -> T:
-    found: list[T] = []
+    conditions: list[T] = []
     if event.above is not None:
-        found.append(of.over(x, event.above))
+        conditions.append(of.over(x, event.above))
     if event.below is not None:
-        found.append(of.under(x, event.below))
+        conditions.append(of.under(x, event.below))
     if event.at_least is not None:
-        found.append(of.either(of.over(x, event.at_least), _equal(x, event.at_least, of)))
+        conditions.append(of.either(of.over(x, event.at_least), _equal(x, event.at_least, of)))
     if event.at_most is not None:
-        found.append(of.either(of.under(x, event.at_most), _equal(x, event.at_most, of)))
+        conditions.append(of.either(of.under(x, event.at_most), _equal(x, event.at_most, of)))
     if event.equal is not None:
-        found.append(_equal(x, event.equal, of))
+        conditions.append(_equal(x, event.equal, of))
     if event.unequal is not None:
-        found.append(of.negated(_equal(x, event.unequal, of)))
-    return found[0] if len(found) == 1 else of.both(found[0], found[1])
+        conditions.append(of.negated(_equal(x, event.unequal, of)))
+    return conditions[0] if len(conditions) == 1 else of.both(conditions[0], conditions[1])
 
 
 def _equal(x: T, number: float, of: Steps[T]) -> T:

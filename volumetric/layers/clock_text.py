@@ -41,11 +41,11 @@ def text_of(clock: Clock) -> str:
     if isinstance(clock, On):
         return f"on({_name(clock.name)})"
     assert isinstance(clock, Event)
-    found = {sign: value for sign, field in _BOUNDS.items() if (value := getattr(clock, field)) is not None}
-    if len(found) == 2:
-        (low, first), (high, last) = found.items()
+    bounds = {sign: value for sign, field in _BOUNDS.items() if (value := getattr(clock, field)) is not None}
+    if len(bounds) == 2:
+        (low, first), (high, last) = bounds.items()
         return f"{_number(first)} {_TURNED[low]} {_name(clock.source)} {high} {_number(last)}"
-    [(sign, value)] = found.items()
+    [(sign, value)] = bounds.items()
     return f"{_name(clock.source)} {sign} {_number(value)}"
 
 
@@ -86,18 +86,18 @@ class _Parser:
 
     def whole(self) -> Clock:
         """Read all of it."""
-        found = self._or()
+        clock = self._or()
         if self._token.kind != "end":
             self._fail("expected && or ||, or the end")
-        return found
+        return clock
 
     def _or(self) -> Clock:
         self._depth += 1
         if self._depth > DEEPEST:
             self._fail(f"more than {DEEPEST} clocks inside of one another")
-        found = self._row("||", lambda: self._row("&&", self._not, And), Or)
+        clock = self._row("||", lambda: self._row("&&", self._not, And), Or)
         self._depth -= 1
-        return found
+        return clock
 
     def _row(self, sign: str, one: Callable[[], Clock], kind: Callable[[tuple[Clock, ...]], Clock]) -> Clock:
         start, terms = self._token, [one()]
@@ -115,9 +115,9 @@ class _Parser:
     def _atom(self) -> Clock:
         token = self._token
         if self._took("("):
-            found = self._or()
+            clock = self._or()
             self._expect(")")
-            return found
+            return clock
         if token.kind == "number":
             return self._between()
         if token.kind not in ("word", "quoted"):

@@ -91,8 +91,8 @@ def prefixed_buffers(children: Mapping[Any, LayerSpec]) -> tuple[ParamSpec, ...]
 
 def joint_statistics(children: Iterable[LayerSpec]) -> BatchStatistics:
     """When a row depends on other samples in any of `children`."""
-    found = {child.batch_statistics for child in children}
-    return "always" if "always" in found else "training" if "training" in found else "never"
+    kinds = {child.batch_statistics for child in children}
+    return "always" if "always" in kinds else "training" if "training" in kinds else "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +136,11 @@ class Container(LayerSpec):
         return prefixed_buffers(self.children())
 
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
-        found: list[StateSpec] = []
+        specs: list[StateSpec] = []
         for path, child in self.children().items():
             shapes = [self.reads(path, shape) for shape in inputs]
-            found += (state.below(path) for state in child.states(*shapes))
-        return tuple(found)
+            specs += (state.below(path) for state in child.states(*shapes))
+        return tuple(specs)
 
 
 @layer("sequential")

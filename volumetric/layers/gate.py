@@ -62,8 +62,8 @@ class Gate(LayerSpec):
             raise SpecError(f"gate: top_k {self.top_k} is more than its {self.out_features} branches")
 
     def params(self) -> tuple[ParamSpec, ...]:
-        made = affine_params("", self.out_features, self.in_features, bias=self.bias)
-        return tuple(replace(param, delicate=True) for param in made)
+        params = affine_params("", self.out_features, self.in_features, bias=self.bias)
+        return tuple(replace(param, delicate=True) for param in params)
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.in_features)

@@ -41,18 +41,18 @@ class Entries:
 
     def mask(self, places: Array, value: Array) -> Array:
         """Where in an array some entries are, bool in a shape that repeats to that of `value`."""
-        found = np.zeros([size if axis == self.axis else 1 for axis, size in enumerate(value.shape)], bool)
-        found.reshape(-1)[self.of(places)] = True
-        return found
+        mask = np.zeros([size if axis == self.axis else 1 for axis, size in enumerate(value.shape)], bool)
+        mask.reshape(-1)[self.of(places)] = True
+        return mask
 
     def followed(self, value: Array, before: Entries, fresh: Array) -> Array:
         """Return `fresh` with what `value`, whose entries are `before`, has of the same nodes."""
         _, mine, theirs = np.intersect1d(self.nodes, before.nodes, assume_unique=True, return_indices=True)
         new, first = np.unique(self.places[mine], return_index=True)  # nodes that share an entry shared one before
         old = before.places[theirs[first]]
-        made = np.moveaxis(fresh.copy(), self.axis, 0)
-        made[self.of(new)] = np.moveaxis(value, self.axis, 0)[before.of(old)]
-        return np.ascontiguousarray(np.moveaxis(made, 0, self.axis))
+        values = np.moveaxis(fresh.copy(), self.axis, 0)
+        values[self.of(new)] = np.moveaxis(value, self.axis, 0)[before.of(old)]
+        return np.ascontiguousarray(np.moveaxis(values, 0, self.axis))
 
 
 class NodeLayer(LayerSpec):
@@ -107,17 +107,17 @@ def node_layer_at(layers: Mapping[Any, LayerSpec], at: str | None, kind: type[N]
     ------
     SpecError : there is none, or no path tells which
     """
-    found = node_layers_in(layers, kind)
-    known = ", ".join(map(repr, found))
+    fabrics = node_layers_in(layers, kind)
+    known = ", ".join(map(repr, fabrics))
     if at is None:
-        if len(found) != 1:
+        if len(fabrics) != 1:
             raise SpecError(
-                f"the network has {len(found) or 'no'} fabrics", hint=f"at= is one of {known}" if found else None
+                f"the network has {len(fabrics) or 'no'} fabrics", hint=f"at= is one of {known}" if fabrics else None
             )
-        [at] = found
-    if at not in found:
-        raise SpecError(f"there is no fabric at {at!r}", hint=f"fabrics are at {known}" if found else None)
-    return at, found[at]
+        [at] = fabrics
+    if at not in fabrics:
+        raise SpecError(f"there is no fabric at {at!r}", hint=f"fabrics are at {known}" if fabrics else None)
+    return at, fabrics[at]
 
 
 def places_of(spec: NodeLayer, nodes: object) -> Array:
@@ -128,11 +128,11 @@ def places_of(spec: NodeLayer, nodes: object) -> Array:
     SpecError : there is no node of an id
     """
     order = spec.node_ids
-    asked = np.atleast_1d(np.asarray(list(nodes) if not isinstance(nodes, int | np.integer) else nodes))  # pyright: ignore[reportArgumentType]  (checked below)
-    if asked.size == 0:
+    ids = np.atleast_1d(np.asarray(list(nodes) if not isinstance(nodes, int | np.integer) else nodes))  # pyright: ignore[reportArgumentType]  (checked below)
+    if ids.size == 0:
         return np.zeros(0, np.int64)
-    wrong = asked[~np.isin(asked, order)] if asked.dtype.kind in "iu" else asked
+    wrong = ids[~np.isin(ids, order)] if ids.dtype.kind in "iu" else ids
     if wrong.size:
         raise SpecError(f"the fabric has no node {wrong[0]}", hint=f"ids are of {order.min()} … {order.max()}")
     by_id = np.argsort(order)
-    return np.unique(by_id[np.searchsorted(order[by_id], asked)])
+    return np.unique(by_id[np.searchsorted(order[by_id], ids)])

@@ -138,8 +138,8 @@ def _mixture(scope: Scope, spec: Parallel, gate: Gate, x: int) -> int:
     branches: list[int] = []
     for i, branch in enumerate(spec.branches):
         with work.guarded(weights, i) if guards else nullcontext():
-            given = x if spec.weigh == "output" else _weighed(work, x, weights, i)
-            branches.append(scope.child(str(i)).emit(branch, given))
+            branch_input = x if spec.weigh == "output" else _weighed(work, x, weights, i)
+            branches.append(scope.child(str(i)).emit(branch, branch_input))
     return work.fused("mix", (weights, *branches), weighted=spec.weigh == "output")[0]
 
 

@@ -45,13 +45,13 @@ def held_by(scope: Scope, spec: MultiHeadAttention, x: int) -> Held | None:
     return Held(*(start(scope, x, name, shapes[name]) for name in Held._fields))
 
 
-def stand(scope: Scope, x: int, held: Held | None) -> int:
+def stand(scope: Scope, x: int, past: Held | None) -> int:
     """Return how many rows of its sequence go before each row, ``[B, T, 1]``."""
     work = scope.work
     batch, length, _ = work.shape(scope.sequenced(x))
     one = work.constant(np.ones(1), "one")
     steps = work.broadcast(work.reshape(one, (1, 1, 1)), (batch, length, 1))
-    first = work.zeros((batch, 1)) if held is None else held.place
+    first = work.zeros((batch, 1)) if past is None else past.place
     return work.affine(linear_scan(work, steps, one, first, scope.kept_before(x)), 1.0, -1.0)
 
 
@@ -96,11 +96,11 @@ def cleaned(work: GraphBuilder, v: int) -> tuple[int, int]:
     return work.binary("mul_nonzero", v, work.binary("greater", work.scalar(0.5), odd)), odd
 
 
-def keep_last(scope: Scope, spec: MultiHeadAttention, held: Held, places: int, rows: tuple[int, int]) -> None:
+def keep_last(scope: Scope, spec: MultiHeadAttention, past: Held, places: int, rows: tuple[int, int]) -> None:
     """Keep the last of all keys and values, as far as they are of the sequence, and its number of rows."""
     work = scope.work
     batch, length, _ = work.shape(places)
-    most = work.shape(held.k)[1]
+    most = work.shape(past.k)[1]
     last = work.reshape(work.part(places, 1, length - 1, length), (batch, 1))
     far = work.constant(np.arange(most, dtype=np.float64)[None, ::-1], "distances")
     own = work.reshape(work.binary("greater", work.affine(last, 1.0, 0.5), far), (batch, most, 1, 1))

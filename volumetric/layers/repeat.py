@@ -26,9 +26,9 @@ def repeat(
     """
     if not written:
         return work.scan(body, xs, constants, states)
-    made: list[Sequence[int]] = []
+    step_outputs: list[Sequence[int]] = []
     for t in range(work.shape(xs[0])[0]):
         now = [work.reshape(work.part(x, 0, t, t + 1), work.shape(x)[1:]) for x in xs]
         ys, states = body(work, now, list(constants), list(states))
-        made.append([work.reshape(y, (1, *work.shape(y))) for y in ys])
-    return [work.concat(steps, 0) for steps in zip(*made, strict=True)], list(states)
+        step_outputs.append([work.reshape(y, (1, *work.shape(y))) for y in ys])
+    return [work.concat(steps, 0) for steps in zip(*step_outputs, strict=True)], list(states)

@@ -82,17 +82,17 @@ class Scope:
 
     def stacked(self, stacks: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
         """Return those of some stacks of the layer's parameters that lie as one, by their names."""
-        found = {names: self.stack([self.key(name) for name in names]) for names in stacks}
-        return {names: i for names, i in found.items() if i is not None}
+        tensors = {names: self.stack([self.key(name) for name in names]) for names in stacks}
+        return {names: i for names, i in tensors.items() if i is not None}
 
     def buffers(self, spec: LayerSpec) -> dict[str, int]:
         """Return the tensors of the buffers of a layer by name, as they are after the nodes so far."""
         newest = {} if self.training is None else self.training.buffers
-        found: dict[str, int] = {}
+        tensors: dict[str, int] = {}
         for b in spec.buffers():
             key = self.key(b.name)
-            found[b.name] = newest[key] if key in newest else self.param(b.name, b.shape)
-        return found
+            tensors[b.name] = newest[key] if key in newest else self.param(b.name, b.shape)
+        return tensors
 
     def may_change(self, spec: LayerSpec) -> bool:
         """Whether this graph trains, and with it the buffers of a layer, if it has any."""
@@ -204,11 +204,11 @@ def linear(
         if combine == "gated":
             return work.fused("gated", ends, activation=activation, limit=limit, up_offset=up_offset)[0]
         return work.unary(work.concat(ends, len(work.shape(x)) - 1), activation)
-    given = {"x": x, **weights, **biases}
+    by_role = {"x": x, **weights, **biases}
     parts = tuple(work.shape(weight)[0] for weight in weights.values())
-    attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(given)}
+    attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(by_role)}
     attrs |= {"limit": limit, "up_offset": up_offset}
-    return work.fused("linear", tuple(given.values()), **attrs)[0]
+    return work.fused("linear", tuple(by_role.values()), **attrs)[0]
 
 
 def spread_by_channel(work: GraphBuilder, vector: int, axes: int) -> int:

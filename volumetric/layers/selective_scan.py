@@ -66,12 +66,12 @@ class Scan:
         values = tuple(part.of for part in parts.values())
         if not (scope.keeps_state(self.x.of) and work.takes("selective_scan", (*values, *stored.values()))):
             return self._written_out(scope)
-        given = {name: part.of for name, part in parts.items()} | stored
-        given["state"] = scope.state(STATE, (self.size, self.heads * self.head_dim))
+        by_role = {name: part.of for name, part in parts.items()} | stored
+        by_role["state"] = scope.state(STATE, (self.size, self.heads * self.head_dim))
         return work.emit(
             "selective_scan",
-            tuple(given.values()),
-            roles=tuple(given),
+            tuple(by_role.values()),
+            roles=tuple(by_role),
             heads=self.heads,
             head_dim=self.head_dim,
             groups=self.groups,
@@ -99,8 +99,8 @@ class Scan:
         decay = work.unary(work.binary("mul", dt, rate), "exp")
         decay = work.reshape(decay, (*work.shape(decay), 1))
         decay = work.reshape(work.broadcast(decay, (rows, size, heads, width)), (batch, length, every))
-        taken = work.binary("mul", x, work.reshape(dt, (rows, heads, 1)))
-        u = work.binary("mul", self._by_head(scope, self.b), work.reshape(taken, (rows, 1, heads, width)))
+        scaled = work.binary("mul", x, work.reshape(dt, (rows, heads, 1)))
+        u = work.binary("mul", self._by_head(scope, self.b), work.reshape(scaled, (rows, 1, heads, width)))
         shape, keep = (size, heads * width), scope.kept_before(self.x.of)
         begun = work.reshape(start(scope, self.x.of, STATE, shape), (batch, every))
         states = linear_scan(work, work.reshape(u, (batch, length, every)), decay, begun, keep)

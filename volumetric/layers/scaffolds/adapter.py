@@ -73,14 +73,14 @@ class Adapter(Scaffold):
         )
 
     def output_shape(self, *inputs: Shape) -> Shape:
-        made = Scaffold.output_shape(self, *inputs)
-        expect_last(self, made, self.embed_dim)
-        return made
+        shape = Scaffold.output_shape(self, *inputs)
+        expect_last(self, shape, self.embed_dim)
+        return shape
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, own_params(scope, self)
         h = inside(scope, CORE, self.core, x)
         with work.at(scope.path, mixes=False):
             read = normed(work, self.norm, p["norm.weight"], h, p["norm.bias"])
-            made = linear(work, p, ("up.",), linear(work, p, ("down.",), read, activation=self.activation))
-            return work.add(h, work.binary("mul", made, p["gate"]))
+            change = linear(work, p, ("up.",), linear(work, p, ("down.",), read, activation=self.activation))
+            return work.add(h, work.binary("mul", change, p["gate"]))

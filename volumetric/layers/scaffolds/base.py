@@ -56,9 +56,9 @@ class Scaffold(Container):
         return *self.own(), *prefixed(self.children())
 
     def output_shape(self, *inputs: Shape) -> Shape:
-        given = self.reads(CORE, inputs[0])
+        shape = self.reads(CORE, inputs[0])
         try:
-            return self.core.output_shape(given)
+            return self.core.output_shape(shape)
         except ShapeError as error:
             raise ShapeError(f"core of {self.kind}: {error}", hint=error.hint) from None
 
@@ -94,9 +94,11 @@ class Widened(Scaffold):
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.embed_dim)
-        made, given = Scaffold.output_shape(self, *inputs), self.reads(CORE, inputs[0])
-        if made != given:
-            raise ShapeError(f"core of {self.kind}: makes {show_shape(made)} of {show_shape(given)}, expected the same")
+        core_output, core_input = Scaffold.output_shape(self, *inputs), self.reads(CORE, inputs[0])
+        if core_output != core_input:
+            raise ShapeError(
+                f"core of {self.kind}: makes {show_shape(core_output)} of {show_shape(core_input)}, expected the same"
+            )
         return inputs[0]
 
     def join_params(self, name: str) -> tuple[ParamSpec, ...]:

@@ -167,12 +167,12 @@ class Column(Container):
         expect_last(self, inputs[0], self.embed_dim)
         for i, expert in enumerate(self.experts):
             try:
-                made = expert.output_shape(inputs[0])
+                shape = expert.output_shape(inputs[0])
             except ShapeError as error:
                 raise ShapeError(f"expert {i} of column: {error}", hint=error.hint) from None
-            if made != inputs[0]:
-                given = show_shape(inputs[0])
-                raise ShapeError(f"expert {i} of column: makes {show_shape(made)} of {given}, expected the same")
+            if shape != inputs[0]:
+                expected = show_shape(inputs[0])
+                raise ShapeError(f"expert {i} of column: makes {show_shape(shape)} of {expected}, expected the same")
         return inputs[0]
 
     def prior(self, p: Mapping[str, Array]) -> Array:
@@ -187,13 +187,13 @@ class Column(Container):
         work, p, shape = scope.work, own_params(scope, self), scope.work.shape(x)
         with work.at(scope.path, mixes=False):
             u = work.reshape(work.norm(flat(work, x), p["norm.weight"], kind="rms", eps=self.eps), shape)
-        made = [inside(scope, str(i), expert, u) for i, expert in enumerate(self.experts)]
+        outputs = [inside(scope, str(i), expert, u) for i, expert in enumerate(self.experts)]
         with work.at(scope.path, mixes=False):
-            x, u, *made = (flat(work, of) for of in (x, u, *made))
+            x, u, *outputs = (flat(work, of) for of in (x, u, *outputs))
             less_u = work.affine(u, -1.0)
-            changes = [joined(work, (of, less_u), "add") for of in made]
-            own, seen = _mixed(scope, self, p, u, changes)
-            mixed = linear(work, p, ("mix.out.",), linear(work, p, ("mix.v.",), seen))
+            changes = [joined(work, (of, less_u), "add") for of in outputs]
+            own, mixture = _mixed(scope, self, p, u, changes)
+            mixed = linear(work, p, ("mix.out.",), linear(work, p, ("mix.v.",), mixture))
             whole = joined(work, (own, mixed, u, work.affine(x, -1.0)), "add")
             head = linear(work, p, ("head.down.",), linear(work, p, ("head.up.",), whole, activation="gelu"))
             parts = (work.binary("mul", of, p[name]) for of, name in ((whole, "alpha"), (head, "alpha_head")))
@@ -209,15 +209,15 @@ def _mixed(scope: Scope, spec: Column, p: dict[str, int], u: int, changes: list[
     work, count, keys = scope.work, len(changes), spec.keys
     rows, width = work.shape(u)
     # First what devices run on rows: what follows is none of that, and stays together.
-    asked = linear(work, p, ("mix.q.",), u)
+    queries = linear(work, p, ("mix.q.",), u)
     read = work.concat([linear(work, p, ("mix.k.",), of) for of in changes], 1)
     every = work.concat(changes, 1)
     local = linear(work, p, ("refine.q.",), u) if spec.refine else None
-    asked, read = work.reshape(asked, (rows, 1, keys)), work.reshape(read, (rows, count, keys))
+    queries, read = work.reshape(queries, (rows, 1, keys)), work.reshape(read, (rows, count, keys))
     every = work.reshape(every, (rows, count, width))
     prior = _prior(scope, spec, p)
-    asked = work.binary("add", asked, work.reshape(p["mix.bias"], (1, count, keys)))
-    scores = work.affine(work.gemm(asked, read, trans_b=True), keys**-0.5)
+    queries = work.binary("add", queries, work.reshape(p["mix.bias"], (1, count, keys)))
+    scores = work.affine(work.gemm(queries, read, trans_b=True), keys**-0.5)
     if spec.prune and spec.chosen is not None:
         dropped = work.binary("greater", work.scalar(LEAST), prior)
         scores = work.binary("mask", scores, work.reshape(work.affine(dropped, -1.0, 1.0), (1, 1, count)))
@@ -232,24 +232,24 @@ def _mixed(scope: Scope, spec: Column, p: dict[str, int], u: int, changes: list[
     a = work.reshape(a, (rows, 1, count))
     looks = work.reshape(work.softmax(work.reshape(scores, (rows * count, count))), (rows, count, count))
     both = work.concat((a, work.gemm(a, looks)), 1)
-    own, seen = work.split(work.gemm(both, every), (1, 1), 1)
-    return work.reshape(own, (rows, width)), work.reshape(seen, (rows, width))
+    own, mixture = work.split(work.gemm(both, every), (1, 1), 1)
+    return work.reshape(own, (rows, width)), work.reshape(mixture, (rows, width))
 
 
 def _prior(scope: Scope, spec: Column, p: dict[str, int]) -> int:
     """Emit the scores that experts have for all rows alike, ``[1, E]``, -inf for those without a weight."""
     work, count, keys = scope.work, len(spec.experts), spec.keys
     context = work.reshape(p["prior.context"], (1, 1, spec.embed_dim))
-    asked = work.gemm(context, work.reshape(p["prior.q.weight"], (1, keys, spec.embed_dim)), trans_b=True)
+    query = work.gemm(context, work.reshape(p["prior.q.weight"], (1, keys, spec.embed_dim)), trans_b=True)
     table = work.gemm(
         work.reshape(p["prior.keys"], (1, count, keys)),
         work.reshape(p["prior.k.weight"], (1, keys, keys)),
         trans_b=True,
     )
-    scores = work.reshape(work.gemm(asked, table, trans_b=True), (1, count))
+    scores = work.reshape(work.gemm(query, table, trans_b=True), (1, count))
     scores = work.affine(scores, spec.prior_factor)
-    kept = scores if spec.chosen is None else work.keep_largest(scores, spec.chosen)
-    return work.affine(kept, 1 / spec.temperature)
+    chosen = scores if spec.chosen is None else work.keep_largest(scores, spec.chosen)
+    return work.affine(chosen, 1 / spec.temperature)
 
 
 def _balance(scope: Scope, spec: Column, a: int) -> int:

@@ -74,9 +74,9 @@ class PreUp(Widened):
             wide = linear(work, p, ("in.",), normed(work, self.norm, p["norm.weight"], x))
             a, z = (columns(work, wide, at * self.hidden, self.hidden) for at in (0, 1))
             beside = work.unary(a, "silu")
-        made = inside(scope, CORE, self.core, beside if self.activates else a)
+        core = inside(scope, CORE, self.core, beside if self.activates else a)
         with work.at(scope.path, mixes=False):
-            whole = work.add(made, work.binary("mul", beside, p["skip"]))
+            whole = work.add(core, work.binary("mul", beside, p["skip"]))
             return join_nodes(
                 work, self.gated, p, "gate.", x, linear(work, p, ("out.",), gated(work, z, whole, "silu"))
             )
