@@ -150,8 +150,8 @@ class AdaptedExecutable:
 
     def run(self, pieces: Sequence[Piece]) -> list[Found]:
         """Append the rows of each piece to its state, each with its adapters."""
-        executable, taken = self._taken(pieces)
-        return executable.run(taken)
+        executable, calls = self._taken(pieces)
+        return executable.run(calls)
 
     def forward(self, state: AdaptedState, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
@@ -208,9 +208,9 @@ class AdaptedExecutable:
             if executable is not self.shared.plain:
                 more = {**(constant or {}), ADAPTERS: np.stack([state.scales for state in states])}
             with closing(begin(executable, tokens, more)) as loop:
-                for found in loop:
-                    tokens = list(found)
-                    yield found
+                for ids in loop:
+                    tokens = list(ids)
+                    yield ids
                     if _contents(now) != before:
                         break
 
@@ -241,8 +241,8 @@ class DrawingAdapted(AdaptedExecutable):
 
     def pick(self, pieces: Sequence[Piece], choosers: Sequence[Any]) -> list[Any]:
         """As `run`, with tokens drawn by the last rows, see `Drawing.pick`."""
-        executable, taken = self._taken(pieces)
-        return _drawing(executable).pick(taken, choosers)
+        executable, calls = self._taken(pieces)
+        return _drawing(executable).pick(calls, choosers)
 
 
 def check_adapter(executable: Executable, name: str) -> None:
@@ -286,6 +286,6 @@ def _contents(scales: Mapping[int, F32Array]) -> list[bytes]:
 
 def _with(x: Given, scales: F32Array) -> Mapping[str, NDArray[Any]]:
     """Rows of a call with their adapters beside them."""
-    given = x if isinstance(x, Mapping) else {INPUT: x}
-    rows = np.shape(given[INPUT])[:1] if INPUT in given else ()
-    return {**given, ADAPTERS: np.broadcast_to(scales, (*rows, len(scales)))}
+    inputs = x if isinstance(x, Mapping) else {INPUT: x}
+    rows = np.shape(inputs[INPUT])[:1] if INPUT in inputs else ()
+    return {**inputs, ADAPTERS: np.broadcast_to(scales, (*rows, len(scales)))}

@@ -64,11 +64,11 @@ class Part:
         return range(len(span) - (self.wanted == "last" and span.stop == len(self)), len(span))
 
 
-def handed_back(plan: Plan, part: Part, found: Mapping[str, F32Array]) -> Found:
+def handed_back(plan: Plan, part: Part, outputs: Mapping[str, F32Array]) -> Found:
     """What a piece gets: its outputs by name, or the one that the plan has."""
     if len(plan.outputs) == 1:
-        return found[OUTPUT]
-    return {name: found[name] for name in part.outputs}
+        return outputs[OUTPUT]
+    return {name: outputs[name] for name in part.outputs}
 
 
 class Handed:
@@ -88,30 +88,30 @@ class Handed:
 
     def wanted(self, spans: Sequence[Span]) -> dict[str, list[int]]:
         """Output → those of its rows that are handed back of a call of `spans`, by their number in it, ascending."""
-        found: dict[str, list[int]] = {}
+        rows_by_output: dict[str, list[int]] = {}
         first = 0
         for span in spans:
             part = self._parts[span.piece]
             rows = part.rows(span)
             if rows:
                 for name in part.outputs:
-                    found.setdefault(name, []).extend(range(first + rows.start, first + rows.stop))
+                    rows_by_output.setdefault(name, []).extend(range(first + rows.start, first + rows.stop))
             first += len(span)
-        return {name: found[name] for name in self._plan.outputs if name in found}
+        return {name: rows_by_output[name] for name in self._plan.outputs if name in rows_by_output}
 
     def places(self, spans: Sequence[Span], name: str) -> slice | list[int]:
         """Where these rows belong in `rows`; a slice where they follow one another."""
-        found: list[int] = []
+        places: list[int] = []
         for span in spans:
             part, start = self._parts[span.piece], self._starts[name][span.piece]
             if name in part.outputs:
-                found += (start + (span.start + i if part.wanted == "all" else 0) for i in part.rows(span))
-        return slice(found[0], found[-1] + 1) if found == list(range(found[0], found[-1] + 1)) else found
+                places += (start + (span.start + i if part.wanted == "all" else 0) for i in part.rows(span))
+        return slice(places[0], places[-1] + 1) if places == list(range(places[0], places[-1] + 1)) else places
 
     def take(self, spans: Sequence[Span], outputs: Mapping[str, NDArray[np.float32]]) -> None:
         """Take over what a call of `spans` made: the rows of `wanted`, in their order."""
-        for name, made in outputs.items():
-            self.rows[name][self.places(spans, name)] = made.reshape(len(made), -1)
+        for name, values in outputs.items():
+            self.rows[name][self.places(spans, name)] = values.reshape(len(values), -1)
 
     @property
     def found(self) -> list[Found]:
@@ -196,15 +196,15 @@ def check_pieces(plan: Plan, pieces: Sequence[Piece], context: int) -> list[Part
     return parts
 
 
-def _outputs(plan: Plan, asked: Sequence[str] | None) -> tuple[str, ...]:
+def _outputs(plan: Plan, names: Sequence[str] | None) -> tuple[str, ...]:
     """Return the outputs that a piece asks for, in the plan's order."""
-    if asked is None:
+    if names is None:
         return tuple(plan.outputs)
-    unknown = [] if isinstance(asked, str) else [str(name)[:64] for name in asked if name not in plan.outputs]
-    if unknown or isinstance(asked, str) or not asked:
-        what = f"no output is called {unknown[0]!r}" if unknown else f"outputs={asked!r} is no tuple of names"
+    unknown = [] if isinstance(names, str) else [str(name)[:64] for name in names if name not in plan.outputs]
+    if unknown or isinstance(names, str) or not names:
+        what = f"no output is called {unknown[0]!r}" if unknown else f"outputs={names!r} is no tuple of names"
         raise SpecError(what, hint=f'the network has {", ".join(plan.outputs)}; wanted="none" asks for none of them')
-    return tuple(name for name in plan.outputs if name in asked)
+    return tuple(name for name in plan.outputs if name in names)
 
 
 def _check_vocabulary_once(plan: Plan, rows: Sequence[NDArray[Any]], name: str) -> None:
@@ -237,12 +237,12 @@ class RunsParts(Protocol):
 
 def run_each(executable: RunsParts, plan: Plan, pieces: Sequence[Piece]) -> list[Found]:
     """Check `pieces` and run them one after the other."""
-    found: list[Found] = []
+    results: list[Found] = []
     for part in check_pieces(plan, pieces, executable.options.context):
-        made = executable.run_part(part)
+        outputs = executable.run_part(part)
         rows = slice(0) if part.wanted == "none" else slice(None)
-        found.append(handed_back(plan, part, {name: value[rows] for name, value in made.items()}))
-    return found
+        results.append(handed_back(plan, part, {name: value[rows] for name, value in outputs.items()}))
+    return results
 
 
 def greedy_each(
@@ -260,13 +260,13 @@ def greedy_each(
             Piece(state, {INPUT: np.array([token], np.int64), **own}, outputs=(OUTPUT,))
             for state, token, own in zip(states, tokens, beside, strict=True)
         ]
-        found = map(output_of, executable.run(fed))
-        tokens = [most_likely(logits[-1], sequence=place) for place, logits in enumerate(found)]
+        results = map(output_of, executable.run(fed))
+        tokens = [most_likely(logits[-1], sequence=place) for place, logits in enumerate(results)]
         yield list(tokens)
 
 
 def greedy_ids(executable: Executable, state: State, token: int) -> Generator[int, None, None]:
     """`Executable.greedy` of one sequence; closing it closes the device's iterator, which may have run ahead."""
     with closing(executable.greedy([state], [token])) as stream:
-        for found in stream:
-            yield found[0]
+        for ids in stream:
+            yield ids[0]

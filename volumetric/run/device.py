@@ -170,9 +170,9 @@ class Piece:
     outputs: tuple[str, ...] | None = None
 
 
-def output_of(found: Found, name: str = OUTPUT) -> NDArray[np.float32]:
+def output_of(outputs: Found, name: str = OUTPUT) -> NDArray[np.float32]:
     """Return one output of what a piece was handed back."""
-    return found[name] if isinstance(found, Mapping) else found
+    return outputs[name] if isinstance(outputs, Mapping) else outputs
 
 
 class Executable(Protocol):

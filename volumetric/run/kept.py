@@ -75,10 +75,10 @@ class KeptBuffers:
 
     def onto(self, store: TensorStore, *, together: bool = False) -> KeptBuffers:
         """Return a copy in another store."""
-        made = copy(self)
-        made.store = store
-        made.put(self.values(), together=together)
-        return made
+        buffers = copy(self)
+        buffers.store = store
+        buffers.put(self.values(), together=together)
+        return buffers
 
     def get(self, key: str) -> Array:
         """Copy a buffer, as ``[count, batch, …]``."""

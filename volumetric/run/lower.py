@@ -53,6 +53,7 @@ class _Lowering:
         self.recalled: list[tuple[Source, Step]] = []
 
     def run(self) -> Plan:
+        """Return the plan: the steps of all layers in reading order, with their values, parameters and states."""
         network = self.network
         read = self.read
         inputs: dict[str, int] = {}
@@ -65,12 +66,12 @@ class _Lowering:
             where = str(w.coord)
             x = args[0] if len(args) == 1 else self._join(where, args, "add")
             skip = () if w.skip is None else (read[w.skip],)
-            made = x if w.identity else self._layer(network.layers[w.coord], where, where, (x, *skip))
+            output = x if w.identity else self._layer(network.layers[w.coord], where, where, (x, *skip))
             read[Source(w.coord, "input")] = x
-            read[Source(w.coord)] = made
+            read[Source(w.coord)] = output
         for source, recall in self.recalled:
-            kept = (read[Source(source.coord)],)
-            self.steps.append(dataclasses.replace(recall, op="retain", inputs=kept, outputs=()))
+            retained = (read[Source(source.coord)],)
+            self.steps.append(dataclasses.replace(recall, op="retain", inputs=retained, outputs=()))
         return Plan(
             values=tuple(self.values),
             steps=tuple(mark_tail(self.steps)),
@@ -87,7 +88,7 @@ class _Lowering:
         source = Source(coord, delay=rows)
         if source in self.read:
             return self.read[source]
-        made = self.read.get(Source(coord))
+        value = self.read.get(Source(coord))
         where, name, shape = str(coord), f"delay{rows}", self.network.shapes[coord]
         network = self.network
         ids = carries_ids(Source(coord), {w.coord: w for w in network.wires}, network.ports)
@@ -96,9 +97,9 @@ class _Lowering:
         self.states[key] = StateSpec(name=name, shape=(rows, *shape[1:]), kind="fixed", dtype=dtype)
         out = self._value(f"{where}.{name}", shape, dtype)
         attrs = {"rows": rows, "link": f"{where} → {target}"}
-        inputs = () if made is None else (made,)
-        self._emit("recall" if made is None else "delay", where, inputs, out, {}, attrs, {"past": key})
-        if made is None:
+        inputs = () if value is None else (value,)
+        self._emit("recall" if value is None else "delay", where, inputs, out, {}, attrs, {"past": key})
+        if value is None:
             self.recalled.append((source, self.steps[-1]))
         self.read[source] = out
         return out
@@ -134,9 +135,9 @@ class _Lowering:
         self.buffers |= {keys[p.name] for p in spec.buffers()}
         op = "add" if isinstance(spec, Residual) else spec.kind
         attrs: dict[str, Any] = {"scale": 1.0} if isinstance(spec, Residual) else {"spec": spec}
-        kept = {state.name: f"{where}/{state.name}" for state in spec.states(*shapes)}
-        self.states |= {kept[state.name]: state for state in spec.states(*shapes)}
-        self._emit(op, where, inputs, out, keys, attrs, kept)
+        states = {state.name: f"{where}/{state.name}" for state in spec.states(*shapes)}
+        self.states |= {states[state.name]: state for state in spec.states(*shapes)}
+        self._emit(op, where, inputs, out, keys, attrs, states)
         return out
 
     def _join(self, where: str, inputs: list[int], combine: str) -> int:

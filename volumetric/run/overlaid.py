@@ -38,16 +38,16 @@ class Overlaid:
             for adapter in range(overlay.count)
             for key in overlay.factor_keys(adapter)
         }
-        self._kept: dict[bytes, dict[str, Array]] = {}
+        self._cached: dict[bytes, dict[str, Array]] = {}
 
     def weights(self, scales: Array) -> dict[str, Array]:
         """Return the weights that adapters change, by their keys, for a weight of each adapter."""
         name = scales.tobytes()
-        if name not in self._kept:
-            while len(self._kept) >= _KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[name] = dict(self._merged(scales))
-        return self._kept[name]
+        if name not in self._cached:
+            while len(self._cached) >= _KEPT:
+                del self._cached[next(iter(self._cached))]
+            self._cached[name] = dict(self._merged(scales))
+        return self._cached[name]
 
     def _merged(self, scales: Array) -> Iterator[tuple[str, Array]]:
         for overlay in self._overlays:
@@ -67,5 +67,5 @@ def alike(part: Part) -> Iterator[tuple[Array, Part]]:
     scales = part.given[ADAPTERS]
     cuts = [0, *(np.flatnonzero((scales[1:] != scales[:-1]).any(1)) + 1).tolist(), len(scales)]
     for start, stop in pairwise(cuts):
-        given = {name: rows[start:stop] for name, rows in part.given.items()}
-        yield scales[start], dataclasses.replace(part, given=given)
+        inputs = {name: rows[start:stop] for name, rows in part.given.items()}
+        yield scales[start], dataclasses.replace(part, given=inputs)

@@ -96,9 +96,9 @@ class Plan:
     low_rank: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     def __str__(self) -> str:
-        given = (f"%{i} = input {name}" for name, i in self.inputs.items() if name != INPUT)
+        inputs = (f"%{i} = input {name}" for name, i in self.inputs.items() if name != INPUT)
         left = (f"output {name} = %{i}" for name, i in self.outputs.items() if name != OUTPUT)
-        return "\n".join([*given, *map(self._line, self.steps), *left])
+        return "\n".join([*inputs, *map(self._line, self.steps), *left])
 
     def _line(self, step: Step) -> str:
         def show(i: int) -> str:
@@ -119,12 +119,12 @@ def with_outputs(plan: Plan, outputs: Collection[str]) -> Plan:
 
     Its inputs stay. A plan with a loop keeps all steps: what comes later there is needed by what comes before.
     """
-    kept = {name: i for name, i in plan.outputs.items() if name in outputs}
-    if len(kept) == len(plan.outputs):
+    selected = {name: i for name, i in plan.outputs.items() if name in outputs}
+    if len(selected) == len(plan.outputs):
         return plan
     if plan.piece is not None:
-        return replace(plan, outputs=MappingProxyType(kept))
-    needed = set(kept.values())
+        return replace(plan, outputs=MappingProxyType(selected))
+    needed = set(selected.values())
     steps: list[Step] = []
     for step in reversed(plan.steps):
         if needed.intersection(step.outputs):
@@ -135,7 +135,7 @@ def with_outputs(plan: Plan, outputs: Collection[str]) -> Plan:
     return replace(
         plan,
         steps=tuple(steps[::-1]),
-        outputs=MappingProxyType(kept),
+        outputs=MappingProxyType(selected),
         params=MappingProxyType({key: shape for key, shape in plan.params.items() if key in params}),
         states=MappingProxyType({key: spec for key, spec in plan.states.items() if key in states}),
         buffers=plan.buffers & params,

@@ -27,7 +27,7 @@ class StepTime:
 
 def by_label(steps: Iterable[tuple[str, float]]) -> list[StepTime]:
     """Add up single steps of the same label, in the order of their first."""
-    found: dict[str, list[float]] = {}
+    times_by_label: dict[str, list[float]] = {}
     for label, seconds in steps:
-        found.setdefault(label, []).append(seconds)
-    return [StepTime(label=label, count=len(times), seconds=sum(times)) for label, times in found.items()]
+        times_by_label.setdefault(label, []).append(seconds)
+    return [StepTime(label=label, count=len(times), seconds=sum(times)) for label, times in times_by_label.items()]

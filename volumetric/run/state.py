@@ -162,8 +162,8 @@ def by_name(plan: Plan, x: Given) -> Mapping[str, NDArray[Any]]:
     missing = [name for name in plan.inputs if name not in x and name not in left_out]
     unknown = [str(name)[:64] for name in x if name not in plan.inputs]
     if missing or unknown:
-        found = "nothing for " + ", ".join(missing) if missing else "also " + ", ".join(unknown)
-        raise ShapeError(f"the network has the inputs {', '.join(plan.inputs)}, got {found}")
+        difference = "nothing for " + ", ".join(missing) if missing else "also " + ", ".join(unknown)
+        raise ShapeError(f"the network has the inputs {', '.join(plan.inputs)}, got {difference}")
     return {name: x[name] if name in x else _default(plan, name, np.shape(x[INPUT])) for name in plan.inputs}
 
 
@@ -181,8 +181,8 @@ def check_inputs(plan: Plan, x: Given) -> dict[str, NDArray[Any]]:
     ShapeError : an input is missing or unknown, rows are not what it reads, or are not as many of each
     GenerationError : an id is negative, or larger than any
     """
-    given = by_name(plan, x)
-    rows = {name: check_input(plan, given[name], name) for name in plan.inputs}
+    inputs = by_name(plan, x)
+    rows = {name: check_input(plan, inputs[name], name) for name in plan.inputs}
     if len({len(one) for one in rows.values()}) > 1:
         counts = ", ".join(f"{len(one)} of {name}" for name, one in rows.items())
         raise ShapeError(f"the inputs of a call have as many rows each, got {counts}")
@@ -207,9 +207,9 @@ def check_tokens(plan: Plan, tokens: Sequence[int], constant: Constant | None = 
         )
     if plan.values[plan.inputs[INPUT]].dtype != "int32":
         raise UnsupportedError("greedy decoding needs a network that reads token ids", hint="use Executable.run")
-    given = check_inputs(plan, {**more, INPUT: ids})
-    check_vocabulary(plan, given.pop(INPUT))
-    return given
+    inputs = check_inputs(plan, {**more, INPUT: ids})
+    check_vocabulary(plan, inputs.pop(INPUT))
+    return inputs
 
 
 def check_input(plan: Plan, x: NDArray[Any], name: str = INPUT) -> NDArray[Any]:
@@ -232,30 +232,30 @@ def check_input(plan: Plan, x: NDArray[Any], name: str = INPUT) -> NDArray[Any]:
         hint = "give real and imaginary parts as features of their own" if x.dtype.kind == "c" else None
         raise ShapeError(f"{who} reads {value.dtype}, got {x.dtype}", hint=hint)
     if not wants_ids and x.dtype.kind in "iu":
-        made = x.astype(value.dtype)
-        if x.size and (made != x).any():
+        converted = x.astype(value.dtype)
+        if x.size and (converted != x).any():
             raise ShapeError(
-                f"{who} reads {value.dtype}, which cannot hold {x[made != x].flat[0]} of {x.dtype}",
+                f"{who} reads {value.dtype}, which cannot hold {x[converted != x].flat[0]} of {x.dtype}",
                 hint="scale the numbers, and give them as floats",
             )
-        return made
+        return converted
     if wants_ids and x.size and (x.min() < 0 or (x.dtype != np.int32 and x.max() > _LAST_ID)):
         raise GenerationError(f"token ids must lie in 0 … {_LAST_ID}, got {int(x.min())} to {int(x.max())}")
     return np.ascontiguousarray(x, value.dtype)
 
 
-def _fitted(wanted: Shape, x: NDArray[Any]) -> str | None:
+def _fitted(expected: Shape, x: NDArray[Any]) -> str | None:
     """Return how an array gets the axes of rows, where that is plain."""
-    if x.shape == wanted:
+    if x.shape == expected:
         return "one row is x[None]"
-    if x.ndim == 1 and wanted == (1,):
+    if x.ndim == 1 and expected == (1,):
         return "one feature a row is x[:, None]"
-    if x.ndim == 2 and x.shape == (*wanted, x.shape[1]) and x.shape[1] != wanted[0]:
+    if x.ndim == 2 and x.shape == (*expected, x.shape[1]) and x.shape[1] != expected[0]:
         return "rows come first: x.T"
-    if x.ndim > 1 and int(np.prod(x.shape[1:])) == int(np.prod(wanted)):
-        return f"as many numbers a row: x.reshape({', '.join(map(str, (-1, *wanted)))})"
-    if x.ndim == len(wanted) + 1 and wanted:
-        return f"rows have {x.shape[-1]} numbers, and the network was made for {wanted[-1]}"
+    if x.ndim > 1 and int(np.prod(x.shape[1:])) == int(np.prod(expected)):
+        return f"as many numbers a row: x.reshape({', '.join(map(str, (-1, *expected)))})"
+    if x.ndim == len(expected) + 1 and expected:
+        return f"rows have {x.shape[-1]} numbers, and the network was made for {expected[-1]}"
     return None
 
 

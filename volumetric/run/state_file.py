@@ -113,7 +113,7 @@ def restore_state(state: HoldingState, data: bytes, specs: Mapping[str, StateSpe
     state.fill(values, header.position)
 
 
-def _check_sizes(header: _Header, given: int) -> None:
+def _check_sizes(header: _Header, actual: int) -> None:
     """Raise `CheckpointError` unless what the header announces takes the bytes that are there."""
     if any(entry.dtype not in _STORED for entry in header.states):
         raise SEAL.damaged("its header has a type that this release does not know")
@@ -123,23 +123,23 @@ def _check_sizes(header: _Header, given: int) -> None:
         raise SEAL.damaged("its header has rows beyond the end")
     if any(entry.dtype == "int8" and not entry.shape for entry in header.states):
         raise SEAL.damaged("its header has codes without a head")
-    wanted = sum(_nbytes(entry, header.position) for entry in header.states)
-    if wanted != given:
-        raise SEAL.damaged(f"its header announces {wanted} bytes of arrays, there are {given}")
+    announced = sum(_nbytes(entry, header.position) for entry in header.states)
+    if announced != actual:
+        raise SEAL.damaged(f"its header announces {announced} bytes of arrays, there are {actual}")
 
 
 def _check_network(header: _Header, specs: Mapping[str, StateSpec]) -> None:
     """Raise `CheckpointError` unless the header lists the states `specs`."""
-    found = {entry.key: _shown(entry.kind, entry.shape, entry.dtype) for entry in header.states}
-    wanted = {key: _shown(spec.kind, spec.shape, spec.dtype) for key, spec in specs.items()}
-    if len(found) == len(header.states) and found == wanted:
+    saved = {entry.key: _shown(entry.kind, entry.shape, entry.dtype) for entry in header.states}
+    expected = {key: _shown(spec.kind, spec.shape, spec.dtype) for key, spec in specs.items()}
+    if len(saved) == len(header.states) and saved == expected:
         for entry in header.states:
             window = specs[entry.key].window
             if entry.first > (0 if window is None else max(0, header.position + 1 - window)):
                 raise SEAL.damaged(f"it lacks rows of {entry.key} that the next one reads")
         return
-    other = next((key for key in (*wanted, *found) if found.get(key) != wanted.get(key)), "a state twice")
-    there, here = (of.get(other, "not there") for of in (found, wanted))
+    other = next((key for key in (*expected, *saved) if saved.get(key) != expected.get(key)), "a state twice")
+    there, here = (of.get(other, "not there") for of in (saved, expected))
     raise CheckpointError(
         f"the saved state is of another network: {other} is {there} in it, {here} here",
         hint="restore it with the model that saved it",

@@ -153,9 +153,9 @@ class Core:
                 return memory.rows(i, of) if i not in self._states else memory.state(i, of.piece or 0)
 
             derived = self.derived(stretch)
-            given = [derived[i] if i in derived else place(i) for i in self.segment.inputs]
-            found = self.program(stretch.rows).run(given)
-            for i, value in zip(self.segment.outputs, found, strict=True):
+            inputs = [derived[i] if i in derived else place(i) for i in self.segment.inputs]
+            outputs = self.program(stretch.rows).run(inputs)
+            for i, value in zip(self.segment.outputs, outputs, strict=True):
                 place(i)[...] = value
 
     def close(self) -> None:

@@ -56,20 +56,20 @@ def pass_values(of: ForwardPass, weights: EmitWeights, rule: UpdateRule | None) 
     """
     work = GraphBuilder(parted=of.parted)
     training = None if rule is None else begin_training(work, of, rule)
-    seen = emit_loss(work, of, weights, training)
+    forward = emit_loss(work, of, weights, training)
     own, plan = weights(work), of.plan
     shown: dict[str, int] = {}
     for name, i in plan.inputs.items():
-        shown["the input of the network" if name == INPUT else f"the input {name} of the network"] = seen.values[i]
+        shown["the input of the network" if name == INPUT else f"the input {name} of the network"] = forward.values[i]
     for step in plan.steps:
         shown |= {f"parameter {key}": own(key, plan.params[key]) for key in step.params.values()}
-        shown |= {f"the output of {step.op} at {step.where}": seen.values[i] for i in step.outputs}
+        shown |= {f"the output of {step.op} at {step.where}": forward.values[i] for i in step.outputs}
     shown = {label: i for label, i in shown.items() if work.tensors[i].dtype == "float32"}
     places = {i: at for at, i in enumerate(shown.values())}
-    ends = {name: places[seen.values[i]] for name, i in plan.outputs.items() if seen.values[i] in places}
+    ends = {name: places[forward.values[i]] for name, i in plan.outputs.items() if forward.values[i] in places}
     if rule is None or training is None:
         return Labelled(work.finish([*shown.values()]), tuple(shown), ends)
-    gradients = master_gradients(work, rule, seeds_of(work, of, seen, training))
+    gradients = master_gradients(work, rule, seeds_of(work, of, forward, training))
     outputs = [*shown.values(), *gradients.values(), *training.buffers.values()]
     return Labelled(work.finish(outputs), tuple(shown), ends, tuple(gradients), tuple(training.buffers))
 

@@ -58,11 +58,11 @@ class Inverse:
 
 def weighted(plan: Plan) -> set[int]:
     """Return the values of a plan that depend on weights: those that can have a target."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for step in plan.steps:
-        if step.params or found.intersection(step.inputs):
-            found.update(step.outputs)
-    return found
+        if step.params or numbers.intersection(step.inputs):
+            numbers.update(step.outputs)
+    return numbers
 
 
 def last_steps(plan: Plan) -> tuple[list[Step], list[Step]]:
@@ -91,8 +91,8 @@ def plan_inverses(plan: Plan, kind: InverseKind, *, derived: Collection[str]) ->
     UnsupportedError
         A layer has no inverse; the message names it.
     """
-    made: dict[int, Step] = {step.outputs[0]: step for step in plan.steps if step.outputs}
-    below, found = weighted(plan), dict[str, Inverse]()
+    maker: dict[int, Step] = {step.outputs[0]: step for step in plan.steps if step.outputs}
+    below, inverses = weighted(plan), dict[str, Inverse]()
     for step in plan.steps:
         if step.op in DELAYS:
             raise UnsupportedError(
@@ -104,18 +104,22 @@ def plan_inverses(plan: Plan, kind: InverseKind, *, derived: Collection[str]) ->
             continue
         if len(step.inputs) > 1:
             raise UnsupportedError(f"targets do not cross {step.op} at {step.where}, which reads several layers")
-        given, wanted = plan.values[step.outputs[0]].shape[1:], plan.values[hidden[0]].shape[1:]
+        output_shape, input_shape = plan.values[step.outputs[0]].shape[1:], plan.values[hidden[0]].shape[1:]
         exact = kind if isinstance(spec, Dense) else "learned"
-        layer = learned_inverse(step, spec, given, wanted, _activation(made, hidden[0])) if exact == "learned" else None
-        found[step.where] = Inverse(where=step.where, kind=exact, layer=layer, shape=wanted)
-    return found
+        layer = (
+            learned_inverse(step, spec, output_shape, input_shape, _activation(maker, hidden[0]))
+            if exact == "learned"
+            else None
+        )
+        inverses[step.where] = Inverse(where=step.where, kind=exact, layer=layer, shape=input_shape)
+    return inverses
 
 
-def _activation(made: Mapping[int, Step], value: int) -> Activation:
+def _activation(maker: Mapping[int, Step], value: int) -> Activation:
     """The activation that a value is the output of, behind a discrete layer if it has one."""
-    step = made.get(value)
+    step = maker.get(value)
     while step is not None and step.op == "discrete":
-        step = made.get(step.inputs[0])
+        step = maker.get(step.inputs[0])
     return "linear" if step is None else getattr(step.attrs.get("spec"), "activation", "linear")
 
 
@@ -128,14 +132,16 @@ def refuse_opaque(spec: Discrete, where: str) -> None:
         )
 
 
-def learned_inverse(step: Step, spec: LayerSpec, given: Shape, wanted: Shape, activation: Activation) -> LayerSpec:
+def learned_inverse(
+    step: Step, spec: LayerSpec, output_shape: Shape, input_shape: Shape, activation: Activation
+) -> LayerSpec:
     """Return the layer that learns to go back: a transposed convolution for a convolution, else a dense layer."""
     if isinstance(spec, Conv):
-        found = _transposed(spec, given, wanted, activation)
-        if found is not None:
-            return found
-    sizes = prod(given), prod(wanted)
-    if max(len(given), len(wanted)) > 1 and max(sizes) > FLATTENED:
+        transposed = _transposed(spec, output_shape, input_shape, activation)
+        if transposed is not None:
+            return transposed
+    sizes = prod(output_shape), prod(input_shape)
+    if max(len(output_shape), len(input_shape)) > 1 and max(sizes) > FLATTENED:
         raise UnsupportedError(
             f"targets do not cross {step.op} at {step.where}: an inverse of {sizes[0]} × {sizes[1]} elements would be "
             f"learned, and {FLATTENED} are the most on either side",
@@ -144,12 +150,12 @@ def learned_inverse(step: Step, spec: LayerSpec, given: Shape, wanted: Shape, ac
     return Dense(in_features=sizes[0], out_features=sizes[1], activation=activation)
 
 
-def _transposed(spec: Conv, given: Shape, wanted: Shape, activation: Activation) -> LayerSpec | None:
-    """Return the transposed convolution that gives images of the size `wanted`, if there is one."""
+def _transposed(spec: Conv, output_shape: Shape, input_shape: Shape, activation: Activation) -> LayerSpec | None:
+    """Return the transposed convolution that gives images of the size `input_shape`, if there is one."""
     windows = spec.windows()
     if windows.before != spec.zeros(windows.kernel, windows.stride, windows.dilation)[1]:
         return None
-    spans = zip(given[1:], windows.stride, windows.spans, windows.before, wanted[1:], strict=True)
+    spans = zip(output_shape[1:], windows.stride, windows.spans, windows.before, input_shape[1:], strict=True)
     more = tuple(n - ((count - 1) * stride + span - 2 * cut) for count, stride, span, cut, n in spans)
     fields: dict[str, Any] = {
         "in_channels": spec.out_channels,
@@ -261,8 +267,8 @@ def _norm(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
 def _pooled(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
     """To the elements that were chosen, or to all that were averaged."""
     work, spec = base.work, step.attrs["spec"]
-    found = differentiate(work, {y: shift}, [x])[x]
-    return work.affine(found, float(prod(spec.along("kernel_size", 1)))) if isinstance(spec, AvgPool) else found
+    gradient = differentiate(work, {y: shift}, [x])[x]
+    return work.affine(gradient, float(prod(spec.along("kernel_size", 1)))) if isinstance(spec, AvgPool) else gradient
 
 
 EXACT: Mapping[str, Cross] = MappingProxyType(

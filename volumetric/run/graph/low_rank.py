@@ -100,8 +100,8 @@ def overlays_of(graph: Graph, ranks: Mapping[str, Sequence[int]]) -> list[Overla
     UnsupportedError
         A weight is not one that a product alone reads.
     """
-    found = [one for node in graph.nodes for one in _overlays(graph, node, ranks).values()]
-    covered = {key for one in found for key in one.keys}
+    overlays = [one for node in graph.nodes for one in _overlays(graph, node, ranks).values()]
+    covered = {key for one in overlays for key in one.keys}
     read = [t.key for node in graph.nodes for t in (graph.tensors[i] for i in node.inputs) if t.key in ranks]
     for key in ranks:
         if key not in covered or read.count(key) > 1:
@@ -110,7 +110,7 @@ def overlays_of(graph: Graph, ranks: Mapping[str, Sequence[int]]) -> list[Overla
                 hint="overlays are for the matrices of attention and of MLPs; an adapter of another one runs merged: "
                 "convert --lora",
             )
-    return found
+    return overlays
 
 
 def _overlays(graph: Graph, node: Node, ranks: Mapping[str, Sequence[int]]) -> dict[tuple[int, ...], Overlay]:
@@ -119,15 +119,15 @@ def _overlays(graph: Graph, node: Node, ranks: Mapping[str, Sequence[int]]) -> d
         return {}
     keys, parts, attrs = graph.keys(node), node.attrs["parts"], node.attrs
     groups = [(i,) for i in range(len(parts))] if attrs["combine"] == "gated" else [tuple(range(len(parts)))]
-    found: dict[tuple[int, ...], Overlay] = {}
+    overlays: dict[tuple[int, ...], Overlay] = {}
     for group in groups:
         own = tuple(keys[f"weight.{i}"] for i in group)
         totals = [sum(each) for each in zip(*(ranks[key] for key in own if key in ranks), strict=True)]
         if any(totals):
             k = graph.tensors[node.inputs[attrs["roles"].index("x")]].shape[1]
             widths = tuple(parts[i] for i in group)
-            found[group] = Overlay(keys=own, widths=widths, inputs=k, rank=max(totals), count=len(totals))
-    return found
+            overlays[group] = Overlay(keys=own, widths=widths, inputs=k, rank=max(totals), count=len(totals))
+    return overlays
 
 
 def with_low_rank(graph: Graph, ranks: Mapping[str, Sequence[int]], weights: int) -> Graph:
@@ -151,42 +151,42 @@ class _Writer:
     def rewritten(self, node: Node, overlays: Mapping[tuple[int, ...], Overlay]) -> list[Node]:
         """The mixture of adapters, the product itself with their result as its residual, and its activation."""
         attrs, count = node.attrs, len(node.attrs["parts"])
-        given = dict(zip(attrs["roles"], node.inputs, strict=True))
+        by_role = dict(zip(attrs["roles"], node.inputs, strict=True))
         if attrs["activation"] == "linear" and attrs["combine"] == "concat":
-            nodes, added = self._mixture(node, given, overlays[tuple(range(count))])
-            if "residual" in given:
+            nodes, added = self._mixture(node, by_role, overlays[tuple(range(count))])
+            if "residual" in by_role:
                 total = self._scratch("overlay", self._width(node))
-                nodes.append(self._other(node, "binary", (added, given["residual"]), total, name="add"))
+                nodes.append(self._other(node, "binary", (added, by_role["residual"]), total, name="add"))
                 added = total
-            inputs = {"x": given.pop("x"), "residual": added} | {r: i for r, i in given.items() if r != "residual"}
+            inputs = {"x": by_role.pop("x"), "residual": added} | {r: i for r, i in by_role.items() if r != "residual"}
             return [*nodes, self._like(node, inputs, node.outputs[0], residual=True)]
         if attrs["softcap"] is not None:
             raise UnsupportedError(f"{node.where}: a soft cap after an activation has no form with overlays")
         nodes, parts = [], []
         for group in [(i,) for i in range(count)] if attrs["combine"] == "gated" else [tuple(range(count))]:
-            inputs = {"x": given["x"]}
+            inputs = {"x": by_role["x"]}
             if group in overlays:
-                more, inputs["residual"] = self._mixture(node, given, overlays[group])
+                more, inputs["residual"] = self._mixture(node, by_role, overlays[group])
                 nodes += more
             for at, i in enumerate(group):
-                inputs |= {f"{n}.{at}": given[f"{n}.{i}"] for n in ("weight", "bias") if f"{n}.{i}" in given}
-            inputs |= _norm_of(given)
+                inputs |= {f"{n}.{at}": by_role[f"{n}.{i}"] for n in ("weight", "bias") if f"{n}.{i}" in by_role}
+            inputs |= _norm_of(by_role)
             widths = tuple(attrs["parts"][i] for i in group)
-            made = self._scratch("product", sum(widths))
+            product = self._scratch("product", sum(widths))
             changed = {**LINEAR, **_norm_attrs(node), "parts": widths, "residual": "residual" in inputs}
-            nodes.append(self._like(node, inputs, made, **changed))
-            parts.append(made)
-        last = node.outputs[0] if "residual" not in given else self._scratch("activated", self._width(node))
+            nodes.append(self._like(node, inputs, product, **changed))
+            parts.append(product)
+        last = node.outputs[0] if "residual" not in by_role else self._scratch("activated", self._width(node))
         if attrs["combine"] == "gated":
             facts = {name: attrs[name] for name in ("activation", "limit", "up_offset")}
             nodes.append(self._other(node, "gated", tuple(parts), last, **facts))
         else:
             nodes.append(self._other(node, "unary", tuple(parts), last, name=attrs["activation"], alpha=1.0, beta=0.0))
-        if "residual" in given:
-            nodes.append(self._other(node, "binary", (last, given["residual"]), node.outputs[0], name="add"))
+        if "residual" in by_role:
+            nodes.append(self._other(node, "binary", (last, by_role["residual"]), node.outputs[0], name="add"))
         return nodes
 
-    def _mixture(self, node: Node, given: Mapping[str, int], overlay: Overlay) -> tuple[list[Node], int]:
+    def _mixture(self, node: Node, by_role: Mapping[str, int], overlay: Overlay) -> tuple[list[Node], int]:
         """Nodes of what adapters add, and their result.
 
         Where a node runs for some rows of a call alone, as an expert does, that decides for its adapters, too.
@@ -197,23 +197,23 @@ class _Writer:
             keys, shapes = overlay.factor_keys(adapter), overlay.factor_shapes
             a, b = (self._parameter(key, shape) for key, shape in zip(keys, shapes, strict=True))
             low, branch = self._scratch("low rank", overlay.rank), self._scratch("adapter", width)
-            down = {"x": given["x"], "weight.0": a, **_norm_of(given)}
+            down = {"x": by_role["x"], "weight.0": a, **_norm_of(by_role)}
             first = self._product(node, down, low, overlay.rank, **_norm_attrs(node))
             last = self._product(node, {"x": low, "weight.0": b}, branch, width)
             nodes += [dataclasses.replace(one, guard=guard) for one in (first, last)]
             branches.append(branch)
-        made = self._scratch("overlay", width)
-        nodes.append(self._other(node, "mix", (self._weights, *branches), made, weighted=True))
-        return nodes, made
+        mixture = self._scratch("overlay", width)
+        nodes.append(self._other(node, "mix", (self._weights, *branches), mixture, weighted=True))
+        return nodes, mixture
 
-    def _product(self, node: Node, given: Mapping[str, int], output: int, width: int, **attrs: Any) -> Node:
-        facts = {**LINEAR, "parts": (width,), "roles": tuple(given), **attrs}
-        return self._other(node, "linear", tuple(given.values()), output, **facts)
+    def _product(self, node: Node, by_role: Mapping[str, int], output: int, width: int, **attrs: Any) -> Node:
+        facts = {**LINEAR, "parts": (width,), "roles": tuple(by_role), **attrs}
+        return self._other(node, "linear", tuple(by_role.values()), output, **facts)
 
-    def _like(self, node: Node, given: Mapping[str, int], output: int, **attrs: Any) -> Node:
+    def _like(self, node: Node, by_role: Mapping[str, int], output: int, **attrs: Any) -> Node:
         """The node with other inputs, by role, and other attributes."""
-        changed = MappingProxyType({**node.attrs, **attrs, "roles": tuple(given)})
-        return dataclasses.replace(node, inputs=tuple(given.values()), outputs=(output,), attrs=changed)
+        changed = MappingProxyType({**node.attrs, **attrs, "roles": tuple(by_role)})
+        return dataclasses.replace(node, inputs=tuple(by_role.values()), outputs=(output,), attrs=changed)
 
     def _other(self, node: Node, op: str, inputs: tuple[int, ...], output: int, **attrs: Any) -> Node:
         return dataclasses.replace(node, op=op, inputs=inputs, outputs=(output,), attrs=MappingProxyType(attrs))
@@ -230,9 +230,9 @@ class _Writer:
         return self._graph.tensors[node.outputs[0]].width
 
 
-def _norm_of(given: Mapping[str, int]) -> dict[str, int]:
+def _norm_of(by_role: Mapping[str, int]) -> dict[str, int]:
     """The parameters of the norm before a product, by role."""
-    return {role: i for role, i in given.items() if role in ("norm.weight", "norm.bias")}
+    return {role: i for role, i in by_role.items() if role in ("norm.weight", "norm.bias")}
 
 
 def _norm_attrs(node: Node) -> dict[str, Any]:

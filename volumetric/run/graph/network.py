@@ -80,10 +80,10 @@ def graph_of(
     work = GraphBuilder(parted=parted)
     lead = (rows,) if sequences is None else (sequences, rows)
     values = {name: plan.values[i] for name, i in plan.inputs.items()}
-    given = {name: work.input(name, (*lead, *value.shape[1:]), value.dtype) for name, value in values.items()}
+    inputs = {name: work.input(name, (*lead, *value.shape[1:]), value.dtype) for name, value in values.items()}
     starts = work.reshape(work.input("resets", lead), (sequences or 1, rows)) if resets else None
-    made = emit_plan(work, plan, given, EmitOptions(sequences=sequences, resumes=resumes, resets=starts))
-    return work.finish([*made.outputs.values()])
+    emitted = emit_plan(work, plan, inputs, EmitOptions(sequences=sequences, resumes=resumes, resets=starts))
+    return work.finish([*emitted.outputs.values()])
 
 
 def resumed_states(plan: Plan) -> dict[str, StateSpec]:
@@ -93,7 +93,7 @@ def resumed_states(plan: Plan) -> dict[str, StateSpec]:
     ------
     UnsupportedError : a layer keeps, or needs to know, what only executables carry on
     """
-    found: dict[str, StateSpec] = {}
+    states: dict[str, StateSpec] = {}
     for step in plan.steps:
         spec = step.attrs.get("spec")
         if step.op in DELAYS or (isinstance(spec, LayerSpec) and spec.contextual and not spec.takes_resets):
@@ -101,9 +101,9 @@ def resumed_states(plan: Plan) -> dict[str, StateSpec]:
                 f"{step.op} at {step.where} cannot go on from run to run of a graph",
                 hint="compile the network with Device.compile, whose states hold rows of keys and values, too",
             )
-        kept = bounded((plan.states[key] for key in step.states.values()), f"{step.op} at {step.where}")
-        found |= {f"{step.where}/{state.name}": state for state in kept}
-    return found
+        own_states = bounded((plan.states[key] for key in step.states.values()), f"{step.op} at {step.where}")
+        states |= {f"{step.where}/{state.name}": state for state in own_states}
+    return states
 
 
 def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = False) -> Graph:
@@ -117,9 +117,9 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = 
     parted : as `GraphDevice.parted` says
     """
     work = GraphBuilder(dialect, parted=parted)
-    made = _emit_open(work, plan).outputs
+    outputs_by_name = _emit_open(work, plan).outputs
     outputs: list[int] = []
-    for y in made.values():  # of features, each a tensor of its own
+    for y in outputs_by_name.values():  # of features, each a tensor of its own
         apart = (work.tensors[y].role == "input" or y in outputs) and len(work.shape(y)) <= 2
         outputs.append(work.copy(y) if apart else y)
     graph = work.finish(outputs)
@@ -147,9 +147,9 @@ def layered_graph(plan: Plan, *, values: bool = False) -> tuple[Graph, tuple[int
     outputs : for each output of the graph the value of the plan that it is
     """
     work = GraphBuilder(DIALECT)
-    made = _emit_open(work, plan)
+    emitted = _emit_open(work, plan)
     numbers = [i for step in plan.steps for i in step.outputs] if values else [*plan.outputs.values()]
-    tensors = dict(zip(plan.outputs.values(), made.outputs.values(), strict=True)) | made.values
+    tensors = dict(zip(plan.outputs.values(), emitted.outputs.values(), strict=True)) | emitted.values
     graph = work.finish([tensors[i] for i in numbers])
     return replace(graph, piece=plan.piece), tuple(numbers)
 
@@ -157,8 +157,8 @@ def layered_graph(plan: Plan, *, values: bool = False) -> tuple[Graph, tuple[int
 def _emit_open(work: GraphBuilder, plan: Plan) -> Emitted:
     """Emit a plan for rows whose number is open, which go on from the states of their sequence."""
     values = {name: plan.values[i] for name, i in plan.inputs.items()}
-    given = {name: work.input(name, value.shape, value.dtype) for name, value in values.items()}
-    return emit_plan(work, plan, given, EmitOptions(resumes=True))
+    inputs = {name: work.input(name, value.shape, value.dtype) for name, value in values.items()}
+    return emit_plan(work, plan, inputs, EmitOptions(resumes=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,9 +244,9 @@ def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
         return joined(work, inputs, "avg" if step.attrs["scale"] != 1 else "add")
 
 
-def _earlier(base: Scope, step: Step, inputs: Sequence[int], kept: StateSpec) -> int:
-    """Emit what a link with a delay reads, or keeps; `kept` are the last rows of its source."""
-    work, shape, count = base.work, kept.shape, kept.shape[0]
+def _earlier(base: Scope, step: Step, inputs: Sequence[int], spec: StateSpec) -> int:
+    """Emit what a link with a delay reads, or keeps; `spec` is the state of the last rows of its source."""
+    work, shape, count = base.work, spec.shape, spec.shape[0]
     with work.at(step.where, mixes=True):
         if not base.resumes:
             if not inputs:
@@ -256,7 +256,7 @@ def _earlier(base: Scope, step: Step, inputs: Sequence[int], kept: StateSpec) ->
                 )
             return _shifted(base, inputs[0], count)
         key = step.states["past"]
-        past = work.stored(key, shape, kept.dtype, role="state")
+        past = work.stored(key, shape, spec.dtype, role="state")
         if step.op == "recall":
             return work.slice(past, (0,) * len(shape), (ROWS, *shape[1:]))
         earlier, left = work.emit("delay", (inputs[0], past))
@@ -269,7 +269,9 @@ def _shifted(base: Scope, x: int, count: int) -> int:
     work = base.work
     rows, *row = work.shape(x)
     length = rows // max(base.sequences, 1)
-    kept = max(length - count, 0)
+    remaining = max(length - count, 0)
     apart = work.reshape(x, (base.sequences, length, *row))
-    shifted = work.pad(work.part(apart, 1, 0, kept), (0, length - kept, *(0 for _ in row)), (0,) * (2 + len(row)))
+    shifted = work.pad(
+        work.part(apart, 1, 0, remaining), (0, length - remaining, *(0 for _ in row)), (0,) * (2 + len(row))
+    )
     return work.reshape(shifted, (rows, *row))

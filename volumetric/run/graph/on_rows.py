@@ -33,10 +33,11 @@ def kinds(graph: Graph, native: Collection[str]) -> list[tuple[Kind, Node]]:
     native : operations that the device runs on the rows of a call
     """
     runs = [on_rows(graph, node, native) for node in graph.nodes]
-    found = [Kind(run, node.tail, None if run else node.guard) for run, node in zip(runs, graph.nodes, strict=True)]
+    pairs = zip(runs, graph.nodes, strict=True)
+    node_kinds = [Kind(run, node.tail, None if run else node.guard) for run, node in pairs]
     if not all(runs):
-        _Border(graph, found).move()
-    return list(zip(found, graph.nodes, strict=True))
+        _Border(graph, node_kinds).move()
+    return list(zip(node_kinds, graph.nodes, strict=True))
 
 
 def on_rows(graph: Graph, node: Node, native: Collection[str]) -> bool:
@@ -88,8 +89,8 @@ GENERAL: Mapping[str, Callable[[Graph, Node], bool]] = MappingProxyType(
 class _Border:
     """Moves general nodes from the rows into the cores beside them."""
 
-    def __init__(self, graph: Graph, found: list[Kind]) -> None:
-        self._graph, self._found = graph, found
+    def __init__(self, graph: Graph, node_kinds: list[Kind]) -> None:
+        self._graph, self._kinds = graph, node_kinds
         self._maker = {i: at for at, node in enumerate(graph.nodes) for i in node.outputs}
         self._readers: dict[int, set[int]] = {}
         for at, node in enumerate(graph.nodes):
@@ -98,12 +99,12 @@ class _Border:
 
     def move(self) -> None:
         """Change the kinds of all nodes that cores should have."""
-        found = self._found
-        parts = [[*places] for _, places in groupby(range(len(found)), key=found.__getitem__)]
+        node_kinds = self._kinds
+        parts = [[*places] for _, places in groupby(range(len(node_kinds)), key=node_kinds.__getitem__)]
         for before, places, after in zip([[], *parts], parts, [*parts[1:], []], strict=False):
-            if not found[places[0]].runs:
+            if not node_kinds[places[0]].runs:
                 continue
-            first, last = (found[part[0]] if part else None for part in (before, after))
+            first, last = (node_kinds[part[0]] if part else None for part in (before, after))
             if first is not None and first == last and all(self._fits(at, first) for at in places):
                 self._take(places, first)  # one core rather than two
                 continue
@@ -112,15 +113,15 @@ class _Border:
 
     def _take(self, places: list[int], core: Kind) -> None:
         for at in places:
-            self._found[at] = core
+            self._kinds[at] = core
 
     def _take_while(self, core: list[int], places: list[int], own: Callable[[int, set[int]], bool]) -> None:
         """Let a core have nodes, from the one beside it on, as long as they are its own."""
         inside = set(core)
         for at in places:
-            if not (core and self._fits(at, self._found[core[0]]) and own(at, inside)):
+            if not (core and self._fits(at, self._kinds[core[0]]) and own(at, inside)):
                 return
-            self._take([at], self._found[core[0]])
+            self._take([at], self._kinds[core[0]])
             inside.add(at)
 
     def _fits(self, at: int, core: Kind) -> bool:

@@ -94,24 +94,24 @@ class Cut:
         self.parts = segments(graph, native)
         self.rows = tuple(node for part in self.parts if part.graph is None for node in part.nodes)
         self.uses = tuple(use for part in self.parts for use in _uses(graph, part))
-        made = {i: at for at, use in enumerate(self.uses, 1) for i in use.writes}
+        writer = {i: at for at, use in enumerate(self.uses, 1) for i in use.writes}
         self.body = sum(not use.tail for use in self.uses)
         self._needed: dict[frozenset[int], tuple[range, ...]] = {}
-        self._ends = {i: max(made.get(i, 0), self.body) for i in graph.outputs}
+        self._ends = {i: max(writer.get(i, 0), self.body) for i in graph.outputs}
 
     def needed(self, outputs: Iterable[int]) -> tuple[range, ...]:
         """Which of `uses` run for these outputs.
 
         All before the tail, and up to the last that makes one of them; but not what makes another output and no more.
         """
-        wanted = frozenset(outputs)
-        if wanted not in self._needed:
-            end = max((self._ends[i] for i in wanted), default=self.body)
-            left = [at for at, use in enumerate(self.uses[:end]) if use.leaf and wanted.isdisjoint(use.writes)]
+        requested = frozenset(outputs)
+        if requested not in self._needed:
+            end = max((self._ends[i] for i in requested), default=self.body)
+            left = [at for at, use in enumerate(self.uses[:end]) if use.leaf and requested.isdisjoint(use.writes)]
             left = [at for at in left if at != self.body]  # with which the rows of the tail are brought together
             edges = zip([0, *(at + 1 for at in left)], [*left, end], strict=True)
-            self._needed[wanted] = tuple(range(start, stop) for start, stop in edges if start < stop)
-        return self._needed[wanted]
+            self._needed[requested] = tuple(range(start, stop) for start, stop in edges if start < stop)
+        return self._needed[requested]
 
     def within(self, needed: Iterable[range]) -> Iterator[Segment]:
         """Yield the segments as far as they are `needed`."""
@@ -119,9 +119,9 @@ class Cut:
         first = 0
         for part in self.parts:
             count = 1 if part.graph is not None else len(part.nodes)
-            kept = [at for at in range(count) if first + at in chosen]
-            if kept:
-                yield part if len(kept) == count else replace(part, nodes=tuple(part.nodes[at] for at in kept))
+            numbers = [at for at in range(count) if first + at in chosen]
+            if numbers:
+                yield part if len(numbers) == count else replace(part, nodes=tuple(part.nodes[at] for at in numbers))
             first += count
 
     @cached_property
@@ -140,8 +140,8 @@ def _uses(graph: Graph, part: Segment) -> Iterator[Use]:
         yield Use(graph.values(part.inputs), graph.values(part.outputs), part.tail)
         return
     for node in part.nodes:
-        made = node.outputs[0]
-        leaf = made in graph.outputs and not list(graph.readers(made)) and not node.mixes and node.guard is None
+        output = node.outputs[0]
+        leaf = output in graph.outputs and not list(graph.readers(output)) and not node.mixes and node.guard is None
         yield Use(graph.values(node.inputs), node.outputs[:1], node.tail, leaf and not graph.states(node))
 
 
@@ -152,32 +152,32 @@ def segments(graph: Graph, native: Collection[str]) -> tuple[Segment, ...]:
     ----------
     native : operations that the device runs on the rows of a call
     """
-    found: list[Segment] = []
+    parts: list[Segment] = []
     for (runs, tail, _), nodes in groupby(kinds(graph, native), key=itemgetter(0)):
         part = tuple(node for _, node in nodes)
-        found.append(Segment(nodes=part, graph=None, tail=tail) if runs else _apart(graph, part))
-    return tuple(found)
+        parts.append(Segment(nodes=part, graph=None, tail=tail) if runs else _apart(graph, part))
+    return tuple(parts)
 
 
 def _apart(graph: Graph, nodes: tuple[Node, ...]) -> Segment:
     """Make a graph of nodes; states that they read become inputs, states that they assign become outputs."""
     tensors = list(graph.tensors)
-    made = {i for node in nodes for i in node.outputs}
-    read = dict.fromkeys(i for node in nodes for i in node.inputs if i not in made)
+    computed = {i for node in nodes for i in node.outputs}
+    read = dict.fromkeys(i for node in nodes for i in node.inputs if i not in computed)
     inputs = tuple(i for i in read if tensors[i].role in ("input", "scratch", "state"))
     left = {node.outputs[0]: node.inputs[0] for node in nodes if node.op == "assign" and _is_state(tensors, node)}
     inside = {id(node) for node in nodes}
     outside = {i for node in graph.nodes if id(node) not in inside for i in node.inputs} | set(graph.outputs)
-    crossing = tuple(i for i in sorted(made & outside) if i not in left)
+    crossing = tuple(i for i in sorted(computed & outside) if i not in left)
     for i in (*inputs, *crossing):
         if tensors[i].role != "state" and tensors[i].shape[0] != ROWS:
             raise UnsupportedError(f"{tensors[i]} goes from segment to segment and does not begin with the rows")
     for i in inputs:
         tensors[i] = replace(tensors[i], key=None, role="input")
-    kept = tuple(node for node in nodes if node.outputs[0] not in left)
+    inner = tuple(node for node in nodes if node.outputs[0] not in left)
     apart = Graph(
         tensors=tuple(tensors),
-        nodes=kept,
+        nodes=inner,
         inputs=inputs,
         outputs=(*crossing, *left.values()),
         constants=graph.constants,

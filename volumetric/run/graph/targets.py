@@ -51,18 +51,18 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
     buffers = {name: work.stored(name, shape) for name, shape in rule.update.buffers.items()}
     training = GraphTraining(buffers=buffers, noise=key if of.draws else None)
     get = weights(work)
-    seen = emit_loss(work, of, lambda _: get, training)
-    made = seen.values
-    seeds = emit_seeds(work, seen.slopes, shared=of.shared)
+    forward = emit_loss(work, of, lambda _: get, training)
+    tensors = forward.values
+    seeds = emit_seeds(work, forward.slopes, shared=of.shared)
     noise = work.input("spread", (1,)) if rule.learns_inverses and learned else None
     knobs = work.input("knobs", (KNOBS,))
     scale = work.split(knobs, [1] * KNOBS, 0)[1]
-    pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
+    pass_ = _Pass(work=work, plan=of.plan, rule=rule, tensors=tensors, get=get, sequences=of.sequences or 1)
     slopes: dict[int, int] = {}
-    for objective, (output, _) in zip(of.objectives, seen.slopes, strict=True):
+    for objective, (output, _) in zip(of.objectives, forward.slopes, strict=True):
         if output not in seeds:  # another name of the same tensor
             continue
-        y = made[of.plan.outputs[objective.name]]
+        y = tensors[of.plan.outputs[objective.name]]
         slope = work.reshape(seeds.pop(output), work.shape(y))
         slope = work.affine(
             work.binary("mul", slope, work.reshape(scale, (1,) * len(work.shape(y)))), float(pass_.rows)
@@ -70,10 +70,10 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
         slopes[y] = work.add(slopes[y], slope) if y in slopes else slope
     pass_.aim(slopes)
     steps = taught(of.plan, rule.update.masters)
-    gradients, paces, told = pass_.local(steps)
+    gradients, paces, facts = pass_.local(steps)
     inverses = pass_.inverse_gradients(key, noise) if noise is not None and key is not None else {}
-    update = rule.write(work, knobs, inverses, seen.totals, gradients, paces, training.buffers)
-    return work.finish([work.concat([seen.totals, *update, *told], 0)])
+    update = rule.write(work, knobs, inverses, forward.totals, gradients, paces, training.buffers)
+    return work.finish([work.concat([forward.totals, *update, *facts], 0)])
 
 
 def inverse_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Graph:
@@ -83,13 +83,13 @@ def inverse_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gr
     """
     work = GraphBuilder(flush=True)
     key = work.input("noise", (2,), "int32")
-    given = emit_inputs(work, of)
+    inputs = emit_inputs(work, of)
     get = weights(work)
-    made = emit_plan(work, of.plan, given, EmitOptions(param=get, sequences=of.sequences)).values
+    tensors = emit_plan(work, of.plan, inputs, EmitOptions(param=get, sequences=of.sequences)).values
     noise, knobs = work.input("spread", (1,)), work.input("knobs", (KNOBS,))
-    pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
-    told = rule.write(work, knobs, pass_.inverse_gradients(key, noise))
-    return work.finish([work.concat(told, 0)])
+    pass_ = _Pass(work=work, plan=of.plan, rule=rule, tensors=tensors, get=get, sequences=of.sequences or 1)
+    facts = rule.write(work, knobs, pass_.inverse_gradients(key, noise))
+    return work.finish([work.concat(facts, 0)])
 
 
 @dataclass(kw_only=True)
@@ -99,7 +99,7 @@ class _Pass:
     work: GraphBuilder
     plan: Plan
     rule: TargetRule
-    made: Mapping[int, int]
+    tensors: Mapping[int, int]
     get: GetWeight
     sequences: int
 
@@ -108,7 +108,7 @@ class _Pass:
         self.shift: dict[int, int] = {}
         """Value → how far its target is from it."""
         self.kappa: dict[int, float] = {}
-        self.rows = self.work.shape(self.made[next(iter(self.plan.outputs.values()))])[0]
+        self.rows = self.work.shape(self.tensors[next(iter(self.plan.outputs.values()))])[0]
 
     @cached_property
     def base(self) -> Scope:
@@ -118,11 +118,11 @@ class _Pass:
     @cached_property
     def readers(self) -> dict[int, list[Step]]:
         """Value → the steps that read it."""
-        found: dict[int, list[Step]] = {}
+        readers: dict[int, list[Step]] = {}
         for step in self.plan.steps:
             for i in dict.fromkeys(step.inputs):
-                found.setdefault(i, []).append(step)
-        return found
+                readers.setdefault(i, []).append(step)
+        return readers
 
     @cached_property
     def weighted(self) -> set[int]:
@@ -143,21 +143,21 @@ class _Pass:
 
     def _by_gradient(self, slopes: Mapping[int, int]) -> None:
         depth = self._depths()
-        found = differentiate(self.work, slopes, [self.made[i] for i in depth])
+        gradients = differentiate(self.work, slopes, [self.tensors[i] for i in depth])
         for value, layers in depth.items():
-            if self.made[value] in found:
+            if self.tensors[value] in gradients:
                 kappa = self.rule.course.scale * self.rule.course.growth**layers
-                self._ask(value, [(self.work.affine(found[self.made[value]], -kappa), kappa)])
+                self._ask(value, [(self.work.affine(gradients[self.tensors[value]], -kappa), kappa)])
 
     def _depths(self) -> dict[int, int]:
         """Value that a layer made → layers from it to an output, on the longest way."""
-        found = dict.fromkeys(self.plan.outputs.values(), 0)
+        depths = dict.fromkeys(self.plan.outputs.values(), 0)
         for step in reversed(self.plan.steps):
-            if step.outputs[0] in found:
-                further = found[step.outputs[0]] + bool(step.params)
+            if step.outputs[0] in depths:
+                further = depths[step.outputs[0]] + bool(step.params)
                 for i in step.inputs:
-                    found[i] = max(found.get(i, 0), further)
-        return {value: layers for value, layers in found.items() if value in self.weighted}
+                    depths[i] = max(depths.get(i, 0), further)
+        return {value: layers for value, layers in depths.items() if value in self.weighted}
 
     def _by_difference(self, slopes: Mapping[int, int]) -> None:
         derived, last = last_steps(self.plan)
@@ -166,27 +166,27 @@ class _Pass:
             derived = [*derived, *last]
             ends |= {i for step in last for i in step.inputs if i in self.weighted}
         free = {id(step) for step in derived}
-        blocked = {self.made[i] for i, step in self.maker.items() if id(step) not in free}
-        asked: dict[int, list[tuple[int, float]]] = {}
+        blocked = {self.tensors[i] for i, step in self.maker.items() if id(step) not in free}
+        shifts: dict[int, list[tuple[int, float]]] = {}
         for value in ends:
-            tensor, stops = self.made[value], blocked - {self.made[value]}
-            found = differentiate(self.work, slopes, [tensor], stops=stops)
-            if tensor in found:
-                asked[value] = [(self.work.affine(found[tensor], -self.rule.course.scale), self.rule.course.scale)]
+            tensor, stops = self.tensors[value], blocked - {self.tensors[value]}
+            gradients = differentiate(self.work, slopes, [tensor], stops=stops)
+            if tensor in gradients:
+                shifts[value] = [(self.work.affine(gradients[tensor], -self.rule.course.scale), self.rule.course.scale)]
         for step in reversed(self.plan.steps):
             value = step.outputs[0]
-            if value in asked:
-                self._ask(value, asked[value])
+            if value in shifts:
+                self._ask(value, shifts[value])
                 if id(step) not in free:
                     for i, shift in self._cross(step):
-                        asked.setdefault(i, []).append(shift)
+                        shifts.setdefault(i, []).append(shift)
 
-    def _ask(self, value: int, asked: Sequence[tuple[int, float]]) -> None:
+    def _ask(self, value: int, shifts: Sequence[tuple[int, float]]) -> None:
         """Let a value move by the mean of what is asked of it, within the bound."""
-        work, many = self.work, len(asked)
-        shift = work.affine(work.add(*(shift for shift, _ in asked)), 1 / many)
+        work, many = self.work, len(shifts)
+        shift = work.affine(work.add(*(shift for shift, _ in shifts)), 1 / many)
         self.shift[value] = self.rule.bounded(work, shift)
-        self.kappa[value] = sum(kappa for _, kappa in asked) / many
+        self.kappa[value] = sum(kappa for _, kappa in shifts) / many
 
     def _cross(self, step: Step) -> list[tuple[int, tuple[int, float]]]:
         """Return what a step asks of the values that it reads, by the target of its output."""
@@ -197,9 +197,9 @@ class _Pass:
         if not inputs:
             return []
         if spec is None:
-            shares = cross_join(work, step, tuple(self.made[i] for i in step.inputs), shift)
+            shares = cross_join(work, step, tuple(self.tensors[i] for i in step.inputs), shift)
             return [(i, (share, kappa)) for i, share in zip(step.inputs, shares, strict=True) if i in self.weighted]
-        x, y = self.made[inputs[0]], self.made[value]
+        x, y = self.tensors[inputs[0]], self.tensors[value]
         if step.where in self.rule.inverses:
             inverse = self.rule.inverses[step.where]
             there, here = (
@@ -228,38 +228,38 @@ class _Pass:
         work, rule = self.work, self.rule
         gradients: dict[str, int] = {}
         budgets: dict[str, list[int]] = {}
-        told: list[int] = []
+        facts: list[int] = []
         for step in steps:
             value = step.outputs[0]
             masters = {key: rule.update.masters[key] for key in step.params.values() if key in rule.update.masters}
             if value not in self.shift:  # nothing that learns depends on it
-                told += [work.scalar(0.5), work.scalar(0.0)]
+                facts += [work.scalar(0.5), work.scalar(0.0)]
                 continue
-            h, shift = self.made[value], self.shift[value]
+            h, shift = self.tensors[value], self.shift[value]
             seed = work.affine(shift, -1 / (self.rows * self.kappa[value]))
             stored = {key: work.stored(key, shape) for key, shape in masters.items()}
-            stops = {self.made[i] for i in step.inputs} - {h}
-            found = differentiate(work, {h: seed}, stored.values(), stops=stops)
+            stops = {self.tensors[i] for i in step.inputs} - {h}
+            slopes = differentiate(work, {h: seed}, stored.values(), stops=stops)
             whole, far = (work.reshape(z, (1, *work.shape(z))) for z in (h, shift))
             budget = budget_of(work, whole, work.add(whole, far))
-            told += [budget, gap_of(work, far)]
+            facts += [budget, gap_of(work, far)]
             for key, tensor in stored.items():
-                if tensor in found:
+                if tensor in slopes:
                     before = gradients.get(key)
-                    gradients[key] = found[tensor] if before is None else work.add(before, found[tensor])
+                    gradients[key] = slopes[tensor] if before is None else work.add(before, slopes[tensor])
                     budgets.setdefault(key, []).append(budget)
-        paces = {key: pace_of(work, found, rule.course.gate) for key, found in budgets.items()}
-        return gradients, paces, told
+        paces = {key: pace_of(work, terms, rule.course.gate) for key, terms in budgets.items()}
+        return gradients, paces, facts
 
     def inverse_gradients(self, key: int, noise: int) -> dict[str, int]:
         """Emit the gradients of what inverses learn: to find what a layer made its output of, near what it was."""
-        work, found = self.work, dict[str, int]()
+        work, gradients = self.work, dict[str, int]()
         for step in self.plan.steps:
             inverse = self.rule.inverses.get(step.where)
             if inverse is None or inverse.layer is None:
                 continue
             value, through = self._before_discrete(step.inputs[0])
-            x = self.made[value]
+            x = self.tensors[value]
             moved = work.add(x, drawn_noise(work, work.shape(x), step.where, key, noise))
             y = moved
             for layer in reversed(through):
@@ -270,8 +270,8 @@ class _Pass:
             seed = work.affine(work.binary("sub", back, moved), 1 / self.rows)
             stops = {y}
             slopes = differentiate(work, {back: seed}, parts.values(), stops=stops)
-            found |= {name: slopes[i] for name, i in parts.items() if i in slopes}
-        return found
+            gradients |= {name: slopes[i] for name, i in parts.items() if i in slopes}
+        return gradients
 
     def _before_discrete(self, value: int) -> tuple[int, list[Step]]:
         """The value before the discrete layers that a step reads it through, and these, last first."""

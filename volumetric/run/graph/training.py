@@ -140,9 +140,9 @@ def loss_graph(of: ForwardPass, weights: EmitWeights, *, outputs: bool = False) 
     [n], and each output that has a loss if asked.
     """
     work = GraphBuilder(flush=True, parted=of.parted)
-    seen = emit_loss(work, of, weights)
-    _leave(work, seen)
-    return work.finish([seen.totals, *(y for y, _ in seen.slopes)] if outputs else [seen.totals])
+    forward = emit_loss(work, of, weights)
+    _leave(work, forward)
+    return work.finish([forward.totals, *(y for y, _ in forward.slopes)] if outputs else [forward.totals])
 
 
 def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
@@ -163,14 +163,14 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
         },
         noise=_noise(work, of),
     )
-    seen = emit_loss(work, of, weights, training)
-    gradients = master_gradients(work, rule, seeds_of(work, of, seen, training))
+    forward = emit_loss(work, of, weights, training)
+    gradients = master_gradients(work, rule, seeds_of(work, of, forward, training))
     for key, g in gradients.items():
         work.assign(sum_key(key), work.add(_where(work, work.stored(sum_key(key), rule.masters[key]), keep), g))
     for key, value in training.buffers.items():
         work.assign(next_key(key), value)
-    _leave(work, seen)
-    return work.finish([seen.totals])
+    _leave(work, forward)
+    return work.finish([forward.totals])
 
 
 def update_graph(rule: UpdateRule) -> Graph:
@@ -190,11 +190,11 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     """
     work = GraphBuilder(flush=True, parted=of.parted)
     training = begin_training(work, of, rule)
-    seen = emit_loss(work, of, weights, training)
-    gradients = master_gradients(work, rule, seeds_of(work, of, seen, training))
-    told = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), seen.totals)
-    _leave(work, seen, told[1])
-    return work.finish([work.concat([seen.totals, *told], 0)])  # one tensor: a device hands each over apart
+    forward = emit_loss(work, of, weights, training)
+    gradients = master_gradients(work, rule, seeds_of(work, of, forward, training))
+    facts = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), forward.totals)
+    _leave(work, forward, facts[1])
+    return work.finish([work.concat([forward.totals, *facts], 0)])  # one tensor: a device hands each over apart
 
 
 def watch_graph(
@@ -207,15 +207,17 @@ def watch_graph(
     """
     work = GraphBuilder(flush=True, parted=of.parted)
     training = begin_training(work, of, rule)
-    seen = emit_loss(work, of, weights, training)
-    made = seen.values
-    ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
-    slopes = differentiate(work, seeds_of(work, of, seen, training), [made[end] for end in ends])
-    entries = [Watched(end, "forward", prod(work.shape(made[end]))) for end in ends]
-    entries += [Watched(end, "backward", prod(work.shape(made[end]))) for end in reversed(ends) if made[end] in slopes]
-    found = [made[e.value] if e.mode == "forward" else slopes[made[e.value]] for e in entries]
-    told = [number for x in found for number in _statistics(work, x, active)]
-    return work.finish([work.concat(told, 0)] if told else []), tuple(entries)
+    forward = emit_loss(work, of, weights, training)
+    tensors = forward.values
+    ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(tensors[step.outputs[0]])]
+    slopes = differentiate(work, seeds_of(work, of, forward, training), [tensors[end] for end in ends])
+    entries = [Watched(end, "forward", prod(work.shape(tensors[end]))) for end in ends]
+    entries += [
+        Watched(end, "backward", prod(work.shape(tensors[end]))) for end in reversed(ends) if tensors[end] in slopes
+    ]
+    watched = [tensors[e.value] if e.mode == "forward" else slopes[tensors[e.value]] for e in entries]
+    statistics = [number for x in watched for number in _statistics(work, x, active)]
+    return work.finish([work.concat(statistics, 0)] if statistics else []), tuple(entries)
 
 
 def _statistics(work: GraphBuilder, x: int, active: float) -> list[int]:
@@ -237,7 +239,7 @@ def _noise(work: GraphBuilder, of: ForwardPass) -> int | None:
 
 def emit_loss(work: GraphBuilder, of: ForwardPass, weights: EmitWeights, training: GraphTraining | None = None) -> Seen:
     """Emit the forward pass and the losses."""
-    given, name = emit_inputs(work, of), of.carried
+    inputs, name = emit_inputs(work, of), of.carried
     resets: int | None = None
     states: dict[str, int] = {}
     if name is not None:
@@ -253,7 +255,7 @@ def emit_loss(work: GraphBuilder, of: ForwardPass, weights: EmitWeights, trainin
                 states[key] = work.binary("mul_nonzero", state, own)
             resets = None
     before, own = dict(states), weights(work)
-    told = [emit_targets(work, objective) for objective in of.objectives]
+    targets = [emit_targets(work, objective) for objective in of.objectives]
     options = EmitOptions(
         param=own,
         stack=own.stack,
@@ -263,20 +265,20 @@ def emit_loss(work: GraphBuilder, of: ForwardPass, weights: EmitWeights, trainin
         resets=resets,
         states=states,
     )
-    made = emit_plan(work, of.plan, given, options)
+    emitted = emit_plan(work, of.plan, inputs, options)
     left = {carried_key(name or "", key): value for key, value in states.items() if value != before[key]}
-    return replace(emit_objectives(work, of.objectives, made.outputs, told), values=made.values, left=left)
+    return replace(emit_objectives(work, of.objectives, emitted.outputs, targets), values=emitted.values, left=left)
 
 
-def _leave(work: GraphBuilder, seen: Seen, good: int | None = None) -> None:
+def _leave(work: GraphBuilder, forward: Seen, good: int | None = None) -> None:
     """Write what streams keep, unless the one element of `good` is 0."""
-    for key, value in seen.left.items():
+    for key, value in forward.left.items():
         work.assign(key, value, good)
 
 
-def seeds_of(work: GraphBuilder, of: ForwardPass, seen: Seen, training: GraphTraining) -> dict[int, int]:
+def seeds_of(work: GraphBuilder, of: ForwardPass, forward: Seen, training: GraphTraining) -> dict[int, int]:
     """Emit the gradients that all others come from: of the losses, and of what layers add to them."""
-    return emit_seeds(work, seen.slopes, shared=of.shared) | {i: work.scalar(1.0) for i in training.penalties}
+    return emit_seeds(work, forward.slopes, shared=of.shared) | {i: work.scalar(1.0) for i in training.penalties}
 
 
 def emit_inputs(work: GraphBuilder, of: ForwardPass) -> dict[str, int]:
@@ -288,8 +290,8 @@ def emit_inputs(work: GraphBuilder, of: ForwardPass) -> dict[str, int]:
 def master_gradients(work: GraphBuilder, rule: UpdateRule, seeds: Mapping[int, int]) -> dict[str, int]:
     """Emit the gradients of the masters; of those on which nothing depends they are zeros."""
     masters = {key: work.stored(key, shape) for key, shape in rule.masters.items()}
-    found = differentiate(work, seeds, masters.values())
-    return {key: found[i] if i in found else work.zeros(rule.masters[key]) for key, i in masters.items()}
+    gradients = differentiate(work, seeds, masters.values())
+    return {key: gradients[i] if i in gradients else work.zeros(rule.masters[key]) for key, i in masters.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +388,6 @@ def _finite(work: GraphBuilder, x: int) -> int:
     return work.binary("greater", work.scalar(_LARGEST), work.unary(x, "abs"))
 
 
-def _where(work: GraphBuilder, x: int, wanted: int) -> int:
-    """`x` if the one number `wanted` is 1, zeros (whatever x holds) if it is 0."""
-    return work.binary("mul_nonzero", x, work.reshape(wanted, (1,) * len(work.shape(x))))
+def _where(work: GraphBuilder, x: int, condition: int) -> int:
+    """`x` if the one number `condition` is 1, zeros (whatever x holds) if it is 0."""
+    return work.binary("mul_nonzero", x, work.reshape(condition, (1,) * len(work.shape(x))))

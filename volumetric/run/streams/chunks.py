@@ -46,25 +46,25 @@ def in_chunks(
     """
     if chunk < 1:
         raise SpecError(f"chunk must be 1 row or more, got {chunk}")
-    held: list[tuple[dict[str, Array], Array | None]] = []
+    pending: list[tuple[dict[str, Array], Array | None]] = []
     pairs = zip(rows, repeat(None) if resets is None else _all_of(resets), strict=False)
     for number, (row, mark) in enumerate(pairs):
         named = {name: np.asarray(x) for name, x in (row if isinstance(row, Mapping) else {INPUT: row}).items()}
-        if held and named.keys() != held[-1][0].keys():
-            yield _joined(held)
-            held = []
+        if pending and named.keys() != pending[-1][0].keys():
+            yield _joined(pending)
+            pending = []
         for name, x in named.items():
             if not x.ndim:
                 raise ShapeError(f"input {name!r}: row {number} is one number", hint="a row is [batch, …]")
-            if held and held[-1][0][name].shape != x.shape:
-                before = list(held[-1][0][name].shape)
+            if pending and pending[-1][0][name].shape != x.shape:
+                before = list(pending[-1][0][name].shape)
                 raise ShapeError(f"input {name!r}: row {number} is {list(x.shape)}, the one before {before}")
-        held.append((named, None if mark is None else np.asarray(mark)))
-        if len(held) == chunk:
-            yield _joined(held)
-            held = []
-    if held:
-        yield _joined(held)
+        pending.append((named, None if mark is None else np.asarray(mark)))
+        if len(pending) == chunk:
+            yield _joined(pending)
+            pending = []
+    if pending:
+        yield _joined(pending)
 
 
 def _all_of(resets: Iterable[Array]) -> Iterator[Array]:
@@ -73,8 +73,8 @@ def _all_of(resets: Iterable[Array]) -> Iterator[Array]:
     raise ShapeError("there are fewer resets than rows", hint="give one for each row")
 
 
-def _joined(held: list[tuple[dict[str, Array], Array | None]]) -> Chunk:
-    x = {name: np.stack([row[name] for row, _ in held], 1) for name in held[0][0]}
-    marks = [mark for _, mark in held if mark is not None]
+def _joined(pairs: list[tuple[dict[str, Array], Array | None]]) -> Chunk:
+    x = {name: np.stack([row[name] for row, _ in pairs], 1) for name in pairs[0][0]}
+    marks = [mark for _, mark in pairs if mark is not None]
     resets = np.stack(marks, -1) if marks and any(mark.any() for mark in marks) else None
-    return Chunk(x=x, count=len(held), resets=resets)
+    return Chunk(x=x, count=len(pairs), resets=resets)

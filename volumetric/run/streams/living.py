@@ -28,15 +28,15 @@ class Living:
         self._network = network
         self._fabrics: dict[str, NodeLayer] = {}
         if any(name.endswith("living") for name in params):
-            found = node_layers_in(network.layers)
-            self._fabrics = {network.resolve(f"{at}/living"): spec for at, spec in found.items() if spec.dynamic}
+            layers = node_layers_in(network.layers)
+            self._fabrics = {network.resolve(f"{at}/living"): spec for at, spec in layers.items() if spec.dynamic}
         self.values: Mapping[str, Array] = {key: params[key].values() for key in self._fabrics}
 
     def fork(self) -> Living:
         """Return a copy, of which both go on independently."""
-        made = object.__new__(Living)
-        made._network, made._fabrics, made.values = self._network, self._fabrics, self.values
-        return made
+        living = object.__new__(Living)
+        living._network, living._fabrics, living.values = self._network, self._fabrics, self.values
+        return living
 
     def ids(self, at: str | None) -> Array:
         """Return the ids of the living nodes of a fabric, rising."""
@@ -64,15 +64,15 @@ class Living:
 
     def after(self, other: Living) -> dict[str, list[int]]:
         """Return what `restored` takes, where nodes that are also of the other network are masked as they are there."""
-        made: dict[str, list[int]] = {}
+        masked: dict[str, list[int]] = {}
         before = other.saved()
         for key, ids in self.saved().items():
             if key not in before:
-                made[key] = ids
+                masked[key] = ids
                 continue
             there, known = self._fabrics[key].node_ids, other._fabrics[key].node_ids
-            made[key] = [*np.intersect1d(before[key], there).tolist(), *np.setdiff1d(ids, known).tolist()]
-        return made
+            masked[key] = [*np.intersect1d(before[key], there).tolist(), *np.setdiff1d(ids, known).tolist()]
+        return masked
 
     def restored(self, masked: Mapping[str, list[int]]) -> Mapping[str, Array]:
         """Return the buffers of saved ids; those of fabrics that are not told stay.
@@ -81,7 +81,7 @@ class Living:
         ------
         CheckpointError : there is no such fabric or node
         """
-        made = dict(self.values)
+        values = dict(self.values)
         for key, ids in masked.items():
             order = self._fabrics[key].node_ids if key in self._fabrics else np.zeros(0, np.int64)
             if not np.isin(ids, order).all() or key not in self._fabrics:
@@ -89,8 +89,8 @@ class Living:
                     f"the saved stream has nodes masked at {key} that this network does not have",
                     hint="restore it into the network that it was saved from",
                 )
-            made[key] = (~np.isin(order, ids)).astype(np.float32)
-        return made
+            values[key] = (~np.isin(order, ids)).astype(np.float32)
+        return values
 
 
 class Told:

@@ -22,9 +22,9 @@ def check_rows(network: Network, x: Array | Mapping[str, Array] | None, batch: i
     ShapeError : rows have another shape or type than their input, or there are not as many of each
     GenerationError : an id is outside of the vocabulary
     """
-    given = {} if x is None else by_port(network, x, batch) if isinstance(x, Mapping) else {INPUT: x}
+    inputs = {} if x is None else by_port(network, x, batch) if isinstance(x, Mapping) else {INPUT: x}
     rows: int | None = None
-    for name, value in given.items():
+    for name, value in inputs.items():
         if name not in network.ports:
             raise _no_input(network, name)
         want, value = network.ports[name], np.asarray(value)
@@ -38,8 +38,8 @@ def check_rows(network: Network, x: Array | Mapping[str, Array] | None, batch: i
         rows = value.shape[1]
         if want.dtype == "int32":
             _check_ids(network, name, value)
-        given[name] = np.ascontiguousarray(value, want.dtype)
-    return given, rows or 0
+        inputs[name] = np.ascontiguousarray(value, want.dtype)
+    return inputs, rows or 0
 
 
 def _check_ids(network: Network, name: str, ids: Array) -> None:
@@ -67,11 +67,11 @@ def check_marks(resets: Array, batch: int, rows: int) -> Array:
 
 def check_streams(streams: Iterable[int] | None, batch: int) -> list[int]:
     """Return the streams that are named, all without names. Raises `SpecError` where there is none of a number."""
-    found = list(range(batch)) if streams is None else list(streams)
-    for b in found:
+    numbers = list(range(batch)) if streams is None else list(streams)
+    for b in numbers:
         if isinstance(b, bool) or not isinstance(b, (int, np.integer)) or not 0 <= b < batch:
             raise SpecError(f"there is no stream {b!r}", hint=f"streams are 0 … {batch - 1}")
-    return found
+    return numbers
 
 
 def by_port(network: Network, x: Mapping[str, Array], batch: int) -> dict[str, Array]:
@@ -106,15 +106,15 @@ def _no_input(network: Network, name: object) -> SpecError:
     return SpecError(f"the network has no input {name!r}", hint=f"its inputs are {known}")
 
 
-def parted(network: Network, x: object, made: dict[str, Array]) -> Array | dict[str, Array]:
+def parted(network: Network, x: object, outputs: dict[str, Array]) -> Array | dict[str, Array]:
     """Return the one output there is, or all by name; by port where rows were given by port."""
     if not isinstance(x, Mapping):
-        return only(made)
+        return only(outputs)
     ports = row_ports(network, "outputs")
-    given = row_ports(network, "inputs").keys()
-    if len(made) > 1 or not ports or x.keys() == {INPUT} or not x.keys() <= given:
-        return only(made)
-    [y] = made.values()
+    port_names = row_ports(network, "inputs").keys()
+    if len(outputs) > 1 or not ports or x.keys() == {INPUT} or not x.keys() <= port_names:
+        return only(outputs)
+    [y] = outputs.values()
     return {name: y[..., first:last] for name, (first, last) in ports.items()}
 
 
@@ -126,6 +126,6 @@ def row_ports(network: Network, which: Literal["inputs", "outputs"]) -> Mapping[
     return layers[0 if which == "inputs" else -1].ports(which)
 
 
-def only(made: dict[str, Array]) -> Array | dict[str, Array]:
+def only(outputs: dict[str, Array]) -> Array | dict[str, Array]:
     """Return the one output there is, or all by name."""
-    return made if len(made) > 1 else next(iter(made.values()))
+    return outputs if len(outputs) > 1 else next(iter(outputs.values()))

@@ -46,10 +46,10 @@ def stays_resident(network: Network, params: Params) -> bool:
     if any(str(weight.scheme) != "float32" for weight in params.values()):
         return False
     try:
-        kept = resumed_states(plan)
+        resumed = resumed_states(plan)
     except UnsupportedError:
         return False
-    return kept.keys() == plan.states.keys()
+    return resumed.keys() == plan.states.keys()
 
 
 class ResidentStream(RowStream):
@@ -73,13 +73,13 @@ class ResidentStream(RowStream):
         self._living = Living(network, params)
         self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
         self._specs = resumed_states(lower(network))
-        self._kept = KeptBuffers(self._store, {key: Buffer(of.shape) for key, of in self._specs.items()}, batch)
+        self._buffers = KeptBuffers(self._store, {key: Buffer(of.shape) for key, of in self._specs.items()}, batch)
         self._rows = np.zeros(batch, np.int64)  # since a stream began
         self._longest = LONGEST
         self._quick: dict[Shape, Callable[[Array], Array]] = {}
         self._quick_rows = 0
         self._name_ends()
-        self._kept.put(self._kept.fresh(), together=True)
+        self._buffers.put(self._buffers.fresh(), together=True)
 
     def _name_ends(self) -> None:
         network = self.network
@@ -92,16 +92,16 @@ class ResidentStream(RowStream):
             if quick is not None:
                 self._quick_rows += x.shape[1]
                 return quick(x)
-        given, rows, marks = self._check(x, resets)
+        inputs, rows, marks = self._check(x, resets)
         marks = None if marks is None or not marks.any() else marks.astype(np.float32)
-        arrays = [given[name] for name in self._inputs]
-        found = self._windows(rows, arrays, marks)
+        arrays = [inputs[name] for name in self._inputs]
+        outputs = self._windows(rows, arrays, marks)
         self._rows += rows
         if marks is not None:
             self._count_quick()
             since = np.argmax(marks[:, ::-1], axis=1) + 1  # rows from the last reset on
             self._rows = np.where(marks.any(1), since, self._rows)
-        return parted(self.network, x, dict(zip(self._outputs, found, strict=True)))
+        return parted(self.network, x, dict(zip(self._outputs, outputs, strict=True)))
 
     def _count_quick(self) -> None:
         """Count rows that went straight to their program."""
@@ -115,14 +115,14 @@ class ResidentStream(RowStream):
                 return self._window(rows, arrays, marks)
             except _TooLongError as error:
                 self._longest = error.rows
-        made: list[list[Array]] = []
+        windows: list[list[Array]] = []
         at = 0
         while at < rows:
             many = min(1 << (rows - at).bit_length() - 1, self._longest)
             cut = slice(at, at + many)
-            made.append(self._windows(many, [a[:, cut] for a in arrays], None if marks is None else marks[:, cut]))
+            windows.append(self._windows(many, [a[:, cut] for a in arrays], None if marks is None else marks[:, cut]))
             at += many
-        return [np.concatenate([none, *ys], 1) for none, *ys in zip(self._nothing, *made, strict=True)]
+        return [np.concatenate([none, *ys], 1) for none, *ys in zip(self._nothing, *windows, strict=True)]
 
     def _window(self, rows: int, arrays: list[Array], marks: Array | None) -> list[Array]:
         """Run a number of rows for which there is a program."""
@@ -152,23 +152,23 @@ class ResidentStream(RowStream):
         chosen = check_streams(streams, self.batch)
         self._count_quick()
         self._rows[chosen] = 0
-        self._kept.reset(chosen)
+        self._buffers.reset(chosen)
 
     def fork(self) -> ResidentStream:
         self._count_quick()
-        made = copy(self)
-        made._rows, made._programs, made._quick = self._rows.copy(), ProgramCache(), {}
-        made._living = self._living.fork()
-        made._store = self._store.share(set(self._store.keys()) - {*self._specs, *made._living.values})
-        made._kept = self._kept.onto(made._store, together=True)
-        made._tell()
-        return made
+        stream = copy(self)
+        stream._rows, stream._programs, stream._quick = self._rows.copy(), ProgramCache(), {}
+        stream._living = self._living.fork()
+        stream._store = self._store.share(set(self._store.keys()) - {*self._specs, *stream._living.values})
+        stream._buffers = self._buffers.onto(stream._store, together=True)
+        stream._tell()
+        return stream
 
     def tapped(self, outputs: Mapping[str, Coord], network: Network | None = None) -> ResidentStream:
-        made = self.fork()
-        made.network = with_outputs(network or self.network, outputs)
-        made._name_ends()
-        return made
+        stream = self.fork()
+        stream.network = with_outputs(network or self.network, outputs)
+        stream._name_ends()
+        return stream
 
     def _opened_with(self, network: Network, params: Params) -> RowStream:
         return ResidentStream(self._graphs, network, params, batch=self.batch)
@@ -188,25 +188,25 @@ class ResidentStream(RowStream):
 
     def save(self) -> bytes:
         self._count_quick()
-        values = self._kept.values()
+        values = self._buffers.values()
         of = [HeldValues({k: v[b] for k, v in values.items()}, int(self._rows[b])) for b in range(self.batch)]
-        return self._together([save_state(held, self._specs) for held in of])
+        return self._together([save_state(saved, self._specs) for saved in of])
 
     def restore(self, data: bytes) -> None:
-        found = []
+        streams = []
         parts, living = self._apart(data)
         for part in parts:
-            found.append(HeldValues({}, 0))
-            restore_state(found[-1], part, self._specs, sys.maxsize)
-        values = self._kept.fresh()  # as they stay of streams that had no row
-        for b, held in enumerate(found):
-            for key, value in held.values.items():
+            streams.append(HeldValues({}, 0))
+            restore_state(streams[-1], part, self._specs, sys.maxsize)
+        values = self._buffers.fresh()  # as they stay of streams that had no row
+        for b, saved in enumerate(streams):
+            for key, value in saved.values.items():
                 values[key][b] = as_numbers(value, np.dtype(np.float32)).reshape(self._specs[key].shape)
-        self._kept.put(values)
+        self._buffers.put(values)
         self._living.values = living
         self._tell()
         self._quick_rows = 0
-        self._rows = np.array([held.position for held in found], np.int64)
+        self._rows = np.array([saved.position for saved in streams], np.int64)
 
     def _tell(self) -> None:
         for key, value in self._living.values.items():

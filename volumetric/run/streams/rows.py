@@ -90,38 +90,39 @@ class RowStream(HasLiving):
         ------
         ShapeError : rows or resets are not what the network reads; nothing has changed
         """
-        given, rows, marks = self._check(x, resets)
+        inputs, rows, marks = self._check(x, resets)
         taps = self.network.taps
-        made = {n: np.zeros((self.batch, rows, *self.network.shapes[c][1:]), np.float32) for n, c in taps.items()}
+        outputs = {n: np.zeros((self.batch, rows, *self.network.shapes[c][1:]), np.float32) for n, c in taps.items()}
         parts = [part for b in range(self.batch) for part in _parts(b, rows, None if marks is None else marks[b])]
         together = max(self.batch, TOGETHER)
         for now in (parts[at : at + together] for at in range(0, len(parts), together)):
             states = [self._fresh() if part.anew else self._states[part.stream] for part in now]
             pieces = [
-                self._piece(state, {n: value[part.stream, part.start : part.stop] for n, value in given.items()})
+                self._piece(state, {n: value[part.stream, part.start : part.stop] for n, value in inputs.items()})
                 for state, part in zip(states, now, strict=True)
             ]
             with self._told.turn(self._living) as executable:
                 results = executable.run(pieces)
-            for part, state, found in zip(now, states, results, strict=True):
-                for name, y in found.items() if isinstance(found, Mapping) else [(next(iter(taps)), found)]:
-                    made[name][part.stream, part.start : part.stop] = y
+            for part, state, result in zip(now, states, results, strict=True):
+                by_name = result if isinstance(result, Mapping) else {next(iter(taps)): result}
+                for name, y in by_name.items():
+                    outputs[name][part.stream, part.start : part.stop] = y
                 if part.anew:
                     self._states[part.stream].reset()
                     self._spare.append(self._states[part.stream])
                     self._states[part.stream] = state
             del self._spare[TOGETHER:]
-        return parted(self.network, x, made)
+        return parted(self.network, x, outputs)
 
     def _check(
         self, x: Array | Mapping[str, Array], resets: Array | None
     ) -> tuple[dict[str, Array], int, Array | None]:
         """Return rows by input, how many there are, and where streams begin anew."""
-        given, rows = check_rows(self.network, x, self.batch)
-        missing = [name for name in self.network.ports if name not in given]
+        inputs, rows = check_rows(self.network, x, self.batch)
+        missing = [name for name in self.network.ports if name not in inputs]
         if missing:
             raise ShapeError(f"input {missing[0]!r} has no rows", hint="give rows for every input")
-        return given, rows, None if resets is None else check_marks(resets, self.batch, rows)
+        return inputs, rows, None if resets is None else check_marks(resets, self.batch, rows)
 
     def iterate(
         self,
@@ -162,9 +163,10 @@ class RowStream(HasLiving):
 
     def fork(self) -> RowStream:
         """Return a copy: both go on independently, with the same weights."""
-        made = copy(self)
-        made._living, made._states, made._spare = self._living.fork(), [state.fork() for state in self._states], []
-        return made
+        stream = copy(self)
+        stream._living, stream._spare = self._living.fork(), []
+        stream._states = [state.fork() for state in self._states]
+        return stream
 
     def tapped(self, outputs: Mapping[str, Coord], network: Network | None = None) -> RowStream:
         """Return streams that go on from here on their own, of the same network with further outputs.
@@ -175,9 +177,9 @@ class RowStream(HasLiving):
         """
         device, params, options = self._opened
         network = with_outputs(network or self.network, outputs)
-        made = RowStream(device, network, params, batch=self.batch, options=options)
-        made.restore(self.save())
-        return made
+        streams = RowStream(device, network, params, batch=self.batch, options=options)
+        streams.restore(self.save())
+        return streams
 
     def onto(self, network: Network, params: Params) -> RowStream:
         """Return streams that go on from here on their own, of a network whose fabrics have more nodes, or fewer.
@@ -191,9 +193,11 @@ class RowStream(HasLiving):
         from volumetric.run.streams.moved import moved
 
         parts = moved(self._apart(self.save())[0], self.network, network)
-        made = self._opened_with(network, params)
-        made.restore(SEAL.close(Header(lengths=list(map(len, parts)), masked=made._living.after(self._living)), parts))
-        return made
+        streams = self._opened_with(network, params)
+        streams.restore(
+            SEAL.close(Header(lengths=list(map(len, parts)), masked=streams._living.after(self._living)), parts)
+        )
+        return streams
 
     def _opened_with(self, network: Network, params: Params) -> RowStream:
         """Return fresh streams of another network in the same place."""
