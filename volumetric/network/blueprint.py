@@ -135,7 +135,7 @@ class Blueprint:
 
 def blueprint(network: Network, params: Mapping[str, WeightStore] | None = None) -> Blueprint:
     """Return what `network` is made of; with `params` also how every tensor is stored. Reads no weights."""
-    given = (ROWS, *network.input_shape)
+    input_shape = (ROWS, *network.input_shape)
     reader = _Reader(network, params or {})
     layers: list[LayerFact] = []
     for w in network.wires:
@@ -143,7 +143,7 @@ def blueprint(network: Network, params: Mapping[str, WeightStore] | None = None)
         layers.append(reader.read(network.layers[w.coord], str(w.coord), shape, identity=w.identity))
     return Blueprint(
         grid=network.grid.sides,
-        input=given,
+        input=input_shape,
         input_dtype=network.input_dtype,
         layers=tuple(layers),
         inputs=network.inputs,

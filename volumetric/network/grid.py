@@ -211,8 +211,8 @@ class Port:
             return None
         known = isinstance(number, Real) and not isinstance(number, bool)
         if not known or not (0 <= number <= _LAST_ID if ids else abs(number) <= _LARGEST) or (ids and number % 1):
-            wanted = "a whole number from 0 on" if ids else "a finite number"
-            raise SpecError(f"the default of an input of {self.dtype} must be {wanted} within its range, or None")
+            expected = "a whole number from 0 on" if ids else "a finite number"
+            raise SpecError(f"the default of an input of {self.dtype} must be {expected} within its range, or None")
         return int(number) if ids else float(number)
 
 

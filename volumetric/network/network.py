@@ -105,9 +105,9 @@ class Network:
         object.__setattr__(self, "outputs", MappingProxyType(dict(self.outputs)))
         self._check_ends()
         object.__setattr__(self, "wires", wire(ordered, self.links, self.disabled, self.inputs))
-        read, made = self._infer()
+        read, shapes = self._infer()
         object.__setattr__(self, "reads", MappingProxyType(read))
-        object.__setattr__(self, "shapes", MappingProxyType(made))
+        object.__setattr__(self, "shapes", MappingProxyType(shapes))
         object.__setattr__(self, "_shared", follow_shared(ordered, self.links))
 
     @property
@@ -139,12 +139,12 @@ class Network:
         """Shapes of what layers read and make."""
         ports, wires = self.ports, {w.coord: w for w in self.wires}
         read: dict[Coord, Shape] = {}
-        made: dict[Coord, Shape] = {}
+        shapes: dict[Coord, Shape] = {}
 
         def shape_of(source: Source) -> Shape:
             if source.coord is None:
                 return (ROWS, *ports[source.port].shape)
-            return made[source.coord] if source.side == "output" else read[source.coord]
+            return shapes[source.coord] if source.side == "output" else read[source.coord]
 
         def name(w: Wire, error: VolumetricError) -> ShapeError:
             sources = ", ".join(map(str, w.inputs))
@@ -158,7 +158,7 @@ class Network:
                 # All that a layer reads has one shape; where it reads later layers alone, theirs is looked for.
                 read[w.coord] = _same(known) if known else self._going_round(w)
                 skip = () if w.skip is None else (shape_of(w.skip),)
-                made[w.coord] = read[w.coord] if w.identity else spec.output_shape(read[w.coord], *skip)
+                shapes[w.coord] = read[w.coord] if w.identity else spec.output_shape(read[w.coord], *skip)
             except VolumetricError as error:
                 raise name(w, error) from None
         for w in self.wires:
@@ -168,7 +168,7 @@ class Network:
                     _no_ids([source for source in w.inputs if carries_ids(source, wires, ports)])
             except VolumetricError as error:
                 raise name(w, error) from None
-        return read, made
+        return read, shapes
 
     def _going_round(self, w: Wire) -> Shape:
         """Shape of what a layer reads that reads later layers alone."""
@@ -282,8 +282,8 @@ def _placed(layers: Mapping[Coord, LayerSpec] | Sequence[LayerSpec], grid: Grid 
     placed = {Coord.of(coord): spec for coord, spec in layers.items()}
     for coord, spec in placed.items():
         if not isinstance(spec, LayerSpec):
-            made = f"{spec.__name__}(…)" if isinstance(spec, type) else _EXAMPLE
-            raise SpecError(f"layer at {coord}: expected a layer, got {spec!r:.60}", hint=f"as {made}")
+            example = f"{spec.__name__}(…)" if isinstance(spec, type) else _EXAMPLE
+            raise SpecError(f"layer at {coord}: expected a layer, got {spec!r:.60}", hint=f"as {example}")
     return dict(sorted(placed.items()))
 
 

@@ -72,8 +72,8 @@ def _given(value: Any) -> Any:
 
 
 def _link_to_dict(link: Link) -> dict[str, str | int]:
-    given = {f.name: getattr(link, f.name) for f in dataclasses.fields(link) if f.name != "delay"}
-    out: dict[str, str | int] = {name: str(value) for name, value in given.items() if value is not None}
+    fields = {f.name: getattr(link, f.name) for f in dataclasses.fields(link) if f.name != "delay"}
+    out: dict[str, str | int] = {name: str(value) for name, value in fields.items() if value is not None}
     return {**out, "delay": link.delay} if link.delay else out
 
 
@@ -113,8 +113,8 @@ def check_head(data: Any, allowed: tuple[str, ...], what: str, *, form: str, ver
 def network_from_dict(data: Any) -> Network:
     """Inverse of `network_to_dict`."""
     check_head(data, _KEYS, "network", form=FORMAT, version=VERSION)
-    given = convert(data.get("input", {}), dict[str, Any], "$.input")
-    expect_keys(given, ("shape", "dtype"), "$.input", "an object")
+    input_fields = convert(data.get("input", {}), dict[str, Any], "$.input")
+    expect_keys(input_fields, ("shape", "dtype"), "$.input", "an object")
     layers = convert(data.get("layers", {}), dict[str, dict[str, Any]], "$.layers")
     inputs = convert(data.get("inputs", {}), dict[str, dict[str, Any]], "$.inputs")
     outputs = convert(data.get("outputs", {}), dict[str, str], "$.outputs")
@@ -123,8 +123,10 @@ def network_from_dict(data: Any) -> Network:
         layers={Coord.parse(c): spec_from_dict(d, f"$.layers.{c}") for c, d in layers.items()},
         links=tuple(_link(d, f"$.links[{i}]") for i, d in enumerate(convert(data.get("links", []), list, "$.links"))),
         disabled=frozenset(map(Coord.parse, convert(data.get("disabled", []), list[str], "$.disabled"))),
-        input_shape=convert(given.get("shape", []), tuple[int, ...], "$.input.shape"),
-        input_dtype=convert(given.get("dtype", "int32"), get_type_hints(Network)["input_dtype"], "$.input.dtype"),
+        input_shape=convert(input_fields.get("shape", []), tuple[int, ...], "$.input.shape"),
+        input_dtype=convert(
+            input_fields.get("dtype", "int32"), get_type_hints(Network)["input_dtype"], "$.input.dtype"
+        ),
         inputs={name: _port(d, f"$.inputs.{name}") for name, d in inputs.items()},
         outputs={name: Coord.parse(coord) for name, coord in outputs.items()},
     )
@@ -162,15 +164,15 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
 def _link(data: Any, where: str) -> Link:
     names = tuple(f.name for f in dataclasses.fields(Link))
     expect_keys(data, names, where, "an object")
-    given: dict[str, Any] = convert({k: v for k, v in data.items() if k != "delay"}, dict[str, str], where)
-    given["delay"] = convert(data.get("delay", 0), int, f"{where}.delay")
+    fields: dict[str, Any] = convert({k: v for k, v in data.items() if k != "delay"}, dict[str, str], where)
+    fields["delay"] = convert(data.get("delay", 0), int, f"{where}.delay")
     for end in ("source", "target"):
-        if end not in given:
+        if end not in fields:
             raise SpecError(f"{where}: a link needs a {end}")
-        given[end] = Coord.parse(given[end])
-    if "kind" not in given:
+        fields[end] = Coord.parse(fields[end])
+    if "kind" not in fields:
         raise SpecError(f"{where}: a link needs a kind")
-    return Link(**given)
+    return Link(**fields)
 
 
 def _port(data: dict[str, Any], where: str) -> Port:
@@ -178,5 +180,5 @@ def _port(data: dict[str, Any], where: str) -> Port:
     if "coord" not in data:
         raise SpecError(f"{where}: an input needs a coord")
     hints = get_type_hints(Port)
-    given = {name: convert(value, hints[name], f"{where}.{name}") for name, value in data.items() if name != "coord"}
-    return Port(coord=Coord.parse(convert(data["coord"], str, f"{where}.coord")), **given)
+    fields = {name: convert(value, hints[name], f"{where}.{name}") for name, value in data.items() if name != "coord"}
+    return Port(coord=Coord.parse(convert(data["coord"], str, f"{where}.coord")), **fields)

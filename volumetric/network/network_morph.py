@@ -86,8 +86,8 @@ def morph(
     keep_masters: bool = True,
 ) -> NetworkMorph:
     """See `Network.morph`."""
-    wanted = _wanted(network, dtype, scheme)
-    missing = [key for keys in wanted.values() for key in keys if key not in params]
+    schemes = _wanted(network, dtype, scheme)
+    missing = [key for keys in schemes.values() for key in keys if key not in params]
     if missing:
         raise CheckpointError(
             f"parameters do not fit the network: missing {', '.join(missing[:5])}",
@@ -95,7 +95,7 @@ def morph(
         )
     converted: dict[str, _Converted] = {}
     layers: list[LayerMorph] = []
-    for coord, keys in wanted.items():
+    for coord, keys in schemes.items():
         converted |= {key: _convert(key, params[key], to) for key, to in keys.items()}
         layers.append(_layer(network, coord, {key: converted[key] for key in keys}))
     for one in converted.values():  # only now, so that an error above has changed nothing
@@ -113,7 +113,7 @@ def _wanted(network: Network, dtype: Targets, scheme: str | None) -> dict[Coord,
         forms = {_coordinate(network, at): _scheme(form, scheme) for at, form in dtype.items()}
     else:
         forms = dict.fromkeys(network.layers, _scheme(dtype, scheme))
-    wanted: dict[Coord, dict[str, Scheme]] = {}
+    schemes: dict[Coord, dict[str, Scheme]] = {}
     owner: dict[str, tuple[Coord, Scheme]] = {}
     for coord, to in sorted(forms.items()):
         keys = [network.resolve(f"{coord}/{p.name}") for p in network.layers[coord].params() if p.packable]
@@ -124,8 +124,8 @@ def _wanted(network: Network, dtype: Targets, scheme: str | None) -> dict[Coord,
             if earlier != to:
                 raise SpecError(f"{key} is shared by {first} and {coord}, and cannot be {earlier} and {to} at once")
             if first == coord:
-                wanted.setdefault(coord, {})[key] = to
-    return wanted
+                schemes.setdefault(coord, {})[key] = to
+    return schemes
 
 
 def _coordinate(network: Network, at: Coord | str) -> Coord:

@@ -70,10 +70,10 @@ def wire(
     previous: Coord | None = None
     for coord, spec in layers.items():
         incoming = arriving.get(coord, [])
-        given = {name: port for name, port in ports.items() if port.coord == coord}
-        keep = not any(end.combine == "replace" for end in (*incoming, *given.values()))
+        own_ports = {name: port for name, port in ports.items() if port.coord == coord}
+        keep = not any(end.combine == "replace" for end in (*incoming, *own_ports.values()))
         inputs = ([Source(previous)] if keep else []) + [Source(link.source, delay=link.delay) for link in incoming]
-        inputs += [Source(port=name) for name in given]
+        inputs += [Source(port=name) for name in own_ports]
         identity = coord in disabled
         skip = None if identity or not isinstance(spec, Residual) else _skip(coord, spec, previous, layers)
         wires.append(Wire(coord=coord, inputs=tuple(inputs), skip=skip, identity=identity))
