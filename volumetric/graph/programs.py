@@ -9,14 +9,14 @@ from contextlib import contextmanager
 
 from volumetric.graph.device import GraphProgram
 
-KEPT = 32
-"""Programs that are kept."""
+CACHED_PROGRAMS = 32
+"""Programs that a cache holds by default."""
 
 
 class ProgramCache:
     """Programs by what they are for; the one not used for longest makes room for a new one."""
 
-    def __init__(self, capacity: int = KEPT) -> None:
+    def __init__(self, capacity: int = CACHED_PROGRAMS) -> None:
         self._capacity = capacity
         self._programs: OrderedDict[Hashable, GraphProgram] = OrderedDict()
 

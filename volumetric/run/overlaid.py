@@ -15,8 +15,8 @@ from volumetric.run.graph.low_rank import ADAPTERS, overlays_of
 from volumetric.run.graph.network import open_graph
 from volumetric.run.plan import Plan
 
-_KEPT = 8
-"""Mixtures of adapters whose weights are kept."""
+_CACHED = 8
+"""Mixtures of adapters whose merged weights stay in memory."""
 
 
 class Overlaid:
@@ -44,7 +44,7 @@ class Overlaid:
         """Return the weights that adapters change, by their keys, for a weight of each adapter."""
         name = scales.tobytes()
         if name not in self._cached:
-            while len(self._cached) >= _KEPT:
+            while len(self._cached) >= _CACHED:
                 del self._cached[next(iter(self._cached))]
             self._cached[name] = dict(self._merged(scales))
         return self._cached[name]

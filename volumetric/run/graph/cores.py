@@ -26,8 +26,8 @@ from volumetric.graph.programs import ProgramCache
 from volumetric.graph.side_by_side import runs_side_by_side, side_by_side
 from volumetric.run.graph.segments import Segment
 
-KEPT = 24
-"""Programs of a segment that are kept."""
+CACHED_PROGRAMS = 24
+"""Compiled programs of a segment that stay in memory."""
 WRITTEN_OUT = 32
 """Rows that a program with a scan has at most: its steps stand one behind the other, and take time to compile."""
 
@@ -88,7 +88,7 @@ class Core:
         if segment.graph is None:
             raise DeviceError(f"{segment.name} runs on rows and has no graph")
         self.segment = segment
-        self.programs = ProgramCache(KEPT)
+        self.programs = ProgramCache(CACHED_PROGRAMS)
         self._graph = segment.graph
         self._compile = compile_it
         self._states = {i for i in (*segment.inputs, *segment.outputs) if graph.tensors[i].role == "state"}
