@@ -1,4 +1,4 @@
-"""A graph's nodes inside of another graph."""
+"""Emits the nodes of a graph into another graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
 Emitted: TypeAlias = dict[tuple[str, tuple[int, ...], tuple], tuple[int, ...]]
-"""Operation, operands and attributes of a node → what it made."""
+"""Operation, operands and attributes of a node → its outputs."""
 
 
 def inline(
@@ -28,14 +28,14 @@ def inline(
 
     Parameters
     ----------
-    existing : tensors of `graph` that are there already, its inputs among them → those of `work`
-    nodes : those to emit, by default all
-    emitted : what nodes have made so far: one that is there is not emitted once more, others are added
-    guarded : nodes keep their guards; gradients, which read what nodes make, need all of it
+    existing : tensors of `graph` that already exist in `work`, its inputs included → tensors of `work`
+    nodes : the nodes to emit, by default all
+    emitted : outputs of nodes emitted so far: an equal node is not emitted again, new nodes are added
+    guarded : nodes keep their guards; pass False if gradients read all of their outputs
 
     Returns
     -------
-    Tensor of `graph` → tensor of `work`, for the given ones, constants, and what the nodes make.
+    Tensor of `graph` → tensor of `work`, for `existing`, constants, and the outputs of the nodes.
     """
     of = dict(existing)
     for i, value in graph.constants.items():
@@ -44,7 +44,7 @@ def inline(
     for node in graph.nodes if nodes is None else nodes:
         inputs = tuple(of[i] for i in node.inputs)
         guard = node.guard._replace(tensor=of[node.guard.tensor]) if guarded and node.guard is not None else None
-        key = node.op, inputs, (guard, *sorted(node.attrs.items()))  # what may be left out is no other's
+        key = node.op, inputs, (guard, *sorted(node.attrs.items()))  # nodes with different guards are not shared
         outputs = None if emitted is None else emitted.get(key)
         if outputs is None:
             with work.at(node.where or work.where):

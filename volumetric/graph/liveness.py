@@ -1,4 +1,4 @@
-"""Who shares storage with whom, how long a tensor is needed, and whether in-place writes come in a sound order."""
+"""Liveness: which tensors share storage, their last use, and whether in-place writes are in a valid order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from volumetric.graph.ops import Graph, Node, Tensor
 
 
 def roots(graph: Graph) -> list[int]:
-    """Tensor → the tensor whose storage it is a view of: itself, unless a `reshape` made it.
+    """Return tensor → the tensor whose storage it is a view of: itself, unless it is the output of a `reshape`.
 
     Tensors with the same key have different roots here, but are the same buffer.
     """
@@ -23,9 +23,9 @@ def roots(graph: Graph) -> list[int]:
 
 
 def last_use(graph: Graph) -> list[int]:
-    """Tensor → index of the last node that reads its storage, itself or through a view.
+    """Return tensor → index of the last node that reads its storage, directly or through a view.
 
-    ``len(graph.nodes)`` for what must outlive the run (graph outputs), -1 for what no node reads.
+    ``len(graph.nodes)`` for outputs of the graph, which outlive the run; -1 for tensors that no node reads.
     """
     root = roots(graph)
     last = [-1] * len(graph.tensors)
@@ -38,7 +38,7 @@ def last_use(graph: Graph) -> list[int]:
 
 
 def dropped_after(graph: Graph) -> list[tuple[int, ...]]:
-    """Node → the tensors whose storage nothing reads after it, nor a caller after the run, as `last_use` says."""
+    """Return node → the tensors whose storage is free after it: neither a later node nor the caller reads them."""
     last = last_use(graph)
     for at, node in enumerate(graph.nodes):
         for i in node.outputs:
@@ -51,16 +51,15 @@ def dropped_after(graph: Graph) -> list[tuple[int, ...]]:
 
 
 def scratch(graph: Graph) -> list[int]:
-    """Tensors that need storage of their own for a part of the run: no inputs, constants, persistent buffers, views."""
+    """Return tensors that need separate storage during the run: no inputs, constants, persistent buffers or views."""
     outputs = [i for node in graph.nodes if node.op != "reshape" for i in node.outputs]
     return [i for i in outputs if graph.tensors[i].key is None]
 
 
 def copy_overwritten_outputs(graph: Graph) -> Graph:
-    """Return `graph` with a copy of each persistent buffer that an output shows as it was before a later write.
+    """Return `graph` with a copy of each persistent buffer that is an output and is overwritten later.
 
-    The copy is taken right before that write. Outputs that no later write reaches are left as they are, so most graphs
-    come back unchanged.
+    The copy is made right before that write. Other outputs are unchanged, so most graphs are returned as they are.
     """
     root = roots(graph)
     writes = _writes(graph)
@@ -97,7 +96,7 @@ def copy_overwritten_outputs(graph: Graph) -> Graph:
 
 
 def _writes(graph: Graph) -> Mapping[str, list[int]]:
-    """Buffer → the nodes that write it, by their place."""
+    """Return buffer → indices of the nodes that write it."""
     writers: dict[str, list[int]] = {}
     for at, node in enumerate(graph.nodes):
         for i in node.outputs:
@@ -107,7 +106,7 @@ def _writes(graph: Graph) -> Mapping[str, list[int]]:
 
 
 def check_order(graph: Graph) -> None:
-    """Raise `SpecError` if a node, or an output, reads a persistent buffer as it was before an earlier write."""
+    """Raise `SpecError` if a node or an output reads the value of a persistent buffer from before an earlier write."""
     root = roots(graph)
     now: dict[str, int] = {}
     for node in graph.nodes:
@@ -125,6 +124,6 @@ def _check_now(graph: Graph, i: int, now: dict[str, int], what: str) -> None:
     key = graph.tensors[i].key
     if key is not None and now.setdefault(key, i) != i:
         raise SpecError(
-            f"{what} reads {key!r} as it was before it was written in place",
-            hint="emit what reads it before the update",
+            f"{what} reads the value of {key!r} from before it was written in place",
+            hint="emit the nodes that read it before the update",
         )

@@ -1,4 +1,4 @@
-"""A graph whose rows are open, interpreted for sequences that go on from call to call."""
+"""Interprets a graph with open rows for sequences that continue from call to call."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from volumetric.graph.ops import HELD, Graph
 from volumetric.graph.pruning import pruned
 
 _BOUND = 64
-"""Numbers of rows, and choices of outputs, for which a graph is kept ready."""
+"""Row counts and selections of outputs for which a prepared graph is cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A graph for a number of rows, cut where its last row can go on alone.
+    """A graph for a number of rows, split at the node after which the last row can run alone.
 
     Attributes
     ----------
     rows : the graph for all rows
-    head : how many of its nodes run on all rows where the last is enough
-    one : the graph for one row, whose nodes behind these run then
-    crossing : tensor that those read, and rows of it that the last row of the call is
+    head : number of nodes that run on all rows if only the last row is requested
+    one : the graph for one row, which runs the nodes after `head` then
+    crossing : tensors that those nodes read, each with the number of its rows that belong to one row of the call
     """
 
     rows: Interpreter
@@ -43,7 +43,7 @@ class OpenGraph:
 
     Attributes
     ----------
-    states : keys of what a sequence keeps → the shape of the buffer; `HELD` stands for the rows held
+    states : key of each state of a sequence → its tensor; `HELD` in its shape stands for the rows that it holds
     """
 
     def __init__(self, graph: Graph, dtype: Float) -> None:
@@ -65,11 +65,11 @@ class OpenGraph:
 
         Parameters
         ----------
-        inputs : ``[T, …]`` for each input that a caller gives
-        buffers : parameters and states, of which those that rows change are replaced
-        position : rows of the sequence before these
-        outputs : numbers of the outputs that are wanted; None: all
-        last : of the last row alone, as far as rows do not depend on each other
+        inputs : ``[T, …]`` for each input that a caller passes
+        buffers : parameters and states; states that the rows change are replaced
+        position : number of earlier rows of the sequence
+        outputs : indices of the requested outputs; None: all
+        last : return outputs of the last row only, and run the nodes after the last one that mixes rows on it alone
 
         Returns
         -------
@@ -123,7 +123,7 @@ class OpenGraph:
         read = {i for node in whole.nodes[head:] for i in node.inputs} | {*graph.outputs}
         shapes = {i: graph.tensors[i].shape for i in sorted(available & read)}
         crossing = {i: -shape[0] for i, shape in shapes.items() if any(n < 0 and n != HELD for n in shape)}
-        if any(count <= 0 for count in crossing.values()):  # rows are on another axis: all of them go on
+        if any(count <= 0 for count in crossing.values()):  # rows are on another axis: all of them continue
             head, crossing = len(whole.nodes), {}
         interpreters = (Interpreter(of, self._dtype) for of in (whole, one))
         return _Bound(next(interpreters), head, next(interpreters), tuple(crossing.items()))

@@ -1,4 +1,4 @@
-"""Leaving out what nobody needs."""
+"""Dead-node elimination."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from volumetric.graph.ops import Graph, Node
 
 
 def pruned(graph: Graph) -> Graph:
-    """Return `graph` without nodes whose results neither an output nor a persistent buffer needs, and renumbered."""
+    """Return `graph` without nodes that no output and no persistent buffer depends on, with renumbered tensors."""
     needed = set(graph.outputs)
     keyed = {i for i, tensor in enumerate(graph.tensors) if tensor.key is not None}
     nodes: list[Node] = []

@@ -1,8 +1,8 @@
-"""A graph of one sequence as a graph of several: every operation once, over all of them.
+"""Vectorises a graph of one sequence over several sequences: each operation runs once for all of them.
 
-What differs between sequences has an axis more, the first. What does not, such as parameters and what follows from them
-alone, is computed once and shared. Most operations know nothing of the new axis but their attributes; those that read
-rows, samples or groups of products get more of them.
+Tensors that differ between sequences get a new first axis. Others, such as parameters and values that depend only on
+them, are computed once and shared. Most operations only change their attributes for the new axis; those that read rows,
+samples or groups of products get more of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def side_by_side(graph: Graph, count: int) -> Graph:
 
     Raises
     ------
-    UnsupportedError : an operation has no form for several sequences
+    UnsupportedError : an operation has no rule for several sequences
     """
     graph = write_out(unroll_scans(graph))
     work = GraphBuilder()
@@ -55,28 +55,28 @@ def side_by_side(graph: Graph, count: int) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """What rules of operations need: the graph under construction, and which of its tensors differ by sequence."""
+    """The context of the rules: the graph under construction, and which of its tensors differ by sequence."""
 
     work: GraphBuilder
     count: int
     lifted: set[int] = field(default_factory=set)
 
     def emit(self, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-        """Emit a node, some of whose inputs differ by sequence; so do all outputs."""
+        """Emit a node with inputs that differ by sequence; all of its outputs differ, too."""
         rule = _RULES.get(node.op)
         if rule is None:
-            raise UnsupportedError(f"{node.op} {node.where} has no form for several sequences")
+            raise UnsupportedError(f"{node.op} {node.where} cannot run for several sequences")
         outputs = rule(self, node, inputs)
         self.lifted.update(outputs)
         return outputs
 
     def shape(self, i: int) -> Shape:
-        """Shape of a tensor for one sequence."""
+        """Return the shape of a tensor for one sequence."""
         shape = self.work.shape(i)
         return shape[1:] if i in self.lifted else shape
 
     def spread(self, i: int) -> int:
-        """Return a tensor with the axis of sequences, repeated if it is the same for all."""
+        """Return a tensor with the axis of sequences, repeated if all sequences share it."""
         if i in self.lifted:
             return i
         shape = self.work.shape(i)
@@ -86,12 +86,12 @@ class Several:
         return self.work.broadcast(one, (self.count, *shape))
 
     def merged(self, i: int) -> int:
-        """Return a tensor whose first axis has those of all sequences, one behind the other."""
+        """Return a tensor whose first axis joins the first axes of all sequences."""
         count, first, *rest = self.work.shape(self.spread(i))
         return self.work.reshape(self.spread(i), (count * first, *rest))
 
     def apart(self, i: int) -> int:
-        """The way back from `merged`."""
+        """Undo `merged`."""
         first, *rest = self.work.shape(i)
         return self.work.reshape(i, (self.count, first // self.count, *rest))
 
@@ -99,7 +99,7 @@ class Several:
         """Raise `UnsupportedError` if any of the inputs differs by sequence."""
         if not self.lifted.isdisjoint(inputs):
             raise UnsupportedError(
-                f"{node.op} {node.where} has no form for several sequences of which each has its own"
+                f"{node.op} {node.where} cannot run for several sequences if they do not share its inputs"
             )
 
 
@@ -111,7 +111,7 @@ def _unary(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
 
 
 def _binary(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Operands that differ need as many axes as the result, so that the first ones meet."""
+    """Give operands that differ as many axes as the result, so that their axes of sequences align."""
     axes = max(len(of.shape(i)) for i in inputs)
     wide = []
     for i in inputs:
@@ -122,7 +122,7 @@ def _binary(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
 
 
 def _axes(**attrs: Callable[[Several, tuple[int, ...]], tuple[int, ...]]) -> _Rule:
-    """What knows its axes by number, or has an entry for each."""
+    """Return the rule of an operation with attributes that are axis numbers, or have one entry per axis."""
 
     def rule(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
         changed = {name: change(of, node.attrs[name]) for name, change in attrs.items()}
@@ -149,7 +149,7 @@ def _sizes(of: Several, values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _rows(*, of_each: int = 1) -> _Rule:
-    """What reads its first inputs by rows, or samples, and has the others for all of them."""
+    """Return the rule of an operation whose first inputs are rows or samples, and whose other inputs are shared."""
 
     def rule(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
         of.shared(node, *inputs[of_each:])
@@ -160,7 +160,7 @@ def _rows(*, of_each: int = 1) -> _Rule:
 
 
 def _lookup(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Ids of all sequences in one table; or one list of ids, and tables whose rows stand side by side."""
+    """Look up ids of all sequences in a shared table, or shared ids in tables concatenated along the features."""
     work, (table, ids) = of.work, inputs
     if table not in of.lifted:
         return (of.apart(work.gather_rows(table, of.merged(ids))),)
@@ -180,7 +180,7 @@ def _recurrent(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...
 
 
 def _cell(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Rows of all sequences one behind the other; what has an axis of states before that of rows keeps it."""
+    """Concatenate the rows of all sequences; a leading axis of states stays first."""
     work = of.work
     from_x, from_h, bias, *before = inputs
     of.shared(node, bias)
@@ -216,7 +216,7 @@ def _rotate_scan(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, .
 
 
 def _edge_attend(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Streams of all sequences beside each other."""
+    """Concatenate the streams of all sequences."""
     q, kv, *lists = inputs
     of.shared(node, *lists)
 
@@ -236,11 +236,11 @@ def _edge_attend(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, .
 
 
 def _gemm(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-    """More groups; or more rows, where all multiply one matrix."""
+    """Add groups, or add rows if all sequences multiply one matrix."""
     work, attrs, (a, b, *bias) = of.work, node.attrs, inputs
     of.shared(node, *bias)
     groups = attrs["groups"]
-    each = [i for i in bias if len(work.shape(i)) == 2]  # one for each group
+    each = [i for i in bias if len(work.shape(i)) == 2]  # one bias row per group
     most = max(of.shape(a)[0], of.shape(b)[0], groups)
     if most == 1 and b not in of.lifted and not attrs["trans_a"]:
         _, _, rows, k = work.shape(a)
@@ -261,7 +261,7 @@ def _gemm(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
 
 
 def _all_groups(of: Several, i: int, most: int) -> int:
-    """Return an operand of products that has all groups of each sequence, repeated where they go round."""
+    """Return an operand of products with `most` groups for each sequence, repeated if it has fewer."""
     count, groups, *rest = of.work.shape(i)
     if groups != most:
         wide = of.work.reshape(i, (count, 1, groups, *rest))
@@ -294,11 +294,11 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         **dict.fromkeys(("unfold", "fold", "pool_max", "pool_sum", "pool_spread"), _rows()),
     }
 )
-"""Operation → how it is written for several sequences."""
+"""Operation → its rule for several sequences."""
 
 
 def runs_side_by_side(graph: Graph) -> bool:
-    """Whether `side_by_side` takes a graph of fixed shape whose inputs have elements."""
+    """Return whether `side_by_side` supports a graph of fixed shape whose inputs are not empty."""
     try:
         side_by_side(graph, 2)
     except UnsupportedError:

@@ -1,4 +1,4 @@
-"""The cells of recurrent layers by name, in NumPy: what `volumetric.formula.cells` says of them."""
+"""The cells of recurrent layers by name, in NumPy, built from `volumetric.formula.cells`."""
 
 from __future__ import annotations
 
@@ -52,4 +52,4 @@ CELLS: Mapping[str, Cell] = MappingProxyType(
         for name, of in cells.CELLS.items()
     }
 )
-"""Name → cell. Kernels name their cells alike."""
+"""Name → cell. Kernels use the same names."""

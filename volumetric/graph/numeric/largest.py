@@ -1,4 +1,4 @@
-"""The largest numbers of the last axis."""
+"""The largest elements of the last axis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from volumetric.base._typing import Array
 
 
 def keep_largest(logits: Array, count: int) -> Array:
-    """Return `logits` with all but the `count` largest of the last axis at -inf; NaN stays and counts as none."""
+    """Return `logits` with all but the `count` largest of the last axis at -inf; NaN stays and is not counted."""
     order = np.argsort(-logits, axis=-1, kind="stable")[..., :count]
     mask = np.isnan(logits)
     np.put_along_axis(mask, order, True, axis=-1)

@@ -1,9 +1,10 @@
-"""Cross attention of many small parts of one table of rows, projections and all, as one operation.
+"""Cross attention between many small parts of one table of rows, including its projections, as one operation.
 
-``cross_attend``    table [R,d], asks and tells int32 [E,P,N] and [E,P,M], weights of q, k, v, o [E,d,d] as they
-                    multiply rows, biases [E,d] [, seen [M,N]] → y [E,P,N,d]: ``softmax(q kᵀ / √e) v`` in ``heads``
-                    of e numbers. ``masked``: pairs meet where seen is not 0; who meets nobody reads zeros. ``known``:
-                    keys and values [K,d] stand before seen, with no weights and biases; tells are their rows.
+``cross_attend``    table [R,d], query rows and key rows int32 [E,P,N] and [E,P,M], weights of q, k, v, o [E,d,d] that
+                    rows are multiplied by, biases [E,d] [, seen [M,N]] → y [E,P,N,d]: ``softmax(q kᵀ / √e) v`` in
+                    ``heads`` of e elements. ``masked``: a query attends to the keys whose seen is not 0; without any
+                    y is 0. ``known``: keys and values [K,d], without weights and biases, come before seen; key rows
+                    then number their rows.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
 MOST = 1 << 18
-"""Numbers of a part, all that is made of it, up to which a core's second cache holds it."""
+"""Elements of a part, with all intermediate values, that fit the L2 cache of a core."""
 SIDES = "qkvo"
-"""Maps of rows: to queries, keys and values, and to what comes out."""
+"""Projections of rows: to queries, keys, values and output."""
 
 
 def is_small(queries: int, keys: int, width: int) -> bool:
-    """Whether parts of such sizes are sooner done one by one than in products over all of them."""
+    """Return whether parts of these sizes run faster one by one than as products over all parts."""
     return (3 * queries + 2 * keys + 4 * width) * width + 64 * keys <= MOST
 
 
@@ -44,18 +45,18 @@ def cross_attend(
 
     Parameters
     ----------
-    rows : the table ``[R, d]``, and the numbers of the rows that ask, int32 ``[E, P, N]``, and tell, ``[E, P, M]``
-    weights, biases : of queries, keys, values and what comes out, ``[E, d, d]`` as they multiply rows, and ``[E, d]``
-    mask : which rows that ask see each that tells, ``[M, N]`` of 0 and 1; None: all
-    known : keys and values, ``[K, d]`` each, of which tell those whose numbers `rows` has; weights and biases are then
-        those of queries and of what comes out alone
+    rows : the table ``[R, d]``, and the indices of query rows, int32 ``[E, P, N]``, and of key rows, ``[E, P, M]``
+    weights, biases : of queries, keys, values and output, ``[E, d, d]`` that rows are multiplied by, and ``[E, d]``
+    mask : which queries see each key, ``[M, N]`` of 0 and 1; None: all
+    known : keys and values, ``[K, d]`` each, indexed by the key rows; `weights` and `biases` are then those of queries
+        and output only
     """
     inputs = [*rows, *weights, *biases, *known, *([] if mask is None else [mask])]
     return work.emit("cross_attend", inputs, heads=heads, masked=mask is not None, known=bool(known))[0]
 
 
 class Given(NamedTuple):
-    """What the operation takes, by kind; weights and biases by their `SIDES`."""
+    """The inputs of the operation by kind; weights and biases by their `SIDES`."""
 
     table: Any
     asks: Any
@@ -67,7 +68,7 @@ class Given(NamedTuple):
 
 
 def given(inputs: Sequence[Any], attrs: Attrs) -> Given:
-    """Tell the inputs of the operation apart."""
+    """Split the inputs of the operation by kind."""
     table, asks, tells, *rest = inputs
     sides = "qo" if attrs["known"] else SIDES
     count = len(sides)
@@ -86,14 +87,16 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     _, d = axes_of(name, table, 2)
     edges, parts, n = axes_of(name, asks, 3)
     m = axes_of(name, tells, 3)[2]
-    require(asks.dtype == tells.dtype == "int32", name, "rows have whole numbers")
-    require(tells.shape == (edges, parts, m), name, "each part that asks has one that tells")
+    require(asks.dtype == tells.dtype == "int32", name, "row indices must be int32")
+    require(tells.shape == (edges, parts, m), name, f"key rows need shape {[edges, parts, m]}, got {list(tells.shape)}")
     require(heads > 0 and d % heads == 0, name, f"{heads} heads do not divide a width of {d}")
-    require(all(one.shape == (edges, d, d) for one in of.weights.values()), name, "weights are [edges, d, d]")
-    require(all(one.shape == (edges, d) for one in of.biases.values()), name, "biases are [edges, d]")
+    require(all(one.shape == (edges, d, d) for one in of.weights.values()), name, "weights need shape [edges, d, d]")
+    require(all(one.shape == (edges, d) for one in of.biases.values()), name, "biases need shape [edges, d]")
     known = {one.shape for one in of.known}
-    require(all(len(known) == 1 and shape[1:] == (d,) for shape in known), name, "keys and values are [known, d]")
-    require(all(one.shape == (m, n) for one in of.seen), name, "who sees is [keys, queries]")
+    require(
+        all(len(known) == 1 and shape[1:] == (d,) for shape in known), name, "keys and values need shape [known, d]"
+    )
+    require(all(one.shape == (m, n) for one in of.seen), name, "seen needs shape [keys, queries]")
     return [out("crossed", edges, parts, n, d)]
 
 
@@ -121,7 +124,7 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Emit the same ``[E, P, N, d]`` in general operations: gathered rows, products and a softmax."""
+    """Emit the decomposition, ``[E, P, N, d]``: gathered rows, products and a softmax."""
     of = given(inputs, attrs)
     table, asks, tells = of[:3]
     (edges, parts, n), m, d, heads = work.shape(asks), work.shape(tells)[2], work.shape(table)[1], attrs["heads"]

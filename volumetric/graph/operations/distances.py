@@ -1,10 +1,10 @@
 """Attention by content and distance over a bounded memory: as products, and as one operation for a few rows.
 
 ``distance_attend`` content, position, k, v [B,T,h·d], r [h,M+1,d], keys, values [B,M,h·d], age [B,1] [, keep [B,T]]
-                    → y, keys, values, age. A row sees itself and up to M rows before it, of its sequence: of those
-                    before the call the last ``age``. Logits are ``(content · k + position · r) / √d`` with r of
-                    distance δ in row M - δ. What is kept are the last M rows, zeros where they are not of the
-                    sequence. ``heads``: h; ``resets``: whether keep is there. T is 1 or more. Only y has a gradient.
+                    → y, keys, values, age. A row sees itself and up to M earlier rows of its sequence, including
+                    the last ``age`` rows before the call. Logits are ``(content · k + position · r) / √d`` with r of
+                    distance δ in row M - δ. The states are the last M rows, zeros for rows of other sequences.
+                    ``heads``: h; ``resets``: whether keep is present. T is 1 or more. Only y has a gradient.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
 FEW: Final = 8
-"""Rows up to which `distance_attend` is sooner done than products, which move the whole memory several times."""
+"""Most rows for which `distance_attend` is faster than products, which copy the whole memory several times."""
 
 
 class Read(NamedTuple):
-    """What rows read: queries with the bias for content and for distance, keys, values; each ``[B, T, heads · d]``."""
+    """Queries with the bias for content and for distance, keys and values, each ``[B, T, heads · d]``."""
 
     content: int
     position: int
@@ -36,7 +36,7 @@ class Read(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The states: ``[B, memory, heads · d]`` twice, and ``[B, 1]``."""
+    """The states: keys and values ``[B, memory, heads · d]``, and age ``[B, 1]``."""
 
     keys: int
     values: int
@@ -46,22 +46,22 @@ class Held(NamedTuple):
 def distance_attend(
     work: GraphBuilder, heads: int, of: Read, r: int, memory: Held, keep: int | None = None
 ) -> tuple[int, Held]:
-    """Emit what `attend` does as one operation."""
+    """Emit `attend` as one operation."""
     inputs = [*of, r, *memory, *([] if keep is None else [keep])]
     y, *after = work.emit("distance_attend", inputs, heads=heads, resets=keep is not None)
     return y, Held(*after)
 
 
 def attend(work: GraphBuilder, heads: int, of: Read, r: int, memory: Held, keep: int | None = None) -> tuple[int, Held]:
-    """Emit attention of a window ``[B, T, heads · d]`` by distance, as products, and the states behind it.
+    """Emit attention of T rows, ``[B, T, heads · d]``, by distance, as products, and the states after them.
 
-    Long windows are computed in blocks of rows, each beside the memory that its rows may see, so that work grows with
-    the window and not with its square.
+    Long inputs are computed in blocks of rows, each with the memory that its rows may see, so that work grows linearly
+    with T instead of quadratically.
 
     Parameters
     ----------
     r : codes of the distances ``memory`` … 0, ``[heads, memory + 1, d]``
-    keep : ``[B, T]``, 0 where a row sees nothing before it; None: nowhere
+    keep : ``[B, T]``, 0 for a row that sees nothing before it; None: no resets
     """
     batch, length, inner = work.shape(of.k)
     most = work.shape(memory.keys)[1]
@@ -71,18 +71,18 @@ def attend(work: GraphBuilder, heads: int, of: Read, r: int, memory: Held, keep:
     steps = work.broadcast(work.reshape(ones, (1, 1, 1)), (batch, length, 1))
     count = linear_scan(work, steps, ones, memory.age, keep)
     keys, values = work.concat((memory.keys, of.k), 1), work.concat((memory.values, of.v), 1)
-    # In products NaN would come through rows that are not seen, as 0 times NaN: it goes through their logits instead.
+    # Products would spread NaN from rows that are not seen, because 0 · NaN is NaN: add NaN to the logits instead.
     odd = work.reduce(work.affine(values, 0.0), "sum", (2,))
     clean = work.binary("mul_nonzero", values, work.binary("greater", work.scalar(0.5), odd))
 
     def into_blocks(x: int) -> int:
-        """Rows of blocks, ``[B · blocks, block, …]``; what is missing of the last one are zeros."""
+        """Return rows by block, ``[B · blocks, block, …]``; the last block is padded with zeros."""
         width = work.shape(x)[2]
         filled = work.pad(x, (0, 0, 0), (0, blocks * block - length, 0))
         return work.reshape(filled, (batch * blocks, block, width))
 
     def with_memory(x: int) -> int:
-        """What blocks see, ``[B · blocks, memory + block, …]``."""
+        """Return the rows that each block sees, ``[B · blocks, memory + block, …]``."""
         width, every = work.shape(x)[2], most + block
         filled = work.pad(x, (0, 0, 0), (0, blocks * block - length, 0))
         parts = [work.part(filled, 1, at * block, at * block + every) for at in range(blocks)]
@@ -102,18 +102,18 @@ def attend(work: GraphBuilder, heads: int, of: Read, r: int, memory: Held, keep:
 
 
 def _block(memory: int, width: int, length: int) -> int:
-    """Rows of a block: few beside what they see, but not so few that moving that is most of the work."""
+    """Return the rows of a block: few compared to the rows they see, but enough that copying does not dominate."""
     return min(length, max(memory // 2, width, 16))
 
 
 def _weighed(work: GraphBuilder, heads: int, of: Read, r: int, odd: int, count: int) -> int:
-    """Emit sums of values by weights of rows that stand behind `memory` others, ``[B, T, heads · d]``.
+    """Emit attention of T rows over themselves and `memory` rows before them, ``[B, T, heads · d]``.
 
     Parameters
     ----------
     of : queries ``[B, T, …]``, keys and values ``[B, memory + T, …]``
-    odd : what is added to the logits of each row that is read, ``[B, memory + T, 1]``
-    count : rows of its sequence up to each row, ``[B, T, 1]``
+    odd : added to the logits of each row that is read, ``[B, memory + T, 1]``
+    count : number of rows of its sequence up to each row, ``[B, T, 1]``
     """
     batch, length, inner = work.shape(of.content)
     every, width, groups = work.shape(of.k)[1], inner // heads, batch * heads
@@ -126,9 +126,9 @@ def _weighed(work: GraphBuilder, heads: int, of: Read, r: int, odd: int, count: 
 
     distance = most + np.arange(length)[:, None] - np.arange(every)
     unseen = (distance < 0) | (distance > most)
-    reach = np.where(unseen, np.inf, distance + 0.5)  # the count that a row of such a distance is seen from
+    reach = np.where(unseen, np.inf, distance + 0.5)  # smallest count of a row that sees this distance
     mask = work.binary("greater", count, work.constant(reach[None], "reach"))
-    # Rows of one number more than is read: each begins one place further right than the one above it.
+    # Rows with one extra element: each starts one place further right than the row above it.
     r = work.pad(r, (0, 0, 0), (0, length, 0)) if length > 1 else r
     wide = work.gemm(split_heads(of.position), r, trans_b=True)
     if length > 1:
@@ -151,18 +151,20 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     content, position, k, v, r, keys, values, age, *keep = inputs
     batch, length, inner = axes_of(name, content, 3)
     memory = axes_of(name, keys, 3)[1]
-    require(heads > 0 and inner % heads == 0 and length > 0, name, "heads divide a row, of which there is one or more")
-    require(position.shape == k.shape == v.shape == content.shape, name, "what rows read is of one shape")
-    require(r.shape == (heads, memory + 1, inner // heads), name, "each head has a code for every distance")
-    require(keys.shape == values.shape == (batch, memory, inner), name, "rows of the memory are like those of the call")
-    require(age.shape == (batch, 1), name, "each sequence has an age")
-    require(not keep or keep[0].shape == (batch, length), name, "keep has a number for each row")
+    require(
+        heads > 0 and inner % heads == 0 and length > 0, name, f"{heads} heads must divide {inner}, of one row or more"
+    )
+    require(position.shape == k.shape == v.shape == content.shape, name, "content, position, k and v need one shape")
+    require(r.shape == (heads, memory + 1, inner // heads), name, "r needs a row for each head and distance")
+    require(keys.shape == values.shape == (batch, memory, inner), name, "keys and values need rows like those of k")
+    require(age.shape == (batch, 1), name, "age needs an element for each sequence")
+    require(not keep or keep[0].shape == (batch, length), name, "keep needs an element for each row")
     shapes = (batch, length, inner), keys.shape, values.shape, age.shape
     return [out(of, *shape) for of, shape in zip(("attended", "keys", "values", "age"), shapes, strict=True)]
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    """Compute the attention row by row, ``[B, T, heads · d]``, and keys, values and age of the memory behind it."""
+    """Compute the attention row by row, ``[B, T, heads · d]``, and the new keys, values and age of the memory."""
     content, position, k, v, r, keys, values, age, *keep = inputs
     heads, (batch, length, inner) = attrs["heads"], content.shape
     memory, width, kind = keys.shape[1], inner // heads, content.dtype.type
@@ -181,7 +183,7 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
             own, read = split_heads(keys[b, window]), split_heads(values[b, window])
             query, placed = (of[b, t].reshape(heads, 1, width) for of in (content, position))
             logits = np.sum(query * own + placed * r[:, memory + 1 - some :], -1) * kind(width**-0.5)
-            logits = logits + np.sum(read * kind(0), -1).sum(0)  # NaN of a value is NaN of the row
+            logits = logits + np.sum(read * kind(0), -1).sum(0)  # NaN in a value makes the row NaN
             top = logits.max(-1, keepdims=True)
             weights = np.exp(logits - np.where(np.isneginf(top), kind(0), top))
             total = weights.sum(-1, keepdims=True)

@@ -1,8 +1,8 @@
-"""Gradients of a scan's constants, computed behind it where they are sums of what steps made.
+"""Hoists gradients of a scan's constants out of its loop.
 
-A step that adds its part to a gradient reads and writes as many numbers as a weight has. Where that part is a product,
-a sum over rows, or a lookup's gradient, its operands are handed out instead, and the same operation runs once, over the
-operands of all steps.
+A step that accumulates the gradient of a weight reads and writes all of its elements. If the step's term is a product,
+a sum over rows or the gradient of a lookup, the scan returns the operands instead, and the same operation runs once,
+after the scan, over the operands of all steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
 _MOVES = ("reshape", "permute", "pad", "slice", "flip")
-"""Operations that a sum over steps may go through."""
+"""Operations that commute with a sum over steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Term:
 
     Attributes
     ----------
-    last : what it is before it is moved
-    moves : what is done to that, the last one first
-    root : the node that makes `last`; None: it is an input, or a constant
+    last : the tensor of the term before `moves`
+    moves : the nodes that move it (reshape, permute, …), the last one first
+    root : the node that computes `last`; None: it is an input or a constant
     """
 
     last: int
@@ -37,18 +37,18 @@ class Term:
 
 
 class Hoisting:
-    """What a body of gradients hands out, beside what it has to.
+    """Selects the additional tensors that a body of gradients returns.
 
     Parameters
     ----------
     inner : the body
-    sequences : inputs of the body that steps read one element of → all of it, in the graph around
-    carried : inputs of the body that a step gets from the one before
+    sequences : input of the body that is one element of a sequence → that sequence, in the outer graph
+    carried : inputs of the body that a step gets from the previous step
     """
 
     def __init__(self, inner: GraphBuilder, sequences: Mapping[int, int], carried: Sequence[int]) -> None:
         self.handed: list[int] = []
-        """Tensors of the body whose values in all steps are needed."""
+        """Tensors of the body that the scan must return for all steps."""
         self._inner, self._sequences = inner, sequences
         self._maker = {i: node for node in inner.nodes for i in node.outputs}
         self._varying = {*sequences, *carried}
@@ -57,7 +57,7 @@ class Hoisting:
                 self._varying.update(node.outputs)
 
     def split(self, gradients: Mapping[int, int]) -> tuple[dict[int, list[Term]], dict[int, int]]:
-        """Tell what can be computed behind the scan from what steps have to add up.
+        """Split terms that can be computed after the scan from terms that steps must accumulate.
 
         Parameters
         ----------
@@ -65,12 +65,13 @@ class Hoisting:
 
         Returns
         -------
-        Number of a constant → terms of all steps, and → a step's part of what is left; one or both have it.
+        Number of a constant → hoisted terms, and number of a constant → a step's sum of the other terms. A constant is
+        in one or both.
         """
         hoisted: dict[int, list[Term]] = {}
         rest: dict[int, int] = {}
         every = [(c, term) for c, i in gradients.items() for term in self._terms(i)]
-        for heavy in (True, False):  # sums are taken of what products need anyway, so these come first
+        for heavy in (True, False):  # products first: sums can only use tensors that are already returned
             for c, term in every:
                 if (term.root is None or term.root.op == "reduce") == heavy:
                     continue
@@ -126,7 +127,7 @@ class Hoisting:
         return i
 
     def _take(self, root: Node) -> bool:
-        """Hand out what a node needs, if it can be computed over all steps at once."""
+        """Return the operands of a node from the scan if it can be computed over all steps at once; report whether."""
         bases = [self._base(i) for i in root.inputs]
         if not self._varying.issuperset(bases):
             return False
@@ -145,7 +146,7 @@ class Hoisting:
 
 
 def _whole(work: GraphBuilder, root: Node, operands: Sequence[int]) -> int:
-    """Emit the sum over all steps of what a node makes of `operands`, ``[T, …]``."""
+    """Emit the sum over all steps of a node's results from `operands`, ``[T, …]``."""
     if root.op == "reduce":
         return work.reduce(operands[0], "sum", (0, *(axis + 1 for axis in root.attrs["axes"])))
     if root.op == "scatter_rows":
