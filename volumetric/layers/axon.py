@@ -1,4 +1,4 @@
-"""Axon: pairs of numbers that turn and shrink, with traces for exact online gradients.
+"""Axon: a linear recurrence of pairs that rotate and decay, with traces for exact online gradients.
 
 The cell is the recurrent trace unit of Elelimy et al. 2024 (arXiv 2409.01449), whose parameters are those of the linear
 recurrent unit (Orvieto et al. 2023, arXiv 2303.06349).
@@ -28,7 +28,7 @@ from volumetric.layers.scope import Scope, linear, start
 
 Mix = Literal["linear", "srht", "none"]
 LEAST = 1e-12
-"""Bound of 1 - r² from below."""
+"""Lower bound of 1 - r²."""
 TRACED = ("nu", "theta", "w1", "w2")
 """Parameters that have traces, in their order."""
 
@@ -93,15 +93,15 @@ class Axon(LayerSpec):
             raise SpecError(f"axon: unknown mix {self.mix!r}", hint="one of linear, srht, none")
         if self.mix != "linear" and self.hidden != self.in_features:
             raise SpecError(
-                f"axon: {self.in_features} features do not become {self.hidden} pairs without a matrix",
-                hint='leave hidden_features out, or take mix="linear"',
+                f"axon: {self.in_features} features need mix='linear' to become {self.hidden} pairs",
+                hint='omit hidden_features, or set mix="linear"',
             )
         if self.mix == "srht" and self.hidden & (self.hidden - 1):
             raise SpecError(f"axon: a Walsh-Hadamard transform needs a power of two, got {self.hidden} features")
         if not 0 <= self.r_min < self.r_max <= 1 or not self.max_phase > 0:
             raise SpecError(
-                f"axon: r cannot lie between {self.r_min} and {self.r_max}, or θ between 0 and {self.max_phase}",
-                hint="0 ≤ r_min < r_max ≤ 1, and a phase above 0",
+                f"axon: r cannot be between {self.r_min} and {self.r_max}, or θ between 0 and {self.max_phase}",
+                hint="expected 0 ≤ r_min < r_max ≤ 1, and max_phase above 0",
             )
 
     @property
@@ -154,7 +154,7 @@ class Axon(LayerSpec):
                 mixed = linear(work, p, ("input.",), x)
         elif self.mix == "srht":
             mixed = linear(work, {"weight": work.constant(self.transform(), "transform")}, ("",), x)
-        # First, as devices may run a concat of rows, and what follows is vectors of no row.
+        # First: devices may run a concat of rows as a fused operation, and the following values have no rows.
         state = work.concat([start(scope, x, name, (n,)) for name in ("c1", "c2")], 1)
         of, keep, mixed = turn_nodes(work, p), scope.kept_before(x), scope.sequenced(mixed)
         batch, length, _ = work.shape(mixed)
@@ -176,7 +176,7 @@ class Axon(LayerSpec):
 
 
 class TurnNodes(NamedTuple):
-    """As of `layers.axon`, with the derivative of γ by ν; all ``[hidden]``."""
+    """The factors of `Axon`, with the derivative of γ by ν; all ``[hidden]``."""
 
     rate: int
     angle: int
@@ -187,7 +187,7 @@ class TurnNodes(NamedTuple):
 
 
 def turn_nodes(work: GraphBuilder, p: dict[str, int]) -> TurnNodes:
-    """Emit what ν and ϑ stand for."""
+    """Emit the factors that follow from ν and ϑ."""
     rate, angle = work.unary(p["nu"], "exp"), work.unary(p["theta"], "exp")
     r = work.unary(work.unary(rate, "neg"), "exp")
     square = work.unary(r, "square")
@@ -197,7 +197,7 @@ def turn_nodes(work: GraphBuilder, p: dict[str, int]) -> TurnNodes:
 
 
 def _with_history(scope: Scope, p: dict[str, int], state: int, n: int) -> int:
-    """Return c before the window, as what depends on parameters by its traces: the same number, with a gradient."""
+    """Return c before the window with gradients to the traced parameters: adds ``traces · (p - p)``, which is 0."""
     work, batch = scope.work, scope.work.shape(state)[0]
     traces = work.reshape(scope.state("traces", (batch, 8, n)), (batch, 4, 2 * n))
     changes = []
@@ -211,7 +211,7 @@ def _with_history(scope: Scope, p: dict[str, int], state: int, n: int) -> int:
 
 
 def _before(work: GraphBuilder, s: int, state: int, keep: int | None) -> int:
-    """Emit c before each row, 0 where it is forgotten."""
+    """Emit c before each row, 0 after a reset."""
     batch, length, wide = work.shape(s)
     if length < 0:
         rows = work.emit("delay", (work.reshape(s, (length, wide)), state))[0]
@@ -224,7 +224,7 @@ def _before(work: GraphBuilder, s: int, state: int, keep: int | None) -> int:
 def _traces(
     scope: Scope, p: dict[str, int], of: TurnNodes, before: int, mixed: int, driven: int, keep: int | None
 ) -> int:
-    """Emit the traces behind the window: how c depends on parameters turns as c does."""
+    """Emit the traces after the window: the derivatives of c by parameters rotate like c."""
     work, (batch, length, n) = scope.work, scope.work.shape(mixed)
     c1, c2 = work.split(before, (n, n), 2)
 

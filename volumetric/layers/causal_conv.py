@@ -13,16 +13,16 @@ from volumetric.layers.base import ParamSpec
 from volumetric.layers.scope import Scope, linear
 
 PAST = "past"
-"""State that holds the last rows before a call."""
+"""State with the last rows before a call."""
 
 
 def conv_state(channels: int, taps: int) -> StateSpec:
-    """The rows before a call that its first rows see."""
+    """Return the state with the rows before a call that its first rows see."""
     return StateSpec(name=PAST, shape=(taps - 1, channels), kind="fixed")
 
 
 def conv_params(prefix: str, channels: int, taps: int, *, bias: bool) -> tuple[ParamSpec, ...]:
-    """Parameters ``{prefix}weight [channels, 1, taps]``, as torch's Conv1d by channel, and ``{prefix}bias``."""
+    """Return ``{prefix}weight [channels, 1, taps]``, as of torch's depthwise Conv1d, and ``{prefix}bias``."""
     weight = ParamSpec(name=f"{prefix}weight", shape=(channels, 1, taps), packable=False)
     own = ParamSpec(name=f"{prefix}bias", shape=(channels,), init="zeros", packable=False)
     return (weight, own) if bias else (weight,)
@@ -45,7 +45,7 @@ def causal_conv(
     weight : ``[channels, 1, taps]``, or ``[channels, channels, taps]``
     start : column of the first channel
     activation : of the result
-    factors : runs of channels and the factor on their weights
+    factors : (number of channels, factor on their weights) pairs, in order
     """
     work = scope.work
     channels, _, taps = work.shape(weight)
@@ -73,7 +73,7 @@ def causal_conv(
 
 
 def lagged(scope: Scope, x: int, taps: int) -> list[int]:
-    """Emit what rows were ``taps - 1`` … 0 rows earlier in their sequence, zeros before its beginning."""
+    """Emit the rows ``taps - 1`` … 0 rows earlier in their sequence, zeros before its start."""
     work = scope.work
     if taps == 1:
         return [x]
@@ -100,7 +100,7 @@ def lagged(scope: Scope, x: int, taps: int) -> list[int]:
 
 
 def _by_channel(scope: Scope, x: int, weight: int, bias: int | None) -> int:
-    """Emit the convolution of each channel by itself."""
+    """Emit the depthwise convolution."""
     work, rows, keep = scope.work, scope.sequenced(x), scope.kept_before(x)
     taps = work.shape(weight)[2]
     batch, _, width = work.shape(rows)
@@ -112,7 +112,7 @@ def _by_channel(scope: Scope, x: int, weight: int, bias: int | None) -> int:
 
 
 def _keep(scope: Scope, x: int, every: int, visible: Sequence[int], taps: int) -> None:
-    """Keep the last rows of ``[B, taps - 1 + T, width]``, and nothing of those that the last one does not see."""
+    """Store the last rows of ``[B, taps - 1 + T, width]``, with zeros for those that the last row does not see."""
     work = scope.work
     length = work.shape(every)[1] - taps + 1
     if not (scope.keeps_state(x) and length):
@@ -126,7 +126,7 @@ def _keep(scope: Scope, x: int, every: int, visible: Sequence[int], taps: int) -
 
 
 def _seen(work: GraphBuilder, keep: int, taps: int) -> list[int]:
-    """For each lag, which rows of ``[B, T]`` see so far back, ``[B, T, 1]``; of lag 0 there is no use."""
+    """Emit for each lag but 0 which rows of ``[B, T]`` see that far back, ``[B, T, 1]``."""
     batch, length = work.shape(keep)
     before = work.broadcast(work.constant(np.ones((1, 1)), "ones"), (batch, taps - 1))
     padded = work.concat((before, keep), 1)
@@ -138,9 +138,9 @@ def _seen(work: GraphBuilder, keep: int, taps: int) -> list[int]:
 
 
 def _mixed(scope: Scope, terms: Sequence[int], weight: int) -> int:
-    """Emit the products of all channels of some rows with ``[out, in, taps]``."""
+    """Emit the products of all channels of lagged rows with ``[out, in, taps]``."""
     work = scope.work
     wide, width, taps = work.shape(weight)
-    rows = work.concat(terms, len(work.shape(terms[0])) - 1)  # first: a device may join rows by itself
+    rows = work.concat(terms, len(work.shape(terms[0])) - 1)  # first: a device may have a fused concat of rows
     turned = work.reshape(work.permute(weight, (0, 2, 1)), (wide, taps * width))
     return linear(work, {"weight": turned}, ("",), rows)

@@ -1,4 +1,4 @@
-"""mLSTM: a memory of matrices with exponential gates (xLSTM, Beck et al. 2024, arXiv 2405.04517)."""
+"""mLSTM: a matrix memory with exponential gates (xLSTM, Beck et al. 2024, arXiv 2405.04517)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from volumetric.layers.scope import Scope, linear, start
 from volumetric.layers.slstm import check_heads, head_norm
 
 MOST = 80.0
-"""Bound of -m in the least divisor, so that float32 holds it; what is divided by that much is nothing."""
+"""Upper bound of -m in the divisor, so that its exponential fits float32."""
 
 
 _FRESH: dict[str, Init] = {"i/weight": "zeros", "i/bias": "normal_tenth", "f/weight": "zeros", "f/bias": "forget"}
-"""Gates that remember begin as those that do not."""
+"""Initial values of `AxonLinear` gates: those of the affine gates."""
 
 
 @layer("mlstm")
@@ -105,7 +105,7 @@ class MLSTM(LayerSpec):
 
     @property
     def maps(self) -> Maps:
-        """What makes queries and keys, values and gates that remember."""
+        """The `AxonLinear` maps to queries and keys, values and gates."""
         if self.projection == "dense":
             return {}
         inner, gate = axon_map(self.embed_dim, self.embed_dim), axon_map(3 * self.embed_dim, self.num_heads)
@@ -183,14 +183,14 @@ class MLSTM(LayerSpec):
 
 
 class Rows(NamedTuple):
-    """What a chunk reads.
+    """Inputs of a chunk.
 
     Attributes
     ----------
     q, k : queries, and keys / √d, ``[B, heads, L, d]``
     v : values and 1, ``[B, heads, L, d + 1]``: the memory of the last column is the normaliser
     i, f : gates before their functions, ``[B, heads, L]``
-    keep : ``[B, L]``, 0 where a row finds nothing from before; None: nowhere
+    keep : ``[B, L]``, 0 for a reset row; None: no resets
     """
 
     q: int
@@ -207,9 +207,9 @@ def _shapes(spec: MLSTM) -> dict[str, tuple[int, ...]]:
 
 
 def _clean(work: GraphBuilder, of: Rows) -> Rows:
-    """Put what is not finite in keys and values into the row's gate instead, which takes it where the row is seen.
+    """Replace non-finite keys and values by 0, and add NaN to the row's gate, which only rows that see it read.
 
-    In a product of matrices NaN would come through rows that are not seen, as 0 times NaN.
+    A matrix product would spread NaN from rows that are not seen, because 0 · NaN is NaN.
     """
     batch, heads, length, _ = work.shape(of.v)
     odd = work.reduce(work.affine(work.concat((of.k, of.v), 3), 0.0), "sum", (3,))  # 0, or NaN
@@ -221,13 +221,13 @@ def _clean(work: GraphBuilder, of: Rows) -> Rows:
 
 
 def _part(work: GraphBuilder, of: Rows, first: int, end: int) -> Rows:
-    """Some rows."""
+    """Return the rows from `first` to `end`."""
     q, k, v, i, f = (work.part(each, 2, first, end) for each in of[:5])
     return Rows(q, k, v, i, f, None if of.keep is None else work.part(of.keep, 1, first, end))
 
 
 def _row_by_row(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int, int, int]:
-    """The same where the number of rows is open: a chunk for each, without resets."""
+    """Emit the cell for an open number of rows: one row after the other, without resets."""
     batch, heads, length, _ = work.shape(of.v)
     parts = of[:5]
     widths = [work.shape(each)[3] if len(work.shape(each)) == 4 else 0 for each in parts]
@@ -246,12 +246,12 @@ def _row_by_row(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int,
 
 
 def chunk(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int, int, int]:
-    """Emit y ``[B, heads, L, d]`` of some rows, and the states behind them.
+    """Emit y ``[B, heads, L, d]`` of a chunk, and the states after it.
 
     Parameters
     ----------
-    memory : C and n before, ``[B, heads, d, d + 1]``
-    m : ``[B, heads]``
+    memory : C and n before the chunk, ``[B, heads, d, d + 1]``
+    m : m before the chunk, ``[B, heads]``
     """
     batch, heads, length, wide = work.shape(of.v)
     width, groups = wide - 1, batch * heads
@@ -290,11 +290,11 @@ def chunk(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int, int, 
 
 
 def _since(work: GraphBuilder, log_f: int, keep: int | None) -> tuple[int, int | None, int | None]:
-    """Emit sums of log f since the chunk or its last reset began, ``[B, heads, L]``; and what sees what.
+    """Emit sums of log f since the start of the chunk or its last reset, ``[B, heads, L]``, and the masks.
 
     Returns
     -------
-    The sums; 1 where rows see what was before the chunk, ``[B, 1, L]``, or None: all do; 1 where a row sees another,
+    The sums; 1 for rows that see the memory before the chunk, ``[B, 1, L]``, or None: all do; 1 if a row sees another,
     ``[B, 1, L, L]``, or None: there is one row.
     """
     batch, heads, length = work.shape(log_f)

@@ -1,4 +1,4 @@
-"""Pooling over one, two or three spatial axes, with torch's fields and meaning."""
+"""Pooling over one, two or three spatial axes, with torch's fields and semantics."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Pool(Windowed):
         return Windows(kernel=kernel, stride=stride, dilation=self.dilations(), before=padding, after=padding)
 
     def windows(self, shape: Shape) -> tuple[Windows, Shape]:
-        """Return the windows over an input of `shape`, and how many there are along each axis.
+        """Return the windows over an input of `shape`, and their number along each axis.
 
         Raises
         ------
         ShapeError
-            The input is no image of so many axes, or no window fits it.
+            The input is not an image with these axes, or no window fits it.
         """
         if len(shape) != 2 + self.spatial or shape[1] < 1:
             raise ShapeError(f"{self.kind} expects [N, C, {self.axes}], got shape {show_shape(shape)}")

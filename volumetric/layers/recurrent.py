@@ -62,7 +62,7 @@ class Recurrent(LayerSpec):
 
     @property
     def cell(self) -> Cell:
-        """What each step computes."""
+        """The cell of each step."""
         return CELLS[self.kind]
 
     def params(self) -> tuple[ParamSpec, ...]:
@@ -77,7 +77,7 @@ class Recurrent(LayerSpec):
 
     @property
     def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on a field)
-        """Whether rows see those after them."""
+        """Whether rows see later rows."""
         return self.reverse
 
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:

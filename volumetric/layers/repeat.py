@@ -1,4 +1,4 @@
-"""Steps of a body over time, as a scan or written out."""
+"""Loops of a body over time, as a scan or unrolled."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def repeat(
     *,
     written: bool,
 ) -> tuple[list[int], list[int]]:
-    """Repeat a body over the first axis of `xs`, as `GraphBuilder.scan` does, which see.
+    """Repeat a body over the first axis of `xs`; see `GraphBuilder.scan`.
 
     Parameters
     ----------
-    written : the steps stand one behind the other in the graph, whose length is known then. Gradients go back through
-        what each of them made; those of a scan compute each step once more
+    written : unroll the steps, which needs a known length. Gradients then reuse the results of each step; those of a
+        scan recompute each step
     """
     if not written:
         return work.scan(body, xs, constants, states)

@@ -86,7 +86,7 @@ class SLSTM(LayerSpec):
 
     @property
     def maps(self) -> Maps:
-        """What makes gates that remember, two at a time."""
+        """The `AxonLinear` maps to the gates, two gates each."""
         if self.projection == "dense":
             return {}
         return {name: axon_map(self.embed_dim, 2 * self.embed_dim) for name in ("if", "zo")}
@@ -148,14 +148,14 @@ def check_heads(spec: LayerSpec, width: int, heads: int) -> None:
         warn_of_narrow_heads(spec.kind, heads)
     size = getattr(spec, "kernel_size", 0)
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise SpecError(f"{spec.kind}: kernel_size must be a whole number from 0 on, got {size!r}")
+        raise SpecError(f"{spec.kind}: kernel_size must be a whole number of at least 0, got {size!r}")
 
 
 def _gates(scope: Scope, spec: SLSTM, p: dict[str, int], mixed: int, x: int) -> int:
-    """Emit what gates i, f, z, o get from rows, side by side; i and f read another thing than z and o."""
+    """Emit the inputs of the gates i, f, z, o, concatenated; i and f read `mixed`, z and o read `x`."""
     work, (heads, width), count = scope.work, spec.by_head, scope.work.shape(x)[:-1]
     rows = prod(count)
-    # Groups of a product are the heads of gates i and f, then those of z and o.
+    # The groups of the product are the heads of gates i and f, then those of z and o.
     by_head = [work.permute(work.reshape(of, (rows, heads, width)), (1, 0, 2)) for of in (mixed, x)]
     weights = [work.concat([p["i.weight"], p["f.weight"]], 1), work.concat([p["z.weight"], p["o.weight"]], 1)]
     bias = work.permute(work.reshape(p["bias"], (2, 2, heads, width)), (0, 2, 1, 3))
@@ -166,7 +166,7 @@ def _gates(scope: Scope, spec: SLSTM, p: dict[str, int], mixed: int, x: int) -> 
 
 
 def _gates_of_maps(scope: Scope, spec: SLSTM, mixed: int, x: int) -> int:
-    """The same from maps that remember."""
+    """Emit the inputs of the gates with `AxonLinear` maps."""
     work = scope.work
     gates = [scope.child(name).emit(of, read) for (name, of), read in zip(spec.maps.items(), (mixed, x), strict=True)]
     joined = work.concat(gates, len(work.shape(x)) - 1)

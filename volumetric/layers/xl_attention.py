@@ -1,4 +1,4 @@
-"""XLAttention: attention over a row and a bounded memory of rows before it, by distance (Transformer-XL).
+"""XLAttention: attention over a row and a bounded memory of earlier rows, by distance (Transformer-XL).
 
 Dai et al. 2019, arXiv 1901.02860.
 """
@@ -95,7 +95,7 @@ class XLAttention(LayerSpec):
 
     @property
     def maps(self) -> Maps:
-        """What makes queries, keys and values that remember."""
+        """The `AxonLinear` maps to queries, keys and values."""
         if self.projection == "dense":
             return {}
         return {name: axon_map(self.embed_dim, self.inner, bias=self.bias) for name in ("q", "k", "v")}
@@ -118,7 +118,7 @@ class XLAttention(LayerSpec):
 
     @property
     def shapes(self) -> dict[str, Shape]:
-        """Shapes of the states by name; ``age`` is the number of rows of the memory that are the sequence's."""
+        """Shapes of the states by name; ``age`` is the number of rows of the memory that belong to the sequence."""
         rows = (self.memory, self.inner)
         return {"keys": rows, "values": rows, "age": (1,)}
 
@@ -134,7 +134,7 @@ class XLAttention(LayerSpec):
         return np.concatenate([np.sin(turns), np.cos(turns)], axis=-1)[:, : self.embed_dim]
 
     def distances(self, length: int) -> Array:
-        """Return how far each row of memory and window lies behind each of the window, ``[T, memory + T]``."""
+        """Return the distance from each row of the window back to all rows, with the memory, ``[T, memory + T]``."""
         return self.memory + np.arange(length)[:, None] - np.arange(self.memory + length)
 
     def emit(self, scope: Scope, x: int) -> int:
@@ -143,7 +143,7 @@ class XLAttention(LayerSpec):
         heads, width = self.by_head
         if self.maps:
             qkv = [scope.child(name).emit(of, x) for name, of in self.maps.items()]
-        elif work.shape(x)[0] < 0:  # one product of all three, where devices have operations on rows
+        elif work.shape(x)[0] < 0:  # one product for all three: devices may have fused row operations
             with work.at(scope.path, mixes=False):
                 joined = linear(work, p, ("q.", "k.", "v."), x)
             qkv = work.split(joined, (inner,) * 3, len(work.shape(x)) - 1)

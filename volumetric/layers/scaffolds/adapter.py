@@ -1,4 +1,4 @@
-"""Adapter: a narrow block behind a layer, which begins by changing nothing (Houlsby et al. 2019, arXiv 1902.00751)."""
+"""Adapter: a narrow block after a layer, initially the identity (Houlsby et al. 2019, arXiv 1902.00751)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Adapter(Scaffold):
 
     @property
     def norm(self) -> LayerNorm:
-        """What the block reads through."""
+        """The norm before the block."""
         return LayerNorm(num_features=self.embed_dim)
 
     @property

@@ -39,7 +39,7 @@ class PostUp(Widened):
 
     @property
     def norm(self) -> LayerNorm:
-        """What core and block read through."""
+        """The norm before core and block."""
         return LayerNorm(num_features=self.embed_dim, bias=False)
 
     @property

@@ -1,4 +1,4 @@
-"""PreUp: a core on widened rows, with a gated path beside it (Beck et al. 2024, arXiv 2405.04517)."""
+"""PreUp: a core on widened rows, and a parallel gated path (Beck et al. 2024, arXiv 2405.04517)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PreUp(Widened):
 
     @property
     def norm(self) -> LayerNorm:
-        """What x goes through first."""
+        """The norm of the input."""
         return LayerNorm(num_features=self.embed_dim, bias=False)
 
     def own(self) -> tuple[ParamSpec, ...]:
