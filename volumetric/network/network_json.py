@@ -23,7 +23,7 @@ _KEYS = ("format", "version", "grid", "input", "layers", "links", "disabled", "i
 
 
 def network_to_json(network: Network) -> str:
-    """Return JSON text with sorted coordinates and defaults left out."""
+    """Return JSON text with sorted coordinates and without default values."""
     return to_text(network_to_dict(network))
 
 
@@ -33,7 +33,7 @@ def to_text(data: Mapping[str, Any]) -> str:
 
 
 def network_to_dict(network: Network) -> dict[str, Any]:
-    """Return what `network_to_json` writes."""
+    """Return the data of `network_to_json`."""
     data: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -51,7 +51,7 @@ def network_to_dict(network: Network) -> dict[str, Any]:
 
 
 def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
-    """Kind and the fields that differ from their defaults."""
+    """Return the kind and the fields that differ from their defaults."""
     out: dict[str, Any] = {"kind": spec.kind}
     defaults = {f.name: f.default for f in dataclasses.fields(spec)}  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
     for name, value in fields_of(spec).items():
@@ -64,7 +64,7 @@ def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
 
 
 def _given(value: Any) -> Any:
-    """Builtins of a field; of a dataclass what differs from its defaults."""
+    """Return a field as builtins; for a dataclass, the fields that differ from their defaults."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return msgspec.to_builtins(value)
     pairs = {f.name: (getattr(value, f.name), f.default) for f in dataclasses.fields(value)}
@@ -89,12 +89,12 @@ def _port_to_dict(port: Port) -> dict[str, Any]:
 
 
 def network_from_json(text: str | bytes) -> Network:
-    """Inverse of `network_to_json`."""
+    """Read a network; the inverse of `network_to_json`."""
     return network_from_dict(read_text(text, "network"))
 
 
 def read_text(text: str | bytes, what: str) -> Any:
-    """Return the JSON value that a text holds; `what` is its name in the error."""
+    """Parse JSON; `what` names the text in the error."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -102,16 +102,18 @@ def read_text(text: str | bytes, what: str) -> Any:
 
 
 def check_head(data: Any, allowed: tuple[str, ...], what: str, *, form: str, version: int) -> None:
-    """Raise `SpecError` unless `data` is an object of a format and version that is read, without unknown keys."""
+    """Raise `SpecError` unless `data` is an object of the format and version, without unknown keys."""
     expect_keys(data, allowed, "$", "an object")
     if data.get("format") != form:
         raise SpecError(f"{what}: format is {data.get('format')!r}, expected {form!r}")
     if data.get("version") != version:
-        raise SpecError(f"{what}: version {data.get('version')!r} is not supported", hint=f"this is version {version}")
+        raise SpecError(
+            f"{what}: version {data.get('version')!r} is not supported", hint=f"supported is version {version}"
+        )
 
 
 def network_from_dict(data: Any) -> Network:
-    """Inverse of `network_to_dict`."""
+    """Read a network; the inverse of `network_to_dict`."""
     check_head(data, _KEYS, "network", form=FORMAT, version=VERSION)
     input_fields = convert(data.get("input", {}), dict[str, Any], "$.input")
     expect_keys(input_fields, ("shape", "dtype"), "$.input", "an object")
@@ -133,7 +135,7 @@ def network_from_dict(data: Any) -> Network:
 
 
 def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
-    """Inverse of `spec_to_dict`; unknown kinds, unknown fields and wrong types are errors that name `where`."""
+    """Read a spec; the inverse of `spec_to_dict`. Errors of unknown kinds and fields and wrong types name `where`."""
     kind = data.get("kind") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in LAYERS:
         raise SpecError(f"{where}: unknown layer kind {kind!r}", hint=suggestion(kind, LAYERS))
