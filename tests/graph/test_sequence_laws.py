@@ -357,7 +357,7 @@ def test_position_embeddings_refuse_resets() -> None:
     network = alone(Sequential(layers=(spec,)), 4)
     with pytest.raises(UnsupportedError, match=r"position_embedding at 0\.0\.0\.0/0 cannot start"):
         graph_of(network, 6, resets=True)
-    with pytest.raises(UnsupportedError, match="cannot go on from run to run of a graph"):
+    with pytest.raises(UnsupportedError, match="cannot continue from run to run of a graph"):
         graph_of(network, 6, resumes=True)
 
 

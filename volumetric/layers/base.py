@@ -205,7 +205,7 @@ def expect_positive(spec: LayerSpec, *names: str) -> None:
 def _whole(value: object) -> str:
     """Return a hint for a value that is not a valid size."""
     if isinstance(value, float) and value.is_integer() and value >= 1:
-        return f"write {int(value)}; the quotient // is a whole number"
+        return f"write {int(value)}; use // for a whole quotient"
     if isinstance(value, str):
         return "write it without quotes"
     return "sizes count features, rows or heads, and are at least 1"

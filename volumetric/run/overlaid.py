@@ -1,4 +1,4 @@
-"""Weights with their adapters added, for devices that read every weight as floats anyway."""
+"""Merges adapters into weights, for devices that read all weights as floats."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from volumetric.run.graph.network import open_graph
 from volumetric.run.plan import Plan
 
 _CACHED = 8
-"""Mixtures of adapters whose merged weights stay in memory."""
+"""Number of mixtures of adapters whose merged weights are cached."""
 
 
 class Overlaid:
-    """The weights of a plan with adapters, by what these weigh.
+    """The merged weights of a plan with adapters, for weights of the adapters.
 
     Parameters
     ----------
-    plan : its `low_rank` names the weights
-    weights : of the plan without adapters
-    params : with the factors
+    plan : its `low_rank` names the weights with adapters
+    weights : weights of the plan without adapters
+    params : has the factors
     """
 
     def __init__(self, plan: Plan, weights: Mapping[str, Array], params: Params) -> None:
@@ -41,7 +41,7 @@ class Overlaid:
         self._cached: dict[bytes, dict[str, Array]] = {}
 
     def weights(self, scales: Array) -> dict[str, Array]:
-        """Return the weights that adapters change, by their keys, for a weight of each adapter."""
+        """Return the merged weights by key, for `scales`, the weight of each adapter."""
         name = scales.tobytes()
         if name not in self._cached:
             while len(self._cached) >= _CACHED:
@@ -63,7 +63,7 @@ class Overlaid:
 
 
 def alike(part: Part) -> Iterator[tuple[Array, Part]]:
-    """Yield the rows of a piece that have the same adapters and follow one another, and what these weigh."""
+    """Yield runs of consecutive rows with the same weights of adapters, and these weights."""
     scales = part.given[ADAPTERS]
     cuts = [0, *(np.flatnonzero((scales[1:] != scales[:-1]).any(1)) + 1).tolist(), len(scales)]
     for start, stop in pairwise(cuts):

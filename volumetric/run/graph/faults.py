@@ -1,4 +1,4 @@
-"""Graphs that show where a number that is not finite arose first: in a pass, in its gradients, or in an update."""
+"""Graphs that locate the first non-finite value: in a pass, in its gradients, or in an update."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from volumetric.run.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A graph and what its outputs are, for people, in the order in which faults are looked for.
+    """A graph with readable labels of its outputs, in the order in which they are searched.
 
     Attributes
     ----------
-    labels : of the first outputs
-    outputs : output of the network → its place among them
-    gradients, buffers : keys of the outputs behind them: gradients, and the buffers as the pass leaves them
+    labels : labels of the first outputs
+    outputs : output of the network → its index among these
+    gradients, buffers : keys of the outputs after these: gradients, and the buffers after the pass
     """
 
     graph: Graph
@@ -43,11 +43,11 @@ class Labelled:
 
 
 def pass_values(of: ForwardPass, weights: EmitWeights, rule: UpdateRule | None) -> Labelled:
-    """Return a pass that shows its inputs, the weights as it reads them, and what each step makes.
+    """Return a pass whose outputs are its inputs, the weights that it reads, and the output of each step.
 
     Parameters
     ----------
-    rule : layers are as they are in training, and gradients are shown, too; None: as at inference
+    rule : run layers in training mode and output gradients, too; None: inference mode
 
     Notes
     -----
@@ -75,7 +75,7 @@ def pass_values(of: ForwardPass, weights: EmitWeights, rule: UpdateRule | None) 
 
 
 def update_values(plan: Plan, rule: UpdateRule) -> Labelled:
-    """Return an update by the sums of gradients that writes nothing and shows these, their norm and the new values.
+    """Return an update by the sums of gradients that writes nothing and outputs these, their norm and the new values.
 
     Input: the knobs.
     """
@@ -91,7 +91,7 @@ def update_values(plan: Plan, rule: UpdateRule) -> Labelled:
 
 
 def _gradients(plan: Plan, rule: UpdateRule) -> Iterator[tuple[str, str]]:
-    """Label and key of each gradient, in the order of the backward pass; first those that one step has alone."""
+    """Yield label and key of each gradient in the order of the backward pass; first those of a single step."""
     left = dict.fromkeys(rule.masters)
     for step in reversed(plan.steps):
         for key in step.params.values():

@@ -1,7 +1,7 @@
-"""Target propagation as a graph: every layer is told what its output should have been, and learns that alone.
+"""Target propagation as a graph: every layer gets a target for its output, and learns from that target only.
 
-For layers i = 1 … L with outputs h_i a target ĥ_i is made from the top down, and the weights of a layer descend its own
-error ``E_i = ‖f_i(h_{i-1}) - ĥ_i‖² / (2 B κ_i)``, whose gradient stays inside of the layer. Two ways to make targets:
+For layers i = 1 … L with outputs h_i a target ĥ_i is computed from the top down, and the weights of a layer descend its
+error ``E_i = ‖f_i(h_{i-1}) - ĥ_i‖² / (2 B κ_i)``, whose gradient stays within the layer. Two methods compute targets:
 
 - ``"gradient"``: ``ĥ_i = h_i - κ_i ∂ℓ/∂h_i``, with ``κ_i = s ρ^(L-i)``. The gradient of E_i is then that of the loss.
 - ``"difference"``: ``ĥ_{i-1} = h_{i-1} + ρ (g_i(ĥ_i) - g_i(h_i))`` with an inverse g_i of each layer, so that no
@@ -32,13 +32,13 @@ from volumetric.run.plan import Plan, Step
 
 
 def taught(plan: Plan, trained: Iterable[str]) -> list[Step]:
-    """Return the steps that are told about: those with weights of which some are trained, in their order."""
+    """Return the steps that report statistics: those with trained weights, in order."""
     keys = set(trained)
     return [step for step in plan.steps if keys.intersection(step.params.values())]
 
 
 def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Graph:
-    """Do all of an update by one batch.
+    """Return the graph of a complete update by one batch.
 
     Inputs: the key of the pass, int32 [2], if layers draw or inverses learn; as `loss_graph`; the shares if it
     is `shared`; the noise on what inverses learn from [1], if they do; the knobs. Output [n + 2 + 2 m]: the sums of the
@@ -60,7 +60,7 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
     pass_ = _Pass(work=work, plan=of.plan, rule=rule, tensors=tensors, get=get, sequences=of.sequences or 1)
     slopes: dict[int, int] = {}
     for objective, (output, _) in zip(of.objectives, forward.slopes, strict=True):
-        if output not in seeds:  # another name of the same tensor
+        if output not in seeds:  # an alias of the same tensor
             continue
         y = tensors[of.plan.outputs[objective.name]]
         slope = work.reshape(seeds.pop(output), work.shape(y))
@@ -77,7 +77,7 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
 
 
 def inverse_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Graph:
-    """Do an update of the inverses alone.
+    """Return the graph of an update of the inverses only.
 
     Inputs: key, inputs, noise and knobs, as of `target_graph`. Output [2]: norm of the gradients, 1 if it was written.
     """
@@ -104,15 +104,15 @@ class _Pass:
     sequences: int
 
     def __post_init__(self) -> None:
-        """Begin without any targets."""
+        """Start without targets."""
         self.shift: dict[int, int] = {}
-        """Value → how far its target is from it."""
+        """Value → shift from it to its target."""
         self.kappa: dict[int, float] = {}
         self.rows = self.work.shape(self.tensors[next(iter(self.plan.outputs.values()))])[0]
 
     @cached_property
     def base(self) -> Scope:
-        """Where layers are written once more, and their inverses."""
+        """The scope in which layers are emitted again, and their inverses."""
         return Scope(work=self.work, param=self.get, path="", sequences=self.sequences)
 
     @cached_property
@@ -131,11 +131,11 @@ class _Pass:
 
     @cached_property
     def maker(self) -> dict[int, Step]:
-        """Value → the step that makes it."""
+        """Value → the step that computes it."""
         return {step.outputs[0]: step for step in self.plan.steps}
 
     def aim(self, slopes: Mapping[int, int]) -> None:
-        """Give every value its target; `slopes`: output → gradient of each row's loss with respect to it."""
+        """Set the targets of all values; `slopes`: output → gradient of each row's loss with respect to it."""
         if self.rule.course.method == "gradient":
             self._by_gradient(slopes)
         else:
@@ -150,7 +150,7 @@ class _Pass:
                 self._ask(value, [(self.work.affine(gradients[self.tensors[value]], -kappa), kappa)])
 
     def _depths(self) -> dict[int, int]:
-        """Value that a layer made → layers from it to an output, on the longest way."""
+        """Return output of a layer → number of layers from it to an output of the network, on the longest path."""
         depths = dict.fromkeys(self.plan.outputs.values(), 0)
         for step in reversed(self.plan.steps):
             if step.outputs[0] in depths:
@@ -182,14 +182,14 @@ class _Pass:
                         shifts.setdefault(i, []).append(shift)
 
     def _ask(self, value: int, shifts: Sequence[tuple[int, float]]) -> None:
-        """Let a value move by the mean of what is asked of it, within the bound."""
+        """Set the shift of a value to the mean of the requested shifts, within the bound."""
         work, many = self.work, len(shifts)
         shift = work.affine(work.add(*(shift for shift, _ in shifts)), 1 / many)
         self.shift[value] = self.rule.bounded(work, shift)
         self.kappa[value] = sum(kappa for _, kappa in shifts) / many
 
     def _cross(self, step: Step) -> list[tuple[int, tuple[int, float]]]:
-        """Return what a step asks of the values that it reads, by the target of its output."""
+        """Return the shifts that a step requests of its inputs, given the target of its output."""
         work, value = self.work, step.outputs[0]
         shift, kappa = self.shift[value], self.kappa[value]
         inputs = [i for i in step.inputs if i in self.weighted]
@@ -212,14 +212,14 @@ class _Pass:
         return [(inputs[0], (work.affine(shift, growth), kappa * growth))]
 
     def _discrete(self, value: int) -> Step | None:
-        """The discrete layer through which alone a value is read, if there is one."""
+        """Return the discrete layer that is the only reader of a value, or None."""
         readers = self.readers.get(value, [])
         specs = {step.attrs.get("spec") for step in readers}
         alone = len(specs) == 1 and isinstance(next(iter(specs)), Discrete)
         return readers[0] if alone and value not in self.plan.outputs else None
 
     def _sent(self, value: int, tensor: int) -> int:
-        """What the layers above see of a value."""
+        """Return a value as the layers above read it."""
         step = self._discrete(value)
         return tensor if step is None else sent(self.work, step.attrs["spec"], tensor)
 
@@ -232,7 +232,7 @@ class _Pass:
         for step in steps:
             value = step.outputs[0]
             masters = {key: rule.update.masters[key] for key in step.params.values() if key in rule.update.masters}
-            if value not in self.shift:  # nothing that learns depends on it
+            if value not in self.shift:  # no trained array depends on it
                 facts += [work.scalar(0.5), work.scalar(0.0)]
                 continue
             h, shift = self.tensors[value], self.shift[value]
@@ -252,7 +252,7 @@ class _Pass:
         return gradients, paces, facts
 
     def inverse_gradients(self, key: int, noise: int) -> dict[str, int]:
-        """Emit the gradients of what inverses learn: to find what a layer made its output of, near what it was."""
+        """Emit the gradients of the inverses: they learn to reconstruct the input of a layer near its value."""
         work, gradients = self.work, dict[str, int]()
         for step in self.plan.steps:
             inverse = self.rule.inverses.get(step.where)
@@ -274,7 +274,7 @@ class _Pass:
         return gradients
 
     def _before_discrete(self, value: int) -> tuple[int, list[Step]]:
-        """The value before the discrete layers that a step reads it through, and these, last first."""
+        """Return the value before the discrete layers through which a step reads it, and these layers, last first."""
         through: list[Step] = []
         while value in self.maker and self.maker[value].op == "discrete":
             through.append(self.maker[value])

@@ -1,4 +1,4 @@
-"""Rows that come one after the other, put together to calls of some length."""
+"""Collects single rows into chunks, one for each call."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Chunk:
 
     Attributes
     ----------
-    x : input → ``[batch, count, …]``; empty: rows in which no input is given anything
-    resets : ``[batch, count]``, or None where no stream begins anew
+    x : input → ``[batch, count, …]``; empty: rows without any input
+    resets : ``[batch, count]``, or None if no stream is reset
     """
 
     x: Mapping[str, Array]
@@ -31,18 +31,18 @@ class Chunk:
 def in_chunks(
     rows: Iterable[Array | Mapping[str, Array]], resets: Iterable[Array] | None = None, *, chunk: int = 64
 ) -> Iterator[Chunk]:
-    """Yield rows as they come, `chunk` together and the rest at the end; no more than a chunk is held.
+    """Yield rows in chunks of `chunk`, and the rest at the end; stores at most one chunk.
 
-    Where a row has other inputs than the one before, a chunk ends early.
+    A chunk ends early if the next row has other inputs.
 
     Parameters
     ----------
-    rows : ``[batch, …]``, or such by input
-    resets : for each row ``[batch]``, 1 where a stream begins anew with it
+    rows : ``[batch, …]``, or a mapping of these by input
+    resets : for each row ``[batch]``, 1 for a stream that is reset before it
 
     Raises
     ------
-    ShapeError : a row has another shape than the one before, or there are not as many resets as rows
+    ShapeError : a row has another shape than the one before, or the numbers of resets and rows differ
     """
     if chunk < 1:
         raise SpecError(f"chunk must be 1 row or more, got {chunk}")
@@ -55,10 +55,10 @@ def in_chunks(
             pending = []
         for name, x in named.items():
             if not x.ndim:
-                raise ShapeError(f"input {name!r}: row {number} is one number", hint="a row is [batch, …]")
+                raise ShapeError(f"input {name!r}: row {number} needs an axis", hint="a row is [batch, …]")
             if pending and pending[-1][0][name].shape != x.shape:
                 before = list(pending[-1][0][name].shape)
-                raise ShapeError(f"input {name!r}: row {number} is {list(x.shape)}, the one before {before}")
+                raise ShapeError(f"input {name!r}: row {number} has shape {list(x.shape)}, the row before {before}")
         pending.append((named, None if mark is None else np.asarray(mark)))
         if len(pending) == chunk:
             yield _joined(pending)
@@ -68,9 +68,9 @@ def in_chunks(
 
 
 def _all_of(resets: Iterable[Array]) -> Iterator[Array]:
-    """Raise where there are fewer of them than rows."""
+    """Yield resets; raise `ShapeError` if there are fewer than rows."""
     yield from resets
-    raise ShapeError("there are fewer resets than rows", hint="give one for each row")
+    raise ShapeError("there are fewer resets than rows", hint="pass one for each row")
 
 
 def _joined(pairs: list[tuple[dict[str, Array], Array | None]]) -> Chunk:

@@ -1,4 +1,4 @@
-"""What streams keep, for a network whose fabrics have other nodes: it follows the nodes by their ids."""
+"""Converts the states of streams for a network whose fabrics have other nodes: states follow node ids."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from volumetric.run.state_file import HeldValues, restore_state, save_state
 
 
 def moved(parts: list[bytes], before: Network, after: Network) -> list[bytes]:
-    """Return what each stream saved of one network, for the other; nodes that are new begin.
+    """Convert the saved bytes of each stream from one network to the other; new nodes start with initial states.
 
     Raises
     ------
-    SpecError : something else of what they keep is different
+    SpecError : the states differ in something other than nodes
     """
     old_states, new_states = lower(before).states, lower(after).states
     ways = ways_between(before, after, old_states, new_states)
@@ -33,15 +33,15 @@ def moved(parts: list[bytes], before: Network, after: Network) -> list[bytes]:
 def ways_between(
     before: Network, after: Network, old_states: Mapping[str, Any], new_states: Mapping[str, Any]
 ) -> dict[str, tuple[Entries, Entries]]:
-    """Return how states follow nodes, by their keys.
+    """Return the old and new entries of each state whose entries follow nodes, by key.
 
     Parameters
     ----------
-    old_states, new_states : what is kept of the two, by key: what has a shape
+    old_states, new_states : states of the two networks by key: objects with a shape
 
     Raises
     ------
-    SpecError : something else of what they keep is different
+    SpecError : the states differ in something other than nodes
     """
     old, new = node_layers_in(before.layers), node_layers_in(after.layers)
     ways: dict[str, tuple[Entries, Entries]] = {}
@@ -59,7 +59,7 @@ def _check(old_states: Mapping[str, Any], new_states: Mapping[str, Any], follow:
         if key not in follow and of != to and not key.endswith("/past"):
             here, there = ("nothing" if one is None else f"values {list(one.shape)}" for one in (to, of))
             raise SpecError(
-                f"streams cannot go on in the other network: it keeps {here} as {key}, they keep {there}",
+                f"streams cannot continue in the other network: its state {key} has {here}, theirs has {there}",
                 hint="only nodes of fabrics may differ",
             )
 
@@ -83,7 +83,7 @@ def _moved(
 
 
 def followed(value: Held, shape: tuple[int, ...], to: tuple[int, ...], before: Entries, after: Entries) -> Array:
-    """Return a state of one stream in the shape `to`, of which `value` was in the shape before."""
+    """Return a state of one stream in the shape `to`, from `value` in the old shape."""
     fresh = np.zeros(to, np.float32)
     numbers = as_numbers(value, np.dtype(np.float32))
     if not numbers.size:
@@ -91,7 +91,7 @@ def followed(value: Held, shape: tuple[int, ...], to: tuple[int, ...], before: E
     numbers = numbers.reshape(shape)
     if after.axis == 0:
         return after.followed(numbers, before, fresh)
-    # Of what was shown in the last rows, newest first, as many rows are kept as edges with delays ask for.
+    # A history of the last rows, newest first, has as many rows as the longest delay of edges.
     count = min(shape[0], to[0])
     fresh[:count] = after.followed(numbers[:count], before, fresh[:count])
     return fresh

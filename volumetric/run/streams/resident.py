@@ -1,8 +1,8 @@
-"""Streams of rows whose states are all of fixed size: one program over all of them, with the states in its store.
+"""Streams with states of fixed size: one program runs all streams, with the states in its store.
 
-An executable serves pieces of any sequences, for which Python takes 70 µs and more a call; a program for so many rows
-of so many streams is one native call, resets and all. What follows from weights alone is computed once. Rows of a
-number that has been run before, as an array of float32, go to their program at once: nothing is left to be checked.
+An executable accepts rows of any sequences, for which Python takes 70 µs and more per call; a program for a fixed
+number of rows and streams is one native call, including resets. Values that depend only on weights are computed once. A
+float32 array with a row count that has run before goes directly to its program, without further checks.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from volumetric.run.streams.marks import check_streams, parted
 from volumetric.run.streams.rows import RowStream, with_outputs
 
 LONGEST: Final = 128
-"""Rows of one program; longer runs take several, of powers of two."""
+"""Most rows of one program; longer runs take several programs, for powers of two."""
 MOST_NODES: Final = 8192
-"""Nodes of a program, its rows one behind the other, from which it has fewer rows: compiling takes 0.1 ms a node, and a
-row of so many nodes so long that a call costs nothing beside it."""
+"""Most nodes of a program with unrolled rows; larger ones get fewer rows: compiling takes 0.1 ms per node, and running
+that many nodes takes so long that the overhead of a call does not matter."""
 
 
 def stays_resident(network: Network, params: Params) -> bool:
-    """Whether a network can run so: float32 weights, states of fixed size and no places, no look at later rows."""
+    """Return whether a network can run so: float32 weights, states of fixed size, no positions, no later rows."""
     plan = lower(network)
     if not plan.states or not endless(plan) or any(looks_ahead(plan, step) for step in plan.steps):
         return False
@@ -53,13 +53,13 @@ def stays_resident(network: Network, params: Params) -> bool:
 
 
 class ResidentStream(RowStream):
-    """Streams side by side, as `RowStream`, in programs over all of them: one for each power of two of rows.
+    """A `RowStream` that runs all streams in one program for each power of two of rows.
 
     Parameters
     ----------
-    graphs : the device for tensor graphs; on a CPU one on which a row has the same bits in any company
-    network : one that `stays_resident`
-    batch : streams
+    graphs : the device for tensor graphs; on a CPU it must be batch-invariant
+    network : a network that `stays_resident`
+    batch : number of streams
     """
 
     def __init__(self, graphs: Any, network: Network, params: Params, *, batch: int = 1) -> None:
@@ -74,7 +74,7 @@ class ResidentStream(RowStream):
         self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
         self._specs = resumed_states(lower(network))
         self._buffers = KeptBuffers(self._store, {key: Buffer(of.shape) for key, of in self._specs.items()}, batch)
-        self._rows = np.zeros(batch, np.int64)  # since a stream began
+        self._rows = np.zeros(batch, np.int64)  # since the start of each stream
         self._longest = LONGEST
         self._quick: dict[Shape, Callable[[Array], Array]] = {}
         self._quick_rows = 0
@@ -99,17 +99,17 @@ class ResidentStream(RowStream):
         self._rows += rows
         if marks is not None:
             self._count_quick()
-            since = np.argmax(marks[:, ::-1], axis=1) + 1  # rows from the last reset on
+            since = np.argmax(marks[:, ::-1], axis=1) + 1  # rows since the last reset
             self._rows = np.where(marks.any(1), since, self._rows)
         return parted(self.network, x, dict(zip(self._outputs, outputs, strict=True)))
 
     def _count_quick(self) -> None:
-        """Count rows that went straight to their program."""
+        """Add the rows that went directly to their program."""
         self._rows += self._quick_rows
         self._quick_rows = 0
 
     def _windows(self, rows: int, arrays: list[Array], marks: Array | None) -> list[Array]:
-        """Run rows, in as many parts as it takes."""
+        """Run rows in as many programs as necessary."""
         if 0 < rows <= self._longest and rows.bit_count() == 1:
             try:
                 return self._window(rows, arrays, marks)
@@ -125,7 +125,7 @@ class ResidentStream(RowStream):
         return [np.concatenate([none, *ys], 1) for none, *ys in zip(self._nothing, *windows, strict=True)]
 
     def _window(self, rows: int, arrays: list[Array], marks: Array | None) -> list[Array]:
-        """Run a number of rows for which there is a program."""
+        """Run a row count that has a program."""
         marks = None if marks is None or not marks.any() else marks
         resets = marks is not None
         program = self._programs.get((rows, resets), lambda: self._compiled(rows, resets=resets))
@@ -142,7 +142,7 @@ class ResidentStream(RowStream):
             for key, value in zip(split.keys, frozen_values(split, self._graphs, self._store), strict=True):
                 self._store.put(key, value)
         program = self._graphs.compile(split.rest, self._store)
-        prepared = getattr(program, "prepared", None)  # of programs that run where they are called
+        prepared = getattr(program, "prepared", None)  # of programs that run in the calling thread
         quick = None if resets or prepared is None else prepared()
         if quick is not None:
             self._quick[split.rest.tensors[split.rest.inputs[0]].shape] = quick
@@ -174,7 +174,7 @@ class ResidentStream(RowStream):
         return ResidentStream(self._graphs, network, params, batch=self.batch)
 
     def strength(self, key: str) -> Array:
-        """Return it as for other streams; what is read back are the means, and not the state."""
+        """Return the same as other streams; only the means are copied back, not the state."""
         program = self._programs.get(("strength", key), lambda: self._reducing(key))
         with np.errstate(invalid="ignore"):
             return np.sqrt(program.run([])[0][..., 0].astype(np.float64))
@@ -198,7 +198,7 @@ class ResidentStream(RowStream):
         for part in parts:
             streams.append(HeldValues({}, 0))
             restore_state(streams[-1], part, self._specs, sys.maxsize)
-        values = self._buffers.fresh()  # as they stay of streams that had no row
+        values = self._buffers.fresh()  # for streams without rows
         for b, saved in enumerate(streams):
             for key, value in saved.values.items():
                 values[key][b] = as_numbers(value, np.dtype(np.float32)).reshape(self._specs[key].shape)
@@ -221,7 +221,7 @@ class ResidentStream(RowStream):
 
 
 class _TooLongError(Exception):
-    """A program of so many rows would have too many nodes."""
+    """A program for this row count would have too many nodes."""
 
     def __init__(self, rows: int) -> None:
         super().__init__(rows)
@@ -229,6 +229,6 @@ class _TooLongError(Exception):
 
 
 def _fitting(graph: Graph) -> int:
-    """Return how many rows a program has at most, a power of two, by what a row of its longest loop takes."""
+    """Return the most rows of a program, a power of two, from the cost of a row of its longest loop."""
     each = max((len(node.attrs["body"].nodes) for node in graph.nodes if node.op == "scan"), default=0)
     return min(LONGEST, 1 << max(MOST_NODES // max(each, 1), 1).bit_length() - 1)
