@@ -196,23 +196,23 @@ def test_scaffolds_say_what_does_not_fit() -> None:
     lstm = LSTM(input_size=6, hidden_size=6)
     for make, message in (
         (lambda: PostUpGated(embed_dim=0, core=lstm), "embed_dim must be a whole number above 0"),
-        (lambda: PostUpGated(embed_dim=6, factor=0.01, core=lstm), "is no width"),
-        (lambda: PreUpGated(embed_dim=6, factor=float("nan"), core=lstm), "is no width"),
+        (lambda: PostUpGated(embed_dim=6, factor=0.01, core=lstm), "must be a width of at least 1"),
+        (lambda: PreUpGated(embed_dim=6, factor=float("nan"), core=lstm), "must be a width of at least 1"),
         (lambda: PassThrough(core=Residual()), "a residual cannot be the core"),
         (lambda: PassThrough(core=6), "core must be a layer, got 6"),  # pyright: ignore[reportArgumentType]
         (lambda: Column(embed_dim=6, experts=()), "at least one expert"),
-        (lambda: Column(embed_dim=6, experts=(lstm,), top_k=2), "top_k is 2, of 1 experts"),
+        (lambda: Column(embed_dim=6, experts=(lstm,), top_k=2), "top_k must be at most the 1 experts, got 2"),
         (lambda: Column(embed_dim=6, experts=(lstm,), temperature=0.0), "temperature must be a number above 0"),
-        (lambda: Column(embed_dim=6, experts=(lstm,), refine=-1.0), "refine must be a number from 0 on"),
+        (lambda: Column(embed_dim=6, experts=(lstm,), refine=-1.0), "refine must be a number of at least 0"),
         (lambda: LSTM(input_size=6, hidden_size=6, fresh="ones"), "fresh must be"),  # pyright: ignore[reportArgumentType]
     ):
         with pytest.raises(SpecError, match=message):
             make()
     for spec, message in (
         (PostUpGated(embed_dim=5, core=lstm), "core of post_up_gated: lstm expects rows of 6"),
-        (PostUpGated(embed_dim=6, core=Dense(in_features=6, out_features=5)), "makes"),
+        (PostUpGated(embed_dim=6, core=Dense(in_features=6, out_features=5)), "maps"),
         (PreUpGated(embed_dim=6, core=lstm), "core of pre_up_gated: lstm expects rows of 6"),
-        (Column(embed_dim=6, experts=(lstm, Dense(in_features=6, out_features=5))), "expert 1 of column: makes"),
+        (Column(embed_dim=6, experts=(lstm, Dense(in_features=6, out_features=5))), "expert 1 of column: maps"),
     ):
         with pytest.raises(ShapeError, match=message):
             spec.output_shape((-1, spec.embed_dim))

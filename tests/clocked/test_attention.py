@@ -120,7 +120,7 @@ def test_what_is_kept_is_as_long_as_the_window() -> None:
         "3.0.0.0/1/v": (1, 1, 4),
         "3.0.0.0/1/place": (1,),
     }
-    message = r"multi_head_attention at 0\.0\.0\.0 keeps k of every row of its sequence"
+    message = r"multi_head_attention at 0\.0\.0\.0 stores k of every row of its sequence"
     with pytest.raises(UnsupportedError, match=message) as found:
         Clocked(network=chain([MultiHeadAttention(embed_dim=4, num_heads=2)], (4,)))
     assert "window=" in (found.value.hint or "")

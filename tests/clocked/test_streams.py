@@ -295,9 +295,9 @@ def test_rows_that_do_not_fit_are_refused() -> None:
     clocked, params = Clocked(network=CHAIN), initialise(CHAIN)
     for machine_ in (clocked, CHAIN):
         stream: Any = device("reference").stream(machine_, params, batch=2)
-        with pytest.raises(ShapeError, match=r"row 1 is \[2, 3\], the one before \[2, 4\]"):
+        with pytest.raises(ShapeError, match=r"row 1 has shape \[2, 3\], the row before \[2, 4\]"):
             list(stream.iterate([X[:, 0], X[:, 1, :3]]))
-        with pytest.raises(ShapeError, match="row 0 is one number"):
+        with pytest.raises(ShapeError, match="row 0 needs an axis"):
             list(stream.iterate([np.float32(1)]))
         with pytest.raises(ShapeError, match="fewer resets"):
             list(stream.iterate([X[:, 0], X[:, 1]], resets=[np.zeros(2)]))

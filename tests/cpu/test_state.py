@@ -91,7 +91,7 @@ def test_a_fork_of_a_beginning_holds_it_and_no_more() -> None:
         of.fork(41)
     full = state()
     full.fill(numbers(5), 5)
-    with pytest.raises(GenerationError, match="has one value"):
+    with pytest.raises(GenerationError, match="has only the value"):
         full.fork(3)
     assert not full.fork(0).read("b/h").any()  # pyright: ignore[reportAttributeAccessIssue]  (no codes)
     check(full, numbers(5))

@@ -113,7 +113,7 @@ def test_a_way_back_ends_where_rows_are_gone(monkeypatch: pytest.MonkeyPatch) ->
         executable.forward(state, ids(count, count))
         executable.forward(other, ids(count, count))
     assert 0 < state.reach <= 162
-    with pytest.raises(GenerationError, match="trim a state of 162 tokens to 50: rows that lie behind windows"):
+    with pytest.raises(GenerationError, match="trim a state of 162 tokens to 50: rows outside of windows"):
         state.trim(50)
     assert state.position == 162
     state.trim(state.reach)

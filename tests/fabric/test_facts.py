@@ -211,7 +211,7 @@ def refusals() -> dict[str, tuple[object, str]]:
 
     two = {"a": Population(cell=SLSTM(hidden=4)), "b": Population(cell=SLSTM(hidden=8))}
     return {
-        "side": (plain(width=0), "a side must be a whole number from 1 on, got 0"),
+        "side": (plain(width=0), "a side must be a whole number of at least 1, got 0"),
         "band": (plain(inputs={"in": lattice2d.XBand("low", 9)}), "a band of 9 does not fit an axis of 4"),
         "axis": (plain(inputs={"in": lattice3d.ZBand()}), "there is no axis z here"),
         "node": (plain(inputs={"in": (16,)}), "there is no node 16"),
@@ -225,7 +225,7 @@ def refusals() -> dict[str, tuple[object, str]]:
         "widths": (plain(populations=two), "hidden widths: a: 4, b: 8"),
         "radius": (lambda: lattice2d.LocalRadius(0.0), "radius must be a finite number above 0"),
         "heads": (lambda: SLSTM(hidden=6, heads=4), "4 heads do not divide a width of 6"),
-        "delay": (lambda: lattice2d.LocalRadius(1.0, 0), "delay must be a whole number from 1 on"),
+        "delay": (lambda: lattice2d.LocalRadius(1.0, 0), "delay must be a whole number of at least 1"),
         "into input": (
             plain(connectivity=[lattice2d.ExplicitEdges(((0, 5),))]),
             "the edge from node 5 to node 0 is not possible",

@@ -203,7 +203,7 @@ def test_cells_of_one_number_a_head_are_warned_about_and_reach_nothing(caplog: p
     warn_of_narrow_heads.cache_clear()
     narrow, wide = Population(cell=SLSTM(hidden=2, heads=2)), Nodes(cell=SLSTM(hidden=2), nodes=[1])
     assert [record.getMessage() for record in caplog.records] == [
-        "SLSTM: 2 heads of one number each are always 0 behind their norm: take fewer heads"
+        "SLSTM: the norm of 2 heads of one element each is always 0: use fewer heads"
     ]
     ends: dict[str, Any] = {"inputs": {"in": [0, 3]}, "outputs": {"out": [2, 5]}}
     ports: dict[str, Any] = {"inputs": {"in": Input(1)}, "outputs": {"out": Output(1)}}
@@ -220,7 +220,7 @@ def test_layers_of_one_number_a_head_are_warned_about(spec: LayerSpec, caplog: p
     warn_of_narrow_heads.cache_clear()
     network = chain([dataclasses.replace(spec)], (2,))  # pyright: ignore[reportArgumentType]  (every spec is a dataclass)
     assert [record.getMessage().split()[:5] for record in caplog.records] == [
-        [f"{spec.kind}:", *["2", "heads", "of", "one"]]
+        [f"{spec.kind}:", *["the", "norm", "of", "2"]]
     ]
     device: Any = open_device("reference")
     stream = device.stream(network, initialise(network))

@@ -96,5 +96,5 @@ def test_the_context_fills_exactly(executable: GpuExecutable) -> None:
 def test_a_token_outside_of_the_vocabulary_is_refused(executable: GpuExecutable) -> None:
     with pytest.raises(GenerationError, match="vocabulary"):
         executable.greedy([executable.new_state()], [97])
-    with pytest.raises(GenerationError, match="token ids must lie in"):
+    with pytest.raises(GenerationError, match="token ids must be in"):
         executable.greedy([executable.new_state()], [-1])

@@ -102,7 +102,7 @@ def test_what_runs_ahead_of_greedy_decoding_leaves_the_state_as_it_is() -> None:
     want = reference.forward(states[1].fork(), ids(7, 9))
     for state in (twin, back, states[0]):
         assert_close(executable.forward(state, ids(7, 9)), want)
-    with pytest.raises(GenerationError, match="has one value"):
+    with pytest.raises(GenerationError, match="has only the value"):
         twin.trim(3)
     twin.reset()
     assert_close(executable.forward(twin, ids(3)), reference.forward(reference.new_state(), ids(3)))

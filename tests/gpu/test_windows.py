@@ -120,7 +120,7 @@ def test_a_way_back_ends_where_rows_are_gone() -> None:
     assert state.reach == 0
     fast.forward(state, ids(150, 1))
     assert 200 - PAGE < state.reach <= 200
-    with pytest.raises(GenerationError, match="trim a state of 200 tokens to 100: rows that lie behind windows"):
+    with pytest.raises(GenerationError, match="trim a state of 200 tokens to 100: rows outside of windows"):
         state.trim(100)
     assert state.position == 200
     state.trim(state.reach)

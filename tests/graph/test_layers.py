@@ -89,5 +89,5 @@ def test_a_kind_that_writes_none_is_refused() -> None:
 
     work = GraphBuilder()
     x = work.input("x", (2, 3))
-    with pytest.raises(UnsupportedError, match=r"odd at 1\.0\.0 has no emit"):
+    with pytest.raises(UnsupportedError, match=r"odd at 1\.0\.0 does not define emit"):
         Scope(work=work, param=work.stored, path="1.0.0").emit(Odd(), x)

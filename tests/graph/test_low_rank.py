@@ -66,5 +66,5 @@ def test_adapters_of_a_product_become_one_mixture() -> None:
 
 def test_a_weight_of_no_product_has_none() -> None:
     _, plan = gated()
-    with pytest.raises(UnsupportedError, match="no weight of a product alone"):
+    with pytest.raises(UnsupportedError, match="not the weight of a product only"):
         overlays_of(open_graph(plan), {"0.0.0.0/gate.bias": [2]})

@@ -180,11 +180,11 @@ def test_what_does_not_fit_is_refused() -> None:
 
         return work.scan(body, xs, (), states, **more)
 
-    with refused("without a sequence it needs a length", SpecError):
+    with refused("expected sequences or a length", SpecError):
         scan(lambda w, h: ([], [h]), xs=())
     with refused("changes the shape of state 0"):
         scan(lambda w, x, h: ([], [w.reshape(h, (1, 3))]))
-    with refused("does not give as many states"):
+    with refused("must return as many states"):
         scan(lambda w, x, h: ([], []))
     with refused("uses 'w'", SpecError):
         scan(lambda w, x, h: ([w.add(x, w.stored("w", (3,)))], [h]))
@@ -192,9 +192,9 @@ def test_what_does_not_fit_is_refused() -> None:
         scan(lambda w, x, h: ([w.assign("w", x)], [h]))
     with refused("a step of a sequence needs an axis"):
         scan(lambda w, x, h: ([], [h]), xs=(h,))
-    with refused(r"x is float32 \[4, 3\], the body wants float32 \[5, 3\]"):
+    with refused(r"x is float32 \[4, 3\], the body expects float32 \[5, 3\]"):
         scan(lambda w, x, h: ([x], [h]), length=5)
-    with refused("ys and states are float32"):
+    with refused("ys and states must be float32"):
         scan(lambda w, ids, h: ([ids], [h]), xs=(ids,))
     with refused("needs a float32 input"):
         scan(lambda w, ids: ([w.zeros((1,))], []), xs=(ids,), states=())

@@ -352,12 +352,12 @@ def test_resets_that_do_not_fit_are_refused() -> None:
 def test_position_embeddings_refuse_resets() -> None:
     spec = PositionEmbedding(num_embeddings=9, embedding_dim=4)
     p, x = arrays(spec, (6, 4), seed=1)
-    with pytest.raises(UnsupportedError, match="position_embedding cannot begin a new sequence inside of a call"):
+    with pytest.raises(UnsupportedError, match="position_embedding cannot start a new sequence within a call"):
         oracle(spec).forward(p, x, memory=Memory(resets=np.zeros(6)))
     network = alone(Sequential(layers=(spec,)), 4)
-    with pytest.raises(UnsupportedError, match=r"position_embedding at 0\.0\.0\.0/0 cannot begin"):
+    with pytest.raises(UnsupportedError, match=r"position_embedding at 0\.0\.0\.0/0 cannot start"):
         graph_of(network, 6, resets=True)
-    with pytest.raises(UnsupportedError, match="cannot go on from run to run of a graph"):
+    with pytest.raises(UnsupportedError, match="cannot continue from run to run of a graph"):
         graph_of(network, 6, resumes=True)
 
 
@@ -365,5 +365,5 @@ def test_links_with_a_delay_refuse_resets() -> None:
     layers = {Coord(z): Dense(in_features=4, out_features=4) for z in range(2)}
     late = Link(kind="activation", source=Coord(0), target=Coord(1), delay=1)
     network = Network(grid=Grid(2), layers=layers, links=(late,), input_shape=(4,), input_dtype="float32")
-    with pytest.raises(UnsupportedError, match=r"link .* with a delay cannot begin"):
+    with pytest.raises(UnsupportedError, match=r"link .* with a delay cannot start"):
         graph_of(network, 6, resets=True)

@@ -170,18 +170,18 @@ WRONG = [
     ("err.prediction >", "expected a number", 17),
     ("err.prediction", "expected one of > >= < <= == !=", 15),
     ("> 0.5", "expected a clock", 1),
-    ("err > 0.5", "names nothing to watch", 1),
+    ("err > 0.5", "expected a source", 1),
     ("a.b > 1 && c.d", "expected one of", 15),
     ("a.b > 1 & c.d > 1", "unexpected '&'", 9),
     ("a.b > 1e999", "the number is too large", 7),
     ("0.5 > a.b", "expected < or <=", 5),
     ("0.5 < a.b", "expected < or <= and a number", 10),
-    ("ever(4)", "there is no clock 'ever'", 1),
+    ("ever(4)", "unknown clock 'ever'", 1),
     ("every(2) every(3)", "expected && or ||", 10),
     ("cooldown(every(2))", "expected ,", 18),
-    ("!inner(every(2), 3)", "inner steps cannot be part", 1),
-    ('on("episode)', "the quote has no end", 4),
-    ("(" * 100, "more than 64 clocks", 65),
+    ("!inner(every(2), 3)", "inner cannot be nested", 1),
+    ('on("episode)', "the quote is not closed", 4),
+    ("(" * 100, "more than 64 nested clocks", 65),
 ]
 
 

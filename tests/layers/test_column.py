@@ -65,5 +65,5 @@ def test_devices_learn_by_it_as_the_layers_code_does() -> None:
     for name, store in first.params().items():
         np.testing.assert_allclose(second.params()[name].values(), store.values(), rtol=0, atol=2e-6, err_msg=name)
     assert np.abs(first.params()[key].values() - without.params()[key].values()).max() > 5e-5
-    with pytest.raises(SpecError, match="balance must be a number from 0 on"):
+    with pytest.raises(SpecError, match="balance must be a number of at least 0"):
         Column(embed_dim=3, experts=EXPERTS, balance=-0.1)

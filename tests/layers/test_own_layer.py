@@ -126,5 +126,5 @@ def test_one_that_writes_no_graph_is_refused():
     class Silent(LayerSpec):
         kind = "silent"
 
-    with pytest.raises(UnsupportedError, match="silent at silent has no emit"):
+    with pytest.raises(UnsupportedError, match="silent at silent does not define emit"):
         graphed(Silent()).forward({}, X)

@@ -172,15 +172,15 @@ def test_zero_rows_give_zero_rows(name: str) -> None:
         ({"combine": "gated"}, "unknown combine 'gated'"),
         ({"combine": "filter"}, "combine 'filter' and a gate need each other"),
         ({"gate": gate(2)}, "combine 'filter' and a gate need each other, combine is 'concat'"),
-        ({"combine": "filter", "gate": gate(3)}, "the gate weighs 3 of 2 branches"),
+        ({"combine": "filter", "gate": gate(3)}, "the gate has 3 outputs for 2 branches"),
         ({"combine": "grid_scatter"}, "combine 'grid_scatter' and a grid need each other"),
         ({"grid": (1, 1, 2)}, "and a grid need each other, combine is 'concat'"),
         ({"positions": ((0, 0, 0),)}, "positions need a grid"),
-        ({"combine": "grid_scatter", "grid": (1, 0, 2)}, "a grid has three sides above 0"),
-        ({"combine": "grid_scatter", "grid": (1, 2)}, "a grid has three sides above 0"),
-        ({"combine": "grid_scatter", "grid": (1, 1, 1)}, "2 branches need a cell each"),
-        ({"combine": "grid_scatter", "grid": (1, 1, 2), "positions": ((0, 0, 0),)}, "need a cell each"),
-        ({"combine": "grid_scatter", "grid": (1, 1, 2), "positions": ((0, 0, 0),) * 2}, "need a cell each"),
+        ({"combine": "grid_scatter", "grid": (1, 0, 2)}, "grid must be three whole numbers above 0"),
+        ({"combine": "grid_scatter", "grid": (1, 2)}, "grid must be three whole numbers above 0"),
+        ({"combine": "grid_scatter", "grid": (1, 1, 1)}, "2 branches need one cell each"),
+        ({"combine": "grid_scatter", "grid": (1, 1, 2), "positions": ((0, 0, 0),)}, "need one cell each"),
+        ({"combine": "grid_scatter", "grid": (1, 1, 2), "positions": ((0, 0, 0),) * 2}, "need one cell each"),
         ({"combine": "grid_scatter", "grid": (1, 1, 2), "positions": ((0, 0), (0, 1))}, "outside of the grid"),
         (
             {"combine": "grid_scatter", "grid": (1, 1, 2), "positions": ((0, 0, 0), (0, 0, 2))},
@@ -196,7 +196,7 @@ def test_ill_formed_joins_are_refused(fields: dict[str, Any], message: str) -> N
 def test_top_k_lies_within_the_branches() -> None:
     with pytest.raises(SpecError, match="top_k must be a whole number above 0"):
         gate(3, 0)
-    with pytest.raises(SpecError, match="top_k 4 is more than its 3 branches"):
+    with pytest.raises(SpecError, match="top_k must be at most the 3 branches, got 4"):
         gate(3, 4)
 
 

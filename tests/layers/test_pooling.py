@@ -47,8 +47,8 @@ def test_fields_that_make_no_windows_are_refused(fields: dict, message: str) -> 
         (AdaptiveMaxPool1d(output_size=1), (1, 3), "adaptive_max_pool1d expects [N, C, L]"),
         (LastStep(), (4, 5), "last_step expects sequences"),
         (LastStep(), (4, 0, 5), "of at least one step"),
-        (Flatten(start_dim=3), (4, 5, 6), "axes 3 to -1 of [4, 5, 6] are no axes behind the rows"),
-        (Flatten(start_dim=-3), (4, 5, 6), "are no axes behind the rows"),
+        (Flatten(start_dim=3), (4, 5, 6), "axes 3 to -1 must be axes of [4, 5, 6] after the rows"),
+        (Flatten(start_dim=-3), (4, 5, 6), "must be axes of [4, 5, 6] after the rows"),
         (GroupNorm(num_groups=2, num_channels=4), (2, 3, 5), "group_norm expects [N, 4, …], got shape [2, 3, 5]"),
     ],
 )

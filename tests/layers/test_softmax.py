@@ -246,8 +246,8 @@ def test_entmax_is_exact_in_wide_rows_and_float32() -> None:
     [
         (Softmax, {"temperature": 0.0}, "temperature must be above 0"),
         (Sparsemax, {"temperature": math.inf}, "sparsemax: temperature must be above 0"),
-        (Softmax, {"axis": 0}, "axis 0 counts rows"),
-        (MaskedSoftmax, {"mask": ()}, "mask is empty"),
+        (Softmax, {"axis": 0}, "axis must not be 0"),
+        (MaskedSoftmax, {"mask": ()}, "mask must not be empty"),
         (GumbelSoftmax, {"seed": -1}, "seed must not be below 0"),
         (Entmax, {"alpha": 1.0}, "alpha must be above 1 and at most 2"),
         (Entmax, {"alpha": 2.5}, "alpha must be above 1 and at most 2"),
@@ -268,11 +268,11 @@ def test_ill_formed_layers_are_refused(kind: Any, fields: dict[str, Any], messag
 @pytest.mark.parametrize(
     ("spec", "shape", "message"),
     [
-        (Softmax(axis=2), (3, 4), r"softmax needs an axis 2 besides the rows, got shape \[3, 4\]"),
-        (Softmax(axis=-2), (-1, 4), r"needs an axis -2 besides the rows, got shape \[T, 4\]"),
+        (Softmax(axis=2), (3, 4), r"softmax needs an axis 2 other than the rows, got shape \[3, 4\]"),
+        (Softmax(axis=-2), (-1, 4), r"needs an axis -2 other than the rows, got shape \[T, 4\]"),
         (Softmax(), (4,), "needs an axis -1"),
         (MaskedSoftmax(mask=(True, True)), (3, 4), "the mask is for 2 logits, got 4"),
-        (GridSoftmax(rows=2, cols=3), (3, 5), "a grid of 2×3 does not hold 5 logits"),
+        (GridSoftmax(rows=2, cols=3), (3, 5), "a grid of 2×3 needs 6 logits, got 5"),
         (HierarchicalSoftmax(levels=(2, 3)), (3, 6), r"levels \(2, 3\) need 2 \+ 6 logits, got 6"),
         (AdaptiveSoftmax(n_classes=5, cutoffs=(2,)), (3, 5), "each of 5 classes and 1 clusters, got 5"),
         (MixtureSoftmax(components=3), (3, 3), "needs 3 logits for the weights"),

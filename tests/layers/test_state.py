@@ -70,5 +70,5 @@ def test_every_layer_leaves_exactly_what_it_declares(name: str) -> None:
 def test_ill_formed_states_are_refused() -> None:
     with pytest.raises(SpecError, match="unknown kind 'ring'"):
         StateSpec(name="h", shape=(3,), kind="ring")  # pyright: ignore[reportArgumentType]  (the point)
-    with pytest.raises(SpecError, match="only states of rows have a window"):
+    with pytest.raises(SpecError, match="only states of kind 'rows' have a window"):
         StateSpec(name="h", shape=(3,), kind="fixed", window=2)

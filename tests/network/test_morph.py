@@ -91,7 +91,7 @@ def test_without_masters_a_conversion_is_final() -> None:
         ("float33", None, DTypeError, "float33"),
         ("int4", "g-1", DTypeError, "invalid part 'g-1'"),
         ("int4:g32", "g64", DTypeError, "int4:g32"),
-        (Scheme.parse("int4"), "g64", DTypeError, "whole scheme"),
+        (Scheme.parse("int4"), "g64", DTypeError, "already a scheme"),
     ],
 )
 def test_what_cannot_be_asked_for_is_named_and_changes_nothing(

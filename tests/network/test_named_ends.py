@@ -67,7 +67,7 @@ def test_files_hold_names_and_places() -> None:
         (("outputs", "types_embedded"), "0.0.0.4", "output 'types_embedded': there is no layer at 0.0.0.4"),
         (("outputs",), {"a b": "0.0.0.0"}, "an output cannot be called 'a b'"),
         (("inputs",), {"": {"coord": "1.0.0.0"}}, "an input cannot be called ''"),
-        (("inputs",), {"input": {"coord": "1.0.0.0"}}, "'input' is what the first layer reads"),
+        (("inputs",), {"input": {"coord": "1.0.0.0"}}, "'input' is the input of the first layer"),
         (("inputs",), {"types": {}}, "an input needs a coord"),
         (("inputs",), [], r"\$\.inputs"),
     ],
@@ -85,7 +85,7 @@ def test_damaged_files_are_refused(place: tuple[str, ...], value: object, match:
 def test_what_cannot_be_is_an_error_that_names_it() -> None:
     with pytest.raises(ShapeError, match=r"dense at 2\.0\.0\.0 .*the network's input 'more'.*cannot add"):
         two_ends(inputs={**two_ends().inputs, "more": Port(coord=Coord(2), shape=(5,), combine="add")})
-    with pytest.raises(ShapeError, match="cannot add to the network's input, which is ids"):
+    with pytest.raises(ShapeError, match="cannot add to the network's input: it is ids"):
         two_ends(inputs={"more": Port(coord=Coord(0), dtype="int32", combine="add"), **two_ends().inputs})
     with pytest.raises(SpecError, match=r"there is no layer at 1\.0\.0\.0") as caught:
         two_ends().with_layer(Coord(1), None)

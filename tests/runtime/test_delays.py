@@ -143,7 +143,7 @@ def test_what_cannot_be_done_yet_names_the_link() -> None:
     network = LOOPS["self"]
     params = initialise(network)
     x = rows(4)
-    with pytest.raises(UnsupportedError, match=r"no training through the loop that the link 0\.0\.0\.0 → 0\.0\.0\.0"):
+    with pytest.raises(UnsupportedError, match=r"cannot train through the loop that the link 0\.0\.0\.0 → 0\.0\.0\.0"):
         train(network, params, (x[None], x[None]), TrainConfig(epochs=1), device="reference")
 
 
@@ -171,7 +171,7 @@ def test_shapes_go_round() -> None:
     assert [shape[-1] for shape in network.shapes.values()] == [7, 7, 7, 2]
     executable = compiled(network)
     assert executable.forward(executable.new_state(), rows(3), last_only=False).shape == (3, 2)
-    with pytest.raises(ShapeError, match=r"nothing says which shape goes round 0\.0\.0\.0 → 1\.0\.0\.0"):
+    with pytest.raises(ShapeError, match=r"no layer determines the shape in the loop 0\.0\.0\.0 → 1\.0\.0\.0"):
         chain((WIDTH,), Softmax(), Softmax(), links=(delayed(1, 0, 1, replace=True),))
     with pytest.raises(ShapeError, match=r"softmax at 0\.0\.0\.0.*cannot add the output of 1\.0\.0\.0 1 row earlier"):
         chain((WIDTH,), Softmax(), Dense(in_features=WIDTH, out_features=5), links=(delayed(1, 0),))
@@ -192,7 +192,7 @@ def test_layers_that_look_ahead_have_no_place_in_a_loop() -> None:
     for layer in (MultiHeadAttention(embed_dim=WIDTH, num_heads=1, causal=False), BatchNorm1d(num_features=WIDTH)):
         network = chain((WIDTH,), layer, dense(), links=(delayed(1, 0),))
         if layer.two_way:
-            with pytest.raises(SpecError, match=r"reads other rows .* 1\.0\.0\.0 → 0\.0\.0\.0 closes"):
+            with pytest.raises(SpecError, match=r"reads later rows .* the link 1\.0\.0\.0 → 0\.0\.0\.0"):
                 lower(network)
         else:  # running statistics at inference
             assert lower(network).piece == 1
@@ -202,7 +202,7 @@ def test_ill_formed_delays_are_refused() -> None:
     for wrong in (-1, True, 1.0):
         with pytest.raises(SpecError, match="delay must be 0 or more rows"):
             Link(kind="activation", source=Coord(0), target=Coord(1), delay=wrong)  # pyright: ignore[reportArgumentType]  (the point)
-    with pytest.raises(SpecError, match="weights have no delay"):
+    with pytest.raises(SpecError, match="shared weights cannot have a delay"):
         Link(kind="shared", source=Coord(0), target=Coord(1), delay=1)
     text = LOOPS["self"].to_json()
     assert Network.from_json(text) == LOOPS["self"]

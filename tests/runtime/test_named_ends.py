@@ -240,13 +240,18 @@ def test_a_call_with_wrong_names_or_rows_changes_no_state(name: str, rng: np.ran
         (x["input"], None, ShapeError, "has the inputs input, features, types, got one array"),
         ({"input": x["input"], "types": x["types"]}, None, ShapeError, "got nothing for features"),
         ({**x, "colour": x["types"]}, None, ShapeError, "got also colour"),
-        ({**x, "types": x["types"][:2]}, None, ShapeError, "as many rows each, got 3 of input, 3 of features, 2 of"),
+        (
+            {**x, "types": x["types"][:2]},
+            None,
+            ShapeError,
+            "the same number of rows, got 3 of input, 3 of features, 2 of",
+        ),
         ({**x, "types": x["features"]}, None, ShapeError, r"the input types reads int32 \[T\]"),
         ({**x, "features": x["features"][:, :5]}, None, ShapeError, r"the input features reads float32 \[T, 32\]"),
         ({**x, "types": x["types"] + 3}, None, GenerationError, "outside of the vocabulary of 3"),
-        (x, ("logits",), SpecError, "no output is called 'logits'"),
-        (x, "output", SpecError, "no tuple of names"),
-        (x, (), SpecError, "no tuple of names"),
+        (x, ("logits",), SpecError, "unknown output 'logits'"),
+        (x, "output", SpecError, "must be a tuple of names"),
+        (x, (), SpecError, "must be a tuple of names"),
     ]
     for given, outputs, error, match in wrong:
         with pytest.raises(error, match=match):

@@ -56,7 +56,7 @@ def test_a_call_that_is_refused_changes_no_state(executable: Any, rng: np.random
         executable.run([Piece(other, ids(rng, 1)), Piece(other, ids(rng, 1))])
     with pytest.raises(GenerationError, match="vocabulary"):
         executable.run([Piece(other, ids(rng, 1)), Piece(full, np.array([97]))])
-    with pytest.raises(ShapeError, match="at least one piece"):
+    with pytest.raises(ShapeError, match="at least one sequence"):
         executable.run([])
     with pytest.raises(ShapeError, match="at least one row"):
         executable.run([Piece(full, ids(rng, 1)), Piece(other, ids(rng, 0))])

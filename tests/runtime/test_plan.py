@@ -198,7 +198,7 @@ def test_inputs_are_checked_before_anything_runs() -> None:
     for bad in (np.zeros(3, np.float32), np.zeros((2, 2), np.int32), np.zeros(0, np.int32)):
         with pytest.raises(ShapeError):
             executable.forward(state, bad)
-    with pytest.raises(GenerationError, match="must lie in"):
+    with pytest.raises(GenerationError, match="must be in"):
         executable.forward(state, np.array([-1]))
     executable.forward(state, np.zeros(3, np.int64))
     with pytest.raises(GenerationError, match="3 tokens in the context and 2 more do not fit its 4"):

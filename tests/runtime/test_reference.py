@@ -216,7 +216,7 @@ def test_experts_that_remember_go_back_by_a_fork() -> None:
     executable.forward(state, x[:2])
     before = state.fork()
     executable.forward(state, x[2:5])
-    with pytest.raises(GenerationError, match=r"to 2: 1\.0\.0\.0/h has one value"):
+    with pytest.raises(GenerationError, match=r"to 2: 1\.0\.0\.0/h has only the value"):
         state.trim(2)
     state, other = before, state
     np.testing.assert_allclose(executable.forward(state, x[2:], last_only=False), whole[2:], rtol=0, atol=1e-7)

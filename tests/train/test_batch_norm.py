@@ -209,7 +209,7 @@ def test_quantised_training_keeps_the_statistics_in_float32() -> None:
 @pytest.mark.parametrize("name", DEVICES)
 def test_statistics_of_one_number_or_of_sequences_are_refused(name: str) -> None:
     for learner in pair(name, ROWS):
-        with pytest.raises(ShapeError, match="more than one number a channel, got \\[1, 6\\]"):
+        with pytest.raises(ShapeError, match="more than one value per channel in a batch, got shape \\[1, 6\\]"):
             learner.step([batch(1)], rate=0.1)
         with pytest.raises(SpecError, match=r"batch_norm1d at 1\.0\.0\.0 takes statistics over the samples of a batch"):
             learner.step([Batch(batch().features.reshape(4, 4, 4), array(batch().targets).reshape(4, 4, 1))], rate=0.1)

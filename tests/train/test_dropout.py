@@ -127,7 +127,7 @@ def test_the_seed_of_a_run_is_that_of_its_noise() -> None:
 
 def test_p_is_a_chance() -> None:
     for p in (-0.1, 1.5, float("nan"), True):
-        with pytest.raises(SpecError, match="p must lie in 0 … 1"):
+        with pytest.raises(SpecError, match="p must be in 0 … 1"):
             Dropout(p=p)
 
 

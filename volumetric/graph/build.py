@@ -1,4 +1,4 @@
-"""GraphBuilder: writes graphs node by node; every shape is checked where it arises."""
+"""GraphBuilder: writes graphs node by node and checks each shape as the node is added."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from volumetric.graph.pruning import pruned
 
 
 class GraphBuilder(OperationMethods):
-    """Collects tensors and nodes; tensors are known by their number.
+    """Collects tensors and nodes; a tensor is identified by its number.
 
-    What it inherits are methods named after operations; here is what a graph is made of.
+    The inherited methods are named after operations; this class adds the tensors, guards and layers of a graph.
 
     Parameters
     ----------
-    dialect : operations on the rows of a call that the device runs; all others are written out
-    flush : numbers too small to be normal may count as 0, see `Graph`
-    parted : the device leaves out parts of operations that nobody reads, see `Guard`; else whole operations alone
+    dialect : fused row operations that the device runs; all others are decomposed into general operations
+    flush : subnormal numbers may count as 0, see `Graph`
+    parted : the device skips unread parts of operations, see `Guard`; otherwise it skips whole operations only
     """
 
     def __init__(self, dialect: frozenset[str] = frozenset(), *, flush: bool = False, parted: bool = False) -> None:
@@ -43,7 +43,7 @@ class GraphBuilder(OperationMethods):
         self._derived: dict[tuple[Derived, Shape], int] = {}
         self._mixes = False
         self.where = ""
-        """The layer that nodes are of which are emitted now."""
+        """The layer of the nodes that are emitted now."""
         self.detached: set[int] = set()
         """Tensors at which differentiation stops."""
 
@@ -53,7 +53,7 @@ class GraphBuilder(OperationMethods):
 
     @contextmanager
     def at(self, where: str, *, mixes: bool | None = None) -> Iterator[None]:
-        """Mark what is emitted inside as of the layer at `where`, and whether it mixes rows, if that is new."""
+        """Assign the nodes emitted inside to the layer at `where`; `mixes` overrides whether they mix rows."""
         before = self.where, self._mixes
         self.where, self._mixes = where, self._mixes if mixes is None else mixes
         try:
@@ -68,18 +68,18 @@ class GraphBuilder(OperationMethods):
         return i
 
     def derived(self, what: Derived, shape: Shape, dtype: TensorType = "float32") -> int:
-        """Return the input that follows from the places of the rows of a call."""
+        """Return the input that is derived from the positions of the rows of a call."""
         name = (what, tuple(shape))
         if name not in self._derived:
             self._derived[name] = self.input(what, shape, dtype)
         return self._derived[name]
 
     def positions(self) -> int:
-        """Return the input that has the place of each row in its sequence, int32 [ROWS]."""
+        """Return the input with the position of each row in its sequence, int32 [ROWS]."""
         return self.derived("positions", (ROWS,), "int32")
 
     def constant(self, value: Array, name: str = "constant") -> int:
-        """Add a constant, int32 or float64 (so that a float64 device has it in full); equal ones are one tensor."""
+        """Add a constant, int32 or float64 (full precision for a float64 device); equal constants share one tensor."""
         whole = np.issubdtype(value.dtype, np.integer)
         value = np.ascontiguousarray(value, np.int32 if whole else np.float64)
         if value.ndim == 0:
@@ -98,20 +98,20 @@ class GraphBuilder(OperationMethods):
         return self.constant(np.array([value], np.float64), "scalar")
 
     def zeros(self, shape: Shape) -> int:
-        """Return zeros, spread from one."""
+        """Return zeros, broadcast from a single element."""
         return self.broadcast(self.constant(np.zeros((1,) * len(shape)), "zeros"), shape)
 
     def stored(self, key: str, shape: Shape, dtype: TensorType = "float32", *, role: Role = "parameter") -> int:
-        """Return the tensor that is the persistent buffer `key` as it is after the nodes so far."""
+        """Return the tensor of the persistent buffer `key` as it is after the nodes so far."""
         if key not in self._stored:
             self._stored[key] = self._tensor(Tensor(name=key, shape=tuple(shape), dtype=dtype, key=key, role=role))
         i = self._stored[key]
         if self.tensors[i].shape != tuple(shape) or self.tensors[i].dtype != dtype:
-            raise ShapeError(f"{key} is {list(self.tensors[i].shape)} and cannot also be {list(shape)}")
+            raise ShapeError(f"buffer {key!r} has shape {list(self.tensors[i].shape)}, expected {list(shape)}")
         return i
 
     def emit(self, op: str, inputs: Sequence[int], **attrs: Any) -> tuple[int, ...]:
-        """Add a node and return its outputs. Raises `ShapeError` or `SpecError` if it cannot be."""
+        """Add a node and return its outputs. Raises `ShapeError` or `SpecError` if the node is invalid."""
         if op not in OPS:
             raise SpecError(f"no operation is called {op!r}", hint="one of " + ", ".join(OPS))
         outputs = tuple(map(self._tensor, OPS[op].infer([self.tensors[i] for i in inputs], attrs)))
@@ -127,30 +127,32 @@ class GraphBuilder(OperationMethods):
 
     @contextmanager
     def guarded(self, weights: int, column: int, parts: int = 1, *, zeros: bool = False) -> Iterator[None]:
-        """Let what is emitted inside run only as a `Guard` says, if it keeps no state, and has no guard of its own."""
+        """Let a `Guard` skip the nodes emitted inside, unless one has a guard or, without `zeros`, mixes rows."""
         first = len(self.nodes)
         yield
         inside = self.nodes[first:]
-        kept = any(n.mixes or any(self.tensors[i].role == "state" for i in n.outputs) for n in inside) and not zeros
-        if not kept and not any(n.guard for n in inside):
+        keeps_state = (
+            any(n.mixes or any(self.tensors[i].role == "state" for i in n.outputs) for n in inside) and not zeros
+        )
+        if not keeps_state and not any(n.guard for n in inside):
             self.nodes[first:] = guarded_nodes(inside, Guard(weights, column, parts, zeros), self.shape)
 
     def fused(self, op: str, inputs: Sequence[int], **attrs: Any) -> tuple[int, ...]:
-        """Add an operation on rows, or what it is written out as where the device does not run it on these values."""
+        """Add a fused row operation, or its decomposition if the device does not run it on these values."""
         written_out = OPS[op].written_out
         if written_out is None or self.takes(op, inputs):
             return self.emit(op, inputs, **attrs)
         return written_out(self, attrs, inputs)
 
     def takes(self, op: str, inputs: Sequence[int]) -> bool:
-        """Whether the device runs an operation on these values: rows of a call, and parameters as they are stored."""
+        """Return whether the device runs an operation on these values: rows of a call, and parameters as stored."""
         tensors = [self.tensors[i] for i in inputs]
         values = [t for t in tensors if t.role != "parameter"]
         rows = all(t.role in ("input", "scratch") and t.shape[0] == ROWS and len(t.shape) <= 2 for t in values)
         return op in self.dialect and rows
 
     def finish(self, outputs: Sequence[int]) -> Graph:
-        """Return the graph that computes `outputs`, without the nodes that nobody needs.
+        """Return the graph that computes `outputs`, without unused nodes.
 
         Raises
         ------
@@ -181,17 +183,17 @@ class GraphBuilder(OperationMethods):
         length: int | None = None,
         reverse: bool = False,
     ) -> tuple[list[int], list[int]]:
-        """Repeat a body over the first axis of sequences, with states that each step hands to the next.
+        """Repeat a body over the first axis of sequences; each step passes states to the next.
 
-        Products that need no state are better made before, for all steps at once.
+        Products that need no state run faster before the scan, for all steps at once.
 
         Parameters
         ----------
         body : emits one step; see `ScanBody`
-        xs : ``[T, …]``; a step gets the rest without the first axis, of which one axis or more must remain
-        states : first values
-        length : T, where no sequence tells it
-        reverse : begin with the last step
+        xs : ``[T, …]``; a step gets one element of the first axis, which must have at least one axis itself
+        states : initial values
+        length : T, required if there are no sequences
+        reverse : start with the last step
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Terms that are added from left to right, as gradients of what many steps of time read: what can make them as one."""
+"""Sums of many terms from left to right, such as gradients over time steps, and their replacement by one operation."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Block:
 
     Attributes
     ----------
-    before : the addition that made what comes before them, or None
-    sums : the additions that add them, to each other and to that
+    before : the addition that sums the terms before the block, or None
+    sums : the additions that add the terms of the block to each other and to `before`
     """
 
     terms: list[Node]
@@ -30,19 +30,19 @@ class Block:
 
 @dataclass(slots=True)
 class Chain:
-    """Nodes of one operation and equal sizes, and the additions that sum them from left to right."""
+    """Nodes with the same operation and sizes, and the additions that sum them from left to right."""
 
     terms: list[Node]
     sums: list[Node] = field(default_factory=list)
 
     def takes(self, graph: Graph, term: Node) -> bool:
-        """Whether a node is as the others."""
+        """Return whether a node has the operation, attributes and shapes of the others."""
         first = self.terms[0]
         shapes = [[graph.tensors[i].shape for i in node.inputs] for node in (first, term)]
         return first.op == term.op and first.attrs == term.attrs and shapes[0] == shapes[1]
 
     def blocks(self, most: int) -> Iterator[Block]:
-        """Cut it into blocks of at most so many terms."""
+        """Split the chain into blocks of at most `most` terms."""
         for first in range(0, len(self.terms), most):
             terms = self.terms[first : first + most]
             before = self.sums[first - 2] if first > 1 else None
@@ -50,26 +50,26 @@ class Chain:
 
 
 def chains_of(graph: Graph, terms: Mapping[int, Node]) -> list[Chain]:
-    """Return the sums of two terms and more that nobody reads halfway; `terms`: what may be one, by what it makes."""
+    """Return sums of two or more terms whose partial sums nothing else reads; `terms`: output → node of a candidate."""
     reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
-    found: dict[int, Chain] = {}
+    chains: dict[int, Chain] = {}
     for node in graph.nodes:
         if node.op != "binary" or node.attrs["name"] != "add" or any(reads[i] != 1 for i in node.inputs):
             continue
         before, last = node.inputs
-        chain = found.get(before) or (Chain([terms[before]]) if before in terms else None)
+        chain = chains.get(before) or (Chain([terms[before]]) if before in terms else None)
         if chain is not None and last in terms and chain.takes(graph, terms[last]):
             chain.terms.append(terms[last])
             chain.sums.append(node)
-            found.pop(before, None)
-            found[node.outputs[0]] = chain
-    return list(found.values())
+            chains.pop(before, None)
+            chains[node.outputs[0]] = chain
+    return list(chains.values())
 
 
 def products_of(graph: Graph) -> dict[int, Node]:
-    """Return products that are terms of sums: of operands that change with each of them and are not written to."""
+    """Return products that can be terms of sums: each has separate operands for all groups, in no persistent buffer."""
     root = roots(graph)
-    # Columns are made for one product, a few samples at a time, so that they are read from a cache: none may wait.
+    # Columns are computed for one product, a few samples at a time, so that it reads them from a cache: never delay it.
     columns = {node.outputs[0] for node in graph.nodes if node.op == "unfold"}
     return {
         node.outputs[0]: node
@@ -79,27 +79,27 @@ def products_of(graph: Graph) -> dict[int, Node]:
         and node.attrs["activation"] == "linear"
         and "windows" not in node.attrs
         and {graph.tensors[i].shape[0] for i in node.inputs} == {node.attrs["groups"]}
-        and all(graph.tensors[root[i]].key is None for i in node.inputs)  # written to, maybe, before the sum is made
+        and all(graph.tensors[root[i]].key is None for i in node.inputs)  # may be overwritten before the sum runs
         and columns.isdisjoint(root[i] for i in node.inputs)
     }
 
 
 def joined(graph: Graph, blocks: Sequence[Block], emit: Callable[[Rewriting, Block], int]) -> Graph:
-    """Return the graph with what makes each block as one in the place of its additions.
+    """Return the graph with the additions of each block replaced by the nodes that `emit` adds.
 
     Parameters
     ----------
-    emit : emits what makes a block, and returns its tensor, which is added to what comes before. Where nothing does, it
-        makes what the last addition made
+    emit : emits the sum of a block and returns its tensor, which is added to `Block.before`. If there is no `before`,
+        it must write to the output of the last addition
     """
     if not blocks:
         return graph
     work = Rewriting(graph)
-    made = {block.sums[-1].outputs[0]: block for block in blocks}
+    by_output = {block.sums[-1].outputs[0]: block for block in blocks}
     gone = {id(node) for block in blocks for node in block.sums}
     for node in graph.nodes:
         work.where = node.where
-        block = made.get(node.outputs[0]) if node.outputs else None
+        block = by_output.get(node.outputs[0]) if node.outputs else None
         if block is None:
             work.nodes += [] if id(node) in gone else [node]
             continue

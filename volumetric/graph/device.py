@@ -1,4 +1,4 @@
-"""What a device offers for graphs: persistent buffers, and programs that run a graph on them."""
+"""The interface of a device for graphs: persistent buffers, and programs that run a graph on them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from volumetric.dtypes import Scheme
 from volumetric.graph.ops import Graph
 
 Rounds: TypeAlias = Literal["native", "codec"]
-"""A kernel of the device rounds, or the codec does on the host, between two parts of a run."""
+"""A kernel of the device rounds ("native"), or the codec rounds on the host between two parts of a run."""
 
 
 class TensorStore(Protocol):
     """Named buffers on a device, float32 or int32, that outlive programs."""
 
     def put(self, key: str, value: Array) -> None:
-        """Create a buffer, or overwrite it. Raises `ShapeError` if one of another shape or type is there."""
+        """Create a buffer or overwrite it. Raises `ShapeError` if it exists with another shape or type."""
         ...
 
     def put_together(self, values: Mapping[str, Array]) -> None:
-        """Put several that programs read and assign whole: a device may keep small ones side by side."""
+        """Put several buffers that programs read and assign whole: a device may store small ones contiguously."""
         ...
 
     def get(self, key: str) -> Array:
@@ -29,7 +29,7 @@ class TensorStore(Protocol):
         ...
 
     def seen(self, key: str) -> Array | None:
-        """Return a buffer where it lies in host memory, to be read at once; None elsewhere. Raises `KeyError`."""
+        """Return a view of a buffer in host memory, to be read at once; None if it is elsewhere. Raises `KeyError`."""
         ...
 
     def keys(self) -> Iterable[str]:
@@ -37,26 +37,26 @@ class TensorStore(Protocol):
         ...
 
     def share(self, keys: Iterable[str]) -> Any:
-        """Return a new store that has these buffers too, for both to read. Raises `KeyError`.
+        """Return a new store that shares these buffers, read-only for both. Raises `KeyError`.
 
-        Nothing is copied, and a buffer lasts until both have dropped it.
+        Nothing is copied; a buffer is freed after both stores have dropped it.
         """
         ...
 
     def drop(self, key: str) -> None:
-        """Give a buffer back; no program may use it any more. Raises `KeyError`."""
+        """Free a buffer; no program may use it afterwards. Raises `KeyError`."""
         ...
 
 
 class GraphProgram(Protocol):
-    """A graph bound to the buffers of a store, with scratch memory of its own."""
+    """A graph bound to the buffers of a store, with private scratch memory."""
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run all nodes.
 
         Parameters
         ----------
-        inputs : one for each of the graph's inputs, of its exact shape; ids must be in range
+        inputs : one array for each input of the graph, of its exact shape; ids must be in range
 
         Returns
         -------
@@ -65,7 +65,7 @@ class GraphProgram(Protocol):
         Raises
         ------
         ShapeError
-            An input has another shape or kind of number.
+            An input has another shape or dtype.
         """
         ...
 
@@ -75,9 +75,9 @@ class GraphDevice(Protocol):
 
     Attributes
     ----------
-    parted : parts of an operation that nobody reads cost little, so that what fires at different times is better
-        computed side by side; else whole operations are left out, see `Guard`
-    unrolled : a graph of several ticks runs faster than as many runs of a graph of one, which is sooner built
+    parted : the device skips unread parts of an operation, so layers that fire at different ticks run faster as one
+        operation; otherwise it skips whole operations only, see `Guard`
+    unrolled : one graph of several ticks runs faster than repeated runs of a graph of one tick, but compiles longer
     """
 
     parted: bool
@@ -85,7 +85,7 @@ class GraphDevice(Protocol):
 
     @staticmethod
     def rounds(scheme: Scheme) -> Rounds | None:
-        """How weights are rounded to `scheme` for a forward pass; None: the device cannot."""
+        """Return how weights are rounded to `scheme` for a forward pass; None: unsupported."""
         ...
 
     def store(self) -> Any:
@@ -111,5 +111,5 @@ class HasGraphs(Protocol):
     """A device that runs tensor graphs."""
 
     def graphs(self) -> GraphDevice:
-        """Return what compiles them."""
+        """Return the compiler of graphs."""
         ...

@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation: appends the nodes of gradients to a graph that is being built."""
+"""Reverse-mode differentiation: appends backward nodes to a graph under construction."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def differentiate(
 
     Parameters
     ----------
-    work : holds the forward nodes; the backward nodes are added behind them
-    seeds : tensor → tensor of its shape, the gradient that it receives from outside
-    wanted : float32 tensors, as inputs and parameters
-    stops : tensors that pass nothing on to what they depend on, as if they were constants
-    since : what nodes before this one made passes nothing on, either
+    work : holds the forward nodes; the backward nodes are appended to them
+    seeds : tensor → its upstream gradient, a tensor of the same shape
+    wanted : float32 tensors, such as inputs and parameters
+    stops : tensors at which differentiation stops, as if they were constants
+    since : differentiation also stops at the outputs of nodes before this one
 
     Returns
     -------
-    Wanted tensor → its gradient. One on which no seeded tensor depends is missing: its gradient is 0. A parameter that
-    several nodes read has the sum of what they hand back.
+    Wanted tensor → its gradient. A tensor on which no seeded tensor depends is missing: its gradient is 0. The gradient
+    of a parameter that several nodes read is the sum of their gradients.
 
     Raises
     ------
     ShapeError
         A seed has another shape than its tensor.
     UnsupportedError
-        An operation on the way has no gradient, as the gradients themselves.
+        An operation between seeds and wanted tensors has no gradient; gradient operations have none.
     """
     for tensor, seed in seeds.items():
         if work.shape(tensor) != work.shape(seed):
-            raise ShapeError(f"the gradient of {list(work.shape(tensor))} cannot be {list(work.shape(seed))}")
+            raise ShapeError(f"expected a gradient of shape {list(work.shape(tensor))}, got {list(work.shape(seed))}")
     wanted = tuple(wanted)
     nodes = work.nodes[since:]
     moved = _dependent(nodes, wanted, work.detached.union(stops))
@@ -67,7 +67,7 @@ def differentiate(
 
 @contextmanager
 def _left_out(work: GraphBuilder, guard: Guard | None) -> Iterator[None]:
-    """Let what is emitted inside be left out where the guard says so: what it makes is zeros then."""
+    """Let the guard skip the nodes emitted inside; their outputs are then zeros."""
     first = len(work.nodes)
     yield
     if guard is not None:
@@ -77,20 +77,20 @@ def _left_out(work: GraphBuilder, guard: Guard | None) -> Iterator[None]:
 def _handed_back(
     work: GraphBuilder, node: Node, arrived: Mapping[int, int], moved: Collection[int]
 ) -> Sequence[int | None]:
-    """Emit the gradients of a node's inputs from those that arrived at its outputs."""
+    """Emit the gradients of a node's inputs from the gradients of its outputs."""
     op = OPS[node.op]
     if op.vjp_of_all is not None:
         return op.vjp_of_all(work, node, [arrived.get(i) for i in node.outputs], [i in moved for i in node.inputs])
     if op.vjp is None:
         raise UnsupportedError(f"{node.op} {node.where} has no gradient", hint="differentiate what comes before it")
-    if list(arrived) != [node.outputs[0]]:  # of statistics and the like, which are there for gradients alone
+    if list(arrived) != [node.outputs[0]]:  # of statistics and the like, which only gradients read
         raise UnsupportedError(f"only the first output of {node.op} {node.where} has a gradient")
     return op.vjp(work, node, arrived[node.outputs[0]])
 
 
-def _dependent(nodes: list[Node], wanted: tuple[int, ...], stops: Collection[int]) -> set[int]:
-    """Return `wanted` and all tensors that depend on them, not by way of `stops`."""
-    moved = set(wanted)
+def _dependent(nodes: list[Node], wrt: tuple[int, ...], stops: Collection[int]) -> set[int]:
+    """Return `wrt` and all tensors that depend on them on a path without `stops`."""
+    moved = set(wrt)
     for node in nodes:
         if moved.intersection(node.inputs):
             moved.update(i for i in node.outputs if i not in stops)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 def emitted(
     work: GraphBuilder, of: Sequence[Expression | None], tensors: Mapping[str, int], numbers: Mapping[str, Any]
 ) -> list[int | None]:
-    """Emit the nodes of expressions; each part of them becomes one operation.
+    """Emit the nodes of expressions; each subexpression becomes one operation.
 
     Parameters
     ----------
     tensors : variable → tensor
-    numbers : variable → number, where it is one
+    numbers : variable → number, for variables known when the graph is built
     """
     emission = _Emission(work, tensors, numbers)
     return [None if each is None else emission.of(each) for each in of]
@@ -30,18 +30,18 @@ class _Emission:
         self._work = work
         self._tensors = tensors
         self._numbers = numbers
-        self._made: dict[Expression, int] = {}
+        self._emitted: dict[Expression, int] = {}
 
     def of(self, each: Expression) -> int:
         """Return the tensor of an expression."""
         if each.op == "variable":
             return self._tensors[each.text]
-        if each not in self._made:
-            self._made[each] = self._emit(each)
-        return self._made[each]
+        if each not in self._emitted:
+            self._emitted[each] = self._emit(each)
+        return self._emitted[each]
 
     def _number(self, each: Expression) -> float | None:
-        """A number that is known when the graph is built."""
+        """Return the value of an expression that is known when the graph is built."""
         if each.op == "variable" and each.text in self._numbers:
             return float(self._numbers[each.text])
         return each.value if each.op == "constant" else None

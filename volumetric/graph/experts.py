@@ -1,8 +1,8 @@
-"""Fusion of mixtures: a gated sum of experts that are alike becomes one operation, for devices that group their rows.
+"""Fusion of mixtures of experts: a gated sum of equal experts becomes one operation that groups rows by expert.
 
-Layers write a mixture expert by expert, as products that need not run where no row has chosen them. That is twice as
-many nodes as there are experts. Where each expert is a product that another one follows, and nothing else, the device
-can have the matrices of all experts in one stack, and run the rows of a call by the experts that they chose.
+Layers write a mixture expert by expert, as products that are skipped if no row selects them: two nodes per expert. If
+each expert is exactly two consecutive products, the device can stack the matrices of all experts and run the rows of a
+call grouped by their selected experts.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ _PLAIN = MappingProxyType(
 _GATES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {"unary": {"name": "relu"}, "keep_largest": {}, "softmax": {}}
 )
-"""Operations of a gate behind its product → attributes with which a mixture can do them itself."""
+"""Operations of a gate after its product → attributes with which a mixture can include them."""
 
 
 def fuse_experts(graph: Graph) -> Graph:
-    """Let each `mix` of alike experts, with the choice before it and the sum after it, be one `experts`."""
+    """Fuse each `mix` of equal experts, with the choice before it and the sum after it, into one `experts`."""
     nodes: list[Node | None] = list(graph.nodes)
     made_by = {node.outputs[0]: at for at, node in enumerate(graph.nodes)}
     finder = _Finder(graph, made_by)
     for at, mix in enumerate(graph.nodes):
-        found = finder.mixture(mix) if mix.op == "mix" else None
-        if found is None:
+        node = finder.mixture(mix) if mix.op == "mix" else None
+        if node is None:
             continue
-        node = found
         readers = list(graph.readers(mix.outputs[0]))
         after = graph.nodes[readers[0]] if len(readers) == 1 and mix.outputs[0] not in graph.outputs else None
         if after is not None and finder.adds(after, mix, at):
@@ -53,9 +52,9 @@ def fuse_experts(graph: Graph) -> Graph:
 
 
 def products_of(graph: Graph, node: Node) -> Iterator[tuple[Node, Node]]:
-    """The two products of each expert of an `experts`, as nodes that name the mixture's tensors.
+    """Yield the two products of each expert of an `experts`, as nodes that name the mixture's tensors.
 
-    The second one names what the first one reads: what it does read, the mixture keeps to itself.
+    The second node names the input of the first as its own: its true input is internal to the mixture.
     """
     width = graph.tensors[node.outputs[0]].width
     for inputs, attrs, last in experts_of(node.inputs, node.attrs):
@@ -68,13 +67,13 @@ def products_of(graph: Graph, node: Node) -> Iterator[tuple[Node, Node]]:
 
 @dataclass(frozen=True, slots=True)
 class _Finder:
-    """Looks at what is before a `mix`."""
+    """Matches the nodes before a `mix`."""
 
     graph: Graph
     made_by: dict[int, int]
 
     def mixture(self, mix: Node) -> Node | None:
-        """The `experts` that stands for a `mix` and all that it alone reads, None where they are not alike."""
+        """Return the `experts` that replaces a `mix` and the nodes before it, or None if the experts differ."""
         weights, *branches = mix.inputs
         pairs = [self._expert(branch, Guard(weights, i)) for i, branch in enumerate(branches)]
         if len(branches) < 2 or not mix.attrs["weighted"] or any(pair is None for pair in pairs):
@@ -86,12 +85,12 @@ class _Finder:
         choice, scoring, top_k = self._choice(weights, len(branches))
         first = alike[0][0]
         shared = {role: first.named(role) for role in ("x", "norm.weight", "norm.bias")}
-        given: dict[str, int | None] = {"x": shared.pop("x"), "choice": choice, **shared}
+        by_role: dict[str, int | None] = {"x": shared.pop("x"), "choice": choice, **shared}
         for i, (up, down) in enumerate(alike):
             own = zip(up.attrs["roles"], up.inputs, strict=True)
-            given |= {f"{i}.{role}": tensor for role, tensor in own if role.startswith(("weight.", "bias."))}
-            given |= {f"{i}.down": down.named("weight.0"), f"{i}.down_bias": down.named("bias.0")}
-        inputs = {role: tensor for role, tensor in given.items() if tensor is not None}
+            by_role |= {f"{i}.{role}": tensor for role, tensor in own if role.startswith(("weight.", "bias."))}
+            by_role |= {f"{i}.down": down.named("weight.0"), f"{i}.down_bias": down.named("bias.0")}
+        inputs = {role: tensor for role, tensor in by_role.items() if tensor is not None}
         attrs = {
             "count": len(branches),
             "top_k": top_k,
@@ -103,13 +102,13 @@ class _Finder:
         return dataclasses.replace(mix, op="experts", inputs=tuple(inputs.values()), attrs=MappingProxyType(attrs))
 
     def adds(self, node: Node, mix: Node, at: int) -> bool:
-        """Whether a node is the sum of a mixture and of one other value that exists before it."""
+        """Return whether a node is the sum of a mixture and of one value computed before it."""
         plain = is_sum(self.graph, node) and node.guard == mix.guard
         others = [i for i in node.inputs if i != mix.outputs[0]]
         return plain and len(others) == 1 and self.made_by.get(others[0], -1) < at
 
     def _expert(self, value: int, guard: Guard) -> tuple[Node, Node] | None:
-        """The two products of an expert: what it begins with, and a plain one."""
+        """Return the two products of an expert: the first may have a norm, gate or activation, the second is plain."""
         last = self._only(value, guard)
         if last is None or len(last.attrs["parts"]) > 1 or not _has(last, _PLAIN):
             return None
@@ -119,7 +118,7 @@ class _Finder:
         return (first, last) if first.attrs["combine"] == "gated" or len(first.attrs["parts"]) == 1 else None
 
     def _only(self, value: int, guard: Guard) -> Node | None:
-        """The product with that guard which makes a value that one node alone reads."""
+        """Return the product that computes `value` under this guard, if exactly one node reads it."""
         at = self.made_by.get(value)
         node = None if at is None else self.graph.nodes[at]
         fits = node is not None and node.op == "linear" and node.guard == guard and self._read_once(value)
@@ -129,19 +128,19 @@ class _Finder:
         return value not in self.graph.outputs and len(list(self.graph.readers(value))) == 1
 
     def _kind(self, node: Node, *shared: str) -> tuple[Any, ...]:
-        """What experts that are alike have in common: attributes, shapes, and the tensors that all of them read."""
+        """Return what all experts must have in common: attributes, shapes, and the tensors that all of them read."""
         shapes = tuple(self.graph.tensors[i].shape for i in node.inputs)
         return dict(node.attrs), shapes, tuple(node.named(role) for role in shared)
 
     def _choice(self, weights: int, count: int) -> tuple[int, str, int]:
-        """What the weights of experts were made of, how, and how many a row takes at most."""
+        """Return the tensor that the expert weights are computed from, the scoring, and the most experts per row."""
         value, ops = weights, []
         while len(ops) < 3 and (node := self._step(value)) is not None:
             ops.append(node)
             value = node.inputs[0]
         names = [node.op for node in ops]
-        kept = {node.op: node for node in ops}.get("keep_largest")
-        top_k = count if kept is None else min(kept.attrs["k"], count)
+        largest = {node.op: node for node in ops}.get("keep_largest")
+        top_k = count if largest is None else min(largest.attrs["k"], count)
         if names[:2] == ["softmax", "keep_largest"]:
             return ops[1].inputs[0], "softmax", top_k
         if names[:3] == ["unary", "keep_largest", "softmax"]:
@@ -151,7 +150,7 @@ class _Finder:
         return (ops[0].inputs[0], "softmax", count) if names[:1] == ["softmax"] else (weights, "given", count)
 
     def _step(self, value: int) -> Node | None:
-        """The node of a gate that made a value for one reader, where it is one that a mixture can do itself."""
+        """Return the node of a gate that computed a value for one reader, if a mixture can include it."""
         at = self.made_by.get(value)
         node = None if at is None else self.graph.nodes[at]
         if node is None or not self._read_once(value):

@@ -1,4 +1,4 @@
-"""What a graph computes of weights alone, taken out of it: where weights stay as they are, once is enough."""
+"""Constant folding over frozen weights: moves nodes that depend only on fixed weights into a graph that runs once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from volumetric.graph.pruning import pruned
 PREFIX: Final = "frozen/"
 _MOVES: Final = frozenset({"concat", "permute", "reshape", "slice"})
 _SMALL: Final = 4096
-"""Elements up to which a result is kept, even if it is larger than what it is made of."""
+"""A result of at most this many elements is stored even if it is larger than its inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +26,10 @@ class Split:
 
     Attributes
     ----------
-    first : to run once, or None where nothing follows from fixed buffers alone
-    keys : buffer of each output of `first`: `PREFIX` and a digest of how it is computed, so that equal results of
-        several graphs share one
-    rest : reads these buffers, and computes all else
+    first : the part to run once, or None if nothing depends on fixed buffers alone
+    keys : buffer of each output of `first`: `PREFIX` and a digest of its computation, so that equal results of several
+        graphs share a buffer
+    rest : reads these buffers and computes everything else
     """
 
     first: Graph | None
@@ -38,9 +38,9 @@ class Split:
 
 
 def split_frozen(graph: Graph, fixed: Collection[str]) -> Split:
-    """Take out of a graph of fixed shapes what follows from constants and from the buffers `fixed`, which never change.
+    """Split off the nodes that depend only on constants and on the buffers `fixed`, which never change.
 
-    What is much larger than what it is made of stays, as do views, which cost nothing.
+    `graph` has fixed shapes. Results much larger than their inputs stay in `rest`, as do views, which cost nothing.
     """
     fixed = frozenset(fixed)
     written = {graph.tensors[i].key for node in graph.nodes for i in node.outputs}
@@ -52,20 +52,20 @@ def split_frozen(graph: Graph, fixed: Collection[str]) -> Split:
     for node in graph.nodes:
         if not (node.outputs and names.keys() >= set(node.inputs) and _may_go(graph, node)):
             continue
-        alone.append(node if node.guard is None else replace(node, guard=None))  # it runs once, whatever fires
+        alone.append(node if node.guard is None else replace(node, guard=None))  # it runs once, without predicates
         of = [names[i] for i in node.inputs], sorted(node.attrs.items())
         names.update((i, _digest(node.op, at, *of)) for at, i in enumerate(node.outputs))
         if node.op != "reshape":
             computed.update(node.outputs)
     stays = [node for node in graph.nodes if not computed.issuperset(node.outputs) or not node.outputs]
-    taken = computed.intersection(i for node in stays for i in node.inputs).difference(graph.outputs)
+    frozen = computed.intersection(i for node in stays for i in node.inputs).difference(graph.outputs)
     tensors = list(graph.tensors)
-    for i in taken:
+    for i in frozen:
         tensors[i] = replace(tensors[i], key=PREFIX + names[i], role="parameter")
-    nodes = tuple(node for node in graph.nodes if taken.isdisjoint(node.outputs))
+    nodes = tuple(node for node in graph.nodes if frozen.isdisjoint(node.outputs))
     rest = pruned(replace(graph, tensors=tuple(tensors), nodes=nodes))
     keyed = rest.keyed
-    of_key = {PREFIX + names[i]: i for i in taken if PREFIX + names[i] in keyed}
+    of_key = {PREFIX + names[i]: i for i in frozen if PREFIX + names[i] in keyed}
     if not of_key:
         return Split(first=None, keys=(), rest=graph)
     first = pruned(replace(graph, nodes=tuple(alone), inputs=(), outputs=tuple(of_key.values())))
@@ -73,33 +73,35 @@ def split_frozen(graph: Graph, fixed: Collection[str]) -> Split:
 
 
 def frozen_values(split: Split, graphs: GraphDevice, store: TensorStore) -> list[Array]:
-    """Return what `Split.first` makes, in the order of the keys, once.
+    """Run `Split.first` once and return its outputs in the order of the keys.
 
-    What only moves numbers of buffers in host memory is moved here, as it is: a step of a program takes longer to be
-    compiled than to be run once, and large programs put tens of thousands of weights side by side.
+    Nodes that only move elements of buffers in host memory run in NumPy: compiling a step takes longer than running it
+    once, and large programs concatenate tens of thousands of weights.
     """
     if split.first is None:
         return []
-    graph, found = split.first, dict[int, Array]()
+    graph, values = split.first, dict[int, Array]()
     inside = {i: store.seen(t.key) for i, t in enumerate(graph.tensors) if t.key is not None}
-    found |= {i: value for i, value in inside.items() if value is not None}
+    values |= {i: value for i, value in inside.items() if value is not None}
     for node in graph.nodes:
-        if node.op in _MOVES and all(i in found for i in node.inputs):
-            found.update(zip(node.outputs, OPS[node.op].run([found[i] for i in node.inputs], node.attrs), strict=True))
-    left = [i for i in graph.outputs if i not in found]
+        if node.op in _MOVES and all(i in values for i in node.inputs):
+            values.update(
+                zip(node.outputs, OPS[node.op].run([values[i] for i in node.inputs], node.attrs), strict=True)
+            )
+    left = [i for i in graph.outputs if i not in values]
     if left:
-        made = graphs.compile(pruned(replace(graph, outputs=tuple(left))), store).run([])
-        found.update(zip(left, made, strict=True))
-    return [found[i] for i in graph.outputs]
+        computed = graphs.compile(pruned(replace(graph, outputs=tuple(left))), store).run([])
+        values.update(zip(left, computed, strict=True))
+    return [values[i] for i in graph.outputs]
 
 
 def _may_go(graph: Graph, node: Node) -> bool:
-    """Whether a node gives the same at any time, is told by its attributes, and makes nothing large of little."""
+    """Return whether a node writes no buffer, has plain attributes, and makes no large result of small inputs."""
     tensors = graph.tensors
     if any(tensors[i].key is not None or tensors[i].dtype != "float32" for i in node.outputs):
         return False
-    made, of = (sum(prod(tensors[i].shape) for i in some) for some in (node.outputs, node.inputs))
-    return all(map(_plain, node.attrs.values())) and made <= max(_SMALL, of)
+    output_size, of = (sum(prod(tensors[i].shape) for i in some) for some in (node.outputs, node.inputs))
+    return all(map(_plain, node.attrs.values())) and output_size <= max(_SMALL, of)
 
 
 def _plain(value: Any) -> bool:

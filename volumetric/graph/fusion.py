@@ -1,6 +1,6 @@
-"""Fusion on the rows of a call: norms become part of the products that read them, sums and soft caps of those before.
+"""Fusion into products: a norm joins the products that read it; a sum or soft cap joins the product before it.
 
-The rules look at the data flow alone, so any network gains them: a pre-norm transformer layer ends as five nodes.
+The rules read only the data flow and apply to any network: a pre-norm transformer layer becomes five nodes.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from volumetric.graph.row_fusion import fuse_on_rows
 
 
 def fuse_rows(graph: Graph, operations: Collection[str]) -> Graph:
-    """Let each `linear` do what stands beside it, and `operations` of the device what layers write in several."""
+    """Fuse neighbours into each `linear`, and sequences of nodes into the fused row `operations` of the device."""
     for rule in (_norm_into_linear, _sum_into_linear, _softcap_into_linear):
         graph = dataclasses.replace(graph, nodes=tuple(rule(graph)))
     return fuse_on_rows(graph, operations)
 
 
 def mark_tail(graph: Graph) -> Graph:
-    """Mark the nodes after the last one that mixes rows: they may run on the last row alone."""
+    """Mark the nodes after the last one that mixes rows: they may run on the last row only."""
     last = max((at for at, node in enumerate(graph.nodes) if node.mixes), default=-1)
     nodes = (dataclasses.replace(node, tail=at > last) for at, node in enumerate(graph.nodes))
     return dataclasses.replace(graph, nodes=tuple(nodes))
 
 
 def _norm_into_linear(graph: Graph) -> list[Node]:
-    """A norm that only products read becomes their prologue: the norm of a row costs less than a node of its own.
+    """Fuse a norm that only products read into them: the norm of a row costs less than a separate node.
 
-    One that is an output, too, stands behind them for those who want it.
+    A norm that is also an output of the graph stays as a node after the products.
     """
     nodes: list[list[Node]] = [[node] for node in graph.nodes]
     for i, norm in enumerate(graph.nodes):
@@ -42,11 +42,11 @@ def _norm_into_linear(graph: Graph) -> list[Node]:
             continue
         for j in readers:
             reader = nodes[j][0]
-            given: dict[str, int | None] = dict(zip(reader.attrs["roles"], reader.inputs, strict=True))
-            given |= {"x": norm.inputs[0], "norm.weight": norm.named("weight"), "norm.bias": norm.named("bias")}
+            by_role: dict[str, int | None] = dict(zip(reader.attrs["roles"], reader.inputs, strict=True))
+            by_role |= {"x": norm.inputs[0], "norm.weight": norm.named("weight"), "norm.bias": norm.named("bias")}
             attrs = norm.attrs
             nodes[j][0] = _with(
-                reader, given, norm=attrs["kind"], norm_eps=attrs["eps"], norm_unit_offset=attrs["unit_offset"]
+                reader, by_role, norm=attrs["kind"], norm_eps=attrs["eps"], norm_unit_offset=attrs["unit_offset"]
             )
         nodes[i].clear()
         if norm.outputs[0] in graph.outputs:
@@ -64,7 +64,7 @@ def _reads_as_factor(node: Node, tensor: int) -> bool:
 
 
 def _sum_into_linear(graph: Graph) -> list[Node]:
-    """``x W + r`` in one node, where the product is read by this sum alone and r exists before it."""
+    """Fuse ``x W + r`` into one node if only this sum reads the product and r exists before it."""
     nodes: list[Node | None] = list(graph.nodes)
     made_by = {node.outputs[0]: i for i, node in enumerate(graph.nodes)}
     for i, total in enumerate(graph.nodes):
@@ -77,9 +77,9 @@ def _sum_into_linear(graph: Graph) -> list[Node]:
             product = nodes[at]
             if product is None or product.guard != total.guard or not _can_take(graph, product, value):
                 continue
-            given = dict(zip(product.attrs["roles"], product.inputs, strict=True))
-            given = {"x": given.pop("x"), "residual": other, **given}
-            nodes[at] = dataclasses.replace(_with(product, given, residual=True), outputs=total.outputs)
+            by_role = dict(zip(product.attrs["roles"], product.inputs, strict=True))
+            by_role = {"x": by_role.pop("x"), "residual": other, **by_role}
+            nodes[at] = dataclasses.replace(_with(product, by_role, residual=True), outputs=total.outputs)
             made_by[total.outputs[0]] = at
             nodes[i] = None
             break
@@ -87,14 +87,14 @@ def _sum_into_linear(graph: Graph) -> list[Node]:
 
 
 def is_sum(graph: Graph, node: Node) -> bool:
-    """Whether a node adds two values of a call, of one shape."""
+    """Return whether a node adds two values of a call with the same shape."""
     tensors = [graph.tensors[i] for i in (*node.inputs, *node.outputs)]
     alike = len({t.shape for t in tensors}) == 1 and all(t.role in ("input", "scratch") for t in tensors)
     return node.op == "binary" and node.attrs["name"] == "add" and alike
 
 
 def _can_take(graph: Graph, node: Node, value: int) -> bool:
-    """Whether `node` is a product without an epilogue of its own whose result one node alone reads."""
+    """Return whether `node` is a product without an epilogue whose result only one node reads."""
     return (
         node.op == "linear"
         and node.outputs[0] == value
@@ -107,7 +107,7 @@ def _can_take(graph: Graph, node: Node, value: int) -> bool:
 
 
 def _softcap_into_linear(graph: Graph) -> list[Node]:
-    """``cap · tanh(x W / cap)`` in one node, where nothing else reads the product."""
+    """Fuse ``cap · tanh(x W / cap)`` into one node if nothing else reads the product."""
     nodes: list[Node | None] = list(graph.nodes)
     made_by = {node.outputs[0]: i for i, node in enumerate(graph.nodes)}
     for last in graph.nodes:
@@ -130,20 +130,20 @@ def _softcap_into_linear(graph: Graph) -> list[Node]:
 
 
 def _functions(graph: Graph, made_by: Mapping[int, int], last: Node) -> list[int]:
-    """Numbers of the functions of elements that make a value one after the other, the last first, for nobody else."""
-    found: list[int] = []
+    """Return the indices of a chain of element-wise functions up to `last`, last first, without other readers."""
+    numbers: list[int] = []
     node = last
     while node.op == "unary":
-        found.append(made_by[node.outputs[0]])
+        numbers.append(made_by[node.outputs[0]])
         value = node.inputs[0]
         if value not in made_by or value in graph.outputs or len(list(graph.readers(value))) > 1:
             break
         node = graph.nodes[made_by[value]]
-    return found
+    return numbers
 
 
-def _with(node: Node, given: Mapping[str, int | None], **attrs: Any) -> Node:
+def _with(node: Node, by_role: Mapping[str, int | None], **attrs: Any) -> Node:
     """Return a node with other inputs, by role, and other attributes."""
-    inputs = {role: i for role, i in given.items() if i is not None}
+    inputs = {role: i for role, i in by_role.items() if i is not None}
     changed = MappingProxyType({**node.attrs, **attrs, "roles": tuple(inputs)})
     return dataclasses.replace(node, inputs=tuple(inputs.values()), attrs=changed)

@@ -1,4 +1,4 @@
-"""Which elements of integer inputs are ids, and how large they may be: devices check them before a run."""
+"""Bounds of the ids in integer inputs: devices check them before a run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from volumetric.graph.ops import Graph, Node
 
 
 class IdBound(NamedTuple):
-    """Ids lie in 0 … ``below`` - 1, or are ``also``; ``where`` are their places in the flat tensor, None: all."""
+    """Ids must be in 0 … ``below`` - 1, or equal ``also``; ``where``: their indices in the flat tensor, None: all."""
 
     below: int
     also: int
     where: Array | None
 
     def wrong(self, value: Array) -> Array:
-        """Return the ids in `value`, an array of the tensor's shape, that are not allowed."""
+        """Return the ids in `value`, an array of the tensor's shape, that are out of bounds."""
         ids = value if self.where is None else value.reshape(-1)[self.where]
         return ids[((ids < 0) | (ids >= self.below)) & (ids != self.also)]
 
@@ -29,7 +29,7 @@ class IdBound(NamedTuple):
 def id_bounds(
     graph: Graph, operations: Collection[str] = ("gather_rows", "cross_attend", "weigh_rows", "scatter_rows", "loss")
 ) -> dict[int, list[IdBound]]:
-    """Input or constant → what `operations` ask of its elements; they see them through views and slices, too."""
+    """Return input or constant → bounds that `operations` set on its elements, also through views and slices."""
     shown: dict[int, tuple[int, Array | None]] = {}
     uses: dict[tuple[int, int, int], list[Array | None]] = {}
     for node in graph.nodes:
@@ -45,18 +45,18 @@ def id_bounds(
                 if graph.tensors[i := node.inputs[at]].dtype == "int32":
                     source, where = shown.get(i, (i, None))
                     uses.setdefault((source, *_allowed(graph, node, at)), []).append(where)
-    found: dict[int, list[IdBound]] = {}
+    bounds: dict[int, list[IdBound]] = {}
     for (source, below, also), places in uses.items():
-        found.setdefault(source, []).append(IdBound(below, also, _union(places, graph.tensors[source].size)))
-    return found
+        bounds.setdefault(source, []).append(IdBound(below, also, _union(places, graph.tensors[source].size)))
+    return bounds
 
 
 _PLACES = {"cross_attend": (1, 2), "weigh_rows": (2,)}
-"""Operation → inputs that are ids, where it is not the second one alone."""
+"""Operation → indices of the inputs that are ids; by default only the second input."""
 
 
 def _allowed(graph: Graph, node: Node, at: int) -> tuple[int, int]:
-    """One more than the greatest id of a node in one of its inputs, and another number that is allowed."""
+    """Return the exclusive upper bound of ids in an input of a node, and one more id that is allowed."""
     if node.op == "loss":
         return graph.tensors[node.inputs[0]].shape[1], node.attrs["ignore_index"]
     if node.op == "weigh_rows":

@@ -1,4 +1,4 @@
-"""A graph's nodes inside of another graph."""
+"""Emits the nodes of a graph into another graph."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
 Emitted: TypeAlias = dict[tuple[str, tuple[int, ...], tuple], tuple[int, ...]]
-"""Operation, operands and attributes of a node → what it made."""
+"""Operation, operands and attributes of a node → its outputs."""
 
 
 def inline(
     work: GraphBuilder,
     graph: Graph,
-    given: Mapping[int, int],
+    existing: Mapping[int, int],
     nodes: Iterable[Node] | None = None,
     emitted: Emitted | None = None,
     *,
@@ -28,31 +28,31 @@ def inline(
 
     Parameters
     ----------
-    given : tensors of `graph` that are there already, its inputs among them → those of `work`
-    nodes : those to emit, by default all
-    emitted : what nodes have made so far: one that is there is not emitted once more, others are added
-    guarded : nodes keep their guards; gradients, which read what nodes make, need all of it
+    existing : tensors of `graph` that already exist in `work`, its inputs included → tensors of `work`
+    nodes : the nodes to emit, by default all
+    emitted : outputs of nodes emitted so far: an equal node is not emitted again, new nodes are added
+    guarded : nodes keep their guards; pass False if gradients read all of their outputs
 
     Returns
     -------
-    Tensor of `graph` → tensor of `work`, for the given ones, constants, and what the nodes make.
+    Tensor of `graph` → tensor of `work`, for `existing`, constants, and the outputs of the nodes.
     """
-    of = dict(given)
+    of = dict(existing)
     for i, value in graph.constants.items():
         if i not in of:
             of[i] = work.constant(value, graph.tensors[i].name)
     for node in graph.nodes if nodes is None else nodes:
         inputs = tuple(of[i] for i in node.inputs)
         guard = node.guard._replace(tensor=of[node.guard.tensor]) if guarded and node.guard is not None else None
-        key = node.op, inputs, (guard, *sorted(node.attrs.items()))  # what may be left out is no other's
-        made = None if emitted is None else emitted.get(key)
-        if made is None:
+        key = node.op, inputs, (guard, *sorted(node.attrs.items()))  # nodes with different guards are not shared
+        outputs = None if emitted is None else emitted.get(key)
+        if outputs is None:
             with work.at(node.where or work.where):
-                made = work.emit(node.op, inputs, **node.attrs)
+                outputs = work.emit(node.op, inputs, **node.attrs)
             if guard is not None:
                 work.nodes[-1] = replace(work.nodes[-1], guard=guard)
             if emitted is not None:
-                emitted[key] = made
-        of.update(zip(node.outputs, made, strict=True))
+                emitted[key] = outputs
+        of.update(zip(node.outputs, outputs, strict=True))
     work.detached.update(of[i] for i in graph.detached if i in of)
     return of

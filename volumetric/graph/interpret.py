@@ -1,4 +1,4 @@
-"""The interpreter: runs graphs node by node with NumPy, in float32 or float64. What devices must agree with."""
+"""The interpreter: runs graphs node by node with NumPy, in float32 or float64; the reference for all devices."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Float = type[np.float32] | type[np.float64]
 def interpret(
     graph: Graph, inputs: Sequence[Array], buffers: MutableMapping[str, Array], dtype: Float = np.float32
 ) -> list[Array]:
-    """Run `graph` on arrays; `buffers` are the persistent ones, replaced where the graph writes.
+    """Run `graph` on arrays; `buffers` are the persistent ones, and those that the graph writes are replaced.
 
-    Numbers that are not finite are results like others, so NumPy does not warn of them. Where rows are open, the inputs
-    say how many there are.
+    NumPy does not warn of NaN or infinite results: they are valid. If rows are open, the shapes of the inputs set their
+    number.
     """
     if is_open(graph):
         graph = bind(graph, rows_of(graph, dict(zip(graph.inputs, inputs, strict=True))))
@@ -34,7 +34,7 @@ def interpret(
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A tensor that a node makes: its number, and what it must be."""
+    """An output of a node: its tensor number, and its expected shape and dtype."""
 
     tensor: int
     shape: Shape
@@ -44,7 +44,7 @@ class _Result:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A node, made ready to run; `dropped` are the tensors that nothing reads after it."""
+    """A node prepared to run; `dropped` are the tensors that no later node reads."""
 
     run: Run
     node: Node
@@ -53,11 +53,11 @@ class _Step:
 
 
 class Interpreter:
-    """A graph of fixed shapes, made ready to run many times.
+    """A graph of fixed shapes, prepared to run many times.
 
     Attributes
     ----------
-    graph : as it was given
+    graph : the graph that was passed
     """
 
     def __init__(self, graph: Graph, dtype: Float = np.float32) -> None:
@@ -67,9 +67,9 @@ class Interpreter:
             _Step(OPS[node.op].run, node, tuple(self._result(i) for i in node.outputs), dropped)
             for node, dropped in zip(graph.nodes, dropped_after(graph), strict=True)
         ]
-        made = {i for node in graph.nodes for i in node.outputs}
+        computed = {i for node in graph.nodes for i in node.outputs}
         self._constants = {i: v.astype(self._type(i), copy=False) for i, v in graph.constants.items()}
-        self._read = [(i, t) for i, t in enumerate(graph.tensors) if t.key is not None and i not in made]
+        self._read = [(i, t) for i, t in enumerate(graph.tensors) if t.key is not None and i not in computed]
 
     def run(self, inputs: Sequence[Array], buffers: MutableMapping[str, Array]) -> list[Array]:
         """Return the outputs; `buffers` that the graph writes are replaced."""
@@ -78,7 +78,7 @@ class Interpreter:
         return [values[i].copy() for i in self.graph.outputs]
 
     def begin(self, inputs: Sequence[Array], buffers: Mapping[str, Array]) -> dict[int, Array]:
-        """Return what exists before the first node: constants, buffers and inputs."""
+        """Return the values before the first node: constants, buffers and inputs."""
         values = dict(self._constants)
         for i, tensor in self._read:
             values[i] = check_buffer(tensor, buffers)
@@ -91,11 +91,11 @@ class Interpreter:
     def evaluate(
         self, values: dict[int, Array], buffers: MutableMapping[str, Array], start: int = 0, stop: int | None = None
     ) -> None:
-        """Run the nodes `start` … `stop`, which add what they make to `values`, and drop what is not read any more.
+        """Run the nodes `start` … `stop`: add their outputs to `values`, and drop values that are not read again.
 
         Raises
         ------
-        ShapeError : an operation made something else than it announced
+        ShapeError : an operation returned another shape or dtype than it declared
         """
         with np.errstate(all="ignore"):
             for step in self._steps[start:stop]:
@@ -105,11 +105,11 @@ class Interpreter:
                     if node.op == "assign" and len(args) == 2 and args[1][0] == 0:
                         result = buffers[node.attrs["key"]]
                     if result.dtype != of.dtype or not (result.shape == of.shape or fits(of.shape, result.shape)):
-                        what = f"made {result.dtype} {list(result.shape)}, announced {self.graph.tensors[of.tensor]}"
+                        what = f"returned {result.dtype} {list(result.shape)}, declared {self.graph.tensors[of.tensor]}"
                         raise ShapeError(f"{node.op}: {what}")
                     values[of.tensor] = result
                     if of.key is not None:
-                        buffers[of.key] = values[of.tensor] = result.copy()  # it may be an array of the caller
+                        buffers[of.key] = values[of.tensor] = result.copy()  # it may be the caller's array
                 for i in step.dropped:
                     del values[i]
 
@@ -122,7 +122,7 @@ class Interpreter:
 
 
 def check_value(tensor: Tensor, value: Array) -> Array:
-    """Return `value`; raise `ShapeError` unless it has the shape and kind of number of `tensor`."""
+    """Return `value`; raise `ShapeError` unless it has the shape and dtype of `tensor`."""
     kind = "iu" if tensor.dtype == "int32" else "f"
     if value.dtype.kind not in kind or not (tensor.shape == value.shape or fits(tensor.shape, value.shape)):
         raise ShapeError(
@@ -133,13 +133,13 @@ def check_value(tensor: Tensor, value: Array) -> Array:
 
 
 def fits(shape: Shape, actual: Shape) -> bool:
-    """Whether an array has a shape, of which the rows that a state holds may be any number."""
+    """Return whether an array has this shape, in which the rows of a state (`HELD`) match any number."""
     return len(shape) == len(actual) and all(n in (m, HELD) for n, m in zip(shape, actual, strict=True))
 
 
 def check_buffer(tensor: Tensor, buffers: Mapping[str, Any]) -> Any:
-    """Return the buffer of a keyed tensor, which must be there and have its shape and kind of number."""
+    """Return the buffer of a keyed tensor, which must exist and have its shape and dtype."""
     key = tensor.key or ""
     if key not in buffers:
-        raise SpecError(f"the store has no buffer {key!r}", hint="put its first value into the store")
+        raise SpecError(f"the store has no buffer {key!r}", hint="put its initial value into the store")
     return check_value(tensor, buffers[key])

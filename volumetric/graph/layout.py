@@ -15,12 +15,12 @@ BINARY_AXES = 4
 
 
 def merged(sizes: Sequence[int], *strides: Sequence[int]) -> tuple[Shape, tuple[Shape, ...]]:
-    """Merge neighbouring axes over which every tensor walks evenly, and drop those of size 1.
+    """Merge neighbouring axes that have a uniform stride in every tensor, and drop axes of size 1.
 
     Parameters
     ----------
     sizes : of the axes of a loop nest
-    strides : for each tensor its stride on each axis, in elements; 0 where it repeats
+    strides : the strides of each tensor, one for each axis, in elements; 0 on a repeated axis
 
     Returns
     -------
@@ -33,25 +33,25 @@ def merged(sizes: Sequence[int], *strides: Sequence[int]) -> tuple[Shape, tuple[
 
 
 def broadcast_layout(out: Shape, *operands: Shape) -> tuple[Shape, tuple[Shape, ...]]:
-    """Loop nest of an element-wise operation: sizes, and strides of the result and of each operand."""
+    """Return the loop nest of an element-wise operation: sizes, and strides of the result and of each operand."""
     return merged(out, strides_of(out), *(broadcast_strides(shape, out) for shape in operands))
 
 
 def reduce_layout(shape: Shape, axes: Sequence[int]) -> tuple[tuple[int, bool], ...]:
-    """Neighbouring axes that are all kept, or all reduced, as one: (size, whether it is reduced), in order."""
+    """Merge neighbouring axes that are all reduced or all not; return (size, whether reduced) in order."""
     flags = [(n, i in axes) for i, n in enumerate(shape) if n != 1] or [(1, False)]
     return tuple((prod(n for n, _ in run), reduced) for reduced, run in groupby(flags, key=lambda axis: axis[1]))
 
 
 def is_contiguous_part(shape: Shape, starts: Sequence[int], stops: Sequence[int]) -> bool:
-    """Whether a slice of a tensor lies in one piece: behind the first axis of which it takes several, all are whole."""
-    taken = [stop - start for start, stop in zip(starts, stops, strict=True)]
-    several = next((axis for axis, size in enumerate(taken) if size != 1), len(taken))
-    return list(shape[several + 1 :]) == taken[several + 1 :]
+    """Return whether a slice is contiguous: all axes after the first one with more than one element are complete."""
+    sizes = [stop - start for start, stop in zip(starts, stops, strict=True)]
+    several = next((axis for axis, size in enumerate(sizes) if size != 1), len(sizes))
+    return list(shape[several + 1 :]) == sizes[several + 1 :]
 
 
 def first_element(shape: Shape, starts: Sequence[int]) -> int:
-    """Number of the element, in row-major order, at which a slice of a tensor begins."""
+    """Return the row-major index of the first element of a slice."""
     at = 0
     for size, start in zip(shape, starts, strict=True):
         at = at * size + start
@@ -59,5 +59,5 @@ def first_element(shape: Shape, starts: Sequence[int]) -> int:
 
 
 def lies_flat(joined: Shape, axis: int) -> bool:
-    """Whether what a `concat` joins along an axis lies one whole tensor behind the other."""
+    """Return whether the inputs of a `concat` along an axis are contiguous in the result."""
     return prod(joined[:axis]) == 1

@@ -1,4 +1,4 @@
-"""Who shares storage with whom, how long a tensor is needed, and whether in-place writes come in a sound order."""
+"""Liveness: which tensors share storage, their last use, and whether in-place writes are in a valid order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from volumetric.graph.ops import Graph, Node, Tensor
 
 
 def roots(graph: Graph) -> list[int]:
-    """Tensor → the tensor whose storage it is a view of: itself, unless a `reshape` made it.
+    """Return tensor → the tensor whose storage it is a view of: itself, unless it is the output of a `reshape`.
 
     Tensors with the same key have different roots here, but are the same buffer.
     """
@@ -23,9 +23,9 @@ def roots(graph: Graph) -> list[int]:
 
 
 def last_use(graph: Graph) -> list[int]:
-    """Tensor → index of the last node that reads its storage, itself or through a view.
+    """Return tensor → index of the last node that reads its storage, directly or through a view.
 
-    ``len(graph.nodes)`` for what must outlive the run (graph outputs), -1 for what no node reads.
+    ``len(graph.nodes)`` for outputs of the graph, which outlive the run; -1 for tensors that no node reads.
     """
     root = roots(graph)
     last = [-1] * len(graph.tensors)
@@ -38,7 +38,7 @@ def last_use(graph: Graph) -> list[int]:
 
 
 def dropped_after(graph: Graph) -> list[tuple[int, ...]]:
-    """Node → the tensors whose storage nothing reads after it, nor a caller after the run, as `last_use` says."""
+    """Return node → the tensors whose storage is free after it: neither a later node nor the caller reads them."""
     last = last_use(graph)
     for at, node in enumerate(graph.nodes):
         for i in node.outputs:
@@ -51,16 +51,15 @@ def dropped_after(graph: Graph) -> list[tuple[int, ...]]:
 
 
 def scratch(graph: Graph) -> list[int]:
-    """Tensors that need storage of their own for a part of the run: no inputs, constants, persistent buffers, views."""
-    made = [i for node in graph.nodes if node.op != "reshape" for i in node.outputs]
-    return [i for i in made if graph.tensors[i].key is None]
+    """Return tensors that need separate storage during the run: no inputs, constants, persistent buffers or views."""
+    outputs = [i for node in graph.nodes if node.op != "reshape" for i in node.outputs]
+    return [i for i in outputs if graph.tensors[i].key is None]
 
 
 def copy_overwritten_outputs(graph: Graph) -> Graph:
-    """Return `graph` with a copy of each persistent buffer that an output shows as it was before a later write.
+    """Return `graph` with a copy of each persistent buffer that is an output and is overwritten later.
 
-    The copy is taken right before that write. Outputs that no later write reaches are left as they are, so most graphs
-    come back unchanged.
+    The copy is made right before that write. Other outputs are unchanged, so most graphs are returned as they are.
     """
     root = roots(graph)
     writes = _writes(graph)
@@ -69,27 +68,27 @@ def copy_overwritten_outputs(graph: Graph) -> Graph:
     before: dict[int, list[Node]] = {}
     views: list[Node] = []
 
-    def added(i: int, like: Tensor) -> int:
+    def add_copy(i: int, like: Tensor) -> int:
         tensors.append(replace(tensors[i], name="copy", key=None, role="scratch", shape=like.shape))
         return len(tensors) - 1
 
     for n, output in enumerate(graph.outputs):
-        held = root[output]
-        written = writes.get(tensors[held].key or "", [])
-        later = [at for at in written if at > max((w for w in written if held in graph.nodes[w].outputs), default=-1)]
+        buffer = root[output]
+        written = writes.get(tensors[buffer].key or "", [])
+        later = [at for at in written if at > max((w for w in written if buffer in graph.nodes[w].outputs), default=-1)]
         if not later:
             continue
-        if held not in copies:
-            whole = tensors[held]
-            copies[held] = added(held, whole)
+        if buffer not in copies:
+            whole = tensors[buffer]
+            copies[buffer] = add_copy(buffer, whole)
             bounds = {"starts": (0,) * len(whole.shape), "stops": whole.shape}
-            node = Node(op="slice", inputs=(held,), outputs=(copies[held],), attrs=MappingProxyType(bounds))
+            node = Node(op="slice", inputs=(buffer,), outputs=(copies[buffer],), attrs=MappingProxyType(bounds))
             before.setdefault(later[0], []).append(node)
-        outputs[n] = copies[held]
-        if tensors[output].shape != tensors[held].shape:
-            outputs[n] = added(held, tensors[output])
+        outputs[n] = copies[buffer]
+        if tensors[output].shape != tensors[buffer].shape:
+            outputs[n] = add_copy(buffer, tensors[output])
             attrs = MappingProxyType({"shape": tensors[output].shape})
-            views.append(Node(op="reshape", inputs=(copies[held],), outputs=(outputs[n],), attrs=attrs))
+            views.append(Node(op="reshape", inputs=(copies[buffer],), outputs=(outputs[n],), attrs=attrs))
     if not copies:
         return graph
     nodes = [one for at, node in enumerate(graph.nodes) for one in (*before.get(at, ()), node)]
@@ -97,17 +96,17 @@ def copy_overwritten_outputs(graph: Graph) -> Graph:
 
 
 def _writes(graph: Graph) -> Mapping[str, list[int]]:
-    """Buffer → the nodes that write it, by their place."""
-    found: dict[str, list[int]] = {}
+    """Return buffer → indices of the nodes that write it."""
+    writers: dict[str, list[int]] = {}
     for at, node in enumerate(graph.nodes):
         for i in node.outputs:
             if (key := graph.tensors[i].key) is not None:
-                found.setdefault(key, []).append(at)
-    return found
+                writers.setdefault(key, []).append(at)
+    return writers
 
 
 def check_order(graph: Graph) -> None:
-    """Raise `SpecError` if a node, or an output, reads a persistent buffer as it was before an earlier write."""
+    """Raise `SpecError` if a node or an output reads the value of a persistent buffer from before an earlier write."""
     root = roots(graph)
     now: dict[str, int] = {}
     for node in graph.nodes:
@@ -125,6 +124,6 @@ def _check_now(graph: Graph, i: int, now: dict[str, int], what: str) -> None:
     key = graph.tensors[i].key
     if key is not None and now.setdefault(key, i) != i:
         raise SpecError(
-            f"{what} reads {key!r} as it was before it was written in place",
-            hint="emit what reads it before the update",
+            f"{what} reads the value of {key!r} from before it was written in place",
+            hint="emit the nodes that read it before the update",
         )

@@ -1,4 +1,4 @@
-"""The methods of a builder that are named after operations: each emits one, or what is written as one."""
+"""The builder methods that are named after operations: each emits an operation, or nodes equal to it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from volumetric.graph.operations.base import widest
 
 
 class OperationMethods(ABC):
-    """Operations as methods, which emit them, or return their argument where the operation would change nothing.
+    """Operations as methods: each emits nodes, or returns its argument if the operation would change nothing.
 
-    What a builder has to be for that stands first; a new operation needs no method here: `emit` takes it by name.
+    The abstract methods come first. A new operation needs no method here: `emit` takes it by name.
     """
 
     @abstractmethod
@@ -35,7 +35,7 @@ class OperationMethods(ABC):
         trans_b: bool = False,
         groups: int | None = None,
     ) -> int:
-        """Products of groups; `groups` is by default that of the operand with more, or 0 where one has none."""
+        """Products of groups; `groups` defaults to that of the operand with more, or to 0 if an operand has none."""
         if groups is None:
             both = self.shape(a)[0], self.shape(b)[0]
             groups = widest(*both) if all(both) else 0
@@ -54,7 +54,7 @@ class OperationMethods(ABC):
         return self.emit("unary", (x,), name="affine", alpha=float(alpha), beta=float(beta))[0]
 
     def copy(self, x: int) -> int:
-        """Return the same values in a tensor of their own."""
+        """Return the same values in a separate tensor."""
         return self.emit("unary", (x,), name="affine", alpha=1.0, beta=0.0)[0]
 
     def unary_grad(self, g: int, x: int, name: str) -> int:
@@ -140,7 +140,7 @@ class OperationMethods(ABC):
         return self.emit("softmax", (x,))[0]
 
     def softmax_grad(self, y: int, g: int) -> int:
-        """Gradient of what `softmax` took."""
+        """Gradient of the input of `softmax`."""
         return self.emit("softmax_grad", (y, g))[0]
 
     def entmax(self, x: int, alpha: float) -> int:
@@ -148,11 +148,11 @@ class OperationMethods(ABC):
         return self.emit("entmax", (x,), alpha=float(alpha))[0]
 
     def entmax_grad(self, y: int, g: int, alpha: float) -> int:
-        """Gradient of what `entmax` took."""
+        """Gradient of the input of `entmax`."""
         return self.emit("entmax_grad", (y, g), alpha=float(alpha))[0]
 
     def keep_largest(self, x: int, k: int) -> int:
-        """All but the k largest of each row at -inf."""
+        """Set all but the k largest elements of each row to -inf."""
         return self.emit("keep_largest", (x,), k=k)[0]
 
     def norm(
@@ -165,7 +165,7 @@ class OperationMethods(ABC):
         eps: float,
         unit_offset: bool = False,
     ) -> int:
-        """Normalised rows (the statistics, which only gradients need, are the node's second output)."""
+        """Normalised rows (the node's second output, the statistics, is for gradients only)."""
         inputs = tuple(i for i in (x, gain, bias) if i is not None)
         return self.emit("norm", inputs, kind=kind, eps=float(eps), unit_offset=unit_offset)[0]
 
@@ -176,7 +176,7 @@ class OperationMethods(ABC):
     def recurrent(
         self, cell: str, from_x: int, weight: int, states: Sequence[int], bias: int | None, keep: int | None = None
     ) -> tuple[int, ...]:
-        """Recurrent cell over all steps: y, the last of each state beside h, and what is kept for the gradient."""
+        """Recurrent cell over all steps: y, the last states except h, and the values stored for the gradient."""
         end = tuple(i for i in (bias, keep) if i is not None)
         attrs = {"cell": cell, "bias": bias is not None, "resets": keep is not None}
         return self.emit("recurrent", (from_x, weight, *states, *end), **attrs)
@@ -207,7 +207,7 @@ class OperationMethods(ABC):
         in_place: bool = True,
         **fields: Any,
     ) -> tuple[int, ...]:
-        """Optimiser step: the new parameter and slots, in place unless told otherwise."""
+        """Optimiser step: the new parameter and slots, in place by default."""
         return self.emit("update", (param, grad, *slots, scalars), name=name, in_place=in_place, **fields)
 
     def sumsq(self, tensors: Sequence[int]) -> int:
@@ -215,5 +215,5 @@ class OperationMethods(ABC):
         return self.emit("sumsq", tensors)[0]
 
     def fake_quant(self, x: int, scheme: str) -> int:
-        """Nearest values that a scheme can hold; float32 holds them all."""
+        """Nearest values that a scheme can represent; float32 represents them all."""
         return x if scheme == "float32" else self.emit("fake_quant", (x,), scheme=scheme)[0]

@@ -1,4 +1,4 @@
-"""Graphs on the reference device: the interpreter behind the interface of all devices."""
+"""Graphs on the reference device: runs the interpreter through the interface of all devices."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from volumetric.graph.ops import Graph
 
 
 class NumpyStore:
-    """Buffers in host memory; floats are kept in the device's type."""
+    """Buffers in host memory; floats are stored in the device's dtype."""
 
     def __init__(self, dtype: Float = np.float32) -> None:
         self.dtype = dtype
         self.buffers: dict[str, Array] = {}
 
     def put(self, key: str, value: Array) -> None:
-        """Copy `value` into a new buffer or an old one of the same shape."""
+        """Copy `value` into a new buffer, or into an existing one of the same shape."""
         value = np.array(value, np.int32 if np.issubdtype(value.dtype, np.integer) else self.dtype)
         old = self.buffers.get(key, value)
         if old.shape != value.shape or old.dtype != value.dtype:
@@ -30,7 +30,7 @@ class NumpyStore:
         self.buffers[key] = value
 
     def put_together(self, values: Mapping[str, Array]) -> None:
-        """Put several."""
+        """Put several buffers."""
         for key, value in values.items():
             self.put(key, value)
 
@@ -47,18 +47,18 @@ class NumpyStore:
         return self.buffers.keys()
 
     def share(self, keys: Iterable[str]) -> NumpyStore:
-        """Return a new store that has these buffers too, for both to read. Raises `KeyError`."""
-        made = NumpyStore(self.dtype)
-        made.buffers = {key: self.buffers[key] for key in keys}
-        return made
+        """Return a new store that shares these buffers, read-only for both. Raises `KeyError`."""
+        store = NumpyStore(self.dtype)
+        store.buffers = {key: self.buffers[key] for key in keys}
+        return store
 
     def drop(self, key: str) -> None:
-        """Forget a buffer."""
+        """Drop a buffer."""
         del self.buffers[key]
 
 
 class NumpyProgram:
-    """A graph and the store that it works on."""
+    """A graph bound to a store."""
 
     def __init__(self, graph: Graph, store: NumpyStore) -> None:
         self._interpreter = Interpreter(graph, store.dtype)
@@ -79,7 +79,7 @@ class NumpyGraphs:
 
     @staticmethod
     def rounds(scheme: Scheme) -> Rounds | None:
-        """How weights are rounded to `scheme` for a forward pass."""
+        """Return how weights are rounded to `scheme` for a forward pass."""
         return "codec"
 
     def store(self) -> NumpyStore:
@@ -87,7 +87,7 @@ class NumpyGraphs:
         return NumpyStore(self.dtype)
 
     def compile(self, graph: Graph, store: NumpyStore) -> NumpyProgram:
-        """Check that every buffer is there."""
+        """Check that every buffer exists, and bind `graph` to `store`."""
         for tensor in graph.keyed.values():
             check_buffer(tensor, store.buffers)
         return NumpyProgram(graph, store)

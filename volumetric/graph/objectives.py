@@ -1,4 +1,4 @@
-"""Losses in a graph: of one output of a network or of several, whose sums of terms are differentiated together."""
+"""Losses in a graph, one for each of one or more outputs of a network; their totals are differentiated together."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from volumetric.graph.differentiate import differentiate
 from volumetric.graph.ops import TensorType
 
 EmitTerms: TypeAlias = Callable[[GraphBuilder, int, int], int]
-"""Given a builder, the tensor of outputs and that of targets, returns the tensor of a loss's terms."""
+"""Takes a builder, the tensor of outputs and the tensor of targets; returns the tensor of a loss's terms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A loss of one output of a network, of one shape.
+    """A loss of one output of a network, for one shape.
 
     Attributes
     ----------
     name : of the output
     output : its shape
-    target, target_type : shape and type of the targets, as the loss operation takes them
-    weights : shape of the weights of terms, or None where all weigh 1
-    loss : name and attributes of the loss operation; or what emits the terms of another loss
+    target, target_type : shape and dtype of the targets, as the loss operation takes them
+    weights : shape of the weights of terms, or None if all are 1
+    loss : name and attributes of the loss operation, or the function that emits the terms of a custom loss
     """
 
     name: str
@@ -41,17 +41,17 @@ class Objective:
 
     @property
     def terms(self) -> Shape:
-        """Shape of the output as the loss takes it."""
+        """Shape of the output that the loss operation takes."""
         return (prod(self.output[:-1]), self.output[-1]) if self.by_rows else self.output
 
     @property
     def by_rows(self) -> bool:
-        """Whether a term is a row of the output, not an element."""
+        """Whether a term is a row of the output rather than an element."""
         return not callable(self.loss) and self.loss["name"] == "cross_entropy"
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells it from others of the same losses."""
+        """Identifies it among objectives with the same losses."""
         return self.name, self.output, self.target, self.target_type, self.weights
 
 
@@ -61,10 +61,10 @@ class Seen:
 
     Attributes
     ----------
-    totals : the sum of each loss's terms, together [n]
-    slopes : for each loss the tensor of the output, and the gradient of its sum with respect to that
-    values : value of the plan → tensor, where one was emitted
-    left : buffer of what streams keep → its new value, which is to be written behind all that reads the old one
+    totals : the total of each loss, [n]
+    slopes : for each loss, the tensor of the output and the gradient of its total with respect to that output
+    values : value of the plan → tensor, if emitted
+    left : buffer of a state of streams → its new value, to be written after all nodes that read the old value
     """
 
     totals: int
@@ -74,18 +74,18 @@ class Seen:
 
 
 def emit_targets(work: GraphBuilder, of: Objective) -> tuple[int, int | None]:
-    """Add the inputs of a loss: targets, and weights of terms if there are any."""
+    """Add the inputs of a loss: targets, and weights of terms if it has any."""
     target = work.input(f"targets of {of.name}", of.target, of.target_type)
     return target, None if of.weights is None else work.input(f"weights of {of.name}", of.weights)
 
 
 def emit_objectives(
-    work: GraphBuilder, of: Sequence[Objective], outputs: Mapping[str, int], told: Sequence[tuple[int, int | None]]
+    work: GraphBuilder, of: Sequence[Objective], outputs: Mapping[str, int], targets: Sequence[tuple[int, int | None]]
 ) -> Seen:
     """Emit the losses of outputs by name."""
     totals: list[int] = []
     slopes: list[tuple[int, int]] = []
-    for objective, (target, weighing) in zip(of, told, strict=True):
+    for objective, (target, weighing) in zip(of, targets, strict=True):
         y = outputs[objective.name]
         prediction = work.reshape(y, objective.terms)
         if callable(objective.loss):
@@ -98,10 +98,10 @@ def emit_objectives(
 
 
 def emit_seeds(work: GraphBuilder, slopes: Sequence[tuple[int, int]], *, shared: bool) -> dict[int, int]:
-    """Return output → gradient of what is learned from, where that is a sum of losses.
+    """Return output → gradient of the sum of losses.
 
-    Where it is `shared`, an input "shares" has the part of each loss in the factor on gradients that the knobs hold;
-    else there is one loss, which has all of it.
+    If `shared`, the input "shares" holds each loss's share of the gradient factor in the optimiser's scalars;
+    otherwise the only loss has all of it.
     """
     if not shared:
         return dict(slopes)
@@ -114,7 +114,7 @@ def emit_seeds(work: GraphBuilder, slopes: Sequence[tuple[int, int]], *, shared:
 
 
 def own_loss(work: GraphBuilder, emit: EmitTerms, y: int, target: int, weights: int | None) -> tuple[int, int]:
-    """Emit a loss by its terms; return their weighted sum [1], and its gradient with respect to the output `y`.
+    """Emit a custom loss by its terms; return their weighted sum [1], and its gradient with respect to the output `y`.
 
     Raises
     ------
@@ -130,6 +130,6 @@ def own_loss(work: GraphBuilder, emit: EmitTerms, y: int, target: int, weights: 
     if y not in slopes:
         raise SpecError(
             "graph: the terms of the loss do not depend on the output",
-            hint="a gradient must come through: comparisons, sign and floor have none",
+            hint="use operations with a gradient: comparisons, sign and floor have none",
         )
     return work.reshape(total, (1,)), slopes[y]

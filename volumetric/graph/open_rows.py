@@ -1,4 +1,4 @@
-"""A graph whose rows are open, interpreted for sequences that go on from call to call."""
+"""Interprets a graph with open rows for sequences that continue from call to call."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from volumetric.graph.ops import HELD, Graph
 from volumetric.graph.pruning import pruned
 
 _BOUND = 64
-"""Numbers of rows, and choices of outputs, for which a graph is kept ready."""
+"""Row counts and selections of outputs for which a prepared graph is cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A graph for a number of rows, cut where its last row can go on alone.
+    """A graph for a number of rows, split at the node after which the last row can run alone.
 
     Attributes
     ----------
     rows : the graph for all rows
-    head : how many of its nodes run on all rows where the last is enough
-    one : the graph for one row, whose nodes behind these run then
-    crossing : tensor that those read, and rows of it that the last row of the call is
+    head : number of nodes that run on all rows if only the last row is requested
+    one : the graph for one row, which runs the nodes after `head` then
+    crossing : tensors that those nodes read, each with the number of its rows that belong to one row of the call
     """
 
     rows: Interpreter
@@ -43,7 +43,7 @@ class OpenGraph:
 
     Attributes
     ----------
-    states : keys of what a sequence keeps → the shape of the buffer; `HELD` stands for the rows held
+    states : key of each state of a sequence → its tensor; `HELD` in its shape stands for the rows that it holds
     """
 
     def __init__(self, graph: Graph, dtype: Float) -> None:
@@ -54,7 +54,7 @@ class OpenGraph:
 
     def run(
         self,
-        given: Sequence[Array],
+        inputs: Sequence[Array],
         buffers: MutableMapping[str, Array],
         position: int,
         outputs: Sequence[int] | None = None,
@@ -65,43 +65,44 @@ class OpenGraph:
 
         Parameters
         ----------
-        given : ``[T, …]`` for each input that a caller gives
-        buffers : parameters and states, of which those that rows change are replaced
-        position : rows of the sequence before these
-        outputs : numbers of the outputs that are wanted; None: all
-        last : of the last row alone, as far as rows do not depend on each other
+        inputs : ``[T, …]`` for each input that a caller passes
+        buffers : parameters and states; states that the rows change are replaced
+        position : number of earlier rows of the sequence
+        outputs : indices of the requested outputs; None: all
+        last : return outputs of the last row only, and run the nodes after the last one that mixes rows on it alone
 
         Returns
         -------
         ``[T, …]``, or ``[1, …]`` of the last row, for each output
         """
-        wanted = tuple(range(len(self._graph.outputs))) if outputs is None else tuple(outputs)
-        rows = len(given[0])
+        selected = tuple(range(len(self._graph.outputs))) if outputs is None else tuple(outputs)
+        rows = len(inputs[0])
         size = self._graph.piece or rows
-        found: list[list[Array]] = []
+        chunks: list[list[Array]] = []
         for start in range(0, rows, size):
-            part = [x[start : start + size] for x in given]
-            found.append(self._piece(part, buffers, position + start, wanted, last=last))
-        if last or len(found) == 1:
-            return found[-1]
-        return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+            part = [x[start : start + size] for x in inputs]
+            chunks.append(self._piece(part, buffers, position + start, selected, last=last))
+        if last or len(chunks) == 1:
+            return chunks[-1]
+        return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
 
     def _piece(
         self,
-        given: Sequence[Array],
+        arrays: Sequence[Array],
         buffers: MutableMapping[str, Array],
         position: int,
-        wanted: tuple[int, ...],
+        selected: tuple[int, ...],
         *,
         last: bool,
     ) -> list[Array]:
-        rows = len(given[0])
+        """Return the `selected` outputs of the rows of one call, or of its last row alone; advance the states."""
+        rows = len(arrays[0])
         for where, positions in self._tables:
             if position + rows > positions:
                 last_one = position + rows - 1
                 raise GenerationError(f"position {last_one} is beyond the {positions} learned positions at {where}")
-        bound = self._bound(rows, wanted)
-        graph, left = bound.rows.graph, iter(given)
+        bound = self._bound(rows, selected)
+        graph, left = bound.rows.graph, iter(arrays)
         inputs = [positions_from(position, rows) if i in graph.derived else next(left) for i in graph.inputs]
         values = bound.rows.begin(inputs, buffers)
         if not last:
@@ -113,16 +114,16 @@ class OpenGraph:
         bound.one.evaluate(values, buffers, bound.head)
         return [values[i][-1:] for i in graph.outputs]
 
-    def _bind(self, rows: int, wanted: tuple[int, ...]) -> _Bound:
-        graph = replace(self._graph, outputs=tuple(self._graph.outputs[i] for i in wanted))
+    def _bind(self, rows: int, selected: tuple[int, ...]) -> _Bound:
+        graph = replace(self._graph, outputs=tuple(self._graph.outputs[i] for i in selected))
         graph = mark_tail(pruned(graph))
         whole, one = bind(graph, rows), bind(graph, 1)
         head = sum(not node.tail for node in whole.nodes)
-        made = {i for node in whole.nodes[:head] for i in node.outputs} | {*graph.inputs}
+        available = {i for node in whole.nodes[:head] for i in node.outputs} | {*graph.inputs}
         read = {i for node in whole.nodes[head:] for i in node.inputs} | {*graph.outputs}
-        shapes = {i: graph.tensors[i].shape for i in sorted(made & read)}
+        shapes = {i: graph.tensors[i].shape for i in sorted(available & read)}
         crossing = {i: -shape[0] for i, shape in shapes.items() if any(n < 0 and n != HELD for n in shape)}
-        if any(count <= 0 for count in crossing.values()):  # rows are on another axis: all of them go on
+        if any(count <= 0 for count in crossing.values()):  # rows are on another axis: all of them continue
             head, crossing = len(whole.nodes), {}
         interpreters = (Interpreter(of, self._dtype) for of in (whole, one))
         return _Bound(next(interpreters), head, next(interpreters), tuple(crossing.items()))

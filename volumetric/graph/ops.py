@@ -1,25 +1,26 @@
 """The graph: tensors with roles, and nodes over them.
 
 Every network and every step of training runs as a graph: a flat list of nodes in execution order over row-major
-tensors. Each tensor is written once. The exception are tensors with a `key`: they are views of a named buffer that
+tensors. Each tensor is written once. The exceptions are tensors with a `key`: they are views of a named buffer that
 outlives the run (a parameter, an optimiser's slot, a state of a sequence), and nodes write into it in place.
 
 A first axis may be open: a size of ``-n`` stands for n times the rows of a call (`ROWS` is -1), so that sizes multiply
-and divide as numbers do. `binding.bind` gives such a graph a number of rows. The rows that a state holds are `HELD`.
+and divide like numbers. `binding.bind` binds a graph to a number of rows. The rows that a state holds are `HELD`.
 
 Operations
 ==========
 
-Each is told in the module of `graph/operations` that declares it, beside its shape rule, its meaning in NumPy and its
-gradient; `operations.names.DECLARED` says which. They read: ``in → out``, then the attributes, all of which a node has.
-Tensors are float32 unless said. Axes are counted from 0. "NumPy" means that the NumPy function of that name defines the
-result, NaN included. Sizes may be 0. Only the first output of a node has a gradient: the others (statistics, what a
-cell keeps, counts) serve gradients. The exception is ``scan``.
+Each is documented in the module of `graph/operations` that declares it, together with its shape rule, its NumPy
+implementation and its gradient; `operations.names.DECLARED` maps modules to operations. The format is ``in → out``,
+then the attributes; a node has all of them. Tensors are float32 unless stated. Axes are counted from 0. "NumPy" means
+that the NumPy function of that name defines the result, NaN included. Sizes may be 0. Only the first output of a node
+has a gradient: the others (statistics, stored values of a cell, counts) serve gradients. The exceptions are ``cell``,
+``recurrent`` and ``scan``.
 
-**Operations on the rows of a call** (`rowwise`, `state_space`, ``recurrence``, ``experts``) are what fast devices run
-on packed weights and on the states of sequences, whatever the number of rows; x and y are [ROWS, width] there. They
-name what they take: ``roles`` has a name for each input. A device that does not run one gets other operations in its
-place (`dialect`); so does training. General operations on rows of features run beside them.
+**Fused row operations** (`rowwise`, `state_space`, ``recurrence``, ``experts``) run on packed weights and on the states
+of sequences, for any number of rows; x and y are [ROWS, width]. Their attribute ``roles`` names each input. A device
+that does not run an operation gets its decomposition into general operations (`dialect`); so does training. General
+operations on rows of features run in the same graph.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ if TYPE_CHECKING:
 TensorType = Literal["float32", "int32"]
 Role = Literal["input", "constant", "parameter", "state", "scratch"]
 Derived = Literal["positions"]
-"""What an input that follows from the places of a call's rows holds: the position of each in its sequence, int32."""
+"""The kind of a derived input: ``"positions"`` holds the position of each row in its sequence, int32."""
 
 HELD = -(1 << 40)
-"""Stands in the shape of a state for the rows of a sequence that it holds."""
+"""Placeholder in the shape of a state for the number of rows of a sequence that it holds."""
 
 _NAMED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"norm": ("x", "weight", "bias"), "grouped_norm": ("x", "weight")}
 )
-"""What the inputs of operations are called that have no ``roles``, where devices ask by name."""
+"""Names of the inputs of operations without ``roles``, for devices that read inputs by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +56,12 @@ class Tensor:
 
     Attributes
     ----------
-    name : for people; need not be unique
+    name : for display; need not be unique
     shape : sizes of 1 or more axes; -n is n times the rows of a call
     key : buffer that outlives the run, or None
-    role : input: each run takes it from the host, or derives it from the place of its rows; constant: known when the
-        graph is built; parameter: a buffer of the network or of its training; state: a buffer of a sequence; scratch:
-        made by a node
+    role : input: each run takes it from the host, or derives it from the positions of its rows; constant: known when
+        the graph is built; parameter: a buffer of the network or of its training; state: a buffer of a sequence;
+        scratch: the output of a node
     """
 
     name: str
@@ -82,13 +83,13 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One operation: the tensors that it reads and writes, its static attributes, and the layer it belongs to.
+    """One operation: the tensors that it reads and writes, its static attributes, and its layer.
 
     Attributes
     ----------
-    mixes : a row of the result depends on other rows of the call, on their number, or on its place among them
-    tail : no later node mixes rows, so when only the last row is wanted the node may run on that alone
-    guard : where nobody reads the result, so that the node need not run
+    mixes : a row of the result depends on other rows of the call, on their number, or on its index among them
+    tail : no later node mixes rows, so the node may run on the last row only if only that row is requested
+    guard : a predicate: tells when nobody reads the result and the node can be skipped
     """
 
     op: str
@@ -101,7 +102,7 @@ class Node:
     guard: Guard | None = None
 
     def named(self, role: str) -> int | None:
-        """Input that plays a role, or None."""
+        """Return the input with a role, or None."""
         names = self.attrs.get("roles") or _NAMED.get(self.op, ())
         return self.inputs[names.index(role)] if role in names[: len(self.inputs)] else None
 
@@ -112,14 +113,14 @@ class Graph:
 
     Attributes
     ----------
-    inputs, outputs : tensors that a run takes from the host and hands back to it
-    constants : tensor → its value, int32 or float64; a device converts floats to its own type once
-    derived : those of `inputs` that nobody gives: they follow from the places of a call's rows in their sequence
-    piece : rows that may run at a time, because a node reads what a later one made so many rows earlier; None: any
-    whole : a row may depend on later rows of its call: those of a sequence must come in one
+    inputs, outputs : tensors that a run takes from the host and returns to it
+    constants : tensor → its value, int32 or float64; a device converts floats to its own dtype once
+    derived : those of `inputs` that the caller does not pass: they follow from the positions of the rows of a call
+    piece : most rows per run, because a node reads the output of a later node from that many rows earlier; None: any
+    whole : a row may depend on later rows of its call, so a sequence must be passed in one call
     detached : tensors at which differentiation stops
-    flush : numbers below 1.2e-38, too small to be normal, may count as 0: processors are slow with them, and gradients
-        that fade over many layers or steps of time are full of them
+    flush : subnormal numbers (below 1.2e-38) may count as 0: processors are slow with them, and gradients that vanish
+        over many layers or time steps are full of them
     """
 
     tensors: tuple[Tensor, ...]
@@ -135,37 +136,37 @@ class Graph:
 
     @property
     def given(self) -> tuple[int, ...]:
-        """Inputs that do not follow from the places of rows."""
+        """Inputs that a caller passes: all that are not derived from the positions of rows."""
         return self.values(self.inputs)
 
     @property
     def keyed(self) -> dict[str, Tensor]:
-        """Key → one of its tensors, for every persistent buffer that the graph reads or writes."""
+        """Key → one tensor of that key, for every persistent buffer that the graph reads or writes."""
         used = {i for node in self.nodes for i in (*node.inputs, *node.outputs)} | {*self.inputs, *self.outputs}
-        found: dict[str, Tensor] = {}
+        by_key: dict[str, Tensor] = {}
         for i in sorted(used):
             key = self.tensors[i].key
             if key is not None:
-                found.setdefault(key, self.tensors[i])
-        return found
+                by_key.setdefault(key, self.tensors[i])
+        return by_key
 
     def keys(self, node: Node) -> dict[str, str]:
-        """Role → key of the parameters that a node names."""
+        """Return role → key of the parameters that a node reads by role."""
         names = node.attrs.get("roles") or _NAMED.get(node.op, ())
         pairs = zip(names, (self.tensors[i] for i in node.inputs), strict=False)
         return {role: t.key for role, t in pairs if t.role == "parameter" and t.key is not None}
 
     def states(self, node: Node) -> dict[str, str]:
-        """Role → key of the states that a node names."""
+        """Return role → key of the states that a node reads by role."""
         pairs = zip(node.attrs.get("roles", ()), (self.tensors[i] for i in node.inputs), strict=False)
         return {role: t.key for role, t in pairs if t.role == "state" and t.key is not None}
 
     def values(self, tensors: Iterable[int]) -> tuple[int, ...]:
-        """Those of `tensors` that a call has rows of: given, or made by nodes."""
+        """Return those of `tensors` that are values of a call: passed inputs, or outputs of nodes."""
         return tuple(i for i in tensors if self.tensors[i].role in ("input", "scratch") and i not in self.derived)
 
     def readers(self, tensor: int) -> Iterator[int]:
-        """Numbers of the nodes that read a tensor."""
+        """Yield the indices of the nodes that read a tensor."""
         return (at for at, node in enumerate(self.nodes) if tensor in node.inputs)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Rewrites of graphs of fixed shape that give the same numbers with fewer passes over memory."""
+"""Rewrites of graphs of fixed shape that give the same results with fewer passes over memory."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from volumetric.graph.pruning import pruned
 
 
 def fuse_activations(graph: Graph) -> Graph:
-    """Let a `gemm` apply the activation that alone reads its result.
+    """Fuse an activation into the `gemm` before it if nothing else reads the product.
 
-    Gradients need that result as it was before, so this comes after differentiation: then it is read twice, and stays.
+    Run it after differentiation: if a gradient reads the product, the product has two readers and is not fused.
     """
     reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
     products = {
@@ -50,9 +50,9 @@ def fuse_activations(graph: Graph) -> Graph:
 
 
 def fuse_trials(graph: Graph) -> Graph:
-    """Sum the squares of what an `update` that is not in place would write, where nobody wants anything else of it.
+    """Fuse an `update` that is not in place with the `sumsq` that is the only reader of its results.
 
-    The two become ``update_squares``, which devices have a kernel for and graphs as they are built never hold.
+    The two become ``update_squares``, for which devices have a kernel; builders never emit it.
     """
     root = roots(graph)
     reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
@@ -73,29 +73,29 @@ def fuse_trials(graph: Graph) -> Graph:
 
 
 def _none(update: Node) -> list[int]:
-    """How often the slots of a trial are read: never."""
+    """Return the required number of reads of each slot of a trial: 0."""
     return [0] * (len(update.outputs) - 1)
 
 
 def join_pads(graph: Graph) -> Graph:
-    """Put the parts of a sum side by side where they are zeros but for one each, none of which meet.
+    """Replace a sum of padded tensors by their `concat` if their unpadded parts tile the result along one axis.
 
-    So the gradient of what is read in parts is written once, instead of as zeros with each part, and their sum.
+    This writes the gradient of a tensor that is read in slices once, instead of padding each part and summing.
     """
     reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
     root = roots(graph)
     pads_of = {
         node.outputs[0]: [node]
         for node in graph.nodes
-        if node.op == "pad" and graph.tensors[root[node.inputs[0]]].key is None  # written to, maybe, before the sum
+        if node.op == "pad" and graph.tensors[root[node.inputs[0]]].key is None  # may be overwritten before the sum
     }
     parts: dict[int, list[Node]] = {}
     for node in graph.nodes:
         if node.op == "binary" and node.attrs["name"] == "add" and all(reads[i] == 1 for i in node.inputs):
-            found = [parts.get(i) or pads_of.get(i) for i in node.inputs]
-            if all(found) and len({graph.tensors[i].shape for i in node.inputs}) == 1:
-                parts[node.outputs[0]] = [pad for some in found for pad in some or ()]
-    joined = {i: made for i, pads in parts.items() if (made := _side_by_side(graph, pads)) is not None}
+            padded = [parts.get(i) or pads_of.get(i) for i in node.inputs]
+            if all(padded) and len({graph.tensors[i].shape for i in node.inputs}) == 1:
+                parts[node.outputs[0]] = [pad for some in padded for pad in some or ()]
+    joined = {i: change for i, pads in parts.items() if (change := _side_by_side(graph, pads)) is not None}
     if not joined:
         return graph
     nodes = tuple(
@@ -106,7 +106,7 @@ def join_pads(graph: Graph) -> Graph:
 
 
 def _side_by_side(graph: Graph, pads: list[Node]) -> dict[str, object] | None:
-    """Return what makes a node the `concat` of what is padded, or None where that is not the sum."""
+    """Return the fields that turn a node into the `concat` of the padded tensors, or None if they do not tile it."""
     shape = graph.tensors[pads[0].outputs[0]].shape
     axes = {axis for pad in pads for axis, size in enumerate(graph.tensors[pad.inputs[0]].shape) if size != shape[axis]}
     if len(axes) != 1:
@@ -124,48 +124,48 @@ def _side_by_side(graph: Graph, pads: list[Node]) -> dict[str, object] | None:
 
 
 def whole_of_parts(graph: Graph) -> Graph:
-    """Let a `concat` of all parts of a tensor be that tensor.
+    """Replace a `concat` of all parts of a tensor by that tensor.
 
-    So states that lie side by side, and each of which has its name, are not taken apart and joined at every step.
+    This avoids that named states in one tensor are split and joined at every step.
     """
     root = roots(graph)
     cuts = {node.outputs[0]: node for node in graph.nodes if node.op == "slice"}
 
-    def rewritten(node: Node) -> Node:
+    def rewrite(node: Node) -> Node:
         source = _source(graph, root, cuts, node) if node.op == "concat" else None
         if source is None:
             return node
         shape = MappingProxyType({"shape": graph.tensors[node.outputs[0]].shape})
         return dataclasses.replace(node, op="reshape", inputs=(source,), attrs=shape)
 
-    nodes = tuple(map(rewritten, graph.nodes))
+    nodes = tuple(map(rewrite, graph.nodes))
     return pruned(dataclasses.replace(graph, nodes=nodes)) if nodes != graph.nodes else graph
 
 
 def _source(graph: Graph, root: Sequence[int], cuts: Mapping[int, Node], join: Node) -> int | None:
-    """Return the tensor of which `join` has all elements in their order, read as contiguous parts."""
-    made = graph.tensors[join.outputs[0]]
-    if join.outputs[0] in graph.outputs or not lies_flat(made.shape, join.attrs["axis"]):
+    """Return the tensor whose contiguous parts, all of them and in order, are the inputs of `join`, or None."""
+    output = graph.tensors[join.outputs[0]]
+    if join.outputs[0] in graph.outputs or not lies_flat(output.shape, join.attrs["axis"]):
         return None
-    found = [cuts.get(root[i]) for i in join.inputs]
-    sources = {None if cut is None else cut.inputs[0] for cut in found}
+    slices = [cuts.get(root[i]) for i in join.inputs]
+    sources = {None if cut is None else cut.inputs[0] for cut in slices}
     source = sources.pop()
     if source is None or sources or graph.tensors[root[source]].key is not None:
         return None
     shape, end = graph.tensors[source].shape, 0
-    for cut in found:
+    for cut in slices:
         assert cut is not None
         starts, stops = cut.attrs["starts"], cut.attrs["stops"]
         if not is_contiguous_part(shape, starts, stops) or first_element(shape, starts) != end:
             return None
         end += graph.tensors[cut.outputs[0]].size
-    return source if end == graph.tensors[source].size == made.size else None
+    return source if end == graph.tensors[source].size == output.size else None
 
 
 def spread_late(graph: Graph) -> Graph:
-    """Let functions of pairs read what is repeated for them as it was before: they broadcast themselves.
+    """Let `binary` read the input of a `broadcast` instead of its output: it broadcasts by itself.
 
-    What outlives the run, and may be written in between, stays as it is.
+    Broadcasts of persistent buffers stay: the buffer may be written in between.
     """
     root, shapes = roots(graph), [tensor.shape for tensor in graph.tensors]
     spread = {
@@ -185,5 +185,5 @@ def spread_late(graph: Graph) -> Graph:
 
 
 def _fits(operands: Sequence[Shape], result: Shape) -> bool:
-    """Whether operands make a result of this shape, over no more separate axes than `binary` takes."""
+    """Return whether operands broadcast to this shape over no more separate axes than `binary` takes."""
     return np.broadcast_shapes(*operands) == result and len(broadcast_layout(result, *operands)[0]) <= BINARY_AXES

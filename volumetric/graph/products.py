@@ -1,4 +1,4 @@
-"""The arithmetic of graphs."""
+"""Counts the arithmetic of graphs."""
 
 from __future__ import annotations
 

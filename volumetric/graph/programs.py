@@ -1,4 +1,4 @@
-"""A few compiled programs, those used last: each has scratch memory of its own on its device."""
+"""An LRU cache of compiled programs; each program has private scratch memory on its device."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from contextlib import contextmanager
 
 from volumetric.graph.device import GraphProgram
 
-KEPT = 32
-"""Programs that are kept."""
+CACHED_PROGRAMS = 32
+"""Programs that a cache holds by default."""
 
 
 class ProgramCache:
-    """Programs by what they are for; the one not used for longest makes room for a new one."""
+    """Compiled programs by name; a new one evicts the least recently used one."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, capacity: int = CACHED_PROGRAMS) -> None:
+        self._capacity = capacity
         self._programs: OrderedDict[Hashable, GraphProgram] = OrderedDict()
 
     def __iter__(self) -> Iterator[GraphProgram]:
         return iter(self._programs.values())
 
     def get(self, name: Hashable, compile_it: Callable[[], GraphProgram]) -> GraphProgram:
-        """Return the program called `name`, compiled if need be."""
+        """Return the program `name`; compile it if it is not cached."""
         if name not in self._programs:
-            while len(self._programs) >= self._kept:
+            while len(self._programs) >= self._capacity:
                 _close(self._programs.popitem(last=False)[1])
             with _uncollected():
                 self._programs[name] = compile_it()
@@ -41,10 +41,10 @@ class ProgramCache:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Put off the search for cycles of objects.
+    """Disable the garbage collector.
 
-    Compiling makes hundreds of thousands of nodes and steps that all stay until it is done, and each search went
-    through all of them: a seventh of the time that large programs took.
+    Compiling creates hundreds of thousands of nodes and steps that live until it is done, and each collection scanned
+    all of them: a seventh of the compile time of large programs.
     """
     on = gc.isenabled()
     gc.disable()
@@ -56,7 +56,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _close(program: GraphProgram) -> None:
-    """Free what a program owns, where that is more than Python's own memory."""
+    """Free the resources of a program that Python does not manage."""
     close = getattr(program, "close", None)
     if close is not None:
         close()

@@ -1,4 +1,4 @@
-"""Leaving out what nobody needs."""
+"""Dead-node elimination."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from volumetric.graph.ops import Graph, Node
 
 
 def pruned(graph: Graph) -> Graph:
-    """Return `graph` without nodes whose results neither an output nor a persistent buffer needs, and renumbered."""
+    """Return `graph` without nodes that no output and no persistent buffer depends on, with renumbered tensors."""
     needed = set(graph.outputs)
     keyed = {i for i, tensor in enumerate(graph.tensors) if tensor.key is not None}
-    kept: list[Node] = []
+    nodes: list[Node] = []
     for node in reversed(graph.nodes):
         if not needed.isdisjoint(node.outputs) or not keyed.isdisjoint(node.outputs):
-            kept.append(node)
+            nodes.append(node)
             needed.update(node.inputs, node.guard[:1] if node.guard else ())
-    given = [i for i in graph.inputs if i not in graph.derived or i in needed]
-    used = needed.union(given, *(node.outputs for node in kept))
-    if len(kept) == len(graph.nodes) and len(used) == len(graph.tensors) and len(given) == len(graph.inputs):
+    inputs = [i for i in graph.inputs if i not in graph.derived or i in needed]
+    used = needed.union(inputs, *(node.outputs for node in nodes))
+    if len(nodes) == len(graph.nodes) and len(used) == len(graph.tensors) and len(inputs) == len(graph.inputs):
         return graph
     number = {old: new for new, old in enumerate(sorted(used))}
     return Graph(
         tensors=tuple(graph.tensors[i] for i in sorted(used)),
-        nodes=tuple(_renumbered(node, number) for node in reversed(kept)),
-        inputs=tuple(number[i] for i in given),
+        nodes=tuple(_renumbered(node, number) for node in reversed(nodes)),
+        inputs=tuple(number[i] for i in inputs),
         outputs=tuple(number[i] for i in graph.outputs),
         constants=MappingProxyType({number[i]: v for i, v in graph.constants.items() if i in number}),
         derived=MappingProxyType({number[i]: what for i, what in graph.derived.items() if i in number}),

@@ -1,4 +1,4 @@
-"""What a rewrite of a graph collects: tensors that it adds, and the nodes in their new order."""
+"""Collects the result of a rewrite of a graph: added tensors, and the nodes in their new order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from volumetric.graph.ops import Graph, Node, Tensor
 
 
 class Rewriting:
-    """Tensors of `graph` and those added, and the nodes written so far; `where` names the layer of what is emitted."""
+    """Tensors of `graph` and added ones, and the nodes emitted so far; `where` is the layer of emitted nodes."""
 
     def __init__(self, graph: Graph) -> None:
         self.tensors = list(graph.tensors)
@@ -23,13 +23,13 @@ class Rewriting:
         return self.tensors[tensor].shape
 
     def emit(self, op: str, inputs: Sequence[int], shape: Shape, /, **attrs: Any) -> int:
-        """Add a node, and the tensor that it makes."""
-        made = len(self.tensors)
+        """Add a node and its output; return the output."""
+        output = len(self.tensors)
         self.tensors.append(Tensor(name=f"piece of {op}", shape=shape))
-        return self.emit_to((made,), op, inputs, **attrs)
+        return self.emit_to((output,), op, inputs, **attrs)
 
     def emit_to(self, outputs: tuple[int, ...], op: str, inputs: Sequence[int], /, **attrs: Any) -> int:
-        """Add a node that makes tensors which exist."""
+        """Add a node whose outputs are existing tensors."""
         self.nodes.append(
             Node(op=op, inputs=tuple(inputs), outputs=outputs, attrs=MappingProxyType(attrs), where=self.where)
         )

@@ -1,4 +1,4 @@
-"""Operations that devices run as one on rows, found in the general operations that layers write."""
+"""Fusion of the general operations that layers write into fused row operations of devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from volumetric.graph.pruning import pruned
 
 
 def fuse_on_rows(graph: Graph, operations: Collection[str]) -> Graph:
-    """Let nodes that only serve each other be one, as far as the device has the `operations`."""
+    """Fuse nodes without other readers into the fused row `operations` of the device."""
     rules = {"lookup": _lookup, "gated": _gate, "grouped_norm": _norm_of_groups}
     of = _Graph(graph)
     for name, rule in rules.items():
@@ -25,7 +25,7 @@ def fuse_on_rows(graph: Graph, operations: Collection[str]) -> Graph:
 
 
 class _Graph:
-    """A graph with what is asked of it often: who makes a value, and whether one node alone reads it."""
+    """A graph with indexes: the node that computes a value, and the number of readers of a value."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -45,16 +45,16 @@ class _Graph:
         return self._graph.tensors[i].shape
 
     def is_rows(self, i: int) -> bool:
-        """Whether a tensor is features of the rows of a call."""
+        """Return whether a tensor is features of the rows of a call."""
         known = self._graph.tensors[i]
         return known.role in ("input", "scratch") and len(known.shape) == 2 and known.shape[0] == ROWS
 
     def is_position(self, i: int) -> bool:
-        """Whether a tensor follows from the places of the rows."""
+        """Return whether a tensor is derived from the positions of the rows."""
         return i in self._graph.derived
 
     def table(self, i: int) -> tuple[int, int] | None:
-        """Return the parameter that a tensor is, or is the last rows of, and the first row of them."""
+        """Return (parameter, first row) of a tensor that is a parameter or the last rows of a parameter, else None."""
         if self._graph.tensors[i].role == "parameter":
             return i, 0
         part = self._maker.get(i)
@@ -64,11 +64,11 @@ class _Graph:
         return None if any(others) or part.attrs["stops"] != self.shape(part.inputs[0]) else (part.inputs[0], first)
 
     def is_stored(self, i: int, *shape: int) -> bool:
-        """Whether a tensor is a parameter of this shape."""
+        """Return whether a tensor is a parameter of this shape."""
         return self._graph.tensors[i].role == "parameter" and self.shape(i) == shape
 
     def before(self, i: int, like: Node, op: str, **attrs: Any) -> Node | None:
-        """Return the node that makes a value for `like` alone, if it is an operation with such attributes."""
+        """Return the node that computes a value which only `like` reads, if it is `op` with these attributes."""
         node = self._maker.get(i)
         if node is None or node.op != op or node.guard != like.guard or self._reads[i] != 1:
             return None
@@ -76,7 +76,7 @@ class _Graph:
 
 
 def _lookup(graph: _Graph, node: Node) -> Node | None:
-    """Rows of a table by ids, times a factor, or by positions, added to others."""
+    """Fuse a lookup by ids with its factor, or a lookup by positions with the sum after it."""
     if node.op == "gather_rows":
         return _rows_of_table(graph, node, node)
     if node.op == "unary" and node.attrs["name"] == "affine" and node.attrs["beta"] == 0:
@@ -92,7 +92,7 @@ def _lookup(graph: _Graph, node: Node) -> Node | None:
 
 
 def _rows_of_table(graph: _Graph, node: Node, rows: Node, *x: int, scale: float = 1.0) -> Node | None:
-    """Return the lookup that stands for `node`, of the rows that the node `rows` takes: by positions beside some x."""
+    """Return the `lookup` that replaces `node` and the gather `rows`; lookups by positions also take x."""
     table, ids = graph.table(rows.inputs[0]), rows.inputs[1]
     if table is None or graph.is_position(ids) != bool(x) or (table[1] and not x) or graph.shape(ids) != (ROWS,):
         return None
@@ -101,7 +101,7 @@ def _rows_of_table(graph: _Graph, node: Node, rows: Node, *x: int, scale: float 
 
 
 def _gate(graph: _Graph, node: Node) -> Node | None:
-    """``act(a) · b`` of two values of one shape."""
+    """Fuse ``act(a) · b`` of two values of one shape."""
     if node.op != "binary" or node.attrs["name"] != "mul" or not all(map(graph.is_rows, node.inputs)):
         return None
     for side, other in (node.inputs, node.inputs[::-1]):
@@ -113,7 +113,7 @@ def _gate(graph: _Graph, node: Node) -> Node | None:
 
 
 def _norm_of_groups(graph: _Graph, node: Node) -> Node | None:
-    """The norm of each part of a row, times a gain as wide as the row."""
+    """Fuse the norm of each part of a row with the product with a gain as wide as the row."""
     if node.op != "binary" or node.attrs["name"] != "mul" or not graph.is_rows(node.outputs[0]):
         return None
     width = graph.shape(node.outputs[0])[1]

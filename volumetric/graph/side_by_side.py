@@ -1,8 +1,8 @@
-"""A graph of one sequence as a graph of several: every operation once, over all of them.
+"""Vectorises a graph of one sequence over several sequences: each operation runs once for all of them.
 
-What differs between sequences has an axis more, the first. What does not, such as parameters and what follows from them
-alone, is computed once and shared. Most operations know nothing of the new axis but their attributes; those that read
-rows, samples or groups of products get more of them.
+Tensors that differ between sequences get a new first axis. Others, such as parameters and values that depend only on
+them, are computed once and shared. Most operations only change their attributes for the new axis; those that read rows,
+samples or groups of products get more of them.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ def side_by_side(graph: Graph, count: int) -> Graph:
 
     Raises
     ------
-    UnsupportedError : an operation has no form for several sequences
+    UnsupportedError : an operation has no rule for several sequences
     """
     graph = write_out(unroll_scans(graph))
     work = GraphBuilder()
     several = Several(work, count)
-    made = {i for node in graph.nodes for i in node.outputs}
+    computed = {i for node in graph.nodes for i in node.outputs}
     of: dict[int, int] = {}
     for i in graph.inputs:
         tensor = graph.tensors[i]
         of[i] = work.input(tensor.name, (count, *tensor.shape), tensor.dtype)
         several.lifted.add(of[i])
     for i, tensor in enumerate(graph.tensors):
-        if tensor.key is not None and i not in made and i not in of:
+        if tensor.key is not None and i not in computed and i not in of:
             of[i] = work.stored(tensor.key, tensor.shape, tensor.dtype, role=tensor.role)
     for i, value in graph.constants.items():
         of[i] = work.constant(value, graph.tensors[i].name)
@@ -55,28 +55,28 @@ def side_by_side(graph: Graph, count: int) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """What rules of operations need: the graph under construction, and which of its tensors differ by sequence."""
+    """The context of the rules: the graph under construction, and which of its tensors differ by sequence."""
 
     work: GraphBuilder
     count: int
     lifted: set[int] = field(default_factory=set)
 
     def emit(self, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-        """Emit a node, some of whose inputs differ by sequence; so do all outputs."""
+        """Emit a node with inputs that differ by sequence; all of its outputs differ, too."""
         rule = _RULES.get(node.op)
         if rule is None:
-            raise UnsupportedError(f"{node.op} {node.where} has no form for several sequences")
+            raise UnsupportedError(f"{node.op} {node.where} cannot run for several sequences")
         outputs = rule(self, node, inputs)
         self.lifted.update(outputs)
         return outputs
 
     def shape(self, i: int) -> Shape:
-        """Shape of a tensor for one sequence."""
+        """Return the shape of a tensor for one sequence."""
         shape = self.work.shape(i)
         return shape[1:] if i in self.lifted else shape
 
     def spread(self, i: int) -> int:
-        """Return a tensor with the axis of sequences, repeated if it is the same for all."""
+        """Return a tensor with the axis of sequences, repeated if all sequences share it."""
         if i in self.lifted:
             return i
         shape = self.work.shape(i)
@@ -86,12 +86,12 @@ class Several:
         return self.work.broadcast(one, (self.count, *shape))
 
     def merged(self, i: int) -> int:
-        """Return a tensor whose first axis has those of all sequences, one behind the other."""
+        """Return a tensor whose first axis joins the first axes of all sequences."""
         count, first, *rest = self.work.shape(self.spread(i))
         return self.work.reshape(self.spread(i), (count * first, *rest))
 
     def apart(self, i: int) -> int:
-        """The way back from `merged`."""
+        """Undo `merged`."""
         first, *rest = self.work.shape(i)
         return self.work.reshape(i, (self.count, first // self.count, *rest))
 
@@ -99,7 +99,7 @@ class Several:
         """Raise `UnsupportedError` if any of the inputs differs by sequence."""
         if not self.lifted.isdisjoint(inputs):
             raise UnsupportedError(
-                f"{node.op} {node.where} has no form for several sequences of which each has its own"
+                f"{node.op} {node.where} cannot run for several sequences if they do not share its inputs"
             )
 
 
@@ -111,7 +111,7 @@ def _unary(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
 
 
 def _binary(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Operands that differ need as many axes as the result, so that the first ones meet."""
+    """Give operands that differ as many axes as the result, so that their axes of sequences align."""
     axes = max(len(of.shape(i)) for i in inputs)
     wide = []
     for i in inputs:
@@ -122,7 +122,7 @@ def _binary(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
 
 
 def _axes(**attrs: Callable[[Several, tuple[int, ...]], tuple[int, ...]]) -> _Rule:
-    """What knows its axes by number, or has an entry for each."""
+    """Return the rule of an operation with attributes that are axis numbers, or have one entry per axis."""
 
     def rule(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
         changed = {name: change(of, node.attrs[name]) for name, change in attrs.items()}
@@ -149,26 +149,26 @@ def _sizes(of: Several, values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _rows(*, of_each: int = 1) -> _Rule:
-    """What reads its first inputs by rows, or samples, and has the others for all of them."""
+    """Return the rule of an operation whose first inputs are rows or samples, and whose other inputs are shared."""
 
     def rule(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
         of.shared(node, *inputs[of_each:])
-        made = of.work.emit(node.op, [*map(of.merged, inputs[:of_each]), *inputs[of_each:]], **node.attrs)
-        return tuple(map(of.apart, made))
+        outputs = of.work.emit(node.op, [*map(of.merged, inputs[:of_each]), *inputs[of_each:]], **node.attrs)
+        return tuple(map(of.apart, outputs))
 
     return rule
 
 
 def _lookup(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Ids of all sequences in one table; or one list of ids, and tables whose rows stand side by side."""
+    """Look up ids of all sequences in a shared table, or shared ids in tables concatenated along the features."""
     work, (table, ids) = of.work, inputs
     if table not in of.lifted:
         return (of.apart(work.gather_rows(table, of.merged(ids))),)
     of.shared(node, ids)
     rows, width = of.shape(table)
     beside = work.reshape(work.permute(table, (1, 0, 2)), (rows, of.count * width))
-    found = work.gather_rows(beside, ids)
-    return (work.permute(work.reshape(found, (work.shape(ids)[0], of.count, width)), (1, 0, 2)),)
+    gathered = work.gather_rows(beside, ids)
+    return (work.permute(work.reshape(gathered, (work.shape(ids)[0], of.count, width)), (1, 0, 2)),)
 
 
 def _recurrent(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
@@ -180,22 +180,24 @@ def _recurrent(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...
 
 
 def _cell(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Rows of all sequences one behind the other; what has an axis of states before that of rows keeps it."""
+    """Concatenate the rows of all sequences; a leading axis of states stays first."""
     work = of.work
     from_x, from_h, bias, *before = inputs
     of.shared(node, bias)
 
-    def together(i: int) -> int:
+    def merge_rows(i: int) -> int:
         states, rows, size = of.shape(i)
         return work.reshape(work.permute(of.spread(i), (1, 0, 2, 3)), (states, of.count * rows, size))
 
-    def apart(i: int) -> int:
+    def split_rows(i: int) -> int:
         states, rows, size = work.shape(i)
         return work.permute(work.reshape(i, (states, of.count, rows // of.count, size)), (1, 0, 2, 3))
 
     all_bias = work.concat((bias,) * of.count, 0)
-    made = work.emit(node.op, (of.merged(from_x), of.merged(from_h), all_bias, *map(together, before)), **node.attrs)
-    return tuple(apart(i) if len(work.shape(i)) == 3 else of.apart(i) for i in made)
+    outputs = work.emit(
+        node.op, (of.merged(from_x), of.merged(from_h), all_bias, *map(merge_rows, before)), **node.attrs
+    )
+    return tuple(split_rows(i) if len(work.shape(i)) == 3 else of.apart(i) for i in outputs)
 
 
 def _linear_scan(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
@@ -214,44 +216,44 @@ def _rotate_scan(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, .
 
 
 def _edge_attend(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Streams of all sequences beside each other."""
+    """Concatenate the streams of all sequences."""
     q, kv, *lists = inputs
     of.shared(node, *lists)
 
-    def joined(i: int, streams: int) -> int:
+    def merge_streams(i: int, streams: int) -> int:
         nodes, _, width = of.shape(i)
         wide = of.work.broadcast(of.spread(i), (of.count, nodes, streams, width))
         return of.work.reshape(of.work.permute(wide, (1, 0, 2, 3)), (nodes, of.count * streams, width))
 
-    def apart(i: int) -> int:
+    def split_streams(i: int) -> int:
         nodes, streams, width = of.work.shape(i)
         split = of.work.reshape(i, (nodes, of.count, streams // of.count, width))
         return of.work.permute(split, (1, 0, 2, 3))
 
     batch = of.shape(kv)[1]
-    own = q if q not in of.lifted and of.shape(q)[1] == 1 else joined(q, batch)
-    return tuple(map(apart, of.work.emit(node.op, (own, joined(kv, batch), *lists), **node.attrs)))
+    own = q if q not in of.lifted and of.shape(q)[1] == 1 else merge_streams(q, batch)
+    return tuple(map(split_streams, of.work.emit(node.op, (own, merge_streams(kv, batch), *lists), **node.attrs)))
 
 
 def _gemm(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
-    """More groups; or more rows, where all multiply one matrix."""
+    """Add groups, or add rows if all sequences multiply one matrix."""
     work, attrs, (a, b, *bias) = of.work, node.attrs, inputs
     of.shared(node, *bias)
     groups = attrs["groups"]
-    each = [i for i in bias if len(work.shape(i)) == 2]  # one for each group
+    each = [i for i in bias if len(work.shape(i)) == 2]  # one bias row per group
     most = max(of.shape(a)[0], of.shape(b)[0], groups)
     if most == 1 and b not in of.lifted and not attrs["trans_a"]:
         _, _, rows, k = work.shape(a)
         bias = [work.reshape(i, work.shape(i)[-1:]) for i in bias]
-        [made] = work.emit("gemm", (work.reshape(a, (1, of.count * rows, k)), b, *bias), **attrs)
-        return (work.reshape(made, (of.count, 1, rows, work.shape(made)[2])),)
+        [product] = work.emit("gemm", (work.reshape(a, (1, of.count * rows, k)), b, *bias), **attrs)
+        return (work.reshape(product, (of.count, 1, rows, work.shape(product)[2])),)
     a, b = (_all_groups(of, i, most) if i in of.lifted else i for i in (a, b))
     if groups == most:
         bias = [work.concat((i,) * of.count, 0) if i in each else i for i in bias]
         return (of.apart(work.emit("gemm", (a, b, *bias), **{**attrs, "groups": of.count * most})[0]),)
-    made = work.gemm(a, b, trans_a=attrs["trans_a"], trans_b=attrs["trans_b"], groups=of.count * most)
-    _, m, n = work.shape(made)
-    apart = work.reshape(made, (of.count, most // groups, groups, m, n))
+    product = work.gemm(a, b, trans_a=attrs["trans_a"], trans_b=attrs["trans_b"], groups=of.count * most)
+    _, m, n = work.shape(product)
+    apart = work.reshape(product, (of.count, most // groups, groups, m, n))
     total = work.reshape(work.reduce(apart, "sum", (1,)), (of.count, groups, m, n))
     for i in bias:
         total = work.add(total, work.reshape(i, (groups, 1, n)) if i in each else i)
@@ -259,7 +261,7 @@ def _gemm(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
 
 
 def _all_groups(of: Several, i: int, most: int) -> int:
-    """Return an operand of products that has all groups of each sequence, repeated where they go round."""
+    """Return an operand of products with `most` groups for each sequence, repeated if it has fewer."""
     count, groups, *rest = of.work.shape(i)
     if groups != most:
         wide = of.work.reshape(i, (count, 1, groups, *rest))
@@ -292,11 +294,11 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         **dict.fromkeys(("unfold", "fold", "pool_max", "pool_sum", "pool_spread"), _rows()),
     }
 )
-"""Operation → how it is written for several sequences."""
+"""Operation → its rule for several sequences."""
 
 
 def runs_side_by_side(graph: Graph) -> bool:
-    """Whether `side_by_side` takes a graph of fixed shape whose inputs have elements."""
+    """Return whether `side_by_side` supports a graph of fixed shape whose inputs are not empty."""
     try:
         side_by_side(graph, 2)
     except UnsupportedError:

@@ -1,4 +1,4 @@
-"""Equal parameters of several layers that lie in a store as one tensor, so that one operation serves them all."""
+"""Equal parameters of several layers, stored as one tensor so that one operation serves all of these layers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from volumetric.dtypes import Scheme
 from volumetric.graph.build import GraphBuilder
 
 _LONG: Final = 1000
-"""Characters of all keys together from which on a name tells their number instead."""
+"""Total characters of keys from which a stack's name has the number of keys and a digest instead."""
 
 
 def stack_key(keys: Sequence[str]) -> str:
-    """Name of the buffer of equal parameters of several layers."""
+    """Return the name of the buffer of equal parameters of several layers."""
     name = "+".join(keys)
     if len(name) < _LONG:
         return f"stack/{name}"
@@ -33,9 +33,9 @@ class Stack:
 
     Attributes
     ----------
-    keys : of its members, in their order
-    member : shape of each, as its layer has it
-    turned : matrices are turned round: products read those fastest whose columns are outputs
+    keys : keys of the members, in order
+    member : shape of each member in its layer
+    turned : matrices are transposed: products are fastest if the columns of a matrix are outputs
     """
 
     keys: tuple[str, ...]
@@ -44,34 +44,34 @@ class Stack:
 
     @property
     def key(self) -> str:
-        """Name of its buffer."""
+        """Name of the buffer."""
         return stack_key(self.keys)
 
     @property
     def shape(self) -> Shape:
-        """Shape of its buffer."""
+        """Shape of the buffer."""
         return (len(self.keys), *(self.member[::-1] if self.turned else self.member))
 
     def joined(self, value: Callable[[str], Array]) -> Array:
-        """Return what its buffer holds; `value` gives members by key."""
+        """Return the content of the buffer; `value` returns a member by key."""
         return np.stack([self._lying(value(key)) for key in self.keys])
 
     def parted(self, whole: Array) -> dict[str, Array]:
-        """Return the members in what its buffer holds, each an array of its own."""
+        """Return the members in the content `whole` of the buffer, each as a separate array."""
         return {key: self._lying(value).copy() for key, value in zip(self.keys, whole, strict=True)}
 
     def _lying(self, value: Array) -> Array:
         return value.T if self.turned else value
 
     def rounded(self, work: GraphBuilder, whole: int, scheme: Scheme) -> int:
-        """Emit the stack as a scheme holds each of its members."""
-        if scheme.group is None or len(self.member) < 2:  # number by number, or a bias: a row
+        """Emit the stack with each member rounded to `scheme`."""
+        if scheme.group is None or len(self.member) < 2:  # a scheme without groups, or a bias: one row per member
             return work.fake_quant(whole, str(scheme))
         rows = work.permute(whole, (0, 2, 1)) if self.turned else whole
         shape = work.shape(rows)
         rows = work.reshape(rows, (prod(shape[:-1]), shape[-1]))
-        made = work.reshape(work.fake_quant(rows, str(scheme)), shape)
-        return work.permute(made, (0, 2, 1)) if self.turned else made
+        quantised = work.reshape(work.fake_quant(rows, str(scheme)), shape)
+        return work.permute(quantised, (0, 2, 1)) if self.turned else quantised
 
     def one(self, work: GraphBuilder, whole: int, key: str) -> int:
         """Emit a member of the stack."""
@@ -84,7 +84,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Stacks:
-    """The stacks of a store; parameters that are in none lie in buffers of their own."""
+    """The stacks of a store; parameters in no stack have separate buffers."""
 
     stacks: tuple[Stack, ...] = ()
 
@@ -99,24 +99,24 @@ class Stacks:
         return {key: stack for stack in self.stacks for key in stack.keys}
 
     def shapes(self, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-        """Return the buffers that hold parameters, and their shapes; of a stack all members are among them, or none."""
-        found = (self.of.get(key) for key in shapes)
+        """Return the buffers of parameters and their shapes; `shapes` must have all members of a stack or none."""
+        stacks = (self.of.get(key) for key in shapes)
         places = (
             (key, shape) if s is None else (s.key, s.shape)
-            for s, (key, shape) in zip(found, shapes.items(), strict=True)
+            for s, (key, shape) in zip(stacks, shapes.items(), strict=True)
         )
         return dict(places)
 
     def put(
         self, store: Any, keys: Iterable[str], value: Callable[[str], Array], name: Callable[[str], str] = str
     ) -> None:
-        """Write parameters, or what belongs to them, into a store, one buffer after the other.
+        """Write parameters, or values that belong to parameters, into a store, one buffer after the other.
 
         Parameters
         ----------
-        keys : of the parameters; of a stack all members are among them, or none
-        value : gives what is written by the key of its parameter
-        name : gives the name of a buffer by that of the parameter's, or of its stack's
+        keys : keys of the parameters; all members of a stack or none
+        value : returns the array to write for the key of a parameter
+        name : returns the name of the buffer for the key of a parameter or of its stack
         """
         for key in keys:
             stack = self.of.get(key)
@@ -126,20 +126,20 @@ class Stacks:
                 store.put(name(stack.key), stack.joined(value))
 
     def get(self, store: Any, keys: Collection[str], name: Callable[[str], str] = str) -> dict[str, Array]:
-        """Copy parameters, or what belongs to them, back from a store."""
+        """Copy parameters, or values that belong to parameters, back from a store."""
         parted: dict[str, Array] = {}
         for stack in dict.fromkeys(self.of[key] for key in keys if key in self.of):
             parted |= stack.parted(store.get(name(stack.key)))
         return {key: parted[key] if key in parted else store.get(name(key)) for key in keys}
 
     def runs(self, keys: Sequence[str]) -> Iterator[Stack | str]:
-        """Cut keys into whole stacks, and those that are in none."""
+        """Split keys into whole stacks and keys that are in no stack."""
         at = 0
         while at < len(keys):
-            found = self.of.get(keys[at])
-            if found is None:
+            stack = self.of.get(keys[at])
+            if stack is None:
                 yield keys[at]
                 at += 1
             else:
-                yield found
-                at += len(found.keys)
+                yield stack
+                at += len(stack.keys)

@@ -1,4 +1,4 @@
-"""Boxes of elements with strides on both sides, reduced to as few axes as possible."""
+"""Strided boxes of elements of several tensors, reduced to as few axes as possible."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from volumetric.base._typing import Shape
 
 
 def strides_of(shape: Shape) -> Shape:
-    """Row-major strides in elements."""
-    found = [1] * len(shape)
+    """Return row-major strides in elements."""
+    strides = [1] * len(shape)
     for i in range(len(shape) - 2, -1, -1):
-        found[i] = found[i + 1] * shape[i + 1]
-    return tuple(found)
+        strides[i] = strides[i + 1] * shape[i + 1]
+    return tuple(strides)
 
 
-def broadcast_strides(shape: Shape, wanted: Shape) -> Shape:
-    """Strides that read `shape` as if it were repeated to `wanted`: 0 along repeated axes."""
-    wide = (1,) * (len(wanted) - len(shape)) + shape
-    return tuple(0 if n == 1 and m != 1 else step for n, m, step in zip(wide, wanted, strides_of(wide), strict=True))
+def broadcast_strides(shape: Shape, target: Shape) -> Shape:
+    """Return the strides that read `shape` broadcast to `target`: 0 along repeated axes."""
+    wide = (1,) * (len(target) - len(shape)) + shape
+    return tuple(0 if n == 1 and m != 1 else step for n, m, step in zip(wide, target, strides_of(wide), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """One axis of a box: its size, the steps in every tensor, and the part that exists, if not all of it does."""
+    """One axis of a box: its size, its stride in each tensor, and the range that exists if the rest is padding."""
 
     size: int
     steps: tuple[int, ...]
@@ -32,20 +32,20 @@ class Axis:
 
 
 def merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """Leave out axes of size 1, and make one of neighbours that run through memory as one; at least one is left."""
-    found: list[Axis] = []
+    """Drop axes of size 1 and merge neighbours that are contiguous in memory; return at least one axis."""
+    runs: list[Axis] = []
     for axis in axes:
         if axis.size == 1 and axis.inside is None:
             continue
-        last = found[-1] if found else None
+        last = runs[-1] if runs else None
         plain = last is not None and last.inside is None and axis.inside is None
         if last is not None and plain and last.steps == tuple(s * axis.size for s in axis.steps):
-            found[-1] = Axis(size=last.size * axis.size, steps=axis.steps)
+            runs[-1] = Axis(size=last.size * axis.size, steps=axis.steps)
         else:
-            found.append(axis)
-    return tuple(found) or (Axis(size=1, steps=(0,) * len(axes[0].steps) if axes else (0,)),)
+            runs.append(axis)
+    return tuple(runs) or (Axis(size=1, steps=(0,) * len(axes[0].steps) if axes else (0,)),)
 
 
 def padded(values: Sequence[int], length: int, fill: int = 0) -> tuple[int, ...]:
-    """`values` filled up to `length`."""
+    """Return `values` padded to `length`."""
     return (*values, *[fill] * (length - len(values)))

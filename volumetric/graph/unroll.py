@@ -1,9 +1,9 @@
-"""Scans written out: the steps of their bodies one behind the other, for devices without a loop.
+"""Unrolls scans: emits the steps of a body one after the other, for devices without a loop.
 
-What a loop would save is compiling. On two Zen 4 cores that others used, too, a GRU of 128 steps, 16 rows and 256 units
-became 2,818 nodes in 0.6 s, and 6,284 in 1.9 s with all gradients; a run took 24 ms (19 at best) where the operation
-`recurrent` took 25 (18), and 79 ms (74) where it took 84 (76); an LSTM took 47 (31) and 151 (143) where that took 49
-(26) and 169 (151): `benchmarks/scan.py`.
+A loop would only save compile time. On two shared Zen 4 cores, a GRU of 128 steps, 16 rows and 256 units became 2,818
+nodes in 0.6 s, and 6,284 in 1.9 s with all gradients. A run took 24 ms (19 at best) versus 25 (18) for the operation
+`recurrent`, and 79 ms (74) versus 84 (76) with gradients; an LSTM took 47 (31) versus 49 (26), and 151 (143) versus 169
+(151) with gradients: `benchmarks/scan.py`.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from volumetric.graph.ops import Graph, Node
 
 
 def unroll_scans(graph: Graph) -> Graph:
-    """Return a graph without scans that gives the same numbers.
+    """Return an equivalent graph without scans.
 
-    What depends on a scan's constants alone is computed once, and what nobody reads not at all, as the states before
-    each step where there is no gradient.
+    Values that depend only on a scan's constants are computed once. Unread values are not computed, such as the states
+    before each step if there is no gradient.
     """
     memory = _Memory(back=any(node.op == "scan" and not node.attrs["trails"] for node in graph.nodes))
     return rebuilt(graph, {"scan": lambda work, node, inputs: _steps(work, node, inputs, memory)})
 
 
 def write_out(graph: Graph, has_kernel: Callable[[Node], bool] = lambda node: False) -> Graph:
-    """Return a graph without the operations that can be written out as others, for devices without kernels for them.
+    """Decompose operations that can be written as others, for devices without kernels for them.
 
     Parameters
     ----------
-    has_kernel : whether the device has one for a node of `graph`, which stays then
+    has_kernel : returns whether the device has a kernel for a node of `graph`, which then stays
     """
 
     def emit_of(node: Node) -> WrittenOut | None:
         op = None if has_kernel(node) else OPS.get(node.op)
         return None if op is None else op.written_out
 
-    def written(work: GraphBuilder, node: Node, inputs: list[int]) -> Sequence[int]:
+    def emit_written_out(work: GraphBuilder, node: Node, inputs: list[int]) -> Sequence[int]:
         emit = emit_of(node)
         if emit is None:
             return work.emit(node.op, inputs, **node.attrs)
         return emit(work, node.attrs, inputs)
 
     names = {node.op for node in graph.nodes if emit_of(node) is not None}
-    return rebuilt(graph, dict.fromkeys(names, written))
+    return rebuilt(graph, dict.fromkeys(names, emit_written_out))
 
 
 def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[int]], Sequence[int]]]) -> Graph:
-    """Return a graph in which functions emit others in the place of the operations that they are named by."""
+    """Return a graph in which each operation named in `emit` is replaced by the nodes that its function emits."""
     if not any(node.op in emit for node in graph.nodes):
         return graph
     work = GraphBuilder(flush=graph.flush)
-    made = {i for node in graph.nodes for i in node.outputs}
+    computed = {i for node in graph.nodes for i in node.outputs}
     of: dict[int, int] = {}
     for i in graph.inputs:
         tensor = graph.tensors[i]
@@ -66,7 +66,7 @@ def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[
         else:
             of[i] = work.input(tensor.name, tensor.shape, tensor.dtype)
     for i, tensor in enumerate(graph.tensors):
-        if tensor.key is not None and i not in made and i not in of:
+        if tensor.key is not None and i not in computed and i not in of:
             of[i] = work.stored(tensor.key, tensor.shape, tensor.dtype, role=tensor.role)
     for i, value in graph.constants.items():
         of[i] = work.constant(value, graph.tensors[i].name)
@@ -78,24 +78,24 @@ def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[
             else:
                 outputs = work.emit(node.op, inputs, **node.attrs)
         of.update(zip(node.outputs, outputs, strict=True))
-        made = [each if each.tail == node.tail else replace(each, tail=node.tail) for each in work.nodes[first:]]
+        nodes = [each if each.tail == node.tail else replace(each, tail=node.tail) for each in work.nodes[first:]]
         if node.guard is not None:
-            made = guarded_nodes(made, node.guard._replace(tensor=of[node.guard.tensor]), work.shape)
-        work.nodes[first:] = made
+            nodes = guarded_nodes(nodes, node.guard._replace(tensor=of[node.guard.tensor]), work.shape)
+        work.nodes[first:] = nodes
     written = work.finish([of[i] for i in graph.outputs])
     return replace(written, piece=graph.piece, whole=graph.whole)
 
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """What is known of the scans that are written out.
+    """Data about the scans that are unrolled.
 
     Attributes
     ----------
-    back : whether scans go back, and read what others made, so that all of it is needed
-    steps : what is joined of steps → its parts
-    met : states before each step, joined → what the nodes of these steps made, by operation, operands and attributes: a
-        scan back through them finds it there, and computes nothing of it once more
+    back : whether a backward scan exists, which reads the results of forward steps
+    steps : stacked tensor → its parts, one per step
+    met : stacked states before each step → outputs of the nodes of these steps, by operation, operands and attributes;
+        the backward scan reuses them instead of recomputing
     """
 
     back: bool
@@ -103,14 +103,14 @@ class _Memory:
     met: dict[int, Emitted] = field(default_factory=dict)
 
     def step(self, work: GraphBuilder, x: int, t: int) -> int:
-        """Return what a step reads of a sequence; all scans that do so share it."""
+        """Return the element of a sequence that a step reads; all scans share it."""
         if x not in self.steps:
             self.steps[x] = [work.part(x, 0, i, i + 1) for i in range(work.shape(x)[0])]
         return self.steps[x][t]
 
 
 def _steps(work: GraphBuilder, node: Node, inputs: list[int], memory: _Memory) -> list[int]:
-    """Emit all steps of a scan and return what it gives."""
+    """Emit all steps of a scan and return its outputs."""
     attrs = node.attrs
     body, length, first = unroll_scans(attrs["body"]), attrs["length"], len(work.nodes)
     names, values = taken(body.inputs, attrs), taken(inputs, attrs)
@@ -132,22 +132,24 @@ def _steps(work: GraphBuilder, node: Node, inputs: list[int], memory: _Memory) -
         for name, x in zip(names.xs, values.xs, strict=True):
             of[name] = _shaped(work, memory.step(work, x, t), body.tensors[name].shape, emitted)
         of = inline(work, body, of, rest, emitted, guarded=not memory.back)
-        found = given([of[i] for i in body.outputs], attrs)
-        ys.append(found.ys)
-        states = list(found.states)
+        outputs = given([of[i] for i in body.outputs], attrs)
+        ys.append(outputs.ys)
+        states = list(outputs.states)
     order = -1 if attrs["reverse"] else 1
     shapes = given([body.tensors[i].shape for i in body.outputs], attrs)
     joined = [_stacked(work, [step[i] for step in ys[::order]], shape) for i, shape in enumerate(shapes.ys)]
-    held = [_stacked(work, [step[i] for step in trails[::order]], shape) for i, shape in enumerate(shapes.states)]
-    for i, stack in enumerate(held):
+    stacked_trails = [
+        _stacked(work, [step[i] for step in trails[::order]], shape) for i, shape in enumerate(shapes.states)
+    ]
+    for i, stack in enumerate(stacked_trails):
         memory.steps[stack], memory.met[stack] = [step[i] for step in trails[::order]], emitted
-    made = {i for each in work.nodes[first:] if each.op != "reshape" for i in each.outputs}
-    last = [state if state in made else work.copy(state) for state in states]
-    return [*joined, *last, *(held if attrs["trails"] else [])]
+    computed = {i for each in work.nodes[first:] if each.op != "reshape" for i in each.outputs}
+    last = [state if state in computed else work.copy(state) for state in states]
+    return [*joined, *last, *(stacked_trails if attrs["trails"] else [])]
 
 
 def _shaped(work: GraphBuilder, x: int, shape: tuple[int, ...], emitted: Emitted) -> int:
-    """Return a step's part of a sequence without the axis of steps."""
+    """Return a step's element of a sequence without the axis of steps."""
     key = "step", (x,), shape
     if key not in emitted:
         emitted[key] = (x if work.shape(x) == shape else work.reshape(x, shape),)
@@ -155,7 +157,7 @@ def _shaped(work: GraphBuilder, x: int, shape: tuple[int, ...], emitted: Emitted
 
 
 def _stacked(work: GraphBuilder, steps: list[int], shape: tuple[int, ...]) -> int:
-    """Join values of steps on a new first axis, in a tensor of its own."""
+    """Stack values of steps along a new first axis, in a separate tensor."""
     if not steps:
         return work.copy(work.zeros((0, *shape)))
     parts = [work.reshape(step, (1, *shape)) for step in steps]

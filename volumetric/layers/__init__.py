@@ -1,4 +1,4 @@
-"""Layers: each a frozen spec with its parameters, states, shape rule and graph in one file."""
+"""Layers: each file has a frozen spec with its parameters, states, shape rule and graph."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Pooling to a given number of outputs for each spatial axis, whatever the sizes are: torch's adaptive pooling.
+"""Pooling to a fixed number of outputs along each spatial axis, for any size: torch's adaptive pooling.
 
 Output o of n along an axis of size s pools the elements ``⌊o s / n⌋`` up to, not including, ``⌈(o + 1) s / n⌉``. These
-ranges overlap where n does not divide s. A window is the product of one range for each axis, so that the axes can be
-pooled one after the other; with 1 output an axis is pooled as a whole, which is called global pooling.
+ranges overlap if n does not divide s. A window is the product of one range for each axis, so the axes can be pooled
+one after the other; 1 output pools the whole axis, which is called global pooling.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from volumetric.layers.windowed import Windowed
 
 
 def ranges(size: int, count: int) -> list[tuple[int, int]]:
-    """Start and end of the elements that each of `count` outputs pools along an axis of `size` elements."""
+    """Return start and end of the elements that each of `count` outputs pools along an axis of `size` elements."""
     return [(i * size // count, -((i + 1) * size // -count)) for i in range(count)]
 
 
@@ -49,19 +49,19 @@ class AdaptivePool(Windowed):
         return (*shape[:2], *self.along("output_size", 1))
 
     def emit(self, scope: Scope, x: int) -> int:
-        """Pool the axes one after the other, from the last: of equal elements the first of all is found that way."""
+        """Pool the axes one after the other, starting with the last, so that the first of equal elements wins."""
         work, largest = scope.work, self.largest
-        wanted = self.output_shape(work.shape(x))
-        for axis in reversed(range(2, len(wanted))):
+        target = self.output_shape(work.shape(x))
+        for axis in reversed(range(2, len(target))):
             shape = work.shape(x)
             lead, size, tail = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
             lines = work.reshape(x, (lead, size, tail))
-            if size % wanted[axis] == 0:
-                pooled = _parts(work, lines, wanted[axis], largest=largest)
+            if size % target[axis] == 0:
+                pooled = _parts(work, lines, target[axis], largest=largest)
             else:
-                cuts = (work.part(lines, 1, start, end) for start, end in ranges(size, wanted[axis]))
+                cuts = (work.part(lines, 1, start, end) for start, end in ranges(size, target[axis]))
                 pooled = work.concat([_parts(work, cut, 1, largest=largest) for cut in cuts], 1)
-            x = work.reshape(pooled, (*shape[:axis], wanted[axis], *shape[axis + 1 :]))
+            x = work.reshape(pooled, (*shape[:axis], target[axis], *shape[axis + 1 :]))
         return x
 
 

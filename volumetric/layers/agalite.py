@@ -80,11 +80,11 @@ class AGaLiTe(LayerSpec):
 
     @property
     def period(self) -> int:
-        """Rows after which all frequencies are where they were."""
+        """Rows after which all phases repeat."""
         return max(2 * (self.r - 1), 2)
 
     def phases(self) -> Array:
-        """Return what ``cos(ω (t + 1))`` is for each t below the period, ``[period, r]``."""
+        """Return ``cos(ω (t + 1))`` for each t below the period, ``[period, r]``."""
         return np.cos(np.linspace(-np.pi, np.pi, self.r) * (np.arange(self.period)[:, None] + 1))
 
     def params(self) -> tuple[ParamSpec, ...]:
@@ -121,8 +121,8 @@ class AGaLiTe(LayerSpec):
         k, q, v, beta, gamma = work.split(work.reshape(wide, (rows, heads, 5, width)), (1,) * 5, 2)
         p1, p2, p3 = work.split(work.reshape(small, (rows, heads, 3, self.eta)), (1,) * 3, 2)
 
-        # Both sides of an outer product are spread to its size by constant matrices of 0 and 1, for which devices have
-        # fast products, and so have gradients; as a product with broadcasting its rows would be of `eta` numbers.
+        # Both sides of an outer product are expanded by constant matrices of 0 and 1, since devices have fast matrix
+        # products, also in gradients; a product with broadcasting would have rows of only `eta` elements.
         places = np.arange(self.features)
         spread = (np.arange(width)[:, None] == places // self.eta, np.arange(self.eta)[:, None] == places % self.eta)
 
@@ -141,7 +141,7 @@ class AGaLiTe(LayerSpec):
         summed = work.concat((before["tilde_k"], work.reshape(before["s"], (batch, 1, heads, self.features))), 1)
 
         def sums(of: int, left: int, phase: int | None, first: int) -> int:
-            """Emit the sums of ``phase · of`` of which `left` is left at each step, ``[B, T, phases · …]``."""
+            """Emit the sums of ``phase · of`` that decay by the factor `left` at each step, ``[B, T, phases · …]``."""
             count, each = 1 if phase is None else work.shape(phase)[1], work.shape(of)[2]
             u = of if phase is None else work.binary("mul", of, phase)
             u, a = (
@@ -149,8 +149,8 @@ class AGaLiTe(LayerSpec):
             )
             return emit_linear_scan(work, u, a, work.reshape(first, (batch, count * each)), scope.kept_before(x))
 
-        # Sums of keys are what takes room and time: in long windows each phase has one of its own, with the same decay,
-        # and the last one, which is 1, does not count.
+        # Sums of keys dominate memory and time: in long windows each phase has a separate scan with the same decay; the
+        # last phase, which is 1, needs no product.
         runs = [(0, r + 1)] if length <= _FEW else [(i, i + 1) for i in range(r + 1)]
         new, left = work.binary("mul", outer(k, p1, "relu"), decay), work.affine(decay, -1.0, 1.0)
         all_keys = [
@@ -168,9 +168,9 @@ class AGaLiTe(LayerSpec):
             scope.keep("tilde_k", work.part(last, 1, 0, r))
             scope.keep("s", work.reshape(work.part(last, 1, r, r + 1), (batch, heads, self.features)))
             scope.keep("tilde_v", work.reshape(work.last(all_values, 1), (batch, r, heads, width)))
-        asked, met = outer(q, p2, "relu"), list[int]()
+        queries, met = outer(q, p2, "relu"), list[int]()
         for of, (a, b) in zip(all_keys, runs, strict=True):
-            each = work.binary("mul", work.reshape(of, (rows, b - a, keys)), asked)
+            each = work.binary("mul", work.reshape(of, (rows, b - a, keys)), queries)
             met.append(work.reduce(work.reshape(each, (rows, b - a, heads, self.features)), "sum", (3,)))
         all_met = work.concat(met, 1)
         read = work.binary("mul", work.reshape(all_values, (rows, r, heads, width)), work.part(all_met, 1, 0, r))
@@ -182,11 +182,11 @@ class AGaLiTe(LayerSpec):
 
 
 _FEW: Final = 16
-"""Rows of a window up to which sums of all phases are one: launches and steps cost more than what they move."""
+"""Most rows of a window for which one scan sums all phases: launches and steps cost more than memory traffic."""
 
 
 def _phases(scope: Scope, spec: AGaLiTe, x: int) -> int:
-    """Emit the cosines of each row's number, and 1 for what has none, ``[rows, r + 1, 1]``; keeps the number."""
+    """Emit the cosines of each row's number, and 1 for s, ``[rows, r + 1, 1]``; stores the number as a state."""
     work, period = scope.work, spec.period
     batch, length, _ = work.shape(scope.sequenced(x))
     one = work.constant(np.ones(1), "one")
@@ -201,5 +201,5 @@ def _phases(scope: Scope, spec: AGaLiTe, x: int) -> int:
     above = [work.binary("greater", rows, work.constant(places + edge, "places")) for edge in (-0.5, 0.5)]
     table = np.concatenate([spec.phases(), np.ones((period, 1))], 1)
     chosen = work.reshape(work.binary("sub", *above), (1, batch * length, period))
-    found = work.gemm(chosen, work.constant(table[None], "cosines"))
-    return work.reshape(found, (batch * length, spec.r + 1, 1))
+    cosines = work.gemm(chosen, work.constant(table[None], "cosines"))
+    return work.reshape(cosines, (batch * length, spec.r + 1, 1))

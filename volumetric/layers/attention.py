@@ -1,4 +1,4 @@
-"""Multi-head attention with everything that current decoders vary: grouped keys, RoPE, head norms, windows, soft caps.
+"""Multi-head attention with the options of current decoders: grouped keys, RoPE, head norms, windows, soft caps.
 
 Vaswani et al. 2017 (arXiv 1706.03762); grouped queries: Ainslie et al. 2023 (arXiv 2305.13245); sliding window: Mistral
 (arXiv 2310.06825); normalised queries and keys: Qwen3 (arXiv 2505.09388); soft cap: Gemma 2 (arXiv 2408.00118); sinks:
@@ -119,21 +119,21 @@ class MultiHeadAttention(LayerSpec):
         if self.head_dim is None and self.embed_dim % self.num_heads:
             raise SpecError(f"{self.kind}: embed_dim {self.embed_dim} does not divide into {self.num_heads} heads")
         if self.rope is not None and self.rope.dim > self.width:
-            raise SpecError(f"{self.kind}: rope turns {self.rope.dim} elements of a head of {self.width}")
+            raise SpecError(f"{self.kind}: rope.dim must be at most the head width {self.width}, got {self.rope.dim}")
         if self.window is not None:
             expect_positive(self, "window")
         if self.chunk is not None:
             expect_positive(self, "chunk")
             if not self.causal:
-                raise SpecError(f"{self.kind}: rows that see both ways cannot be chunked", hint="window= bounds them")
+                raise SpecError(f"{self.kind}: chunk needs causal=True", hint="window= bounds rows that see both ways")
         if self.qk_norm_kind not in ("rms", "layer"):
             raise SpecError(f"{self.kind}: qk_norm_kind must be 'rms' or 'layer', got {self.qk_norm_kind!r}")
         if self.qk_norm_over not in ("head", "each", "all"):
             raise SpecError(f"{self.kind}: qk_norm_over must be 'head', 'each' or 'all', got {self.qk_norm_over!r}")
         if not self.qk_norm_gain and (self.qk_norm_over == "all" or self.qk_norm_unit_offset):
-            raise SpecError(f"{self.kind}: a norm of all heads, and one with a unit offset, has gains")
+            raise SpecError(f"{self.kind}: qk_norm_over='all' and qk_norm_unit_offset need qk_norm_gain=True")
         if not 0 <= self.temperature_scale < math.inf:
-            raise SpecError(f"{self.kind}: temperature_scale must be a number from 0 on, got {self.temperature_scale}")
+            raise SpecError(f"{self.kind}: temperature_scale must be 0 or more, got {self.temperature_scale}")
         expect_positive(self, "temperature_every")
         if self.softcap is not None and not self.softcap > 0:
             raise SpecError(f"{self.kind}: softcap must be above 0, got {self.softcap}")
@@ -155,12 +155,12 @@ class MultiHeadAttention(LayerSpec):
 
     @property
     def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on a field)
-        """Whether rows see those after them."""
+        """Whether rows see later rows."""
         return not self.causal
 
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
         if not self.causal or not is_sequence(*inputs):
-            return ()  # a bidirectional layer sees the rows of its own call, all at once
+            return ()  # a bidirectional layer sees only the rows of its call, all at once
         row = (self.kv_heads, self.width)
         window = min((size for size in (self.window, self.chunk) if size is not None), default=None)
         return tuple(StateSpec(name=name, shape=row, kind="rows", window=window) for name in ("k", "v"))
@@ -204,21 +204,21 @@ class MultiHeadAttention(LayerSpec):
         if self.temperature_scale:
             factors = temperature(places, self.temperature_scale, self.temperature_every)
             q = work.binary("mul", q, work.constant(factors[:, None, None], "temperature"))
-        seen = seen_rows(places, places, causal=self.causal, window=self.window, chunk=self.chunk)
-        mask = None if seen.all() else work.constant(seen.astype(np.float64), "mask")
+        visible = seen_rows(places, places, causal=self.causal, window=self.window, chunk=self.chunk)
+        mask = None if visible.all() else work.constant(visible.astype(np.float64), "mask")
         return _attend(scope, self, x, q, k, v, Seen(mask))
 
 
 def _from_anywhere(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int) -> int:
-    """Attention of rows that go on from states, or of sequences that begin anew inside of the call."""
-    work, held = scope.work, held_by(scope, spec, x)
-    places = stand(scope, x, held)
+    """Emit attention of rows that continue from states, or of sequences that are reset within the call."""
+    work, past = scope.work, held_by(scope, spec, x)
+    places = stand(scope, x, past)
     length = work.shape(places)[1]
-    if held is not None:
-        k, v = work.concat((held.k, k), 1), work.concat((held.v, v), 1)
-        keep_last(scope, spec, held, places, (k, v))
+    if past is not None:
+        k, v = work.concat((past.k, k), 1), work.concat((past.v, v), 1)
+        keep_last(scope, spec, past, places, (k, v))
     every = work.shape(k)[1]
-    # Scores go by distances alone, so that rows may turn as if all sequences began with the first row that is held.
+    # Scores depend on distances alone, so RoPE may count positions from the first stored row in all sequences.
     q = _turned(work, spec, q, np.arange(every - length, every))
     k = _turned(work, spec, k, np.arange(every))
     if spec.temperature_scale:
@@ -235,7 +235,7 @@ def _turned(work: GraphBuilder, spec: MultiHeadAttention, rows: int, places: Arr
 
 
 def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
-    """Attention of the rows of a call over those that its sequence holds, as one node between two products."""
+    """Emit attention of the rows of a call over the stored rows of the sequence, as one node between two products."""
     work, p = scope.work, scope.params(spec)
     by_head = spec.qk_norm and spec.qk_norm_over != "all"
     with work.at(scope.path, mixes=False):
@@ -244,16 +244,16 @@ def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
             qkv = work.concat((q, k, linear(work, p, ("v.",), x)), 1)
         else:
             qkv = linear(work, p, ("q.", "k.", "v."), x)
-    given = {"qkv": qkv, "positions": work.positions()}
-    given |= {n: p[f"{n}.weight"] for n in ("q_norm", "k_norm") if by_head and spec.qk_norm_gain}
+    by_role = {"qkv": qkv, "positions": work.positions()}
+    by_role |= {n: p[f"{n}.weight"] for n in ("q_norm", "k_norm") if by_head and spec.qk_norm_gain}
     if spec.sinks:
-        given["sinks"] = p["sinks"]
+        by_role["sinks"] = p["sinks"]
     if spec.causal and scope.resumes:
-        given |= {name: scope.state(name, (HELD, spec.kv_heads, spec.width)) for name in ("k", "v")}
-    made = work.emit(
+        by_role |= {name: scope.state(name, (HELD, spec.kv_heads, spec.width)) for name in ("k", "v")}
+    outputs = work.emit(
         "attend",
-        tuple(given.values()),
-        roles=tuple(given),
+        tuple(by_role.values()),
+        roles=tuple(by_role),
         heads=spec.num_heads,
         kv_heads=spec.kv_heads,
         head_dim=spec.width,
@@ -271,11 +271,11 @@ def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
         rope=spec.rope,
     )
     with work.at(scope.path, mixes=False):
-        return linear(work, p, ("o.",), made[0])
+        return linear(work, p, ("o.",), outputs[0])
 
 
 def _heads(scope: Scope, spec: MultiHeadAttention, name: Literal["q", "k", "v"], rows: int) -> int:
-    """Project to queries, keys or values ``[B, T, heads, width]``; queries and keys are normalised."""
+    """Emit queries, keys or values ``[B, T, heads, width]``; queries and keys are normalised."""
     work, p = scope.work, scope.params(spec)
     batch, length, _ = work.shape(rows)
     count, width = spec.num_heads if name == "q" else spec.kv_heads, spec.width
@@ -287,7 +287,7 @@ def _heads(scope: Scope, spec: MultiHeadAttention, name: Literal["q", "k", "v"],
 
 
 def _normed(scope: Scope, spec: MultiHeadAttention, p: Mapping[str, int], name: str, rows: int) -> int:
-    """Emit the norm of rows of queries or keys, each a head or all of them."""
+    """Emit the norm of queries or keys, over each head or over all heads."""
     work, kind, eps = scope.work, spec.qk_norm_kind, spec.qk_norm_eps
     if not spec.qk_norm_gain:
         return work.norm(rows, kind=kind, eps=eps)
@@ -301,7 +301,7 @@ def _normed(scope: Scope, spec: MultiHeadAttention, p: Mapping[str, int], name: 
     return work.reshape(work.binary("mul", normal, work.reshape(gain, (count, width))), (every, width))
 
 
-def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int, seen: Seen) -> int:
+def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int, visibility: Seen) -> int:
     """Emit attention of the queries ``[B, T, heads, width]`` over the keys and values ``[B, S, …]``, projected back.
 
     The output has the leading axes of `x`, the layer's input.
@@ -310,7 +310,7 @@ def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: i
     batch, length, _, width = work.shape(q)
     kv, every = spec.kv_heads, work.shape(k)[1]
     shared, groups = spec.num_heads // kv, batch * kv
-    # Query heads that share a key head are the outer axis, so that keys and values simply go round in the products.
+    # Query heads that share a key head are the outer axis, so that keys and values repeat cyclically in the products.
     q = work.reshape(q, (batch, length, kv, shared, width))
     q = work.reshape(work.permute(q, (3, 0, 2, 1, 4)), (shared * groups, length, width))
     sinks = None
@@ -322,12 +322,12 @@ def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: i
     scores = work.gemm(work.affine(q, spec.factor), k, trans_b=True)  # q has fewer elements than the scores
     if spec.softcap is not None:
         scores = work.affine(work.unary(work.affine(scores, 1 / spec.softcap), "tanh"), spec.softcap)
-    if seen.odd is not None:
-        odd = work.reshape(work.permute(seen.odd, (0, 2, 3, 1)), (1, groups, 1, every))
+    if visibility.odd is not None:
+        odd = work.reshape(work.permute(visibility.odd, (0, 2, 3, 1)), (1, groups, 1, every))
         by_group = work.binary("add", work.reshape(scores, (shared, groups, length, every)), odd)
         scores = work.reshape(by_group, (shared * groups, length, every))
-    if seen.mask is not None:
-        scores = _masked(work, scores, seen.mask, kv)
+    if visibility.mask is not None:
+        scores = _masked(work, scores, visibility.mask, kv)
     joined = work.reshape(work.gemm(_softmax(work, scores, sinks), v), (shared, batch, kv, length, width))
     joined = work.permute(joined, (1, 3, 2, 0, 4))
     joined = work.reshape(joined, (*work.shape(x)[:-1], spec.num_heads * width))
@@ -335,7 +335,7 @@ def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: i
 
 
 def _masked(work: GraphBuilder, scores: int, mask: int, kv: int) -> int:
-    """Emit the scores ``[shared · B · kv, T, S]`` of what a mask ``[T, S]`` or ``[B, T, S]`` shows, else -inf."""
+    """Emit the scores ``[shared · B · kv, T, S]``, -inf where the mask ``[T, S]`` or ``[B, T, S]`` is 0."""
     groups, length, every = work.shape(scores)
     if len(work.shape(mask)) == 2:
         return work.binary("mask", scores, mask)
@@ -346,7 +346,7 @@ def _masked(work: GraphBuilder, scores: int, mask: int, kv: int) -> int:
 
 
 def _softmax(work: GraphBuilder, scores: int, sinks: int | None) -> int:
-    """Emit ``softmax(scores)``, ``[groups, T, S]``; `sinks` ``[groups, T, 1]`` are logits that join it and leave it."""
+    """Emit ``softmax(scores)``, ``[groups, T, S]``; `sinks` ``[groups, T, 1]`` are extra logits, dropped afterwards."""
     groups, length, every = work.shape(scores)
     if sinks is not None:
         scores = work.concat((scores, sinks), 2)

@@ -1,4 +1,4 @@
-"""Axon: pairs of numbers that turn and shrink, with traces for exact online gradients.
+"""Axon: a linear recurrence of pairs that rotate and decay, with traces for exact online gradients.
 
 The cell is the recurrent trace unit of Elelimy et al. 2024 (arXiv 2409.01449), whose parameters are those of the linear
 recurrent unit (Orvieto et al. 2023, arXiv 2303.06349).
@@ -28,7 +28,7 @@ from volumetric.layers.scope import Scope, linear, start
 
 Mix = Literal["linear", "srht", "none"]
 LEAST = 1e-12
-"""Bound of 1 - r² from below."""
+"""Lower bound of 1 - r²."""
 TRACED = ("nu", "theta", "w1", "w2")
 """Parameters that have traces, in their order."""
 
@@ -86,22 +86,22 @@ class Axon(LayerSpec):
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        given = () if self.hidden_features is None else ("hidden_features",)
-        expect_positive(self, "in_features", "out_features", *given)
+        optional = () if self.hidden_features is None else ("hidden_features",)
+        expect_positive(self, "in_features", "out_features", *optional)
         check_activation(self.activation)
         if self.mix not in ("linear", "srht", "none"):
             raise SpecError(f"axon: unknown mix {self.mix!r}", hint="one of linear, srht, none")
         if self.mix != "linear" and self.hidden != self.in_features:
             raise SpecError(
-                f"axon: {self.in_features} features do not become {self.hidden} pairs without a matrix",
-                hint='leave hidden_features out, or take mix="linear"',
+                f"axon: {self.in_features} features need mix='linear' to become {self.hidden} pairs",
+                hint='omit hidden_features, or set mix="linear"',
             )
         if self.mix == "srht" and self.hidden & (self.hidden - 1):
             raise SpecError(f"axon: a Walsh-Hadamard transform needs a power of two, got {self.hidden} features")
         if not 0 <= self.r_min < self.r_max <= 1 or not self.max_phase > 0:
             raise SpecError(
-                f"axon: r cannot lie between {self.r_min} and {self.r_max}, or θ between 0 and {self.max_phase}",
-                hint="0 ≤ r_min < r_max ≤ 1, and a phase above 0",
+                f"axon: r cannot be between {self.r_min} and {self.r_max}, or θ between 0 and {self.max_phase}",
+                hint="expected 0 ≤ r_min < r_max ≤ 1, and max_phase above 0",
             )
 
     @property
@@ -154,17 +154,17 @@ class Axon(LayerSpec):
                 mixed = linear(work, p, ("input.",), x)
         elif self.mix == "srht":
             mixed = linear(work, {"weight": work.constant(self.transform(), "transform")}, ("",), x)
-        # First, as devices may run a concat of rows, and what follows is vectors of no row.
-        held = work.concat([start(scope, x, name, (n,)) for name in ("c1", "c2")], 1)
+        # First: devices may run a concat of rows as a fused operation, and the following values have no rows.
+        state = work.concat([start(scope, x, name, (n,)) for name in ("c1", "c2")], 1)
         of, keep, mixed = turn_nodes(work, p), scope.kept_before(x), scope.sequenced(mixed)
         batch, length, _ = work.shape(mixed)
         driven = work.binary("mul", mixed, of.gamma)
         u = work.concat([work.binary("mul", driven, p[name]) for name in ("w1", "w2")], 2)
         traced = self.traces and scope.keeps_state(x)
-        first = _with_history(scope, p, held, n) if traced else held
+        first = _with_history(scope, p, state, n) if traced else state
         s = emit_rotate_scan(work, u, of.g, of.phi, first, keep)
         if traced and length:
-            before = _before(work, s, held, keep)
+            before = _before(work, s, state, keep)
             scope.keep("traces", _traces(scope, p, of, before, mixed, driven, keep))
         if scope.keeps_state(x) and length:
             last = work.reshape(work.last(s, 1), (batch, 2 * n))
@@ -176,7 +176,7 @@ class Axon(LayerSpec):
 
 
 class TurnNodes(NamedTuple):
-    """As of `layers.axon`, with the derivative of γ by ν; all ``[hidden]``."""
+    """The factors of `Axon`, with the derivative of γ by ν; all ``[hidden]``."""
 
     rate: int
     angle: int
@@ -187,7 +187,7 @@ class TurnNodes(NamedTuple):
 
 
 def turn_nodes(work: GraphBuilder, p: dict[str, int]) -> TurnNodes:
-    """Emit what ν and ϑ stand for."""
+    """Emit the factors that follow from ν and ϑ."""
     rate, angle = work.unary(p["nu"], "exp"), work.unary(p["theta"], "exp")
     r = work.unary(work.unary(rate, "neg"), "exp")
     square = work.unary(r, "square")
@@ -196,9 +196,9 @@ def turn_nodes(work: GraphBuilder, p: dict[str, int]) -> TurnNodes:
     return TurnNodes(rate, angle, g, phi, gamma, work.binary("div", work.binary("mul", rate, square), gamma))
 
 
-def _with_history(scope: Scope, p: dict[str, int], held: int, n: int) -> int:
-    """Return c before the window, as what depends on parameters by its traces: the same number, with a gradient."""
-    work, batch = scope.work, scope.work.shape(held)[0]
+def _with_history(scope: Scope, p: dict[str, int], state: int, n: int) -> int:
+    """Return c before the window with gradients to the traced parameters: adds ``traces · (p - p)``, which is 0."""
+    work, batch = scope.work, scope.work.shape(state)[0]
     traces = work.reshape(scope.state("traces", (batch, 8, n)), (batch, 4, 2 * n))
     changes = []
     for name in TRACED:
@@ -207,16 +207,16 @@ def _with_history(scope: Scope, p: dict[str, int], held: int, n: int) -> int:
         change = work.reshape(work.binary("sub", p[name], fixed), (1, n))  # 0
         changes.append(work.reshape(work.concat((change, change), 1), (1, 1, 2 * n)))
     moved = work.reduce(work.binary("mul", traces, work.concat(changes, 1)), "sum", (1,))
-    return work.binary("add", held, work.reshape(moved, (batch, 2 * n)))
+    return work.binary("add", state, work.reshape(moved, (batch, 2 * n)))
 
 
-def _before(work: GraphBuilder, s: int, held: int, keep: int | None) -> int:
-    """Emit c before each row, 0 where it is forgotten."""
+def _before(work: GraphBuilder, s: int, state: int, keep: int | None) -> int:
+    """Emit c before each row, 0 after a reset."""
     batch, length, wide = work.shape(s)
     if length < 0:
-        rows = work.emit("delay", (work.reshape(s, (length, wide)), held))[0]
+        rows = work.emit("delay", (work.reshape(s, (length, wide)), state))[0]
         return work.reshape(rows, (batch, length, wide))
-    first = work.reshape(held, (batch, 1, wide))
+    first = work.reshape(state, (batch, 1, wide))
     before = work.concat((first, work.part(s, 1, 0, length - 1)), 1) if length > 1 else first
     return before if keep is None else work.binary("mul_nonzero", before, work.reshape(keep, (batch, length, 1)))
 
@@ -224,25 +224,25 @@ def _before(work: GraphBuilder, s: int, held: int, keep: int | None) -> int:
 def _traces(
     scope: Scope, p: dict[str, int], of: TurnNodes, before: int, mixed: int, driven: int, keep: int | None
 ) -> int:
-    """Emit the traces behind the window: how c depends on parameters turns as c does."""
+    """Emit the traces after the window: the derivatives of c by parameters rotate like c."""
     work, (batch, length, n) = scope.work, scope.work.shape(mixed)
     c1, c2 = work.split(before, (n, n), 2)
 
-    def turned(rate: int, g: int, phi: int) -> list[int]:
+    def turn_pair(rate: int, g: int, phi: int) -> list[int]:
         """``rate · (g c₁ - φ c₂)`` and ``rate · (g c₂ + φ c₁)``."""
         pairs = ("sub", c1, c2), ("add", c2, c1)
-        made = (work.binary(of, work.binary("mul", a, g), work.binary("mul", b, phi)) for of, a, b in pairs)
-        return [work.binary("mul", each, rate) for each in made]
+        sides = (work.binary(of, work.binary("mul", a, g), work.binary("mul", b, phi)) for of, a, b in pairs)
+        return [work.binary("mul", each, rate) for each in sides]
 
     slope = work.binary("mul", mixed, of.gamma_slope)
-    moved = turned(work.unary(of.rate, "neg"), of.g, of.phi)
+    moved = turn_pair(work.unary(of.rate, "neg"), of.g, of.phi)
     by_nu = [work.binary("add", at, work.binary("mul", slope, p[w])) for at, w in zip(moved, ("w1", "w2"), strict=True)]
-    by_theta = turned(of.angle, work.unary(of.phi, "neg"), of.g)
+    by_theta = turn_pair(of.angle, work.unary(of.phi, "neg"), of.g)
     none = work.zeros((batch, length, n))
     u = work.concat((by_nu[0], by_theta[0], driven, none, by_nu[1], by_theta[1], none, driven), 2)
     g, phi = (work.concat((one,) * 4, 0) for one in (of.g, of.phi))
-    held = work.reshape(scope.state("traces", (batch, 8, n)), (batch, 4, 2, n))
-    held = work.reshape(work.permute(held, (0, 2, 1, 3)), (batch, 8 * n))
-    every = emit_rotate_scan(work, u, g, phi, held, keep)
+    history = work.reshape(scope.state("traces", (batch, 8, n)), (batch, 4, 2, n))
+    history = work.reshape(work.permute(history, (0, 2, 1, 3)), (batch, 8 * n))
+    every = emit_rotate_scan(work, u, g, phi, history, keep)
     last = work.permute(work.reshape(work.last(every, 1), (batch, 2, 4, n)), (0, 2, 1, 3))
     return work.reshape(last, (batch, 8, n))

@@ -1,4 +1,4 @@
-"""AxonLinear: an affine map with an Axon beside it, so that what it computes depends on rows before."""
+"""AxonLinear: the sum of an affine map and an Axon, so that the result depends on earlier rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class AxonLinear(LayerSpec):
 
     @property
     def axon(self) -> Axon:
-        """The layer beside the map."""
+        """The `Axon` that is added to the map."""
         return Axon(
             in_features=self.in_features,
             out_features=self.out_features,

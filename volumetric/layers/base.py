@@ -1,4 +1,4 @@
-"""What every layer is: a frozen spec that knows its parameters, states and output shape, and writes its graph."""
+"""The base of all layers: a frozen spec with its parameters, states and output shape, which emits its graph."""
 
 from __future__ import annotations
 
@@ -47,20 +47,19 @@ class ParamSpec:
     ----------
     name : path below the layer, such as ``"q.weight"``
     shape : logical shape; matrices are ``(out, in)``
-    init : how a fresh network fills it; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02,
+    init : its initial values; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02,
         ``"small_normal"`` √(2 / (5 · in)), ``"normal_tenth"`` 0.1, ``"normal_hundredth"`` 0.01; ``"log_counts"`` is the
         logarithm of 1, 2, 3, … along the last axis, ``"small_steps"`` has a softplus between 0.001 and 0.1, its
         logarithm uniform; ``"orthogonal"`` has orthogonal rows or columns of length 1, ``"orthogonal_wide"`` of √2;
         ``"forget"`` is 3 … 6 along the last axis, ``"forget_block"`` that in the second block of its first axis, else
-        0; ``"uniform"`` lies between `bounds`, ``"log_uniform"`` is the logarithm of such numbers; ``"ring"`` is ν
-        where ``exp(-exp(ν))`` are the lengths of vectors spread evenly over the ring between `bounds`
-    bounds : of the three
-    around : above 0, entries of the first axis are filled as one is, and then moved apart by normal noise of this
-        standard deviation
+        0; ``"uniform"`` is between `bounds`, ``"log_uniform"`` is the logarithm of such values; ``"ring"`` is ν for
+        which ``exp(-exp(ν))`` are the lengths of vectors spread evenly over the ring between `bounds`
+    bounds : for ``"uniform"``, ``"log_uniform"`` and ``"ring"``
+    around : above 0, all entries of the first axis get the same initial value, plus normal noise of this standard
+        deviation
     packable : may be stored in a low-bit scheme; gains and biases stay float32
-    delicate : small, and decides what all else does, such as the router of a mixture: kept out of types below 16 bits
-        unless it is named
-    buffer : no parameter: the layer itself changes it while it trains, and no gradient or optimiser ever does
+    delicate : small but decisive, such as the router of a mixture: not stored in types below 16 bits unless it is named
+    buffer : not a parameter: the layer itself changes it in training, and no gradient or optimiser does
     """
 
     name: str
@@ -74,7 +73,7 @@ class ParamSpec:
 
 
 def buffer(name: str, shape: Shape, start: Literal["zeros", "ones"]) -> ParamSpec:
-    """Describe an array that a layer keeps beside its parameters and changes itself, such as a running mean."""
+    """Return the spec of an array that a layer stores and changes itself, such as a running mean."""
     return ParamSpec(name=name, shape=shape, init=start, packable=False, buffer=True)
 
 
@@ -84,15 +83,15 @@ class LayerSpec:
     __slots__ = ()
     kind: ClassVar[str]
     children_field: ClassVar[str | None] = None
-    """Name of the field that holds nested specs, or one, for containers."""
+    """For containers: name of the field that holds a nested spec or several."""
     arity: ClassVar[int] = 1
-    """How many inputs the layer takes."""
+    """Number of inputs."""
     contextual: ClassVar[bool] = False
-    """Whether a row of the output depends on its place in the sequence, or on other rows of it."""
+    """Whether a row of the output depends on its position in the sequence, or on other rows."""
     takes_resets: ClassVar[bool] = False
-    """Whether a contextual layer can begin a new sequence inside of a call, where its scope has resets."""
+    """Whether a contextual layer supports resets: new sequences that start within a call."""
     ends_with_context: ClassVar[bool] = False
-    """Whether a sequence has no more rows than a context: devices make room for so many, or places turn by it."""
+    """Whether a sequence is limited to the context: devices allocate that many rows, or RoPE depends on it."""
     two_way: ClassVar[bool] = False
     """Whether a row of the output depends on later rows of its call."""
     batch_statistics: ClassVar[BatchStatistics] = "never"
@@ -100,7 +99,7 @@ class LayerSpec:
     draws: ClassVar[bool] = False
     """Whether the layer draws random numbers while training."""
     inert: ClassVar[bool] = False
-    """Whether the layer passes its input on at inference."""
+    """Whether the layer is the identity at inference."""
 
     def params(self) -> tuple[ParamSpec, ...]:
         """Return the parameters in their canonical flat order."""
@@ -111,37 +110,39 @@ class LayerSpec:
         return ()
 
     def tensors(self) -> tuple[ParamSpec, ...]:
-        """Return all that is stored of the layer: its parameters, then its buffers."""
+        """Return all stored arrays of the layer: its parameters, then its buffers."""
         return *self.params(), *self.buffers()
 
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
-        """Return what the layer keeps of a sequence from call to call, when it reads values of the shapes `inputs`.
+        """Return the states that the layer stores of a sequence between calls, for inputs of the shapes `inputs`.
 
-        Without shapes: as for rows of features. Values with an axis between rows and features leave nothing behind.
+        Without shapes, the inputs are rows of features. Inputs with an axis between rows and features have no states.
         """
         return ()
 
     def ports(self, which: Literal["inputs", "outputs"]) -> Mapping[str, tuple[int, int]]:
-        """Return the parts of a row that have names of their own: the first column, and one past the last."""
+        """Return the named parts of a row: name → (first column, column after the last)."""
         return {}
 
     def output_shape(self, *inputs: Shape) -> Shape:
-        """Return the shape of the output; raise `ShapeError` where an input does not fit."""
+        """Return the shape of the output; raise `ShapeError` if an input has a wrong shape."""
         return inputs[0]
 
     def children(self) -> dict[str, LayerSpec]:
-        """Return the layers inside of this one, by the paths below which their parameters and states are."""
+        """Return the nested layers by path; their parameters and states are named below these paths."""
         if self.children_field is None:
             return {}
-        held: LayerSpec | tuple[LayerSpec, ...] = getattr(self, self.children_field)
-        return {self.children_field: held} if isinstance(held, LayerSpec) else {str(i): c for i, c in enumerate(held)}
+        inner: LayerSpec | tuple[LayerSpec, ...] = getattr(self, self.children_field)
+        return (
+            {self.children_field: inner} if isinstance(inner, LayerSpec) else {str(i): c for i, c in enumerate(inner)}
+        )
 
     def reads(self, path: str, shape: Shape) -> Shape:
-        """Return the shape of what the layer at `path` inside of this one reads, where this one reads `shape`."""
+        """Return the input shape of the nested layer at `path` if this layer reads `shape`."""
         return shape
 
     def within(self, context: int) -> LayerSpec:
-        """Return the layer as it computes where a sequence may have `context` rows; most layers do not depend on it."""
+        """Return the layer for sequences of up to `context` rows; most layers do not depend on it."""
         before = list(self.children().values())
         changed = tuple(child.within(context) for child in before)
         if self.children_field is None or all(a is b for a, b in zip(before, changed, strict=True)):
@@ -150,27 +151,27 @@ class LayerSpec:
         return dataclasses.replace(self, **{self.children_field: changed[0] if one else changed})  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
 
     def emit(self, scope: Scope, *inputs: Any, **_: Any) -> int:
-        """Write the layer into the graph of `scope`: take tensors, return that of the output.
+        """Emit the layer into the graph of `scope`: take input tensors, return the output tensor.
 
-        Every device runs and trains what is written here; `Scope` gives parameters, buffers and
-        states, and `volumetric.graph.operations` has the operations.
+        Every device runs and trains this graph; `Scope` returns parameters, buffers and states, and
+        `volumetric.graph.operations` has the operations.
         """
         raise UnsupportedError(
-            f"{self.kind} at {scope.path} has no emit, which writes the graph that all devices run",
-            hint="write one: take tensors, return that of the output",
+            f"{self.kind} at {scope.path} does not define emit, which writes the graph that all devices run",
+            hint="define emit: take input tensors, return the output tensor",
         )
 
 
 def _load(kind: str | None) -> None:
     package = import_module("volumetric.layers")
-    wanted = None if kind is None else kind.replace("_", "")
+    class_name = None if kind is None else kind.replace("_", "")
     for name in package.__all__:
-        if wanted is None or name.lower() == wanted:
+        if class_name is None or name.lower() == class_name:
             getattr(package, name)
 
 
 LAYERS: Registry[type[LayerSpec]] = Registry(_load, group="volumetric.layers")
-"""Kind → spec class, filled by `layer`. A kind is its class's name in small letters, words parted by underscores."""
+"""Kind → spec class, filled by `layer`. A kind is the class name in snake case."""
 
 L = TypeVar("L", bound=type[LayerSpec])
 T = TypeVar("T")
@@ -178,7 +179,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def layer(kind: str) -> Callable[[L], L]:
-    """Make a class a frozen, keyword-only layer spec and register it under `kind`."""
+    """Turn a class into a frozen, keyword-only layer spec and register it under `kind`."""
 
     def declare(cls: L) -> L:
         if LAYERS.declared(kind):
@@ -202,9 +203,9 @@ def expect_positive(spec: LayerSpec, *names: str) -> None:
 
 
 def _whole(value: object) -> str:
-    """Return how a size is written that is none."""
+    """Return a hint for a value that is not a valid size."""
     if isinstance(value, float) and value.is_integer() and value >= 1:
-        return f"write {int(value)}; of a quotient, // gives a whole number"
+        return f"write {int(value)}; use // for a whole quotient"
     if isinstance(value, str):
         return "write it without quotes"
     return "sizes count features, rows or heads, and are at least 1"
@@ -215,14 +216,14 @@ def expect_last(spec: LayerSpec, shape: Shape, size: int) -> None:
     if len(shape) < 2 or shape[-1] != size:
         raise ShapeError(
             f"{spec.kind} expects rows of {size} features, got shape {show_shape(shape)}",
-            hint=f"input_shape=({size},), input_dtype='float32' says that a network reads such rows; it reads ids else"
+            hint=f"for a network on rows, set input_shape=({size},), input_dtype='float32'; the default is ids"
             if len(shape) < 2
             else None,
         )
 
 
 def show_shape(shape: Shape) -> str:
-    """Text of a shape: ``[T, 576]``."""
+    """Return the text of a shape: ``[T, 576]``."""
     return "[" + ", ".join("T" if axis < 0 else str(axis) for axis in shape) + "]"
 
 

@@ -24,7 +24,7 @@ from volumetric.layers.scope import Scope, spread_by_channel
 from volumetric.layers.windowed import Windowed
 
 COUNT = "num_batches_tracked"
-"""Buffer of the number of batches seen, which only a momentum of None needs."""
+"""Buffer with the number of batches so far; only a momentum of None needs it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class BatchNorm(Windowed):
         expect_positive(self, "num_features")
         check_activation(self.activation)
         if self.momentum is not None and not 0 <= self.momentum <= 1:
-            raise SpecError(f"{self.kind}: momentum must lie in 0 … 1, got {self.momentum}", hint="None: a plain mean")
+            raise SpecError(f"{self.kind}: momentum must be in 0 … 1, got {self.momentum}", hint="None: a plain mean")
 
     @property
     def batch_statistics(self) -> BatchStatistics:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on a field)
@@ -108,18 +108,18 @@ class BatchNorm(Windowed):
         return shape
 
     def batch_size(self, shape: Shape) -> int:
-        """Return how many numbers of each channel a batch has; raise `ShapeError` if that is no more than one."""
+        """Return the number of values per channel of a batch; raise `ShapeError` unless it is above 1."""
         channels = self.output_shape(shape)[1]
         count = int(np.prod(shape, dtype=np.int64)) // channels
         if count < 2:
             raise ShapeError(
-                f"{self.kind} takes statistics of a batch over more than one number a channel, got {show_shape(shape)}",
-                hint="use larger batches, or leave the last one out: drop_last",
+                f"{self.kind} needs more than one value per channel in a batch, got shape {show_shape(shape)}",
+                hint="use larger batches, or drop the last one: drop_last",
             )
         return count
 
     def emit(self, scope: Scope, x: int) -> int:
-        """Normalise ``[N, C, positions]``: by the batch while training, else by the running statistics."""
+        """Normalise ``[N, C, positions]``: by batch statistics in training, else by the running statistics."""
         work, p, shape = scope.work, scope.params(self), self.output_shape(scope.work.shape(x))
         flat = work.reshape(x, (*shape[:2], prod(shape[2:])))
         learns = scope.may_change(self)
@@ -164,15 +164,15 @@ class BatchNorm3d(BatchNorm):
 
 
 def _track(scope: Scope, spec: BatchNorm, mean: int, var: int, count: int) -> None:
-    """Move the running statistics, where there are any, towards those of a batch."""
+    """Update the running statistics, if there are any, with those of a batch."""
     work, running = scope.work, scope.buffers(spec)
     if not running:
         return
     unbiased = work.affine(var, count / (count - 1))
     if spec.momentum is None:
-        seen = work.affine(running[COUNT], 1.0, 1.0)
-        scope.change(COUNT, seen)
-        part = work.unary(seen, "reciprocal")
+        batches = work.affine(running[COUNT], 1.0, 1.0)
+        scope.change(COUNT, batches)
+        part = work.unary(batches, "reciprocal")
     else:
         part = work.scalar(spec.momentum)
     rest = work.affine(part, -1.0, 1.0)

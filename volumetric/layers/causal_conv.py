@@ -13,16 +13,16 @@ from volumetric.layers.base import ParamSpec
 from volumetric.layers.scope import Scope, linear
 
 PAST = "past"
-"""State that holds the last rows before a call."""
+"""State with the last rows before a call."""
 
 
 def conv_state(channels: int, taps: int) -> StateSpec:
-    """The rows before a call that its first rows see."""
+    """Return the state with the rows before a call that its first rows see."""
     return StateSpec(name=PAST, shape=(taps - 1, channels), kind="fixed")
 
 
 def conv_params(prefix: str, channels: int, taps: int, *, bias: bool) -> tuple[ParamSpec, ...]:
-    """Parameters ``{prefix}weight [channels, 1, taps]``, as torch's Conv1d by channel, and ``{prefix}bias``."""
+    """Return ``{prefix}weight [channels, 1, taps]``, as of torch's depthwise Conv1d, and ``{prefix}bias``."""
     weight = ParamSpec(name=f"{prefix}weight", shape=(channels, 1, taps), packable=False)
     own = ParamSpec(name=f"{prefix}bias", shape=(channels,), init="zeros", packable=False)
     return (weight, own) if bias else (weight,)
@@ -45,17 +45,17 @@ def causal_conv(
     weight : ``[channels, 1, taps]``, or ``[channels, channels, taps]``
     start : column of the first channel
     activation : of the result
-    factors : runs of channels and the factor on their weights
+    factors : (number of channels, factor on their weights) pairs, in order
     """
     work = scope.work
     channels, _, taps = work.shape(weight)
     stored = (weight,) if bias is None else (weight, bias)
     native = taps > 1 and work.shape(weight)[1] == 1
     if native and scope.keeps_state(x) and work.takes("causal_conv", (x, *stored)):
-        given = {"x": x, "weight": weight} | ({} if bias is None else {"bias": bias})
-        given["past"] = scope.state(PAST, (taps - 1, channels))
+        by_role = {"x": x, "weight": weight} | ({} if bias is None else {"bias": bias})
+        by_role["past"] = scope.state(PAST, (taps - 1, channels))
         attrs = {"start": start, "activation": activation, "factors": tuple(factors)}
-        return work.emit("causal_conv", tuple(given.values()), roles=tuple(given), **attrs)[0]
+        return work.emit("causal_conv", tuple(by_role.values()), roles=tuple(by_role), **attrs)[0]
     x = work.part(x, len(work.shape(x)) - 1, start, start + channels)
     if factors:
         by_channel = np.repeat([factor for _, factor in factors], [n for n, _ in factors])
@@ -66,14 +66,14 @@ def causal_conv(
     if work.shape(weight)[1] > 1:
         y = _mixed(scope, terms, weight)
     else:
-        taken = [work.reshape(work.part(weight, 2, k, k + 1), (channels,)) for k in range(taps)]
-        y = work.add(*(work.binary("mul", term, factor) for term, factor in zip(terms, taken, strict=True)))
+        tap_weights = [work.reshape(work.part(weight, 2, k, k + 1), (channels,)) for k in range(taps)]
+        y = work.add(*(work.binary("mul", term, factor) for term, factor in zip(terms, tap_weights, strict=True)))
     y = y if bias is None else work.binary("add", y, bias)
     return work.unary(y, activation)
 
 
 def lagged(scope: Scope, x: int, taps: int) -> list[int]:
-    """Emit what rows were ``taps - 1`` … 0 rows earlier in their sequence, zeros before its beginning."""
+    """Emit the rows ``taps - 1`` … 0 rows earlier in their sequence, zeros before its start."""
     work = scope.work
     if taps == 1:
         return [x]
@@ -89,18 +89,18 @@ def lagged(scope: Scope, x: int, taps: int) -> list[int]:
         every = work.concat((scope.state(PAST, (batch, taps - 1, width)), rows), 1)
     else:
         every = work.pad(rows, (0, taps - 1, 0), (0, 0, 0))
-    seen = [] if keep is None else _seen(work, keep, taps)
+    visible = [] if keep is None else _seen(work, keep, taps)
 
     def earlier(lag: int) -> int:
         met = work.part(every, 1, taps - 1 - lag, taps - 1 - lag + length)
-        return work.binary("mul_nonzero", met, seen[lag]) if lag and seen else met
+        return work.binary("mul_nonzero", met, visible[lag]) if lag and visible else met
 
-    _keep(scope, x, every, seen, taps)
+    _keep(scope, x, every, visible, taps)
     return [work.reshape(earlier(lag), work.shape(x)) for lag in reversed(range(1, taps))] + [x]
 
 
 def _by_channel(scope: Scope, x: int, weight: int, bias: int | None) -> int:
-    """Emit the convolution of each channel by itself."""
+    """Emit the depthwise convolution."""
     work, rows, keep = scope.work, scope.sequenced(x), scope.kept_before(x)
     taps = work.shape(weight)[2]
     batch, _, width = work.shape(rows)
@@ -111,36 +111,36 @@ def _by_channel(scope: Scope, x: int, weight: int, bias: int | None) -> int:
     return work.reshape(y, work.shape(x))
 
 
-def _keep(scope: Scope, x: int, every: int, seen: Sequence[int], taps: int) -> None:
-    """Keep the last rows of ``[B, taps - 1 + T, width]``, and nothing of those that the last one does not see."""
+def _keep(scope: Scope, x: int, every: int, visible: Sequence[int], taps: int) -> None:
+    """Store the last rows of ``[B, taps - 1 + T, width]``, with zeros for those that the last row does not see."""
     work = scope.work
     length = work.shape(every)[1] - taps + 1
     if not (scope.keeps_state(x) and length):
         return
     left = work.part(every, 1, length, length + taps - 1)
-    if seen:
-        last = [work.part(seen[lag], 1, length - 1, length) for lag in range(1, taps - 1)]
-        now = work.affine(work.part(seen[1], 1, length - 1, length), 0.0, 1.0)
+    if visible:
+        last = [work.part(visible[lag], 1, length - 1, length) for lag in range(1, taps - 1)]
+        now = work.affine(work.part(visible[1], 1, length - 1, length), 0.0, 1.0)
         left = work.binary("mul_nonzero", left, work.concat((*reversed(last), now), 1))
     scope.keep(PAST, left)
 
 
 def _seen(work: GraphBuilder, keep: int, taps: int) -> list[int]:
-    """For each lag, which rows of ``[B, T]`` see so far back, ``[B, T, 1]``; of lag 0 there is no use."""
+    """Emit for each lag but 0 which rows of ``[B, T]`` see that far back, ``[B, T, 1]``."""
     batch, length = work.shape(keep)
     before = work.broadcast(work.constant(np.ones((1, 1)), "ones"), (batch, taps - 1))
-    kept = work.concat((before, keep), 1)
-    seen = [keep, keep]
+    padded = work.concat((before, keep), 1)
+    visible = [keep, keep]
     for lag in range(2, taps):
         first = taps - lag
-        seen.append(work.binary("mul", seen[-1], work.part(kept, 1, first, first + length)))
-    return [work.reshape(of, (batch, length, 1)) for of in seen]
+        visible.append(work.binary("mul", visible[-1], work.part(padded, 1, first, first + length)))
+    return [work.reshape(of, (batch, length, 1)) for of in visible]
 
 
 def _mixed(scope: Scope, terms: Sequence[int], weight: int) -> int:
-    """Emit the products of all channels of some rows with ``[out, in, taps]``."""
+    """Emit the products of all channels of lagged rows with ``[out, in, taps]``."""
     work = scope.work
     wide, width, taps = work.shape(weight)
-    rows = work.concat(terms, len(work.shape(terms[0])) - 1)  # first: a device may join rows by itself
+    rows = work.concat(terms, len(work.shape(terms[0])) - 1)  # first: a device may have a fused concat of rows
     turned = work.reshape(work.permute(weight, (0, 2, 1)), (wide, taps * width))
     return linear(work, {"weight": turned}, ("",), rows)

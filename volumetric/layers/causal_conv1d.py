@@ -1,4 +1,4 @@
-"""CausalConv1d: a short causal convolution over the rows of a sequence, on its own."""
+"""CausalConv1d: a short causal convolution over the rows of a sequence, as a separate layer."""
 
 from __future__ import annotations
 

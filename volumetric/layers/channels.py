@@ -1,4 +1,4 @@
-"""One number for each channel of ``[N, C, …]``: gains and biases of norms, and sums over everything else."""
+"""Parameters with one value for each channel of ``[N, C, …]``: gains and biases of norms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from volumetric.layers.base import ParamSpec
 
 
 def channel_params(channels: int) -> tuple[ParamSpec, ParamSpec]:
-    """Gain and bias of each channel."""
+    """Return gain and bias of each channel."""
     return (
         ParamSpec(name="weight", shape=(channels,), init="ones", packable=False),
         ParamSpec(name="bias", shape=(channels,), init="zeros", packable=False),

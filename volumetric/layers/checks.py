@@ -1,4 +1,4 @@
-"""Checks of the numbers that a declaration is made of."""
+"""Checks of the values in the fields of a spec."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 def check_whole(what: str, value: Any, least: int = 1, *, most: int | None = None) -> None:
-    """Raise `SpecError` unless `value` is a whole number from `least` on, to `most` if given."""
+    """Raise `SpecError` unless `value` is a whole number of at least `least`, and at most `most` if passed."""
     good = isinstance(value, int) and not isinstance(value, bool) and value >= least
     if not good or (most is not None and value > most):
-        reach = f"from {least} on" if most is None else f"from {least} to {most:,}"
+        reach = f"of at least {least}" if most is None else f"from {least} to {most:,}"
         raise SpecError(f"{what} must be a whole number {reach}, got {shown(value)}")
 
 
@@ -33,7 +33,7 @@ def check_number(what: str, value: Any, *, above: float = 0.0) -> None:
 
 
 def as_number(what: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
-    """Return a finite number between bounds as a float, -0 as 0; raise `SpecError` where it is none."""
+    """Return a finite number between bounds as a float, -0 as 0; raise `SpecError` for other values."""
     try:
         number = math.nan if isinstance(value, bool | str | bytes) else float(value) + 0.0
     except (TypeError, ValueError, OverflowError):
@@ -45,17 +45,17 @@ def as_number(what: str, value: Any, least: float = -math.inf, most: float = mat
 
 
 def check_text(what: str, value: Any) -> None:
-    """Raise `SpecError` unless `value` is text that a file can hold."""
+    """Raise `SpecError` unless `value` is a string that can be encoded as UTF-8."""
     if not isinstance(value, str):
-        raise SpecError(f"{what} is text, got {shown(value)}")
+        raise SpecError(f"{what} must be a string, got {shown(value)}")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise SpecError(f"{what}: half of a surrogate pair, which is no text") from None
+        raise SpecError(f"{what} must be valid Unicode, got half of a surrogate pair") from None
 
 
 def check_choice(what: str, value: Any, of: Iterable[str]) -> None:
-    """Raise `SpecError`, with the nearest of them, unless `value` is one of some words."""
+    """Raise `SpecError`, with the closest match as a hint, unless `value` is one of some words."""
     known = list(of)
     if not isinstance(value, str) or value not in known:
         raise SpecError(f"{what}: unknown {shown(value)}", hint=suggestion(value, known))
@@ -67,41 +67,41 @@ def check_flag(what: str, value: Any) -> None:
         raise SpecError(f"{what} must be true or false, got {shown(value)}")
 
 
-def tuple_of(what: str, given: Any, kind: type[T] | tuple[type[T], ...]) -> tuple[T, ...]:
-    """Return a list or tuple as a tuple; raise `SpecError` unless its members are of a kind."""
-    if not isinstance(given, list | tuple):
-        raise SpecError(f"{what} must be a list, got {shown(given)}")
-    for value in given:
+def tuple_of(what: str, values: Any, kind: type[T] | tuple[type[T], ...]) -> tuple[T, ...]:
+    """Return a list or tuple as a tuple; raise `SpecError` unless all members are of a type in `kind`."""
+    if not isinstance(values, list | tuple):
+        raise SpecError(f"{what} must be a list, got {shown(values)}")
+    for value in values:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             kinds = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
-            raise SpecError(f"{what} must be a list of {kinds}, got {shown(value)} in it")
+            raise SpecError(f"{what} must be a list of {kinds}, got an element {shown(value)}")
         if isinstance(value, str):
             check_text(what, value)
-    return tuple(given)
+    return tuple(values)
 
 
-def whole_numbers(what: str, given: Any) -> tuple[int, ...]:
-    """Return a list, tuple, range or array of whole numbers as a tuple; raise `SpecError` where it is none."""
-    return tuple(_integers(what, "a list of whole numbers", given, 1).tolist())
+def whole_numbers(what: str, values: Any) -> tuple[int, ...]:
+    """Return a list, tuple, range or array of whole numbers as a tuple; raise `SpecError` for other values."""
+    return tuple(_integers(what, "a list of whole numbers", values, 1).tolist())
 
 
-def whole_pairs(what: str, given: Any) -> tuple[tuple[int, int], ...]:
-    """Return a list, tuple or array ``[n, 2]`` of pairs of whole numbers as tuples, as `whole_numbers` does."""
-    wanted = "a list of pairs of whole numbers"
-    found = _integers(what, wanted, given, 2)
-    if found.size and found.shape[1] != 2:
-        raise SpecError(f"{what} must be {wanted}, got {shown(given)}")
-    return tuple(map(tuple, found.tolist()))
+def whole_pairs(what: str, values: Any) -> tuple[tuple[int, int], ...]:
+    """Return a list, tuple or array ``[n, 2]`` of pairs of whole numbers as tuples, see `whole_numbers`."""
+    expected = "a list of pairs of whole numbers"
+    pairs = _integers(what, expected, values, 2)
+    if pairs.size and pairs.shape[1] != 2:
+        raise SpecError(f"{what} must be {expected}, got {shown(values)}")
+    return tuple(map(tuple, pairs.tolist()))
 
 
-def _integers(what: str, wanted: str, given: Any, axes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _integers(what: str, expected: str, values: Any, axes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     try:
-        found = np.asarray(given)
-        empty = isinstance(given, list | tuple | range | np.ndarray) and not found.size
+        numbers = np.asarray(values)
+        empty = isinstance(values, list | tuple | range | np.ndarray) and not numbers.size
         if empty:
             return np.zeros((0,) * axes, np.int64)
-        if found.ndim == axes and found.dtype.kind in "iu" and found.max() <= np.iinfo(np.int64).max:
-            return found.astype(np.int64)
-    except (TypeError, ValueError, OverflowError):  # lists of several lengths, and what NumPy makes nothing of
+        if numbers.ndim == axes and numbers.dtype.kind in "iu" and numbers.max() <= np.iinfo(np.int64).max:
+            return numbers.astype(np.int64)
+    except (TypeError, ValueError, OverflowError):  # lists of several lengths, and values that NumPy cannot convert
         pass
-    raise SpecError(f"{what} must be {wanted}, got {shown(given)}")
+    raise SpecError(f"{what} must be {expected}, got {shown(values)}")

@@ -1,4 +1,4 @@
-"""Clamp: numbers kept between two bounds, as torch.clamp; ReLU and ReLU6 as layers of their own are two of them."""
+"""Clamp: limits elements to two bounds, as torch.clamp; ReLU and ReLU6 are special cases."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Clamp(LayerSpec):
         """Check the fields."""
         bounds = [bound for bound in (self.min, self.max) if bound is not None]
         if not bounds:
-            raise SpecError("clamp: needs a bound", hint="min, max or both")
+            raise SpecError("clamp: needs a bound", hint="set min, max or both")
         if not all(math.isfinite(bound) for bound in bounds) or bounds[0] > bounds[-1]:
-            raise SpecError(f"clamp: the bounds must be finite and rise, got {self.min} and {self.max}")
+            raise SpecError(f"clamp: min and max must be finite, with min ≤ max, got {self.min} and {self.max}")
 
     def emit(self, scope: Scope, x: int) -> int:
         work = scope.work

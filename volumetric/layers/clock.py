@@ -1,7 +1,7 @@
-"""Clocks: when something computes, step by step, as values that are combined with ``&``, ``|`` and ``~``.
+"""Clocks: expressions for when something computes, step by step, combined with ``&``, ``|`` and ``~``.
 
-One language for layers of a clocked network, regions and edges of a program. Each stream has its own clocks. Nothing
-counts steps without end: what a clock keeps is how many are still to go, which float32 holds exactly (`LONGEST`).
+Layers of a clocked network, and regions and edges of a program, use the same clocks. Each stream has separate clocks.
+No counter is unbounded: a clock stores the number of remaining steps, which float32 represents exactly (`LONGEST`).
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from typing import ClassVar
 from volumetric.base.errors import SpecError
 
 LONGEST = 2**24
-"""Most steps that a clock counts."""
+"""Maximum steps that a clock counts."""
 DEEPEST = 64
-"""Most clocks inside of one another."""
+"""Maximum depth of nested clocks."""
 
 
 class Clock:
     """When something fires.
 
-    ``a & b`` fires where both do, ``a | b`` where one does, ``~a`` where a does not.
+    ``a & b`` fires if both fire, ``a | b`` if one fires, ``~a`` if a does not fire.
     """
 
     def __and__(self, other: Clock) -> Clock:
-        """Fire where both do."""
+        """Fire if both fire."""
         return And((self, other)) if isinstance(other, Clock) else NotImplemented
 
     def __or__(self, other: Clock) -> Clock:
-        """Fire where one does."""
+        """Fire if one fires."""
         return Or((self, other)) if isinstance(other, Clock) else NotImplemented
 
     def __invert__(self) -> Clock:
-        """Fire where this does not."""
+        """Fire if this clock does not."""
         return Not(self)
 
     def __str__(self) -> str:
@@ -46,16 +46,16 @@ class Clock:
 
     @staticmethod
     def parse(text: str) -> Clock:
-        """Read a clock that was written as text.
+        """Parse the text of a clock.
 
         ``or := and ("||" and)*``, ``and := not ("&&" not)*``, ``not := "!"? atom``, an atom being ``( or )``, a
         comparison as ``err.prediction > 0.5`` or ``0.1 < err.prediction < 0.5``, or one of ``every(n)``,
-        ``every(n, phase)``, ``on(name)``, ``cooldown(or, n)``, ``silence(or, n)``, ``inner(or, n)``. Names with other
-        characters than letters, digits and ``_ - . : / [ ]`` stand in double quotes, as in JSON.
+        ``every(n, phase)``, ``on(name)``, ``cooldown(or, n)``, ``silence(or, n)``, ``inner(or, n)``. Names with
+        characters other than letters, digits and ``_ - . : / [ ]`` are quoted in double quotes, as in JSON.
 
         Raises
         ------
-        SpecError : it is not one; the message points at the place
+        SpecError : a syntax error; the message points at its position
         """
         from volumetric.layers.clock_text import parse
 
@@ -63,18 +63,18 @@ class Clock:
 
     @property
     def parts(self) -> tuple[Clock, ...]:
-        """Clocks that this one asks."""
+        """Operands of this clock."""
         return ()
 
     def walk(self) -> Iterator[Clock]:
-        """Yield this clock and all inside of it, each before those inside of it."""
+        """Yield this clock and all nested clocks, in preorder."""
         yield self
         for part in self.parts:
             yield from part.walk()
 
 
 class _Around(Clock):
-    """A clock that asks others."""
+    """A clock with operands."""
 
     def _check(self) -> None:
         for part in self.parts:
@@ -82,15 +82,15 @@ class _Around(Clock):
                 raise SpecError(f"clock: expected clocks to combine, got {part!r}")
             if isinstance(part, Inner):
                 raise SpecError(
-                    "clock: inner steps cannot be part of another clock",
-                    hint="say them around the whole clock, inner(…, n)",
+                    "clock: inner cannot be nested in another clock",
+                    hint="put it around the whole clock: inner(…, n)",
                 )
         if self.deep > DEEPEST:
-            raise SpecError(f"clock: more than {DEEPEST} clocks inside of one another", hint="say it with fewer")
+            raise SpecError(f"clock: more than {DEEPEST} nested clocks", hint="use fewer")
 
     @cached_property
     def deep(self) -> int:
-        """How many clocks are inside of one another."""
+        """Depth of nesting."""
         return 1 + max((part.deep if isinstance(part, _Around) else 1 for part in self.parts), default=0)
 
 
@@ -111,20 +111,20 @@ class Every(Clock):
 
 @dataclass(frozen=True)
 class Event(Clock):
-    """Fires where a number that is watched lies in a range. NaN lies in none, and differs from all.
+    """Fires if an observed value is in a range. NaN is in no range, and is unequal to every number.
 
     Attributes
     ----------
-    source : what is watched, ``"what.kind"``, split at the last dot: of a program the meter of a region,
-        ``"err.prediction"``; of a clocked network the ``mean``, ``max``, ``min`` or ``rms`` of a layer, an output or
+    source : the observed value, ``"what.kind"``, split at the last dot: for a program the meter of a region,
+        ``"err.prediction"``; for a clocked network the ``mean``, ``max``, ``min`` or ``rms`` of a layer, an output or
         an input, ``"1.0.0.0.rms"``
-    above, at_least : from where on, without and with that number
-    below, at_most : up to where
-    equal, unequal : the one number, or all but it; these stand alone
+    above, at_least : exclusive or inclusive lower bound
+    below, at_most : exclusive or inclusive upper bound
+    equal, unequal : fires for this number only, or for all others; excludes all bounds
 
     Raises
     ------
-    SpecError : no bound is given, two of one side, or one that is not finite
+    SpecError : there is no bound, there are two on one side, or a bound is not finite
     """
 
     source: str
@@ -139,7 +139,9 @@ class Event(Clock):
         """Check the fields."""
         what, dot, kind = self.source.rpartition(".") if isinstance(self.source, str) else ("", "", "")
         if not (what and dot and kind):
-            raise SpecError(f"event: {self.source!r} names nothing to watch", hint='what and kind, "err.prediction"')
+            raise SpecError(
+                f"event: expected a source, got {self.source!r}", hint='what.kind, such as "err.prediction"'
+            )
         for name in ("above", "below", "at_least", "at_most", "equal", "unequal"):
             value = getattr(self, name)
             if value is None:
@@ -154,30 +156,30 @@ class Event(Clock):
         alone = sum(value is not None for value in (self.equal, self.unequal))
         if lower > 1 or upper > 1 or alone > 1 or (alone and lower + upper):
             raise SpecError(
-                f"event: {self.source} has bounds that do not go together",
-                hint="one from which it fires, one up to which, or equal or unequal alone",
+                f"event: {self.source} has conflicting bounds",
+                hint="set one lower bound, one upper bound, or only equal or unequal",
             )
         if not lower + upper + alone:
             raise SpecError(f"event: {self.source} has no bound", hint="Event(…, above=0.5)")
 
     @property
     def what(self) -> str:
-        """Name of that which is watched."""
+        """Name of the observed thing."""
         return self.source.rpartition(".")[0]
 
     @property
     def kind(self) -> str:
-        """Which number of it."""
+        """Name of the observed value of that thing."""
         return self.source.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
 class On(Clock):
-    """Fires where something happens that is told from outside.
+    """Fires on an external event.
 
     Attributes
     ----------
-    name : an input: it happens at a step that gives the input a row which is not all zeros
+    name : an input: the event happens at a step in which the row of the input is not all zeros
     """
 
     name: str
@@ -193,13 +195,13 @@ class _Joined(_Around):
     terms: tuple[Clock, ...]
 
     def __post_init__(self) -> None:
-        """Take terms of the same kind apart, so that equal clocks are equal values."""
+        """Flatten nested terms of the same kind, so that equivalent clocks compare equal."""
         flat: list[Clock] = []
         for term in self.terms:
             flat += term.terms if type(term) is type(self) else (term,)
         object.__setattr__(self, "terms", tuple(flat))
         if len(flat) < 2:
-            raise SpecError(f"clock: two clocks or more are combined, got {len(flat)}")
+            raise SpecError(f"clock: expected two or more clocks to combine, got {len(flat)}")
         self._check()
 
     @property
@@ -208,16 +210,16 @@ class _Joined(_Around):
 
 
 class And(_Joined):
-    """Fires where all of them do: ``a & b``."""
+    """Fires if all terms fire: ``a & b``."""
 
 
 class Or(_Joined):
-    """Fires where one of them does: ``a | b``."""
+    """Fires if one term fires: ``a | b``."""
 
 
 @dataclass(frozen=True)
 class Not(_Around):
-    """Fires where `term` does not: ``~a``."""
+    """Fires if `term` does not: ``~a``."""
 
     term: Clock
 
@@ -248,22 +250,22 @@ class _Counting(_Around):
 
 
 class Cooldown(_Counting):
-    """Fires where `clock` does, and then not for so many `steps`.
+    """Fires if `clock` fires, and then not for `steps` steps.
 
-    What it holds back has not fired: silence inside of it goes on.
+    A suppressed event has not fired: a silence in it continues.
     """
 
     word: ClassVar[str] = "cooldown"
 
 
 class MaxSilence(_Counting):
-    """Fires where `clock` does, and where it has not fired for so many `steps`; also at the first step."""
+    """Fires if `clock` fires, and if it has not fired for `steps` steps; also at the first step."""
 
     word: ClassVar[str] = "silence"
 
 
 class Inner(_Counting):
-    """Fires where `clock` does, and then computes `steps` times more within the same step of its program."""
+    """Fires if `clock` fires, and then computes `steps` more times within the same step of its program."""
 
     word: ClassVar[str] = "inner"
 

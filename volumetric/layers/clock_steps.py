@@ -1,4 +1,4 @@
-"""A step of a clock: what it keeps, what fires, and what it keeps then, in whatever computes that."""
+"""A step of a clock, generic over the backend: from counters to whether it fires, and the new counters."""
 
 from __future__ import annotations
 
@@ -15,63 +15,63 @@ T = TypeVar("T")
 
 
 class Steps(Protocol[T]):
-    """What a step is computed with. Truths are of the same shape as counts, one for each stream."""
+    """The backend of a step. Booleans have the shape of counters, one element for each stream."""
 
     def watched(self, source: str, /) -> T:
-        """Return the number that an event watches."""
+        """Return the value that an event observes."""
         ...
 
     def happens(self, name: str, /) -> T:
-        """Return where something that is told from outside happens."""
+        """Return whether an external event happens."""
         ...
 
     def over(self, x: T, number: float, /) -> T:
-        """Return where x is greater; NaN is not."""
+        """Return whether x is greater; false for NaN."""
         ...
 
     def under(self, x: T, number: float, /) -> T:
-        """Return where x is less; NaN is not."""
+        """Return whether x is less; false for NaN."""
         ...
 
     def both(self, a: T, b: T, /) -> T:
-        """Return where both are true."""
+        """Return whether both are true."""
         ...
 
     def either(self, a: T, b: T, /) -> T:
-        """Return where one is true."""
+        """Return whether one is true."""
         ...
 
     def negated(self, a: T, /) -> T:
-        """Return where it is not true."""
+        """Return whether it is false."""
         ...
 
     def counted(self, count: T, begins: T, steps: float, /) -> T:
-        """Return `steps` where a count begins, else one less, down to 0."""
+        """Return `steps` if a count starts, else one less than `count`, down to 0."""
         ...
 
 
 def counters(clock: Clock) -> tuple[float, ...]:
-    """Return what the counts of a clock are when a stream begins.
+    """Return the initial counters of a clock.
 
     There is one for each `Every`, `Cooldown` and `MaxSilence` in it, in the order of `Clock.walk`: the steps until it
-    fires, until it may fire again, and until it has been silent for too long.
+    fires, until it may fire again, and until the silence is too long.
     """
-    found: list[float] = []
+    counts: list[float] = []
     for part in clock.walk():
         if isinstance(part, Every):
-            found.append(float(part.phase))
+            counts.append(float(part.phase))
         elif isinstance(part, (Cooldown, MaxSilence)):
-            found.append(0.0)
-    return tuple(found)
+            counts.append(0.0)
+    return tuple(counts)
 
 
 def step(clock: Clock, counts: Sequence[T], of: Steps[T]) -> tuple[T, list[T]]:
-    """Return where a clock fires, and its counts after the step."""
+    """Return whether a clock fires, and its counters after the step."""
     after: list[T] = list(counts)
     number = iter(range(len(after)))
 
     def fires(node: Clock, free: T | None) -> T:
-        """Return where a clock fires; `free`: where no cooldown around it holds it back, None: nowhere."""
+        """Return whether a clock fires; `free`: whether no outer cooldown suppresses it, None: no outer cooldown."""
         if isinstance(node, Every):
             n = next(number)
             due = of.under(after[n], 0.5)
@@ -85,21 +85,21 @@ def step(clock: Clock, counts: Sequence[T], of: Steps[T]) -> tuple[T, list[T]]:
             return of.negated(fires(node.term, free))
         if isinstance(node, (And, Or)):
             join = of.both if isinstance(node, And) else of.either
-            found = fires(node.terms[0], free)
+            firing = fires(node.terms[0], free)
             for term in node.terms[1:]:
-                found = join(found, fires(term, free))
-            return found
+                firing = join(firing, fires(term, free))
+            return firing
         if isinstance(node, Cooldown):
             n = next(number)
             warm = of.under(after[n], 0.5)
-            found = of.both(fires(node.clock, warm if free is None else of.both(free, warm)), warm)
-            after[n] = of.counted(after[n], found if free is None else of.both(found, free), float(node.steps))
-            return found
+            firing = of.both(fires(node.clock, warm if free is None else of.both(free, warm)), warm)
+            after[n] = of.counted(after[n], firing if free is None else of.both(firing, free), float(node.steps))
+            return firing
         if isinstance(node, MaxSilence):
             n = next(number)
-            found = of.either(fires(node.clock, free), of.under(after[n], 0.5))
-            after[n] = of.counted(after[n], found if free is None else of.both(found, free), node.steps - 1.0)
-            return found
+            firing = of.either(fires(node.clock, free), of.under(after[n], 0.5))
+            after[n] = of.counted(after[n], firing if free is None else of.both(firing, free), node.steps - 1.0)
+            return firing
         assert isinstance(node, Inner)
         return fires(node.clock, free)
 
@@ -107,20 +107,20 @@ def step(clock: Clock, counts: Sequence[T], of: Steps[T]) -> tuple[T, list[T]]:
 
 
 def _in_range(event: Event, x: T, of: Steps[T]) -> T:
-    found: list[T] = []
+    conditions: list[T] = []
     if event.above is not None:
-        found.append(of.over(x, event.above))
+        conditions.append(of.over(x, event.above))
     if event.below is not None:
-        found.append(of.under(x, event.below))
+        conditions.append(of.under(x, event.below))
     if event.at_least is not None:
-        found.append(of.either(of.over(x, event.at_least), _equal(x, event.at_least, of)))
+        conditions.append(of.either(of.over(x, event.at_least), _equal(x, event.at_least, of)))
     if event.at_most is not None:
-        found.append(of.either(of.under(x, event.at_most), _equal(x, event.at_most, of)))
+        conditions.append(of.either(of.under(x, event.at_most), _equal(x, event.at_most, of)))
     if event.equal is not None:
-        found.append(_equal(x, event.equal, of))
+        conditions.append(_equal(x, event.equal, of))
     if event.unequal is not None:
-        found.append(of.negated(_equal(x, event.unequal, of)))
-    return found[0] if len(found) == 1 else of.both(found[0], found[1])
+        conditions.append(of.negated(_equal(x, event.unequal, of)))
+    return conditions[0] if len(conditions) == 1 else of.both(conditions[0], conditions[1])
 
 
 def _equal(x: T, number: float, of: Steps[T]) -> T:
@@ -129,7 +129,7 @@ def _equal(x: T, number: float, of: Steps[T]) -> T:
 
 
 class NumpySteps:
-    """Steps in NumPy: truths are bool.
+    """Steps in NumPy with bool arrays.
 
     Parameters
     ----------
@@ -141,37 +141,37 @@ class NumpySteps:
 
     @staticmethod
     def over(x: Array, number: float) -> Array:
-        """Where x is greater."""
+        """Return whether x is greater."""
         return x > number
 
     @staticmethod
     def under(x: Array, number: float) -> Array:
-        """Where x is less."""
+        """Return whether x is less."""
         return x < number
 
     @staticmethod
     def both(a: Array, b: Array) -> Array:
-        """Where both are true."""
+        """Return whether both are true."""
         return a & b
 
     @staticmethod
     def either(a: Array, b: Array) -> Array:
-        """Where one is true."""
+        """Return whether one is true."""
         return a | b
 
     @staticmethod
     def negated(a: Array) -> Array:
-        """Where it is not true."""
+        """Return whether it is false."""
         return ~a
 
     @staticmethod
     def counted(count: Array, begins: Array, steps: float) -> Array:
-        """`steps` where a count begins, else one less, down to 0."""
+        """Return `steps` if a count starts, else one less than `count`, down to 0."""
         return np.where(begins, count.dtype.type(steps), np.maximum(count - 1, 0))
 
 
 class GraphSteps:
-    """What `volumetric.layers.clock_steps.step` computes with. No gradient goes through it.
+    """Steps as nodes of a graph. They have no gradient.
 
     Parameters
     ----------

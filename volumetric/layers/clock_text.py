@@ -1,4 +1,4 @@
-"""Clocks ↔ text. What is wrong with a text is pointed at."""
+"""Clocks ↔ text. Errors point at the position in the text."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TOKEN: Final = re.compile(
     r"|(?P<sign>\|\||&&|[<>=!]=|[<>!(),])"
 )
 _SHOWN = 60
-"""Characters that an error shows on each side of the place."""
+"""Characters that an error shows on each side of the position."""
 
 
 def text_of(clock: Clock) -> str:
-    """Return the text of a clock; `parse` gives an equal one."""
+    """Return the text of a clock; `parse` returns an equal clock."""
     if isinstance(clock, Or):
         return " || ".join(map(text_of, clock.terms))
     if isinstance(clock, And):
@@ -41,11 +41,11 @@ def text_of(clock: Clock) -> str:
     if isinstance(clock, On):
         return f"on({_name(clock.name)})"
     assert isinstance(clock, Event)
-    found = {sign: value for sign, field in _BOUNDS.items() if (value := getattr(clock, field)) is not None}
-    if len(found) == 2:
-        (low, first), (high, last) = found.items()
+    bounds = {sign: value for sign, field in _BOUNDS.items() if (value := getattr(clock, field)) is not None}
+    if len(bounds) == 2:
+        (low, first), (high, last) = bounds.items()
         return f"{_number(first)} {_TURNED[low]} {_name(clock.source)} {high} {_number(last)}"
-    [(sign, value)] = found.items()
+    [(sign, value)] = bounds.items()
     return f"{_name(clock.source)} {sign} {_number(value)}"
 
 
@@ -70,14 +70,14 @@ class _Token:
 
 
 def parse(text: str) -> Clock:
-    """Return the clock that a text says; `Clock.parse` has the grammar."""
+    """Parse a clock; see `Clock.parse` for the grammar."""
     if not isinstance(text, str):
-        raise SpecError(f"clock: expected a text, got {text!r}", hint='"every(4)", "err.prediction > 0.5"')
+        raise SpecError(f"clock: expected a string, got {text!r}", hint='"every(4)" or "err.prediction > 0.5"')
     return _Parser(text).whole()
 
 
 class _Parser:
-    """One text: tokens from left to right."""
+    """A recursive-descent parser of one text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -85,19 +85,19 @@ class _Parser:
         self._token = self._next()
 
     def whole(self) -> Clock:
-        """Read all of it."""
-        found = self._or()
+        """Parse the whole text."""
+        clock = self._or()
         if self._token.kind != "end":
             self._fail("expected && or ||, or the end")
-        return found
+        return clock
 
     def _or(self) -> Clock:
         self._depth += 1
         if self._depth > DEEPEST:
-            self._fail(f"more than {DEEPEST} clocks inside of one another")
-        found = self._row("||", lambda: self._row("&&", self._not, And), Or)
+            self._fail(f"more than {DEEPEST} nested clocks")
+        clock = self._row("||", lambda: self._row("&&", self._not, And), Or)
         self._depth -= 1
-        return found
+        return clock
 
     def _row(self, sign: str, one: Callable[[], Clock], kind: Callable[[tuple[Clock, ...]], Clock]) -> Clock:
         start, terms = self._token, [one()]
@@ -115,9 +115,9 @@ class _Parser:
     def _atom(self) -> Clock:
         token = self._token
         if self._took("("):
-            found = self._or()
+            clock = self._or()
             self._expect(")")
-            return found
+            return clock
         if token.kind == "number":
             return self._between()
         if token.kind not in ("word", "quoted"):
@@ -128,7 +128,7 @@ class _Parser:
         return self._compared(token)
 
     def _called(self, name: _Token) -> Clock:
-        """Read what stands in the brackets of a word."""
+        """Parse the arguments of a call."""
         if name.text == "every":
             period = self._count()
             phase = self._count() if self._took(",") else 0
@@ -143,7 +143,7 @@ class _Parser:
         kinds = {kind.word: kind for kind in (Cooldown, MaxSilence, Inner)}
         if name.text not in kinds:
             known = ", ".join(("every", "on", *kinds))
-            self._fail(f"there is no clock {name.text!r}", name, hint=f"one of {known}")
+            self._fail(f"unknown clock {name.text!r}", name, hint=f"one of {known}")
         clock = self._or()
         self._expect(",")
         steps = self._count()
@@ -158,17 +158,17 @@ class _Parser:
         return self._made(path, lambda: Event(source, **{_BOUNDS[sign.text]: value}))
 
     def _between(self) -> Clock:
-        """Read ``number < path < number``."""
+        """Parse ``number < path < number``."""
         start, first = self._token, self._value()
         low = self._token
         if not self._took("<", "<="):
-            self._fail("expected < or <= between a number and what is watched")
+            self._fail("expected < or <= between a number and a source")
         if self._token.kind not in ("word", "quoted"):
-            self._fail("expected what is watched")
+            self._fail("expected a source, such as err.prediction")
         source = self._named(self._advance())
         high = self._token
         if not self._took("<", "<="):
-            self._fail("expected < or <= and a number", hint="with one bound alone, what is watched stands first")
+            self._fail("expected < or <= and a number", hint="with a single bound, write the source first")
         bounds = {_LOWER[_TURNED[low.text]]: first, _UPPER[high.text]: self._value()}
         return self._made(start, lambda: Event(source, **bounds))
 
@@ -194,10 +194,10 @@ class _Parser:
         try:
             return json.loads(token.text)
         except ValueError:
-            return self._fail("the text in quotes is not one of JSON", token)
+            return self._fail("the quoted text is not a valid JSON string", token)
 
     def _made(self, token: _Token, make: Callable[[], Clock]) -> Clock:
-        """Return a clock; what it refuses is pointed at."""
+        """Build a clock; its errors point at `token`."""
         try:
             return make()
         except SpecError as error:
@@ -225,7 +225,7 @@ class _Parser:
         match = _TOKEN.match(self._text, self._at)
         if match is None:
             odd = self._text[self._at]
-            what = "the quote has no end" if odd == '"' else f"unexpected {odd!r}"
+            what = "the quote is not closed" if odd == '"' else f"unexpected {odd!r}"
             self._fail(what, _Token("odd", odd, self._at))
         self._at = match.end()
         return _Token(match.lastgroup or "", match.group(), match.start())

@@ -1,4 +1,4 @@
-"""Layers one after the other, the Residual join, and what all containers share."""
+"""The containers Sequential and Residual, and the base of all containers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from volumetric.layers.base import (
 from volumetric.layers.scope import Scope, joined
 
 INPUT = "input"
-"""Source of a Residual: what the enclosing network or container received."""
+"""Source of a Residual: the input of the enclosing network or container."""
 
 
 @layer("residual")
@@ -48,7 +48,7 @@ class Residual(LayerSpec):
 
     def output_shape(self, *inputs: Shape) -> Shape:
         if len(inputs) == 2 and inputs[0] != inputs[1]:
-            raise ShapeError(f"residual adds {show_shape(inputs[1])} to {show_shape(inputs[0])}")
+            raise ShapeError(f"residual cannot add shape {show_shape(inputs[1])} to shape {show_shape(inputs[0])}")
         return inputs[0]
 
     def emit(self, scope: Scope, x: int, source: int) -> int:
@@ -56,7 +56,7 @@ class Residual(LayerSpec):
 
 
 def inner_source(source: str | None, index: int) -> int:
-    """Which value of a Sequential a Residual at place `index` adds: 0 is its input, i + 1 the output of layer i."""
+    """Return which value of a Sequential the Residual at `index` adds: 0 is its input, i + 1 the output of layer i."""
     if source == INPUT:
         return 0
     if source is None:
@@ -66,13 +66,13 @@ def inner_source(source: str | None, index: int) -> int:
     if source.startswith("#") and source[1:].isdigit() and int(source[1:]) < index:
         return int(source[1:]) + 1
     raise SpecError(
-        f"residual: source {source!r} at place {index} of a sequential names no earlier layer",
+        f"residual: source {source!r} at index {index} of a sequential is not an earlier layer",
         hint=f'use "input", None or "#0" to "#{index - 1}"',
     )
 
 
 def prefixed(children: Mapping[Any, LayerSpec]) -> tuple[ParamSpec, ...]:
-    """Parameters of `children` below the paths that are their keys."""
+    """Return the parameters of `children`, named below their keys."""
     return tuple(
         dataclasses.replace(param, name=f"{path}/{param.name}")
         for path, child in children.items()
@@ -81,7 +81,7 @@ def prefixed(children: Mapping[Any, LayerSpec]) -> tuple[ParamSpec, ...]:
 
 
 def prefixed_buffers(children: Mapping[Any, LayerSpec]) -> tuple[ParamSpec, ...]:
-    """Buffers of `children` below the paths that are their keys."""
+    """Return the buffers of `children`, named below their keys."""
     return tuple(
         dataclasses.replace(spec, name=f"{path}/{spec.name}")
         for path, child in children.items()
@@ -90,9 +90,9 @@ def prefixed_buffers(children: Mapping[Any, LayerSpec]) -> tuple[ParamSpec, ...]
 
 
 def joint_statistics(children: Iterable[LayerSpec]) -> BatchStatistics:
-    """When a row depends on other samples in any of `children`."""
-    found = {child.batch_statistics for child in children}
-    return "always" if "always" in found else "training" if "training" in found else "never"
+    """Return when a row depends on other samples in any of `children`."""
+    kinds = {child.batch_statistics for child in children}
+    return "always" if "always" in kinds else "training" if "training" in kinds else "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,17 +101,17 @@ class Container(LayerSpec):
 
     @property
     def contextual(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether a row depends on its place, or on other rows, in any child."""
+        """Whether a row depends on its position, or on other rows, in any child."""
         return any(child.contextual for child in self.children().values())
 
     @property
     def takes_resets(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether all children that are contextual take resets."""
+        """Whether all contextual children support resets."""
         return all(child.takes_resets or not child.contextual for child in self.children().values())
 
     @property
     def ends_with_context(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether a sequence ends with the context in any child."""
+        """Whether a sequence is limited to the context in any child."""
         return any(child.ends_with_context for child in self.children().values())
 
     @property
@@ -136,11 +136,11 @@ class Container(LayerSpec):
         return prefixed_buffers(self.children())
 
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
-        found: list[StateSpec] = []
+        specs: list[StateSpec] = []
         for path, child in self.children().items():
             shapes = [self.reads(path, shape) for shape in inputs]
-            found += (state.below(path) for state in child.states(*shapes))
-        return tuple(found)
+            specs += (state.below(path) for state in child.states(*shapes))
+        return tuple(specs)
 
 
 @layer("sequential")
@@ -172,7 +172,7 @@ class Sequential(Container):
                 inner_source(child.source, i)
 
     def sources(self, index: int) -> tuple[int, ...]:
-        """Values that layer `index` reads: 0 is the container's input, i + 1 the output of layer i."""
+        """Return the values that layer `index` reads: 0 is the container's input, i + 1 the output of layer i."""
         child = self.layers[index]
         return (index, inner_source(child.source, index)) if isinstance(child, Residual) else (index,)
 
@@ -185,7 +185,7 @@ class Sequential(Container):
         return tuple(state.below(str(i)) for i, (child, shape) in enumerate(pairs) for state in child.states(*shape))
 
     def _shapes(self, x: Shape) -> list[Shape]:
-        """Shapes of the input and of every layer's output."""
+        """Return the shapes of the input and of every layer's output."""
         shapes = [x]
         for i, child in enumerate(self.layers):
             try:

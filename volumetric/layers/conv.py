@@ -1,7 +1,7 @@
-"""Convolutions over one, two or three spatial axes, with torch's fields and meaning.
+"""Convolutions over one, two or three spatial axes, with torch's fields and semantics.
 
-A convolution (in fact a cross-correlation, as everywhere in deep learning) is one matrix product for each sample and
-group, between the kernel and the windows of the image (im2col: Chellapilla et al. 2006).
+A convolution (in fact a cross-correlation, as usual in deep learning) is one matrix product for each sample and group,
+between the kernel and the windows of the image (im2col: Chellapilla et al. 2006).
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class Spatial(Windowed):
         return Windows(kernel=kernel, stride=stride, dilation=dilation, before=before, after=after)
 
     def zeros(self, kernel: Shape, stride: Shape, dilation: Shape) -> tuple[Shape, Shape]:
-        """Return the zeros in front of and behind the image."""
+        """Return the padding before and after the image."""
         raise NotImplementedError(self.kind)
 
     def sizes(self, shape: Shape) -> Shape:
-        """Return the spatial part of an input's shape; raise `ShapeError` if it is not what the layer reads."""
+        """Return the spatial sizes of an input; raise `ShapeError` if the layer cannot read its shape."""
         if len(shape) != 2 + self.spatial or shape[1] != self.in_channels:
             raise ShapeError(f"{self.kind} expects [N, {self.in_channels}, {self.axes}], got shape {show_shape(shape)}")
         return shape[2:]
@@ -127,7 +127,7 @@ class Conv(Spatial):
         pixels, deep, groups = prod(counts), channels // self.groups * taps, self.groups
         weight = work.reshape(p["weight"], (groups, self.out_channels // groups, deep))
         if taps == 1 and tuple(sizes) == counts and not any(self.windows().before):
-            columns = x  # each pixel is its own window
+            columns = x  # each pixel is a window
         else:
             columns = work.unfold(x, **self.windows().attributes(counts))
         product = work.gemm(weight, work.reshape(columns, (samples * groups, deep, pixels)), groups=samples * groups)
@@ -156,7 +156,7 @@ class Conv3d(Conv):
 
 
 def finished(scope: Scope, spec: Spatial, p: dict[str, int], y: int, shape: Shape) -> int:
-    """Add the bias to ``[N, channels, pixels]``, apply the activation, and give the result its shape."""
+    """Add the bias to ``[N, channels, pixels]``, apply the activation, and reshape the result."""
     work = scope.work
     if spec.bias:
         y = work.binary("add", y, work.reshape(p["bias"], (1, spec.out_channels, 1)))

@@ -1,4 +1,4 @@
-"""Transposed convolutions over one, two or three spatial axes, with torch's fields, meaning and weight layout."""
+"""Transposed convolutions over one, two or three spatial axes, with torch's fields, semantics and weight layout."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ConvTranspose(Spatial):
         axes = zip(self.sizes(inputs[0]), windows.stride, windows.spans, windows.before, more, strict=True)
         sizes = tuple((n - 1) * stride + span - 2 * cut + extra for n, stride, span, cut, extra in axes)
         if min(sizes) < 1:
-            raise ShapeError(f"{self.kind}: padding leaves nothing of the output, its sizes would be {list(sizes)}")
+            raise ShapeError(f"{self.kind}: padding leaves an empty output of sizes {list(sizes)}")
         return (inputs[0][0], self.out_channels, *sizes)
 
     def emit(self, scope: Scope, x: int) -> int:

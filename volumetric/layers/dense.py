@@ -18,7 +18,7 @@ from volumetric.layers.scope import Scope, linear
 def affine_params(
     name: str, out_features: int, in_features: int, *, bias: bool, init: Init = "fan_in"
 ) -> tuple[ParamSpec, ...]:
-    """Parameters of one affine map below the path `name`; `init` is of the matrix."""
+    """Return the parameters of an affine map below the path `name`; `init` is for the matrix."""
     weight = ParamSpec(name=name + "weight", shape=(out_features, in_features), init=init)
     if not bias:
         return (weight,)

@@ -1,4 +1,4 @@
-"""Discrete: what crosses is one of two or three numbers, as in binary and ternary networks."""
+"""Discrete: outputs with two or three values, as in binary and ternary networks."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Discrete(LayerSpec):
             return y
         c, constant = (_surrogate(work, self, x) for _ in range(2))
         work.detached.add(constant)
-        return work.add(y, work.binary("sub", c, constant))  # plus 0: the surrogate's gradient, and the very values
+        return work.add(y, work.binary("sub", c, constant))  # adds 0, which has the surrogate's gradient
 
 
 def sent(work: GraphBuilder, spec: Discrete, x: int) -> int:
-    """Emit what a discrete layer makes of `x`; NaN stays."""
+    """Emit the output of a discrete layer; NaN stays."""
     zero = work.scalar(0.0)
     if spec.function == "ternary":
         above = work.binary("max", work.unary(work.affine(x, 1.0, -spec.threshold), "sign"), zero)

@@ -43,7 +43,7 @@ class Dropout(LayerSpec):
     def __post_init__(self) -> None:
         """Check the fields."""
         if isinstance(self.p, bool) or not 0 <= self.p <= 1:
-            raise SpecError(f"dropout: p must lie in 0 … 1, got {self.p!r}")
+            raise SpecError(f"dropout: p must be in 0 … 1, got {self.p!r}")
 
     def emit(self, scope: Scope, x: int) -> int:
         if scope.training is None or self.p == 0:

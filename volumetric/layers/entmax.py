@@ -1,4 +1,4 @@
-"""Sparse relatives of softmax: sparsemax and the entmax family between the two."""
+"""Sparse variants of softmax: sparsemax, and the entmax family between softmax and sparsemax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flatten: several axes as one, with torch's fields."""
+"""Flatten: merges several axes, with torch's fields."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Flatten(LayerSpec):
         start, end = (axis + count if axis < 0 else axis for axis in (self.start_dim, self.end_dim))
         if not 1 <= start <= end < count:
             raise ShapeError(
-                f"flatten: axes {self.start_dim} to {self.end_dim} of {show_shape(shape)} are no axes behind the rows"
+                f"flatten: axes {self.start_dim} to {self.end_dim} must be axes of {show_shape(shape)} after the rows"
             )
         return (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :])
 

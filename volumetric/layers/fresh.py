@@ -1,4 +1,4 @@
-"""Fresh values of parameters, by what their layers ask for."""
+"""Initial values of parameters."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _FIXED: Final = _ROWS | {"ones", "zeros"}
 
 
 def is_drawn(spec: ParamSpec) -> bool:
-    """Whether fresh values of a parameter are random."""
+    """Return whether initial values of a parameter are random."""
     return bool(spec.around) or spec.init not in _FIXED
 
 
 def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
-    """Return fresh values of a parameter; from `rng` nothing is taken unless it `is_drawn`."""
+    """Return initial values of a parameter; draws nothing from `rng` unless it `is_drawn`."""
     if spec.around:
         return _around(spec, rng)
     if spec.init == "ones":
@@ -53,7 +53,7 @@ def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
 
 
 def fixed_start(spec: ParamSpec) -> np.ndarray | None:
-    """Return the numbers that each fresh parameter begins with, or near which, where they are a row of several."""
+    """Return the fixed, non-constant values at (or with `around` near) which a parameter starts; None for others."""
     if spec.init not in _ROWS:
         return None
     one = dataclasses.replace(spec, shape=spec.shape[1:] if spec.around else spec.shape, around=0.0)
@@ -61,7 +61,7 @@ def fixed_start(spec: ParamSpec) -> np.ndarray | None:
 
 
 def _around(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
-    """Return copies of one entry of the first axis, moved apart where there are several."""
+    """Return copies of one entry along the first axis, plus noise if there are several."""
     count, *shape = spec.shape
     one = filled(dataclasses.replace(spec, shape=tuple(shape), around=0.0), rng)
     noise = spec.around * rng.standard_normal(spec.shape) if count > 1 else np.zeros(spec.shape)
@@ -77,7 +77,7 @@ def _orthogonal(shape: Shape, rng: np.random.Generator) -> np.ndarray:
 
 
 def _between(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
-    """Return random values that come from numbers between bounds."""
+    """Return random values that are computed from uniform draws between bounds."""
     low, high = spec.bounds
     least = np.finfo(np.float32).tiny
     if spec.init == "ring":

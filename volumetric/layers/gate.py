@@ -1,4 +1,4 @@
-"""Mixture of experts: a trained gate gives every token its own weights for the branches of a Parallel."""
+"""Mixture of experts: a trained gate computes weights of the branches of a Parallel for each token."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Gate(LayerSpec):
             raise SpecError(f"gate: unknown scoring {self.scoring!r}", hint="one of " + ", ".join(SCORINGS))
         expect_positive(self, "in_features", "out_features", *(("top_k",) if self.top_k is not None else ()))
         if self.top_k is not None and self.top_k > self.out_features:
-            raise SpecError(f"gate: top_k {self.top_k} is more than its {self.out_features} branches")
+            raise SpecError(f"gate: top_k must be at most the {self.out_features} branches, got {self.top_k}")
 
     def params(self) -> tuple[ParamSpec, ...]:
-        made = affine_params("", self.out_features, self.in_features, bias=self.bias)
-        return tuple(replace(param, delicate=True) for param in made)
+        params = affine_params("", self.out_features, self.in_features, bias=self.bias)
+        return tuple(replace(param, delicate=True) for param in params)
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.in_features)
@@ -77,7 +77,7 @@ class Gate(LayerSpec):
             y = work.softmax(y)
         if self.top_k is not None and self.top_k < self.out_features:
             y = work.keep_largest(y, self.top_k)
-            if self.scoring != "softmax":  # scores are not below 0: what is not kept becomes 0, and NaN stays
+            if self.scoring != "softmax":  # scores are not below 0: the others become 0, and NaN stays
                 y = work.unary(y, "relu")
         if self.scoring == "softmax":
             y = work.softmax(y)

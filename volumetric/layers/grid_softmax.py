@@ -1,4 +1,4 @@
-"""Independent choices side by side: softmax in each row of a small grid."""
+"""Independent choices: softmax in each row of a small grid."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class GridSoftmax(AxisSoftmax):
 
     def outcomes(self, size: int) -> int:
         if size != self.rows * self.cols:
-            raise ShapeError(f"grid_softmax: a grid of {self.rows}×{self.cols} does not hold {size} logits")
+            raise ShapeError(
+                f"grid_softmax: a grid of {self.rows}×{self.cols} needs {self.rows * self.cols} logits, got {size}"
+            )
         return size
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:

@@ -1,4 +1,4 @@
-"""Softmax of logits with Gumbel noise: a differentiable stand-in for a random choice."""
+"""Softmax of logits with Gumbel noise: a differentiable approximation of a random choice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GumbelSoftmax(Softmax):
             raise SpecError(f"gumbel_softmax: seed must not be below 0, got {self.seed}")
 
     def emit(self, scope: Scope, x: int) -> int:
-        """Bring the rows of a sequence to the front, with all that stands at a position behind it; add the noise."""
+        """Move the axis of positions to the front, flatten the other axes, and add the noise."""
         work, shape = scope.work, scope.work.shape(x)
         if scope.resumes and len(shape) == 2:
             return Softmax.emit(self, scope, work.emit("gumbel", (x, work.positions()), seed=self.seed)[0])

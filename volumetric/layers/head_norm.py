@@ -1,4 +1,4 @@
-"""The norm of cells with heads: each head's part of a row about its own mean, with one gain a channel and no bias."""
+"""The norm of cells with heads: each head is normalised separately, with one gain per channel and no bias."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from functools import cache
 from volumetric.layers.base import ParamSpec
 
 EPS = 1e-5
-"""Is added to the variance."""
+"""Added to the variance."""
 _log = logging.getLogger(__name__)
 
 
 @cache
 def warn_of_narrow_heads(kind: str, heads: int) -> None:
-    """Warn, once for each, of heads of one number: each is its own mean, so that the norm makes it 0."""
-    _log.warning("%s: %d heads of one number each are always 0 behind their norm: take fewer heads", kind, heads)
+    """Warn, once per kind and number, of heads with one element: their norm is always 0."""
+    _log.warning("%s: the norm of %d heads of one element each is always 0: use fewer heads", kind, heads)
 
 
 def head_norm_params(width: int) -> tuple[ParamSpec, ...]:
-    """The gain."""
+    """Return the gain."""
     return (ParamSpec(name="norm.weight", shape=(width,), init="ones", packable=False),)

@@ -1,4 +1,4 @@
-"""Choice by choice down a tree: the probability of a leaf is the product along its path."""
+"""Softmax over a tree: the probability of a leaf is the product along its path."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class HierarchicalSoftmax(AxisSoftmax):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Nodes of each level below the root."""
+        """Number of nodes of each level below the root."""
         return tuple(itertools.accumulate(self.levels, operator.mul))
 
     def outcomes(self, size: int) -> int:

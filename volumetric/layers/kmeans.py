@@ -65,7 +65,7 @@ class KMeans(LayerSpec):
         work, centers = scope.work, scope.params(self)["centers"]
         clusters, width = work.shape(centers)
         middle = work.reduce(centers, "mean", (0,))
-        work.detached.add(middle)  # the assignment does not depend on it: it only keeps numbers small
+        work.detached.add(middle)  # the assignment does not depend on it: it only keeps values small
         rows, at = work.binary("sub", flat(work, x), middle), work.binary("sub", centers, middle)
         norms = work.reshape(work.reduce(work.unary(at, "square"), "sum", (1,)), (clusters,))
         count = prod(work.shape(x)[:-1])

@@ -1,4 +1,4 @@
-"""LastStep: what a sequence comes to at its end."""
+"""LastStep: the last step of each sequence."""
 
 from __future__ import annotations
 

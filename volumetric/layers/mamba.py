@@ -69,7 +69,7 @@ class Mamba(LayerSpec):
 
     @property
     def reach(self) -> int:
-        """Rows before a row that the convolution sees."""
+        """Number of earlier rows that the convolution sees."""
         return self.kernel_size - 1
 
     @property

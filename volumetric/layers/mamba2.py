@@ -1,4 +1,4 @@
-"""Mamba2: a selective state-space layer with one decay a head (https://arxiv.org/abs/2405.21060)."""
+"""Mamba2: a selective state-space layer with one decay per head (https://arxiv.org/abs/2405.21060)."""
 
 from __future__ import annotations
 
@@ -81,16 +81,16 @@ class Mamba2(LayerSpec):
         positive = ("embed_dim", "num_heads", "head_dim", "state_size", "groups", "kernel_size", "reach")
         expect_positive(self, *positive)
         if self.num_heads % self.groups:
-            raise SpecError(f"mamba2: {self.num_heads} heads cannot be shared out to {self.groups} groups")
+            raise SpecError(f"mamba2: {self.groups} groups do not divide {self.num_heads} heads")
         object.__setattr__(self, "multipliers", tuple(map(float, self.multipliers)))
         if len(self.multipliers) != 5 or not np.isfinite(self.multipliers).all():
-            raise SpecError(f"mamba2: multipliers are five numbers, of z, v, b, c and r, got {self.multipliers}")
+            raise SpecError(f"mamba2: multipliers must be five numbers, for z, v, b, c and r, got {self.multipliers}")
         if not 0 <= self.dt_min <= (np.inf if self.dt_max is None else self.dt_max):
-            raise SpecError(f"mamba2: dt cannot lie between {self.dt_min} and {self.dt_max}")
+            raise SpecError(f"mamba2: dt cannot be between {self.dt_min} and {self.dt_max}")
 
     @property
     def reach(self) -> int:
-        """Rows before a row that the convolution sees."""
+        """Number of earlier rows that the convolution sees."""
         return self.kernel_size - 1
 
     @property
@@ -100,7 +100,7 @@ class Mamba2(LayerSpec):
 
     @property
     def grouped(self) -> int:
-        """Width of b, and of c."""
+        """Width of b and of c."""
         return self.groups * self.state_size
 
     @property
@@ -115,12 +115,12 @@ class Mamba2(LayerSpec):
 
     @property
     def gated_last(self) -> bool:
-        """Whether the gate comes behind a norm."""
+        """Whether the gate comes after a norm."""
         return self.norm and self.norm_before_gate
 
     @property
     def conv_factors(self) -> tuple[tuple[int, float], ...]:
-        """Channels of the convolution in order, and the factor of each run of them; nothing where all are 1."""
+        """(Number of channels, factor) of consecutive channels of the convolution; empty if all factors are 1."""
         runs = tuple(zip(self.mixed, self.multipliers[1:4], strict=True))
         return runs if any(factor != 1 for _, factor in runs) else ()
 

@@ -32,7 +32,7 @@ class MaskedSoftmax(Softmax):
         """Check the fields."""
         Softmax.__post_init__(self)
         if not self.mask:
-            raise SpecError("masked_softmax: mask is empty")
+            raise SpecError("masked_softmax: mask must not be empty")
 
     def outcomes(self, size: int) -> int:
         if size != len(self.mask):

@@ -57,7 +57,7 @@ class SwiGLU(LayerSpec):
         if self.limit is not None and not 0 < self.limit < math.inf:
             raise SpecError(f"swiglu: limit must be a number above 0, got {self.limit}")
         if self.limit is not None and self.gate_factor != 1:
-            raise SpecError("swiglu: a limit and a gate_factor do not go together")
+            raise SpecError("swiglu: limit and gate_factor exclude each other")
         if not math.isfinite(self.up_offset) or (self.up_offset and self.limit is None):
             raise SpecError(f"swiglu: up_offset {self.up_offset} must be finite, and 0 without a limit")
 

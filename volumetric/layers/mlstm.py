@@ -1,4 +1,4 @@
-"""mLSTM: a memory of matrices with exponential gates (xLSTM, Beck et al. 2024, arXiv 2405.04517)."""
+"""mLSTM: a matrix memory with exponential gates (xLSTM, Beck et al. 2024, arXiv 2405.04517)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from volumetric.layers.scope import Scope, linear, start
 from volumetric.layers.slstm import check_heads, head_norm
 
 MOST = 80.0
-"""Bound of -m in the least divisor, so that float32 holds it; what is divided by that much is nothing."""
+"""Upper bound of -m in the divisor, so that its exponential fits float32."""
 
 
 _FRESH: dict[str, Init] = {"i/weight": "zeros", "i/bias": "normal_tenth", "f/weight": "zeros", "f/bias": "forget"}
-"""Gates that remember begin as those that do not."""
+"""Initial values of `AxonLinear` gates: those of the affine gates."""
 
 
 @layer("mlstm")
@@ -105,7 +105,7 @@ class MLSTM(LayerSpec):
 
     @property
     def maps(self) -> Maps:
-        """What makes queries and keys, values and gates that remember."""
+        """The `AxonLinear` maps to queries and keys, values and gates."""
         if self.projection == "dense":
             return {}
         inner, gate = axon_map(self.embed_dim, self.embed_dim), axon_map(3 * self.embed_dim, self.num_heads)
@@ -154,43 +154,43 @@ class MLSTM(LayerSpec):
         with work.at(scope.path, mixes=False):
             joined = work.concat((q, q, value), last)
         if maps:
-            made = work.concat([scope.child(name).emit(maps[name], joined) for name in ("i", "f")], last)
+            gates = work.concat([scope.child(name).emit(maps[name], joined) for name in ("i", "f")], last)
         else:
             with work.at(scope.path, mixes=False):
-                made = linear(work, p, ("i.", "f."), joined)
-        gates = scope.sequenced(made)
+                gates = linear(work, p, ("i.", "f."), joined)
+        gates = scope.sequenced(gates)
         batch, length, _ = work.shape(gates)
         by_row = work.permute(work.reshape(gates, (batch, length, 2, heads)), (2, 0, 3, 1))
         i, f = (work.reshape(work.part(by_row, 0, at, at + 1), (batch, heads, length)) for at in range(2))
         q, v = (work.permute(work.reshape(of, (batch, length, heads, width)), (0, 2, 1, 3)) for of in (q, value))
         rows = _clean(work, Rows(q, work.affine(q, 1 / np.sqrt(width)), v, i, f, scope.kept_before(x)))
         c, n, m = (start(scope, x, name, shape) for name, shape in _shapes(self).items())
-        held = work.concat((c, work.reshape(n, (batch, heads, width, 1))), 3)
+        memory = work.concat((c, work.reshape(n, (batch, heads, width, 1))), 3)
         if length < 0:
-            y, held, m = _row_by_row(work, rows, held, m)
+            y, memory, m = _row_by_row(work, rows, memory, m)
         else:
             ys = []
             for first in range(0, length, self.chunk_size):
                 part = _part(work, rows, first, min(first + self.chunk_size, length))
-                made, held, m = chunk(work, part, held, m)
-                ys.append(made)
+                outputs, memory, m = chunk(work, part, memory, m)
+                ys.append(outputs)
             y = work.concat(ys, 2) if ys else work.part(rows.v, 3, 0, width)
         if scope.keeps_state(x):
-            scope.keep("C", work.part(held, 3, 0, width))
-            scope.keep("n", work.reshape(work.part(held, 3, width, width + 1), (batch, heads, width)))
+            scope.keep("C", work.part(memory, 3, 0, width))
+            scope.keep("n", work.reshape(work.part(memory, 3, width, width + 1), (batch, heads, width)))
             scope.keep("m", m)
         return head_norm(work, work.permute(y, (0, 2, 1, 3)), p["norm.weight"], x)
 
 
 class Rows(NamedTuple):
-    """What a chunk reads.
+    """Inputs of a chunk.
 
     Attributes
     ----------
     q, k : queries, and keys / √d, ``[B, heads, L, d]``
     v : values and 1, ``[B, heads, L, d + 1]``: the memory of the last column is the normaliser
     i, f : gates before their functions, ``[B, heads, L]``
-    keep : ``[B, L]``, 0 where a row finds nothing from before; None: nowhere
+    keep : ``[B, L]``, 0 for a reset row; None: no resets
     """
 
     q: int
@@ -207,9 +207,9 @@ def _shapes(spec: MLSTM) -> dict[str, tuple[int, ...]]:
 
 
 def _clean(work: GraphBuilder, of: Rows) -> Rows:
-    """Put what is not finite in keys and values into the row's gate instead, which takes it where the row is seen.
+    """Replace non-finite keys and values by 0, and add NaN to the row's gate, which only rows that see it read.
 
-    In a product of matrices NaN would come through rows that are not seen, as 0 times NaN.
+    A matrix product would spread NaN from rows that are not seen, because 0 · NaN is NaN.
     """
     batch, heads, length, _ = work.shape(of.v)
     odd = work.reduce(work.affine(work.concat((of.k, of.v), 3), 0.0), "sum", (3,))  # 0, or NaN
@@ -221,13 +221,13 @@ def _clean(work: GraphBuilder, of: Rows) -> Rows:
 
 
 def _part(work: GraphBuilder, of: Rows, first: int, end: int) -> Rows:
-    """Some rows."""
+    """Return the rows from `first` to `end`."""
     q, k, v, i, f = (work.part(each, 2, first, end) for each in of[:5])
     return Rows(q, k, v, i, f, None if of.keep is None else work.part(of.keep, 1, first, end))
 
 
-def _row_by_row(work: GraphBuilder, of: Rows, held: int, m: int) -> tuple[int, int, int]:
-    """The same where the number of rows is open: a chunk for each, without resets."""
+def _row_by_row(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int, int, int]:
+    """Emit the cell for an open number of rows: one row after the other, without resets."""
     batch, heads, length, _ = work.shape(of.v)
     parts = of[:5]
     widths = [work.shape(each)[3] if len(work.shape(each)) == 4 else 0 for each in parts]
@@ -240,35 +240,35 @@ def _row_by_row(work: GraphBuilder, of: Rows, held: int, m: int) -> tuple[int, i
         y, *after = chunk(inner, Rows(*now, keep=None), *states)
         return [y], after
 
-    [y], [held, m] = work.scan(body, xs, (), (held, m))
+    [y], [memory, m] = work.scan(body, xs, (), (memory, m))
     turned = work.permute(work.reshape(y, (length, batch, heads, work.shape(y)[4])), (1, 2, 0, 3))
-    return turned, held, m
+    return turned, memory, m
 
 
-def chunk(work: GraphBuilder, of: Rows, held: int, m: int) -> tuple[int, int, int]:
-    """Emit y ``[B, heads, L, d]`` of some rows, and the states behind them.
+def chunk(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int, int, int]:
+    """Emit y ``[B, heads, L, d]`` of a chunk, and the states after it.
 
     Parameters
     ----------
-    held : C and n before, ``[B, heads, d, d + 1]``
-    m : ``[B, heads]``
+    memory : C and n before the chunk, ``[B, heads, d, d + 1]``
+    m : m before the chunk, ``[B, heads]``
     """
     batch, heads, length, wide = work.shape(of.v)
     width, groups = wide - 1, batch * heads
 
     def product(a: int, b: int, **how: bool) -> int:
         parts = (work.reshape(t, (groups, *work.shape(t)[2:])) for t in (a, b))
-        made = work.gemm(*parts, **how)
-        return work.reshape(made, (batch, heads, *work.shape(made)[1:]))
+        products = work.gemm(*parts, **how)
+        return work.reshape(products, (batch, heads, *work.shape(products)[1:]))
 
     log_f = work.unary(work.unary(work.unary(of.f, "neg"), "softplus"), "neg")
-    since, begun, seen = _since(work, log_f, of.keep)
+    since, begun, visible = _since(work, log_f, of.keep)
     first = work.reshape(m, (batch, heads, 1))
     first = first if begun is None else work.binary("mul_nonzero", first, begun)
     base = work.binary("add", since, first)
     from_row = work.reshape(work.binary("sub", of.i, since), (batch, heads, 1, length))
     gates = work.binary("add", work.reshape(since, (batch, heads, length, 1)), from_row)
-    gates = gates if seen is None else work.binary("mask", gates, seen)
+    gates = gates if visible is None else work.binary("mask", gates, visible)
     top = work.reshape(work.reduce(gates, "max", (3,)), (batch, heads, length))
     most = work.binary("max", base, top)
     passed = work.unary(work.binary("sub", base, most), "exp")
@@ -276,7 +276,7 @@ def chunk(work: GraphBuilder, of: Rows, held: int, m: int) -> tuple[int, int, in
     by_row = work.reshape(passed, (batch, heads, length, 1))
     weights = work.unary(work.binary("sub", gates, work.reshape(most, (batch, heads, length, 1))), "exp")
     met = work.binary("mul", weights, product(of.q, of.k, trans_b=True))
-    old = work.binary("mul_nonzero", product(of.q, held), by_row)
+    old = work.binary("mul_nonzero", product(of.q, memory), by_row)
     read = work.binary("add", product(met, of.v), old)
     least = work.unary(work.binary("min", work.unary(most, "neg"), work.scalar(MOST)), "exp")
     along = work.unary(work.part(read, 3, width, wide), "abs")
@@ -284,17 +284,17 @@ def chunk(work: GraphBuilder, of: Rows, held: int, m: int) -> tuple[int, int, in
     y = work.binary("div", work.part(read, 3, 0, width), whole)
     last = work.reshape(work.part(weights, 2, length - 1, length), (batch, heads, length, 1))
     new = product(work.binary("mul", of.k, last), of.v, trans_a=True)
-    kept = work.binary("mul_nonzero", held, work.part(by_row, 2, length - 1, length))
+    left = work.binary("mul_nonzero", memory, work.part(by_row, 2, length - 1, length))
     m = work.reshape(work.part(most, 2, length - 1, length), (batch, heads))
-    return y, work.binary("add", new, kept), m
+    return y, work.binary("add", new, left), m
 
 
 def _since(work: GraphBuilder, log_f: int, keep: int | None) -> tuple[int, int | None, int | None]:
-    """Emit sums of log f since the chunk or its last reset began, ``[B, heads, L]``; and what sees what.
+    """Emit sums of log f since the start of the chunk or its last reset, ``[B, heads, L]``, and the masks.
 
     Returns
     -------
-    The sums; 1 where rows see what was before the chunk, ``[B, 1, L]``, or None: all do; 1 where a row sees another,
+    The sums; 1 for rows that see the memory before the chunk, ``[B, 1, L]``, or None: all do; 1 if a row sees another,
     ``[B, 1, L, L]``, or None: there is one row.
     """
     batch, heads, length = work.shape(log_f)
@@ -311,6 +311,6 @@ def _since(work: GraphBuilder, log_f: int, keep: int | None) -> tuple[int, int |
     half = work.scalar(0.5)
     here, there = (work.reshape(count, (batch, 1, *shape)) for shape in ((length, 1), (1, length)))
     between = work.binary("greater", work.binary("sub", here, there), half)
-    seen = work.binary("mul", work.affine(between, -1.0, 1.0), earlier)
+    visible = work.binary("mul", work.affine(between, -1.0, 1.0), earlier)
     begun = work.affine(work.binary("greater", work.reshape(count, (batch, 1, length)), half), -1.0, 1.0)
-    return since, begun, seen
+    return since, begun, visible

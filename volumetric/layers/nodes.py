@@ -1,4 +1,4 @@
-"""Layers that are made of nodes, such as fabrics: ids, masks, and which entries of tensors belong to which node."""
+"""Layers that consist of nodes, such as fabrics: ids, masks, and which entries of tensors belong to which node."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from volumetric.layers.base import LayerSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """Entries of one axis, of which nodes have one each, or share one.
+    """Entries along one axis that belong to nodes; nodes may share an entry.
 
     Attributes
     ----------
-    axis : which
-    width : numbers of an entry along the axis
-    nodes : ids, int64 ``[n]``
-    places : entry of each of them, int64 ``[n]``
+    axis : the axis
+    width : elements of an entry along the axis
+    nodes : ids of the nodes, int64 ``[n]``
+    places : index of each node's entry, int64 ``[n]``
     """
 
     axis: int
@@ -31,35 +31,35 @@ class Entries:
     places: Array
 
     def of(self, places: Array) -> Array:
-        """Indices along the axis of some entries."""
+        """Return the indices of entries along the axis."""
         return (places[:, None] * self.width + np.arange(self.width)).reshape(-1)
 
     def only(self, gone: Array) -> Array:
-        """Return the entries that belong to none but `gone` nodes, rising."""
+        """Return the entries that belong only to `gone` nodes, in ascending order."""
         mine = np.isin(self.nodes, gone)
         return np.setdiff1d(self.places[mine], self.places[~mine])
 
     def mask(self, places: Array, value: Array) -> Array:
-        """Where in an array some entries are, bool in a shape that repeats to that of `value`."""
-        found = np.zeros([size if axis == self.axis else 1 for axis, size in enumerate(value.shape)], bool)
-        found.reshape(-1)[self.of(places)] = True
-        return found
+        """Return a mask of entries in an array, bool in a shape that broadcasts to that of `value`."""
+        mask = np.zeros([size if axis == self.axis else 1 for axis, size in enumerate(value.shape)], bool)
+        mask.reshape(-1)[self.of(places)] = True
+        return mask
 
     def followed(self, value: Array, before: Entries, fresh: Array) -> Array:
-        """Return `fresh` with what `value`, whose entries are `before`, has of the same nodes."""
+        """Return `fresh` with the entries of nodes that `value`, with the entries `before`, has too."""
         _, mine, theirs = np.intersect1d(self.nodes, before.nodes, assume_unique=True, return_indices=True)
-        new, first = np.unique(self.places[mine], return_index=True)  # nodes that share an entry shared one before
+        new, first = np.unique(self.places[mine], return_index=True)  # nodes that share an entry shared it before
         old = before.places[theirs[first]]
-        made = np.moveaxis(fresh.copy(), self.axis, 0)
-        made[self.of(new)] = np.moveaxis(value, self.axis, 0)[before.of(old)]
-        return np.ascontiguousarray(np.moveaxis(made, 0, self.axis))
+        values = np.moveaxis(fresh.copy(), self.axis, 0)
+        values[self.of(new)] = np.moveaxis(value, self.axis, 0)[before.of(old)]
+        return np.ascontiguousarray(np.moveaxis(values, 0, self.axis))
 
 
 class NodeLayer(LayerSpec):
-    """Base of layers that are made of nodes.
+    """Base of layers that consist of nodes.
 
-    Streams mask nodes of a `dynamic` one, through its buffer ``"living"``, float32 ``[nodes]``, and carry what nodes
-    keep over to a layer that has other nodes.
+    Streams mask nodes of a `dynamic` layer with its buffer ``"living"``, float32 ``[nodes]``, and carry the states of
+    nodes over to a layer with other nodes.
     """
 
     __slots__ = ()
@@ -75,7 +75,7 @@ class NodeLayer(LayerSpec):
         raise NotImplementedError
 
     def whole(self) -> NodeLayer:
-        """Return the same layer with all of its nodes, none of which can be masked."""
+        """Return the same layer with all of its nodes and without masking."""
         raise NotImplementedError
 
 
@@ -83,11 +83,11 @@ N = TypeVar("N", bound=NodeLayer)
 
 
 def node_layers_in(layers: Mapping[Any, LayerSpec], kind: type[N] = NodeLayer) -> dict[str, N]:
-    """Return the layers of nodes of a network, or among other named layers, by their paths; also inside of containers.
+    """Return the layers of nodes of a network, or among other named layers, by path; searches containers, too.
 
     Parameters
     ----------
-    kind : those of this class
+    kind : class of the returned layers
     """
     return dict(_walk(((str(where), spec) for where, spec in layers.items()), kind))
 
@@ -101,38 +101,39 @@ def _walk(layers: Iterator[tuple[str, LayerSpec]], kind: type[N]) -> Iterator[tu
 
 
 def node_layer_at(layers: Mapping[Any, LayerSpec], at: str | None, kind: type[N] = NodeLayer) -> tuple[str, N]:
-    """Return the path and the spec of the layer of nodes at a path, or of the only one that there is.
+    """Return the path and the spec of the layer of nodes at a path, or of the only such layer if `at` is None.
 
     Raises
     ------
-    SpecError : there is none, or no path tells which
+    SpecError : there is no such layer, or there are several and `at` is None
     """
-    found = node_layers_in(layers, kind)
-    known = ", ".join(map(repr, found))
+    fabrics = node_layers_in(layers, kind)
+    known = ", ".join(map(repr, fabrics))
     if at is None:
-        if len(found) != 1:
+        if len(fabrics) != 1:
             raise SpecError(
-                f"the network has {len(found) or 'no'} fabrics", hint=f"at= is one of {known}" if found else None
+                f"the network has {len(fabrics) or 'no'} fabrics",
+                hint=f"set at= to one of {known}" if fabrics else None,
             )
-        [at] = found
-    if at not in found:
-        raise SpecError(f"there is no fabric at {at!r}", hint=f"fabrics are at {known}" if found else None)
-    return at, found[at]
+        [at] = fabrics
+    if at not in fabrics:
+        raise SpecError(f"there is no fabric at {at!r}", hint=f"fabrics are at {known}" if fabrics else None)
+    return at, fabrics[at]
 
 
 def places_of(spec: NodeLayer, nodes: object) -> Array:
-    """Return where nodes, told by their ids, stand in the order of `NodeLayer.node_ids`.
+    """Return the indices of nodes, passed as ids, in `NodeLayer.node_ids`.
 
     Raises
     ------
-    SpecError : there is no node of an id
+    SpecError : an id has no node
     """
     order = spec.node_ids
-    asked = np.atleast_1d(np.asarray(list(nodes) if not isinstance(nodes, int | np.integer) else nodes))  # pyright: ignore[reportArgumentType]  (checked below)
-    if asked.size == 0:
+    ids = np.atleast_1d(np.asarray(list(nodes) if not isinstance(nodes, int | np.integer) else nodes))  # pyright: ignore[reportArgumentType]  (checked below)
+    if ids.size == 0:
         return np.zeros(0, np.int64)
-    wrong = asked[~np.isin(asked, order)] if asked.dtype.kind in "iu" else asked
+    wrong = ids[~np.isin(ids, order)] if ids.dtype.kind in "iu" else ids
     if wrong.size:
-        raise SpecError(f"the fabric has no node {wrong[0]}", hint=f"ids are of {order.min()} … {order.max()}")
+        raise SpecError(f"the fabric has no node {wrong[0]}", hint=f"ids are in {order.min()} … {order.max()}")
     by_id = np.argsort(order)
-    return np.unique(by_id[np.searchsorted(order[by_id], asked)])
+    return np.unique(by_id[np.searchsorted(order[by_id], ids)])

@@ -1,4 +1,4 @@
-"""Parallel: branches side by side on one input, joined in one of five ways."""
+"""Parallel: several branches on one input, joined in one of five ways."""
 
 from __future__ import annotations
 
@@ -68,27 +68,29 @@ class Parallel(Container):
         if self.combine not in COMBINES:
             raise SpecError(f"parallel: unknown combine {self.combine!r}", hint="one of " + ", ".join(COMBINES))
         if any(isinstance(branch, Residual) for branch in self.branches):
-            raise SpecError("parallel: a residual cannot be a branch", hint="put it into a sequential")
+            raise SpecError("parallel: a residual cannot be a branch", hint="wrap it in a sequential")
         if (self.gate is not None) != (self.combine == "filter"):
             raise SpecError(f"parallel: combine 'filter' and a gate need each other, combine is {self.combine!r}")
         if self.weigh not in ("output", "input"):
             raise SpecError(f"parallel: weigh must be 'output' or 'input', got {self.weigh!r}")
         if self.weigh == "input" and self.gate is None:
-            raise SpecError("parallel: without a gate there are no weights for inputs", hint="combine='filter'")
+            raise SpecError("parallel: weigh='input' needs a gate", hint="set combine='filter' and a gate")
         if self.gate is not None and self.gate.out_features != len(self.branches):
-            raise SpecError(f"parallel: the gate weighs {self.gate.out_features} of {len(self.branches)} branches")
+            raise SpecError(
+                f"parallel: the gate has {self.gate.out_features} outputs for {len(self.branches)} branches"
+            )
         if (self.grid is not None) != (self.combine == "grid_scatter"):
             raise SpecError(f"parallel: combine 'grid_scatter' and a grid need each other, combine is {self.combine!r}")
         self.cells()
 
     def cells(self) -> tuple[int, ...]:
-        """Place of each branch among the cells of the grid, in reading order; raise `SpecError` if that cannot be."""
+        """Index of each branch's cell in the grid, in reading order; raises `SpecError` for invalid positions."""
         if self.grid is None:
             if self.positions:
                 raise SpecError("parallel: positions need a grid")
             return ()
         if len(self.grid) != 3 or min(self.grid) < 1:
-            raise SpecError(f"parallel: a grid has three sides above 0, got {self.grid}")
+            raise SpecError(f"parallel: grid must be three whole numbers above 0, got {self.grid}")
         for position in self.positions:
             inside = (0 <= at < side for at, side in zip(position, self.grid, strict=False))
             if len(position) != 3 or not all(inside):
@@ -96,7 +98,7 @@ class Parallel(Container):
         depth, height, width = self.grid
         cells = tuple((z * height + y) * width + x for z, y, x in self.positions) or tuple(range(len(self.branches)))
         if len(cells) != len(self.branches) or len(set(cells)) < len(cells) or max(cells) >= depth * height * width:
-            raise SpecError(f"parallel: {len(self.branches)} branches need a cell each in the grid {self.grid}")
+            raise SpecError(f"parallel: {len(self.branches)} branches need one cell each in the grid {self.grid}")
         return cells
 
     def params(self) -> tuple[ParamSpec, ...]:
@@ -131,25 +133,25 @@ class Parallel(Container):
 
 
 def _mixture(scope: Scope, spec: Parallel, gate: Gate, x: int) -> int:
-    """A gated sum, of which a device computes the branches that some row of a call has chosen."""
+    """Emit a gated sum; a device skips branches that no row of a call selects."""
     work = scope.work
     guards = work.shape(x)[0] == ROWS and len(work.shape(x)) == 2
     weights = scope.child("gate").emit(gate, x)
     branches: list[int] = []
     for i, branch in enumerate(spec.branches):
         with work.guarded(weights, i) if guards else nullcontext():
-            given = x if spec.weigh == "output" else _weighed(work, x, weights, i)
-            branches.append(scope.child(str(i)).emit(branch, given))
+            branch_input = x if spec.weigh == "output" else _weighed(work, x, weights, i)
+            branches.append(scope.child(str(i)).emit(branch, branch_input))
     return work.fused("mix", (weights, *branches), weighted=spec.weigh == "output")[0]
 
 
 def _weighed(work: GraphBuilder, x: int, weights: int, i: int) -> int:
-    """Rows times the weight of a branch, 0 where that is 0."""
+    """Emit rows times the weight of a branch, 0 where the weight is 0."""
     return work.fused("mix", (columns(work, weights, i, 1), x), weighted=True)[0]
 
 
 def _scatter(work: GraphBuilder, values: Sequence[int], cells: Sequence[int], count: int) -> int:
-    """Put each value into its cell of a row of cells, zeros into the others."""
+    """Emit a row of cells with each value in its cell, and zeros in the others."""
     *lead, width = work.shape(values[0])
     of = dict(zip(cells, values, strict=True))
     empty = work.zeros((*lead, width)) if len(of) < count else -1

@@ -1,4 +1,4 @@
-"""Attention where sequences begin anew inside of a call, or go on from states of fixed size: which row sees which."""
+"""Masks of attention for sequences that are reset within a call, or continue from states of fixed size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Held(NamedTuple):
-    """Bounded states: the last rows, ``[B, M, kv_heads, width]``, before they turn; rows of the sequence so far."""
+    """Bounded states: the last rows, ``[B, M, kv_heads, width]``, before RoPE; and the number of rows so far."""
 
     k: int
     v: int
@@ -24,13 +24,13 @@ class Held(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What queries see.
+    """The rows that queries see.
 
     Attributes
     ----------
-    mask : 1 where a row sees another, ``[T, S]`` or ``[B, T, S]``; None: all see all
-    odd : ``[B, S, kv_heads, 1]``, NaN where values are NaN or infinite, else 0; it is added to scores, and the values
-        themselves are 0 there: in products NaN would come through rows that are not seen. None: it may
+    mask : 1 if a row sees another, ``[T, S]`` or ``[B, T, S]``; None: all rows see all
+    odd : ``[B, S, kv_heads, 1]``, NaN for values that are NaN or infinite, else 0; it is added to scores, and such
+        values are set to 0, because products would spread NaN from rows that are not seen. None: values are unchanged
     """
 
     mask: int | None = None
@@ -38,25 +38,25 @@ class Seen(NamedTuple):
 
 
 def held_by(scope: Scope, spec: MultiHeadAttention, x: int) -> Held | None:
-    """Return what the rows of `x` go on from; None: they begin with their call."""
+    """Return the states from which the rows of `x` continue; None: sequences start with the call."""
     if not spec.causal or not scope.keeps_state(x):
         return None
     shapes = {state.name: state.shape for state in bounded(spec.states(), f"{spec.kind} at {scope.path}")}
     return Held(*(start(scope, x, name, shapes[name]) for name in Held._fields))
 
 
-def stand(scope: Scope, x: int, held: Held | None) -> int:
-    """Return how many rows of its sequence go before each row, ``[B, T, 1]``."""
+def stand(scope: Scope, x: int, past: Held | None) -> int:
+    """Return the number of earlier rows of its sequence for each row, ``[B, T, 1]``."""
     work = scope.work
     batch, length, _ = work.shape(scope.sequenced(x))
     one = work.constant(np.ones(1), "one")
     steps = work.broadcast(work.reshape(one, (1, 1, 1)), (batch, length, 1))
-    first = work.zeros((batch, 1)) if held is None else held.place
+    first = work.zeros((batch, 1)) if past is None else past.place
     return work.affine(linear_scan(work, steps, one, first, scope.kept_before(x)), 1.0, -1.0)
 
 
 def mask_of(scope: Scope, spec: MultiHeadAttention, x: int, places: int, before: int) -> int:
-    """Return which rows see which, ``[B, T, before + T]``; `before` rows go before those of the call."""
+    """Return which rows see which, ``[B, T, before + T]``; `before` rows precede those of the call."""
     work = scope.work
     batch, length, _ = work.shape(places)
     distance = before + np.arange(length)[:, None] - np.arange(before + length)
@@ -76,13 +76,13 @@ def mask_of(scope: Scope, spec: MultiHeadAttention, x: int, places: int, before:
 
 
 def within(work: GraphBuilder, places: int, size: int) -> int:
-    """Emit the rest of whole numbers after division by `size`."""
+    """Emit whole numbers modulo `size`."""
     times = work.unary(work.affine(places, 1 / size, 0.5 / size), "floor")
     return work.binary("sub", places, work.affine(times, float(size)))
 
 
 def warmth(work: GraphBuilder, spec: MultiHeadAttention, places: int) -> int:
-    """Emit `layers.attention.temperature` of places ``[B, T, 1]`` as ``[B, T, 1, 1]``."""
+    """Emit `graph.numeric.attention.temperature` of positions ``[B, T, 1]`` as ``[B, T, 1, 1]``."""
     every = spec.temperature_every
     steps = work.unary(work.affine(places, 1 / every, 1.5 / every), "floor")
     factors = work.affine(work.unary(work.affine(steps, 1.0, 1.0), "log"), spec.temperature_scale, 1.0)
@@ -90,17 +90,17 @@ def warmth(work: GraphBuilder, spec: MultiHeadAttention, places: int) -> int:
 
 
 def cleaned(work: GraphBuilder, v: int) -> tuple[int, int]:
-    """Return values ``[B, S, kv_heads, width]`` with 0 for what is not finite, and `Seen.odd`."""
+    """Return values ``[B, S, kv_heads, width]`` with 0 for non-finite values, and `Seen.odd`."""
     odd = work.reduce(work.affine(v, 0.0), "sum", (3,))
-    work.detached.add(odd)  # nothing depends on it but whether there is a number
+    work.detached.add(odd)  # it only carries NaN: it is 0 or NaN
     return work.binary("mul_nonzero", v, work.binary("greater", work.scalar(0.5), odd)), odd
 
 
-def keep_last(scope: Scope, spec: MultiHeadAttention, held: Held, places: int, rows: tuple[int, int]) -> None:
-    """Keep the last of all keys and values, as far as they are of the sequence, and its number of rows."""
+def keep_last(scope: Scope, spec: MultiHeadAttention, past: Held, places: int, rows: tuple[int, int]) -> None:
+    """Store the last keys and values, zeros for those of other sequences, and the number of rows of the sequence."""
     work = scope.work
     batch, length, _ = work.shape(places)
-    most = work.shape(held.k)[1]
+    most = work.shape(past.k)[1]
     last = work.reshape(work.part(places, 1, length - 1, length), (batch, 1))
     far = work.constant(np.arange(most, dtype=np.float64)[None, ::-1], "distances")
     own = work.reshape(work.binary("greater", work.affine(last, 1.0, 0.5), far), (batch, most, 1, 1))

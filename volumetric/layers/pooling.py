@@ -1,4 +1,4 @@
-"""Pooling over one, two or three spatial axes, with torch's fields and meaning."""
+"""Pooling over one, two or three spatial axes, with torch's fields and semantics."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Pool(Windowed):
         return Windows(kernel=kernel, stride=stride, dilation=self.dilations(), before=padding, after=padding)
 
     def windows(self, shape: Shape) -> tuple[Windows, Shape]:
-        """Return the windows over an input of `shape`, and how many there are along each axis.
+        """Return the windows over an input of `shape`, and their number along each axis.
 
         Raises
         ------
         ShapeError
-            The input is no image of so many axes, or no window fits it.
+            The input is not an image with these axes, or no window fits it.
         """
         if len(shape) != 2 + self.spatial or shape[1] < 1:
             raise ShapeError(f"{self.kind} expects [N, C, {self.axes}], got shape {show_shape(shape)}")
@@ -70,10 +70,10 @@ class Pool(Windowed):
             raise ShapeError(f"{self.kind}: a window that spans {spans} does not fit the padded sizes {padded}")
         axes = zip(counts, sizes, windows.spans, windows.stride, windows.before, strict=True)
         after = tuple(max(before, step * (n - 1) + span - before - size) for n, size, span, step, before in axes)
-        found = Windows(
+        fitted = Windows(
             kernel=windows.kernel, stride=windows.stride, dilation=windows.dilation, before=windows.before, after=after
         )
-        return found, counts
+        return fitted, counts
 
     def output_shape(self, *inputs: Shape) -> Shape:
         return (*inputs[0][:2], *self.windows(inputs[0])[1])
@@ -149,14 +149,14 @@ class AvgPool(Pool):
 
     def divisors(self, windows: Windows, counts: Shape, sizes: Shape) -> Array:
         """Return the size of each window, ``[*counts]`` in float64."""
-        found = np.ones((), np.float64)
+        divisors = np.ones((), np.float64)
         margins = windows.before if self.count_include_pad else (0,) * self.spatial
         axes = zip(counts, sizes, windows.kernel, windows.stride, windows.before, margins, strict=True)
         for n, size, taps, step, before, margin in axes:
             starts = np.arange(n) * step - before
             inside = np.minimum(starts + taps, size + margin) - np.maximum(starts, -margin)
-            found = np.multiply.outer(found, inside)
-        return found
+            divisors = np.multiply.outer(divisors, inside)
+        return divisors
 
     def emit(self, scope: Scope, x: int) -> int:
         work = scope.work

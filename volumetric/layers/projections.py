@@ -1,4 +1,4 @@
-"""Maps of a cell that may remember: an `AxonLinear` in the place of each affine one."""
+"""Maps of a cell with states: an `AxonLinear` instead of each affine map."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from volumetric.layers.base import Init, LayerSpec, ParamSpec
 
 Projection: TypeAlias = Literal["dense", "axon"]
 Maps: TypeAlias = Mapping[str, AxonLinear]
-"""Name → map: its parameters and states stand below the name. Empty where maps are affine."""
+"""Name → map; its parameters and states are named below it. Empty if maps are affine."""
 
 
 def check_projection(spec: LayerSpec, projection: object) -> None:
-    """Raise `SpecError` unless a cell's field says what its maps are."""
+    """Raise `SpecError` unless `projection` is valid."""
     if projection not in ("dense", "axon"):
         raise SpecError(f"{spec.kind}: unknown projection {projection!r}", hint="one of dense, axon")
 
 
 def axon_map(in_features: int, out_features: int, *, bias: bool = True) -> AxonLinear:
-    """Return a map that mixes its input by a Walsh–Hadamard transform where the width is a power of two."""
+    """Return a map that mixes its input by a Walsh–Hadamard transform if the width is a power of two."""
     mix = "linear" if in_features & (in_features - 1) else "srht"
     return AxonLinear(in_features=in_features, out_features=out_features, bias=bias, mix=mix)
 
 
 def map_params(maps: Maps, fresh: Mapping[str, Init] | None = None) -> Iterator[ParamSpec]:
-    """Yield the parameters of maps; `fresh` has other initial values, by name."""
+    """Yield the parameters of maps; `fresh` overrides initial values by name."""
     for name, of in maps.items():
         for param in of.params():
             path = f"{name}/{param.name}"
@@ -38,7 +38,7 @@ def map_params(maps: Maps, fresh: Mapping[str, Init] | None = None) -> Iterator[
 
 
 def map_states(maps: Maps, *inputs: Shape) -> Iterator[StateSpec]:
-    """Yield what maps keep of a sequence."""
+    """Yield the states of maps."""
     for name, of in maps.items():
         read = [(*shape[:-1], of.in_features) for shape in inputs[:1]]
         yield from (state.below(name) for state in of.states(*read))

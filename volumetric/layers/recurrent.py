@@ -62,22 +62,22 @@ class Recurrent(LayerSpec):
 
     @property
     def cell(self) -> Cell:
-        """What each step computes."""
+        """The cell of each step."""
         return CELLS[self.kind]
 
     def params(self) -> tuple[ParamSpec, ...]:
         wide = self.cell.blocks * self.hidden_size
-        found = (
+        params = (
             *affine_params("ih.", wide, self.input_size, bias=self.bias),
             *affine_params("hh.", wide, self.hidden_size, bias=self.bias),
         )
         if self.fresh == "uniform":
-            return found
-        return tuple(replace(param, init="orthogonal" if len(param.shape) > 1 else "ones") for param in found)
+            return params
+        return tuple(replace(param, init="orthogonal" if len(param.shape) > 1 else "ones") for param in params)
 
     @property
     def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on a field)
-        """Whether rows see those after them."""
+        """Whether rows see later rows."""
         return self.reverse
 
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
@@ -95,10 +95,11 @@ class Recurrent(LayerSpec):
             from_x = linear(work, p, ("ih.",), x)
         keeps = scope.keeps_state(x) and not self.reverse
         if keeps and work.takes("recurrence", (x, *p.values())):
-            given = {"x": from_x, "weight.0": p["hh.weight"]} | ({"bias.0": p["hh.bias"]} if self.bias else {})
-            given |= {name: scope.state(name, (1, size)) for name in cell.states}
+            by_role = {"x": from_x, "weight.0": p["hh.weight"]} | ({"bias.0": p["hh.bias"]} if self.bias else {})
+            by_role |= {name: scope.state(name, (1, size)) for name in cell.states}
             parts = work.shape(p["hh.weight"])[:1]
-            return work.emit("recurrence", tuple(given.values()), roles=tuple(given), cell=cell.name, parts=parts)[0]
+            inputs, roles = tuple(by_role.values()), tuple(by_role)
+            return work.emit("recurrence", inputs, roles=roles, cell=cell.name, parts=parts)[0]
         keep = scope.kept_before(x, reverse=self.reverse)
         from_x = scope.sequenced(from_x)
         if self.reverse:

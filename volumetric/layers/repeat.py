@@ -1,4 +1,4 @@
-"""Steps of a body over time, as a scan or written out."""
+"""Loops of a body over time, as a scan or unrolled."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def repeat(
     *,
     written: bool,
 ) -> tuple[list[int], list[int]]:
-    """Repeat a body over the first axis of `xs`, as `GraphBuilder.scan` does, which see.
+    """Repeat a body over the first axis of `xs`; see `GraphBuilder.scan`.
 
     Parameters
     ----------
-    written : the steps stand one behind the other in the graph, whose length is known then. Gradients go back through
-        what each of them made; those of a scan compute each step once more
+    written : unroll the steps, which needs a known length. Gradients then reuse the results of each step; those of a
+        scan recompute each step
     """
     if not written:
         return work.scan(body, xs, constants, states)
-    made: list[Sequence[int]] = []
+    step_outputs: list[Sequence[int]] = []
     for t in range(work.shape(xs[0])[0]):
         now = [work.reshape(work.part(x, 0, t, t + 1), work.shape(x)[1:]) for x in xs]
         ys, states = body(work, now, list(constants), list(states))
-        made.append([work.reshape(y, (1, *work.shape(y))) for y in ys])
-    return [work.concat(steps, 0) for steps in zip(*made, strict=True)], list(states)
+        step_outputs.append([work.reshape(y, (1, *work.shape(y))) for y in ys])
+    return [work.concat(steps, 0) for steps in zip(*step_outputs, strict=True)], list(states)

@@ -1,4 +1,4 @@
-"""Reshape: the elements of each row in another shape."""
+"""Reshape: views the elements of each row in another shape."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Reshape(LayerSpec):
     def __post_init__(self) -> None:
         """Check the fields."""
         if not self.shape or any(n < 1 and n != -1 for n in self.shape) or self.shape.count(-1) > 1:
-            raise SpecError(f"reshape: sizes must be above 0, one of them may be -1, got {self.shape!r}")
+            raise SpecError(f"reshape: sizes must be above 0, and one may be -1, got {self.shape!r}")
 
     def output_shape(self, *inputs: Shape) -> Shape:
         rows, *row = inputs[0]
         size, known = math.prod(row), math.prod(n for n in self.shape if n != -1)
         if size % known or (size != known and -1 not in self.shape):
-            raise ShapeError(f"reshape: rows of {show_shape(tuple(row))} do not fill {list(self.shape)}")
+            raise ShapeError(f"reshape: cannot reshape rows of {show_shape(tuple(row))} to {list(self.shape)}")
         return (rows, *(size // known if n == -1 else n for n in self.shape))
 
     def emit(self, scope: Scope, x: int) -> int:

@@ -1,4 +1,4 @@
-"""What a layer writes its graph with: where its parameters and states are, and nodes that many layers write."""
+"""The context in which a layer emits its graph: its parameters and states, and nodes that many layers emit."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 GetParam: TypeAlias = Callable[[str, Shape], int]
 """Path of a parameter below a layer, and its shape → tensor."""
 GetStack: TypeAlias = "Callable[[Sequence[str]], int | None]"
-"""Keys of parameters of one shape → the tensor in which they lie one behind the other, if they do."""
+"""Keys of parameters of one shape → the tensor in which they are stacked, or None."""
 
 
 def all_apart(keys: Sequence[str]) -> int | None:
-    """Return None: every parameter is a tensor of its own."""
+    """Return None: every parameter is a separate tensor."""
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphTraining:
-    """What a graph of training has beside that of inference.
+    """Additional data of a training graph.
 
     Attributes
     ----------
-    buffers : key → newest value of each buffer that layers may change; they put theirs here, and who emits the graph
-        decides when it is written
-    noise : key of the pass, int32 [2], which random choices depend on; None where no layer makes any
-    penalties : what layers add to the sum of the loss's terms, each [1]
-    first : sequences of the batch that go before those of this graph, so that choices are those of the whole batch
+    buffers : key → newest value of each buffer that layers may change; layers set it, and the caller that emits the
+        graph decides when it is written
+    noise : random key of the pass, int32 [2]; None if no layer draws
+    penalties : terms that layers add to the total of the loss, each [1]
+    first : sequences of the batch before those of this graph, so that draws are those of the whole batch
     """
 
     buffers: dict[str, int]
@@ -48,21 +48,21 @@ class GraphTraining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Where a layer is written.
+    """The context in which a layer is emitted.
 
     Attributes
     ----------
     work : the graph under construction
-    param : gives the layer's parameters
-    path : the layer, ``"1.0.0.2/0"``
-    sequences : how many sequences of equal length lie one behind the other on the first axis. Each is treated as a call
-        of its own: layers that look at other rows, or at their place among them, start anew at each
-    resumes : the rows of a call go on from the states of their sequence; where not, a sequence starts with its call
+    param : returns a parameter of the layer
+    path : path of the layer, ``"1.0.0.2/0"``
+    sequences : number of sequences of equal length, concatenated on the first axis. Each is treated as a separate call:
+        layers that read other rows, or positions, restart at each
+    resumes : the rows of a call continue from the states of their sequence; otherwise a sequence starts with its call
     training : None at inference
-    resets : float32 ``[sequences, T]``, 1 where a new sequence begins with a row; None: nowhere
-    states : key → value of what layers keep, which they replace here; None: it lies in buffers of the device
-    key : gives the key of one of the layer's parameters or buffers
-    stack : gives parameters that lie as one
+    resets : float32 ``[sequences, T]``, 1 for a row that starts a new sequence; None: no resets
+    states : key → value of a state, which layers replace here; None: states are in buffers of the device
+    key : returns the key of a parameter or buffer of the layer
+    stack : returns the tensor of stacked parameters
     """
 
     work: GraphBuilder
@@ -77,43 +77,43 @@ class Scope:
     stack: GetStack = all_apart
 
     def params(self, spec: LayerSpec, *, but: Collection[str] = ()) -> dict[str, int]:
-        """Return the tensors of the parameters of a layer by name, `but` those of some names."""
+        """Return the tensors of the parameters of a layer by name, except the names in `but`."""
         return {p.name: self.param(p.name, p.shape) for p in spec.params() if p.name not in but}
 
     def stacked(self, stacks: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
-        """Return those of some stacks of the layer's parameters that lie as one, by their names."""
-        found = {names: self.stack([self.key(name) for name in names]) for names in stacks}
-        return {names: i for names, i in found.items() if i is not None}
+        """Return those of `stacks` (names of parameters of the layer) that are stored as one tensor."""
+        tensors = {names: self.stack([self.key(name) for name in names]) for names in stacks}
+        return {names: i for names, i in tensors.items() if i is not None}
 
     def buffers(self, spec: LayerSpec) -> dict[str, int]:
-        """Return the tensors of the buffers of a layer by name, as they are after the nodes so far."""
+        """Return the tensors of the buffers of a layer by name, after the nodes so far."""
         newest = {} if self.training is None else self.training.buffers
-        found: dict[str, int] = {}
+        tensors: dict[str, int] = {}
         for b in spec.buffers():
             key = self.key(b.name)
-            found[b.name] = newest[key] if key in newest else self.param(b.name, b.shape)
-        return found
+            tensors[b.name] = newest[key] if key in newest else self.param(b.name, b.shape)
+        return tensors
 
     def may_change(self, spec: LayerSpec) -> bool:
-        """Whether this graph trains, and with it the buffers of a layer, if it has any."""
+        """Return whether this graph trains and updates the buffers of a layer."""
         return self.training is not None and all(self.key(b.name) in self.training.buffers for b in spec.buffers())
 
     def change(self, name: str, value: int) -> None:
-        """Give a buffer, which `may_change` allows, its new value."""
+        """Set the new value of a buffer; call it only if `may_change`."""
         if self.training is not None:
             self.training.buffers[self.key(name)] = value
 
     def keeps_state(self, x: int) -> bool:
-        """Whether a layer that reads `x` goes on from states: with more axes every row is a sample of its own."""
+        """Return whether a layer that reads `x` continues from states; with more axes every row is a sample."""
         return self.resumes and len(self.work.shape(x)) <= 2
 
     def state(self, name: str, shape: Shape) -> int:
-        """Return the tensor of a state of the layer as it is after the nodes so far."""
+        """Return the tensor of a state of the layer after the nodes so far."""
         key = f"{self.path}/{name}"
         return self.work.stored(key, shape, role="state") if self.states is None else self.states[key]
 
     def keep(self, name: str, value: int) -> None:
-        """Give a state of the layer its new value."""
+        """Set the new value of a state of the layer."""
         key = f"{self.path}/{name}"
         if self.states is None:
             self.work.assign(key, value)
@@ -121,7 +121,7 @@ class Scope:
             self.states[key] = value
 
     def child(self, name: str) -> Scope:
-        """Return the scope of a layer inside of this one."""
+        """Return the scope of a nested layer."""
         return replace(
             self,
             path=f"{self.path}/{name}",
@@ -130,16 +130,16 @@ class Scope:
         )
 
     def emit(self, spec: LayerSpec, *inputs: int) -> int:
-        """Emit a layer and return its output. Raises `UnsupportedError` if its kind writes none."""
+        """Emit a layer and return its output. Raises `UnsupportedError` if it needs resets that it does not support."""
         if self.resets is not None and spec.contextual and spec.children_field is None and not spec.takes_resets:
             raise no_resets(f"{spec.kind} at {self.path}")
         with self.work.at(self.path):
             return spec.emit(self, *inputs)
 
     def kept_before(self, x: int, *, reverse: bool = False) -> int | None:
-        """Return which steps find the states of the one before, ``[sequences, T]``, for a layer that reads `x`.
+        """Return which steps continue from the step before, ``[sequences, T]``, for a layer that reads `x`.
 
-        Computed from the last to the first, a step finds those of the row behind it unless that resets.
+        With `reverse`, the steps run from the last to the first: a step continues from the next row unless that resets.
         """
         work, resets = self.work, self.resets
         if resets is None or len(work.shape(x)) > 2:
@@ -155,24 +155,24 @@ class Scope:
         if len(lead) > 1:
             return self.work.reshape(x, (prod(lead[:-1]), lead[-1], width))
         if not lead[0]:
-            return self.work.reshape(x, (0, 1, width))  # no rows: no sequences either, rather than empty ones
+            return self.work.reshape(x, (0, 1, width))  # no rows: no sequences, rather than empty ones
         return self.work.reshape(x, (self.sequences, lead[0] // max(self.sequences, 1), width))
 
 
 def start(scope: Scope, x: int, name: str, shape: Shape) -> int:
-    """Return a state as the rows of `x` find it, ``[sequences, *shape]``: zeros where none is kept."""
+    """Return the initial state for the rows of `x`, ``[sequences, *shape]``: zeros if there is no stored state."""
     whole = (scope.work.shape(scope.sequenced(x))[0], *shape)
     return scope.state(name, whole) if scope.keeps_state(x) else scope.work.zeros(whole)
 
 
 def flat(work: GraphBuilder, x: int) -> int:
-    """View `x` as rows: all axes but the last are one."""
+    """View `x` as rows: merges all axes but the last."""
     *lead, width = work.shape(x)
     return work.reshape(x, (prod(lead), width))
 
 
 def columns(work: GraphBuilder, x: int, start: int, width: int) -> int:
-    """Emit `width` elements of the last axis, from `start` on."""
+    """Emit `width` elements of the last axis from `start`."""
     return work.part(x, len(work.shape(x)) - 1, start, start + width)
 
 
@@ -192,23 +192,23 @@ def linear(
     limit: float | None = None,
     up_offset: float = 0.0,
 ) -> int:
-    """``act(x Wᵀ + b)`` on the last axis, for the parameters ``{name}weight`` and, where there, ``{name}bias``.
+    """Emit ``act(x Wᵀ + b)`` on the last axis, for the parameters ``{name}weight`` and, if present, ``{name}bias``.
 
-    Several products come side by side; of two that are gated the result is ``act(x W₀ᵀ + b₀) · (x W₁ᵀ + b₁)``, whose
-    factors `layers.SwiGLU` bounds where there is a `limit`.
+    Several products are concatenated; ``"gated"`` combines two to ``act(x W₀ᵀ + b₀) · (x W₁ᵀ + b₁)``, with factors
+    bounded by `limit` as in `layers.SwiGLU`.
     """
     weights = {f"weight.{i}": p[f"{name}weight"] for i, name in enumerate(names)}
     biases = {f"bias.{i}": p[f"{name}bias"] for i, name in enumerate(names) if f"{name}bias" in p}
-    if activation not in OWN:  # products end with activations of the engine alone
+    if activation not in OWN:  # only built-in activations can be fused into products
         ends = [linear(work, p, (name,), x) for name in names]
         if combine == "gated":
             return work.fused("gated", ends, activation=activation, limit=limit, up_offset=up_offset)[0]
         return work.unary(work.concat(ends, len(work.shape(x)) - 1), activation)
-    given = {"x": x, **weights, **biases}
+    by_role = {"x": x, **weights, **biases}
     parts = tuple(work.shape(weight)[0] for weight in weights.values())
-    attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(given)}
+    attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(by_role)}
     attrs |= {"limit": limit, "up_offset": up_offset}
-    return work.fused("linear", tuple(given.values()), **attrs)[0]
+    return work.fused("linear", tuple(by_role.values()), **attrs)[0]
 
 
 def spread_by_channel(work: GraphBuilder, vector: int, axes: int) -> int:

@@ -1,4 +1,4 @@
-"""The selective scan of state-space layers, as one operation on rows or written out for whole sequences."""
+"""The selective scan of state-space layers, as one fused row operation or decomposed for whole sequences."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from volumetric.graph.state import StateSpec
 from volumetric.layers.scope import Scope, columns, flat, start
 
 STATE = "state"
-"""State that holds what a scan has summed up."""
+"""Name of the state of a scan."""
 
 
 def scan_state(size: int, channels: int) -> StateSpec:
-    """State of a scan, element by element of all channels."""
+    """Return the state of a scan, for all elements of all channels."""
     return StateSpec(name=STATE, shape=(size, channels), kind="fixed")
 
 
 class Columns(NamedTuple):
-    """Columns of a value from `start` on."""
+    """Columns of a value from `start`."""
 
     of: int
     start: int = 0
@@ -27,15 +27,15 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """A selective scan before its inputs are taken apart; see `volumetric.graph.operations.state_space`.
+    """A selective scan with its inputs as columns of values; see `volumetric.graph.operations.state_space`.
 
     Attributes
     ----------
     heads, head_dim, groups, size : of the scan
-    x, dt, b, c : what it reads, dt before the softplus
-    z : what gates its output; None: nothing does
+    x, dt, b, c : inputs, dt before the softplus
+    z : gate of the output; None: no gate
     a_log, d, dt_bias : parameters
-    dt_factor, z_factor : on dt and z as they are read
+    dt_factor, z_factor : factors on the inputs dt and z
     dt_min, dt_max : bounds of dt
     """
 
@@ -66,12 +66,12 @@ class Scan:
         values = tuple(part.of for part in parts.values())
         if not (scope.keeps_state(self.x.of) and work.takes("selective_scan", (*values, *stored.values()))):
             return self._written_out(scope)
-        given = {name: part.of for name, part in parts.items()} | stored
-        given["state"] = scope.state(STATE, (self.size, self.heads * self.head_dim))
+        by_role = {name: part.of for name, part in parts.items()} | stored
+        by_role["state"] = scope.state(STATE, (self.size, self.heads * self.head_dim))
         return work.emit(
             "selective_scan",
-            tuple(given.values()),
-            roles=tuple(given),
+            tuple(by_role.values()),
+            roles=tuple(by_role),
             heads=self.heads,
             head_dim=self.head_dim,
             groups=self.groups,
@@ -84,7 +84,7 @@ class Scan:
         )[0]
 
     def _written_out(self, scope: Scope) -> int:
-        """The same in small operations, around a `linear_scan` over all elements of the states."""
+        """Emit the decomposition: small operations around a `linear_scan` over all elements of the states."""
         work, heads, width, size = scope.work, self.heads, self.head_dim, self.size
         every = heads * width * size
         batch, length, _ = work.shape(scope.sequenced(self.x.of))
@@ -99,8 +99,8 @@ class Scan:
         decay = work.unary(work.binary("mul", dt, rate), "exp")
         decay = work.reshape(decay, (*work.shape(decay), 1))
         decay = work.reshape(work.broadcast(decay, (rows, size, heads, width)), (batch, length, every))
-        taken = work.binary("mul", x, work.reshape(dt, (rows, heads, 1)))
-        u = work.binary("mul", self._by_head(scope, self.b), work.reshape(taken, (rows, 1, heads, width)))
+        scaled = work.binary("mul", x, work.reshape(dt, (rows, heads, 1)))
+        u = work.binary("mul", self._by_head(scope, self.b), work.reshape(scaled, (rows, 1, heads, width)))
         shape, keep = (size, heads * width), scope.kept_before(self.x.of)
         begun = work.reshape(start(scope, self.x.of, STATE, shape), (batch, every))
         states = linear_scan(work, work.reshape(u, (batch, length, every)), decay, begun, keep)

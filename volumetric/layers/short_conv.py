@@ -53,7 +53,7 @@ class ShortConv(LayerSpec):
 
     @property
     def reach(self) -> int:
-        """Rows before a row that it sees."""
+        """Number of earlier rows that a row sees."""
         return self.kernel_size - 1
 
     def params(self) -> tuple[ParamSpec, ...]:

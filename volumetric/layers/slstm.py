@@ -86,7 +86,7 @@ class SLSTM(LayerSpec):
 
     @property
     def maps(self) -> Maps:
-        """What makes gates that remember, two at a time."""
+        """The `AxonLinear` maps to the gates, two gates each."""
         if self.projection == "dense":
             return {}
         return {name: axon_map(self.embed_dim, 2 * self.embed_dim) for name in ("if", "zo")}
@@ -124,8 +124,10 @@ class SLSTM(LayerSpec):
 
         work, (heads, width) = scope.work, self.by_head
         p = {of.name: scope.param(of.name, of.shape) for of in self.params() if "/" not in of.name}
-        seen = causal_conv(scope, x, p["conv.weight"], p["conv.bias"], activation="silu") if self.kernel_size else x
-        from_x = scope.sequenced(_gates_of_maps(scope, self, seen, x) if self.maps else _gates(scope, self, p, seen, x))
+        mixed = causal_conv(scope, x, p["conv.weight"], p["conv.bias"], activation="silu") if self.kernel_size else x
+        from_x = scope.sequenced(
+            _gates_of_maps(scope, self, mixed, x) if self.maps else _gates(scope, self, p, mixed, x)
+        )
         batch, length, _ = work.shape(from_x)
         starts = [start(scope, x, name, (self.embed_dim,)) for name in _CELL.states]
         weight = work.reshape(p["r.weight"], (4 * self.embed_dim, width))
@@ -146,15 +148,15 @@ def check_heads(spec: LayerSpec, width: int, heads: int) -> None:
         warn_of_narrow_heads(spec.kind, heads)
     size = getattr(spec, "kernel_size", 0)
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise SpecError(f"{spec.kind}: kernel_size must be a whole number from 0 on, got {size!r}")
+        raise SpecError(f"{spec.kind}: kernel_size must be a whole number of at least 0, got {size!r}")
 
 
-def _gates(scope: Scope, spec: SLSTM, p: dict[str, int], seen: int, x: int) -> int:
-    """Emit what gates i, f, z, o get from rows, side by side; i and f read another thing than z and o."""
+def _gates(scope: Scope, spec: SLSTM, p: dict[str, int], mixed: int, x: int) -> int:
+    """Emit the inputs of the gates i, f, z, o, concatenated; i and f read `mixed`, z and o read `x`."""
     work, (heads, width), count = scope.work, spec.by_head, scope.work.shape(x)[:-1]
     rows = prod(count)
-    # Groups of a product are the heads of gates i and f, then those of z and o.
-    by_head = [work.permute(work.reshape(of, (rows, heads, width)), (1, 0, 2)) for of in (seen, x)]
+    # The groups of the product are the heads of gates i and f, then those of z and o.
+    by_head = [work.permute(work.reshape(of, (rows, heads, width)), (1, 0, 2)) for of in (mixed, x)]
     weights = [work.concat([p["i.weight"], p["f.weight"]], 1), work.concat([p["z.weight"], p["o.weight"]], 1)]
     bias = work.permute(work.reshape(p["bias"], (2, 2, heads, width)), (0, 2, 1, 3))
     bias = work.reshape(bias, (2 * heads, 2 * width))
@@ -163,11 +165,11 @@ def _gates(scope: Scope, spec: SLSTM, p: dict[str, int], seen: int, x: int) -> i
     return work.reshape(gates, (*count, 4 * spec.embed_dim))
 
 
-def _gates_of_maps(scope: Scope, spec: SLSTM, seen: int, x: int) -> int:
-    """The same from maps that remember."""
+def _gates_of_maps(scope: Scope, spec: SLSTM, mixed: int, x: int) -> int:
+    """Emit the inputs of the gates with `AxonLinear` maps."""
     work = scope.work
-    made = [scope.child(name).emit(of, read) for (name, of), read in zip(spec.maps.items(), (seen, x), strict=True)]
-    joined = work.concat(made, len(work.shape(x)) - 1)
+    gates = [scope.child(name).emit(of, read) for (name, of), read in zip(spec.maps.items(), (mixed, x), strict=True)]
+    joined = work.concat(gates, len(work.shape(x)) - 1)
     bias = scope.param("bias", (4, *spec.by_head))
     return work.binary("add", joined, work.reshape(bias, (4 * spec.embed_dim,)))
 

@@ -1,4 +1,4 @@
-"""Softmax, the base of everything that turns logits along an axis into probabilities, and the soft cap of logits."""
+"""Softmax, the base of all layers that turn logits along an axis into probabilities, and the soft cap of logits."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ class AxisSoftmax(LayerSpec):
         if not (self.temperature > 0 and math.isfinite(self.temperature)):
             raise SpecError(f"{self.kind}: temperature must be above 0, got {self.temperature}")
         if self.axis == 0:
-            raise SpecError(f"{self.kind}: axis 0 counts rows, which are independent", hint="axis=-1 is the last one")
+            raise SpecError(f"{self.kind}: axis must not be 0, the axis of rows", hint="axis=-1 is the last axis")
 
     def outcomes(self, size: int) -> int:
-        """Return how many probabilities `size` logits give; raise `ShapeError` if there cannot be so many logits."""
+        """Return the number of probabilities for `size` logits; raise `ShapeError` for an invalid number of logits."""
         return size
 
     def output_shape(self, *inputs: Shape) -> Shape:
         shape = inputs[0]
         axis = self.axis + len(shape) if self.axis < 0 else self.axis
         if not 0 < axis < len(shape):
-            raise ShapeError(f"{self.kind} needs an axis {self.axis} besides the rows, got shape {show_shape(shape)}")
+            raise ShapeError(
+                f"{self.kind} needs an axis {self.axis} other than the rows, got shape {show_shape(shape)}"
+            )
         return (*shape[:axis], self.outcomes(shape[axis]), *shape[axis + 1 :])
 
     def probability_nodes(self, work: GraphBuilder, z: int) -> int:
@@ -52,7 +54,7 @@ class AxisSoftmax(LayerSpec):
         raise NotImplementedError(self.kind)
 
     def emit(self, scope: Scope, x: int) -> int:
-        """Bring the axis to the end, divide by the temperature, take the probabilities of rows, and bring it back."""
+        """Move the axis to the end, divide by the temperature, compute probabilities, and move the axis back."""
         work = scope.work
         count = len(work.shape(x))
         axis = self.axis % count

@@ -1,4 +1,4 @@
-"""What layers over spatial axes share: fields that are one number for all axes, or one for each."""
+"""The base of layers over spatial axes: fields with one number for all axes, or one for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Windowed(LayerSpec):
     """A layer on images ``[N, C, *sizes]``."""
 
     spatial: ClassVar[int]
-    """Spatial axes."""
+    """Number of spatial axes."""
 
     @property
     def axes(self) -> str:

@@ -1,4 +1,4 @@
-"""XLAttention: attention over a row and a bounded memory of rows before it, by distance (Transformer-XL).
+"""XLAttention: attention over a row and a bounded memory of earlier rows, by distance (Transformer-XL).
 
 Dai et al. 2019, arXiv 1901.02860.
 """
@@ -78,8 +78,8 @@ class XLAttention(LayerSpec):
     def __post_init__(self) -> None:
         """Check the fields."""
         check_projection(self, self.projection)
-        given = () if self.head_dim is None else ("head_dim",)
-        expect_positive(self, "embed_dim", "num_heads", "memory", *given)
+        optional = () if self.head_dim is None else ("head_dim",)
+        expect_positive(self, "embed_dim", "num_heads", "memory", *optional)
         if self.head_dim is None and self.embed_dim % self.num_heads:
             raise SpecError(f"xl_attention: {self.num_heads} heads do not divide a width of {self.embed_dim}")
 
@@ -95,7 +95,7 @@ class XLAttention(LayerSpec):
 
     @property
     def maps(self) -> Maps:
-        """What makes queries, keys and values that remember."""
+        """The `AxonLinear` maps to queries, keys and values."""
         if self.projection == "dense":
             return {}
         return {name: axon_map(self.embed_dim, self.inner, bias=self.bias) for name in ("q", "k", "v")}
@@ -118,7 +118,7 @@ class XLAttention(LayerSpec):
 
     @property
     def shapes(self) -> dict[str, Shape]:
-        """Shapes of the states by name; ``age`` is the number of rows of the memory that are the sequence's."""
+        """Shapes of the states by name; ``age`` is the number of rows of the memory that belong to the sequence."""
         rows = (self.memory, self.inner)
         return {"keys": rows, "values": rows, "age": (1,)}
 
@@ -134,7 +134,7 @@ class XLAttention(LayerSpec):
         return np.concatenate([np.sin(turns), np.cos(turns)], axis=-1)[:, : self.embed_dim]
 
     def distances(self, length: int) -> Array:
-        """Return how far each row of memory and window lies behind each of the window, ``[T, memory + T]``."""
+        """Return the distance from each row of the window back to all rows, with the memory, ``[T, memory + T]``."""
         return self.memory + np.arange(length)[:, None] - np.arange(self.memory + length)
 
     def emit(self, scope: Scope, x: int) -> int:
@@ -142,14 +142,14 @@ class XLAttention(LayerSpec):
         p = {of.name: scope.param(of.name, of.shape) for of in self.params() if "/" not in of.name}
         heads, width = self.by_head
         if self.maps:
-            made = [scope.child(name).emit(of, x) for name, of in self.maps.items()]
-        elif work.shape(x)[0] < 0:  # one product of all three, where devices have operations on rows
+            qkv = [scope.child(name).emit(of, x) for name, of in self.maps.items()]
+        elif work.shape(x)[0] < 0:  # one product for all three: devices may have fused row operations
             with work.at(scope.path, mixes=False):
                 joined = linear(work, p, ("q.", "k.", "v."), x)
-            made = work.split(joined, (inner,) * 3, len(work.shape(x)) - 1)
+            qkv = work.split(joined, (inner,) * 3, len(work.shape(x)) - 1)
         else:
-            made = [linear(work, p, (name,), x) for name in ("q.", "k.", "v.")]
-        q, k, v = map(scope.sequenced, made)
+            qkv = [linear(work, p, (name,), x) for name in ("q.", "k.", "v.")]
+        q, k, v = map(scope.sequenced, qkv)
         batch, length, _ = work.shape(k)
         content, position = (
             work.binary("add", q, work.reshape(p[name], (inner,))) for name in ("content_bias", "position_bias")
@@ -157,7 +157,7 @@ class XLAttention(LayerSpec):
         of = Read(content, position, k, v)
         codes = linear(work, p, ("r.",), work.constant(self.codes(), "codes"))
         r = work.permute(work.reshape(codes, (self.memory + 1, heads, width)), (1, 0, 2))
-        held = Held(*(start(scope, x, name, shape) for name, shape in self.shapes.items()))
+        memory = Held(*(start(scope, x, name, shape) for name, shape in self.shapes.items()))
         if length < 0:
 
             def body(
@@ -167,16 +167,16 @@ class XLAttention(LayerSpec):
                 return [y], list(after)
 
             steps = [work.reshape(work.permute(each, (1, 0, 2)), (length, batch, 1, inner)) for each in of]
-            [y], ends = work.scan(body, steps, [r], held)
-            y, held = work.permute(work.reshape(y, (length, batch, inner)), (1, 0, 2)), Held(*ends)
+            [y], ends = work.scan(body, steps, [r], memory)
+            y, memory = work.permute(work.reshape(y, (length, batch, inner)), (1, 0, 2)), Held(*ends)
         elif length:
             few = scope.training is None and length <= FEW
             emit = distance_attend if few else attend
-            y, held = emit(work, heads, of, r, held, scope.kept_before(x))
+            y, memory = emit(work, heads, of, r, memory, scope.kept_before(x))
         else:
             y = v
         if scope.keeps_state(x):
-            for name, value in held._asdict().items():
+            for name, value in memory._asdict().items():
                 scope.keep(name, value)
         y = work.reshape(y, (*work.shape(x)[:-1], inner))
         with work.at(scope.path, mixes=False):

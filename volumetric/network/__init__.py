@@ -1,4 +1,4 @@
-"""Networks: layers at coordinates of a grid, links and ports between them, and their weights."""
+"""Networks: layers at coordinates of a grid, links, inputs and outputs, and their weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blueprint: what a network is made of, as plain data: every layer with shapes and parameters, branches inside."""
+"""Blueprint: a network as plain data: every layer, nested ones included, with shapes and parameters."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from volumetric.network.weights import WeightStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParamFact:
-    """One tensor: its key in `Params`, shape, elements, the scheme it is stored in, and the key of its owner.
+    """One tensor: its key in `Params`, shape, elements, stored scheme, and the key of its owner.
 
-    A `buffer`, such as a running mean, is no parameter and does not count as one.
+    A `buffer`, such as a running mean, does not count as a parameter.
     """
 
     key: str
@@ -39,12 +39,12 @@ class LayerFact:
     Attributes
     ----------
     where : coordinate, with ``/0`` and so on inside containers
-    kind : of the layer
+    kind : kind of the layer
     settings : fields that differ from their defaults, without nested layers
     input, output : shapes; the first axis counts rows
-    params : its own parameters and buffers, those of nested layers not included
+    params : its parameters and buffers, without those of nested layers
     children : nested layers, in order
-    disabled : it passes its input on
+    disabled : it acts as the identity
     """
 
     where: str
@@ -58,12 +58,12 @@ class LayerFact:
 
     @property
     def parameters(self) -> int:
-        """Elements of all parameters that are owned here or below."""
+        """Number of elements of all parameters of this layer and of nested ones, without shared ones of others."""
         own = sum(p.elements for p in self.params if p.shared_from is None and not p.buffer)
         return own + sum(child.parameters for child in self.children)
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, LayerFact]]:
-        """Yield the layer and all below it, each with how deep it is nested."""
+        """Yield the layer and all nested layers, each with its depth of nesting."""
         yield depth, self
         for child in self.children:
             yield from child.walk(depth + 1)
@@ -100,7 +100,7 @@ class Blueprint:
 
     Attributes
     ----------
-    inputs, outputs : further ones, by name
+    inputs, outputs : additional inputs and outputs, by name
     """
 
     grid: tuple[int, int, int, int]
@@ -112,11 +112,11 @@ class Blueprint:
 
     @property
     def parameters(self) -> int:
-        """Elements of all parameters."""
+        """Number of elements of all parameters."""
         return sum(layer.parameters for layer in self.layers)
 
     def walk(self) -> Iterator[tuple[int, LayerFact]]:
-        """Yield every layer, nested ones after their container, each with how deep it is nested."""
+        """Yield every layer, nested ones after their container, each with its depth of nesting."""
         for layer in self.layers:
             yield from layer.walk()
 
@@ -134,8 +134,8 @@ class Blueprint:
 
 
 def blueprint(network: Network, params: Mapping[str, WeightStore] | None = None) -> Blueprint:
-    """Return what `network` is made of; with `params` also how every tensor is stored. Reads no weights."""
-    given = (ROWS, *network.input_shape)
+    """Return the layers of `network` as data; with `params` also the scheme of every tensor. Reads no weights."""
+    input_shape = (ROWS, *network.input_shape)
     reader = _Reader(network, params or {})
     layers: list[LayerFact] = []
     for w in network.wires:
@@ -143,7 +143,7 @@ def blueprint(network: Network, params: Mapping[str, WeightStore] | None = None)
         layers.append(reader.read(network.layers[w.coord], str(w.coord), shape, identity=w.identity))
     return Blueprint(
         grid=network.grid.sides,
-        input=given,
+        input=input_shape,
         input_dtype=network.input_dtype,
         layers=tuple(layers),
         inputs=network.inputs,
@@ -164,7 +164,7 @@ class _Reader:
         self._params = params
 
     def read(self, spec: LayerSpec, where: str, shape: Shape, *, identity: bool = False) -> LayerFact:
-        """Return the fact of one layer on an input of `shape`."""
+        """Return the data of one layer for an input of `shape`."""
         children = self._children(spec, where, shape)
         nested = tuple(f"{c.where[len(where) + 1 :]}/" for c in children)
         settings = spec_to_dict(spec)

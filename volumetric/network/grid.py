@@ -1,4 +1,4 @@
-"""The grid: addresses of layers in a volume, links between them, and ports to the outside. Geometry only."""
+"""The grid: addresses of layers in a volume, links between them, and additional inputs. Geometry only."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from volumetric.base.errors import SpecError
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 _LAST_ID, _LARGEST = 2**31 - 1, (2 - 2**-23) * 2.0**127
-"""Largest numbers of inputs: of int32, and of float32."""
+"""Largest values of int32 and float32 inputs."""
 
 _DIGITS = 20
-"""Digits of a number in an address: enough for any place in memory, where Python itself refuses thousands."""
+"""Most digits of a number in an address: enough for any index; Python refuses thousands."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Coord:
-    """Address of one layer: depth, row, column of its cell, and the slot inside. Orders as the grid is read."""
+    """Address of one layer: depth, row, column of its cell, and the slot in it. Sorts in reading order."""
 
     z: int
     y: int = 0
@@ -32,19 +32,19 @@ class Coord:
 
     @classmethod
     def parse(cls, text: str) -> Coord:
-        """Read ``"z.y.x.slot"``; raise `SpecError` for anything else."""
+        """Parse ``"z.y.x.slot"``; raise `SpecError` for anything else."""
         parts = text.split(".")
         if len(parts) != 4 or not all(part.isascii() and part.isdigit() and len(part) < _DIGITS for part in parts):
-            raise SpecError(f"{text!r} is not a coordinate", hint='write depth.row.column.slot, as in "1.0.0.2"')
+            raise SpecError(f"{text!r} is not a coordinate", hint='write depth.row.column.slot, such as "1.0.0.2"')
         return cls(*map(int, parts))
 
     @classmethod
     def of(cls, value: object) -> Coord:
-        """Return a coordinate from itself, its text, or a tuple of one to four numbers, depth first.
+        """Return a coordinate from a coordinate, its text, or a tuple of one to four numbers, depth first.
 
         Raises
         ------
-        SpecError : `value` is nothing of the kind
+        SpecError : `value` is none of these
         """
         if isinstance(value, Coord):
             return value
@@ -53,7 +53,7 @@ class Coord:
         parts = tuple(map(_whole, value)) if isinstance(value, (tuple, list)) and 1 <= len(value) <= 4 else (None,)
         if None in parts:
             raise SpecError(
-                f"{value!r:.60} is not a coordinate", hint='as Coord(1, 0, 0, 2), (1, 0, 0, 2) or "1.0.0.2"'
+                f"{value!r:.60} is not a coordinate", hint='write Coord(1, 0, 0, 2), (1, 0, 0, 2) or "1.0.0.2"'
             )
         return cls(*(part for part in parts if part is not None))
 
@@ -62,7 +62,7 @@ class Coord:
 
 
 def _whole(value: object) -> int | None:
-    """Return a whole number, NumPy's too, as an int; None for all else."""
+    """Return a whole number, of Python or NumPy, as an int; None for other values."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         return None
     whole = int(value)
@@ -85,7 +85,7 @@ class Grid:
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise SpecError(f"grid: {name} must be a whole number above 0, got {size!r}")
         if self.depth * self.rows * self.cols * self.slots > sys.maxsize:
-            raise SpecError("grid: more slots than can be numbered")
+            raise SpecError("grid: too many slots")
 
     @property
     def sides(self) -> tuple[int, int, int, int]:
@@ -105,16 +105,16 @@ class Grid:
         return map(self.coord, range(len(self)))
 
     def index(self, coord: Coord) -> int:
-        """Place of `coord` in reading order; raise `SpecError` outside of the grid."""
+        """Return the index of `coord` in reading order; raise `SpecError` outside of the grid."""
         if coord not in self:
             raise SpecError(
                 f"coordinate {coord} is outside of the grid {'×'.join(map(str, self.sides))}",
-                hint="places count from 0: depth, row, column, slot; a network without a grid gets one that fits",
+                hint="coordinates count from 0: depth, row, column, slot; omit the grid to get one that fits",
             )
         return ((coord.z * self.rows + coord.y) * self.cols + coord.x) * self.slots + coord.slot
 
     def coord(self, index: int) -> Coord:
-        """Inverse of `index`."""
+        """Return the coordinate at an index: the inverse of `index`."""
         if not 0 <= index < len(self):
             raise SpecError(f"index {index} is outside of a grid of {len(self)} slots")
         cell, slot = divmod(index, self.slots)
@@ -123,7 +123,7 @@ class Grid:
         return Coord(z, y, x, slot)
 
     def neighbours(self, coord: Coord) -> Iterator[Coord]:
-        """Same slot of the (up to six) cells that share a face with `coord`'s, in reading order."""
+        """Yield the same slot of the (up to six) cells that share a face with the cell of `coord`, in reading order."""
         self.index(coord)
         for dz, dy, dx in ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 1), (0, 1, 0), (1, 0, 0)):
             near = Coord(coord.z + dz, coord.y + dy, coord.x + dx, coord.slot)
@@ -133,18 +133,18 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A connection beside the chain.
+    """A connection in addition to the chain.
 
     Attributes
     ----------
     kind : ``"activation"``: the target reads the source's output; ``"shared"``: the target uses the source's weights
     source, target : coordinates
     combine : for activations, ``"replace"`` the chain's value as input, or ``"add"`` to it. Several are summed.
-    delay : for activations: how many rows of the sequence earlier the source's output was made; before the start of a
-        sequence there are zeros. 0 is that of the same row, which a source later in reading order does not have yet;
-        with 1 or more the source may be any layer, the target too
-    param, source_param : for shared weights, which parameter of the target is which of the source; None: all of the
-        target's parameters by the same names
+    delay : for activations: reads the source's output this many rows of the sequence earlier, zeros before the start of
+        a sequence. With 0, the same row, the source must come earlier in reading order; with 1 or more the source may
+        be any layer, also the target
+    param, source_param : for shared weights, the parameter of the target and that of the source; None: all parameters
+        of the target, by the same names
     """
 
     kind: Literal["activation", "shared"]
@@ -156,13 +156,13 @@ class Link:
     delay: int = 0
 
     def __post_init__(self) -> None:
-        """Check that the fields make sense together."""
+        """Check that the fields are consistent."""
         object.__setattr__(self, "source", Coord.of(self.source))
         object.__setattr__(self, "target", Coord.of(self.target))
         if self.kind not in ("activation", "shared"):
-            raise SpecError(f"unknown link kind {self.kind!r}", hint='"activation" or "shared"')
+            raise SpecError(f"unknown link kind {self.kind!r}", hint='one of "activation", "shared"')
         if self.combine not in ("replace", "add"):
-            raise SpecError(f"unknown link combine {self.combine!r}", hint='"replace" or "add"')
+            raise SpecError(f"unknown link combine {self.combine!r}", hint='one of "replace", "add"')
         if self.kind == "activation" and (self.param or self.source_param):
             raise SpecError(f"activation link {self.source} → {self.target} names a parameter")
         if (self.param is None) != (self.source_param is None):
@@ -170,20 +170,20 @@ class Link:
         if not isinstance(self.delay, int) or isinstance(self.delay, bool) or self.delay < 0:
             raise SpecError(f"link {self.source} → {self.target}: delay must be 0 or more rows, got {self.delay!r}")
         if self.delay and self.kind != "activation":
-            raise SpecError(f"shared link {self.source} → {self.target}: weights have no delay")
+            raise SpecError(f"shared link {self.source} → {self.target}: shared weights cannot have a delay")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """A further input of a network, read at one coordinate.
+    """An additional input of a network, read by one layer.
 
     Attributes
     ----------
-    coord : the layer that reads it
-    shape : of one row: ``()`` for ids, ``(features,)`` for features
+    coord : coordinate of the layer that reads it
+    shape : shape of one row: ``()`` for ids, ``(features,)`` for features
     dtype : ``"int32"`` for ids, else ``"float32"``
-    combine : ``"replace"`` the chain's value as what the layer reads, or ``"add"`` to it, as with a `Link`
-    default : what all its numbers are where a call does not give it; None: each call has to
+    combine : ``"replace"`` the chain's value as the layer's input, or ``"add"`` to it, like a `Link`
+    default : value of all elements if a call omits the input; None: the input is required
     """
 
     coord: Coord
@@ -196,31 +196,31 @@ class Port:
         """Check the fields."""
         object.__setattr__(self, "coord", Coord.of(self.coord))
         if self.dtype not in ("int32", "float32"):
-            raise SpecError(f"unknown dtype {self.dtype!r} of an input", hint='"int32" for ids, "float32" for all else')
+            raise SpecError(f"unknown dtype {self.dtype!r} of an input", hint='one of "int32" (ids), "float32"')
         if self.combine not in ("replace", "add"):
-            raise SpecError(f"unknown combine {self.combine!r} of an input", hint='"replace" or "add"')
+            raise SpecError(f"unknown combine {self.combine!r} of an input", hint='one of "replace", "add"')
         if any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in self.shape):
             raise SpecError(f"an input's rows cannot have the shape {list(self.shape)}", hint="sizes are 1 or more")
         object.__setattr__(self, "shape", tuple(self.shape))
         object.__setattr__(self, "default", self._checked_default())
 
     def _checked_default(self) -> float | None:
-        """Return `default` as a number of the input's type."""
+        """Return `default` as a number of the input's dtype."""
         number, ids = self.default, self.dtype == "int32"
         if number is None:
             return None
         known = isinstance(number, Real) and not isinstance(number, bool)
         if not known or not (0 <= number <= _LAST_ID if ids else abs(number) <= _LARGEST) or (ids and number % 1):
-            wanted = "a whole number from 0 on" if ids else "a finite number"
-            raise SpecError(f"the default of an input of {self.dtype} must be {wanted} within its range, or None")
+            expected = "a whole number of at least 0" if ids else "a finite number"
+            raise SpecError(f"the default of an input of {self.dtype} must be {expected} within its range, or None")
         return int(number) if ids else float(number)
 
 
 def check_name(name: object, what: str) -> None:
-    """Raise `SpecError` unless `name` can be that of an input or output: letters, digits and ``_.-``, at most 64."""
+    """Raise `SpecError` unless `name` is valid for an input or output: letters, digits and ``_.-``, at most 64."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         shown = repr(name) if len(repr(name)) <= 70 else f"{repr(name)[:70]}…"
         raise SpecError(
             f"{what} cannot be called {shown}",
-            hint='a letter or "_", then letters, digits, "_", "." and "-", 64 in all',
+            hint='write a letter or "_", then letters, digits, "_", "." and "-", at most 64 in all',
         )

@@ -1,4 +1,4 @@
-"""Network: the immutable structure of a volume of layers. It validates itself and infers every shape when built."""
+"""Network: the immutable structure of a volume of layers. The constructor validates it and infers all shapes."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 
 _EXAMPLE = "Dense(in_features=2, out_features=1)"
 INPUT, OUTPUT = "input", "output"
-"""Names of what the first layer of a network reads, and of what its last one makes."""
+"""Names of the input of the first layer of a network, and of the output of its last layer."""
 
 
 @explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Layers at coordinates of a grid, run in reading order, with links beside the chain.
+    """Layers at coordinates of a grid, run in reading order, with links in addition to the chain.
 
     Attributes
     ----------
     layers : coordinate → layer spec; a slot without a layer passes its input on. Or a list of layers, for the first
-        places of the grid in reading order; without a grid one to a plane. Coordinates, here and below, may also be
-        tuples, as ``(1, 0, 0, 2)``, and texts, as ``"1.0.0.2"``
-    grid : the volume; unless given, the smallest that holds all layers
+        slots of the grid in reading order; without a grid, one layer per plane. Coordinates, here and below, may also
+        be tuples, such as ``(1, 0, 0, 2)``, and strings, such as ``"1.0.0.2"``
+    grid : the volume; by default the smallest that has all layers
     links : activation links and shared weights
     disabled : coordinates whose layer acts as the identity
     input_shape : shape of one row of input: ``()`` for token ids, ``(features,)`` for features
     input_dtype : ``"int32"`` for token ids, else ``"float32"``
-    inputs : further inputs by name; that which the first layer reads is called ``"input"``
-    outputs : further outputs: name → layer whose output is handed out. What the last layer makes is called
-        ``"output"``, unless this gives that name to another layer
+    inputs : additional inputs by name; the input of the first layer is called ``"input"``
+    outputs : additional outputs: name → layer whose output is returned. The output of the last layer is called
+        ``"output"``, unless this mapping uses that name for another layer
 
     Raises
     ------
-    SpecError, ShapeError : anything ill-formed; the message names the coordinate and the layer
+    SpecError, ShapeError : the network is invalid; the message names the coordinate and the layer
     """
 
     layers: Mapping[Coord, LayerSpec] = field(default_factory=dict)
@@ -64,11 +64,11 @@ class Network:
     shapes: Mapping[Coord, Shape] = field(init=False, repr=False, compare=False)
     """Output shape of every layer; the first axis, `ROWS`, is free."""
     reads: Mapping[Coord, Shape] = field(init=False, repr=False, compare=False)
-    """Shape of what every layer reads."""
+    """Input shape of every layer."""
     _shared: Mapping[str, str] = field(init=False, repr=False, compare=False)
     _last: Coord = field(init=False, repr=False, compare=False)
 
-    if TYPE_CHECKING:  # lists of layers, and tuples and texts as coordinates, are taken, too
+    if TYPE_CHECKING:  # lists of layers, and tuples and strings as coordinates, are accepted, too
 
         def __init__(
             self,
@@ -88,7 +88,7 @@ class Network:
         ordered = _placed(self.layers, self.grid)
         if not ordered:
             raise SpecError(
-                "a network needs at least one layer", hint="as layers=[Dense(in_features=2, out_features=1)]"
+                "a network needs at least one layer", hint="write layers=[Dense(in_features=2, out_features=1)]"
             )
         if self.grid is None:
             object.__setattr__(self, "grid", _around(ordered))
@@ -105,9 +105,9 @@ class Network:
         object.__setattr__(self, "outputs", MappingProxyType(dict(self.outputs)))
         self._check_ends()
         object.__setattr__(self, "wires", wire(ordered, self.links, self.disabled, self.inputs))
-        read, made = self._infer()
+        read, shapes = self._infer()
         object.__setattr__(self, "reads", MappingProxyType(read))
-        object.__setattr__(self, "shapes", MappingProxyType(made))
+        object.__setattr__(self, "shapes", MappingProxyType(shapes))
         object.__setattr__(self, "_shared", follow_shared(ordered, self.links))
 
     @property
@@ -118,17 +118,17 @@ class Network:
 
     @property
     def taps(self) -> dict[str, Coord]:
-        """All outputs by name, ``"output"`` first: the layers that make them."""
+        """All outputs by name, ``"output"`` first: the layers that compute them."""
         return {OUTPUT: self._last, **self.outputs}
 
     def _check_ends(self) -> None:
-        """Check the names of inputs and outputs, and that outputs are of layers."""
+        """Check the names of inputs and outputs, and that a layer computes each output."""
         for name in self.inputs:
             check_name(name, "an input")
             if name == INPUT:
                 raise SpecError(
-                    f"{INPUT!r} is what the first layer reads, and no further input",
-                    hint="give its shape as input_shape and input_dtype, or take another name",
+                    f"{INPUT!r} is the input of the first layer, and cannot name an additional input",
+                    hint="set its shape by input_shape and input_dtype, or use another name",
                 )
         for name, coord in self.outputs.items():
             check_name(name, "an output")
@@ -136,15 +136,15 @@ class Network:
                 raise SpecError(f"output {name!r}: there is no layer at {coord}", hint=places_of(self.layers))
 
     def _infer(self) -> tuple[dict[Coord, Shape], dict[Coord, Shape]]:
-        """Shapes of what layers read and make."""
+        """Return the input and output shapes of layers."""
         ports, wires = self.ports, {w.coord: w for w in self.wires}
         read: dict[Coord, Shape] = {}
-        made: dict[Coord, Shape] = {}
+        shapes: dict[Coord, Shape] = {}
 
         def shape_of(source: Source) -> Shape:
             if source.coord is None:
                 return (ROWS, *ports[source.port].shape)
-            return made[source.coord] if source.side == "output" else read[source.coord]
+            return shapes[source.coord] if source.side == "output" else read[source.coord]
 
         def name(w: Wire, error: VolumetricError) -> ShapeError:
             sources = ", ".join(map(str, w.inputs))
@@ -155,10 +155,10 @@ class Network:
             spec = self.layers[w.coord]
             try:
                 known = [(s, shape_of(s)) for s in w.inputs if s.coord is None or s.coord < w.coord]
-                # All that a layer reads has one shape; where it reads later layers alone, theirs is looked for.
+                # All inputs of a layer have one shape; if it reads only later layers, their shape is inferred.
                 read[w.coord] = _same(known) if known else self._going_round(w)
                 skip = () if w.skip is None else (shape_of(w.skip),)
-                made[w.coord] = read[w.coord] if w.identity else spec.output_shape(read[w.coord], *skip)
+                shapes[w.coord] = read[w.coord] if w.identity else spec.output_shape(read[w.coord], *skip)
             except VolumetricError as error:
                 raise name(w, error) from None
         for w in self.wires:
@@ -168,17 +168,17 @@ class Network:
                     _no_ids([source for source in w.inputs if carries_ids(source, wires, ports)])
             except VolumetricError as error:
                 raise name(w, error) from None
-        return read, made
+        return read, shapes
 
     def _going_round(self, w: Wire) -> Shape:
-        """Shape of what a layer reads that reads later layers alone."""
+        """Return the input shape of a layer that reads only later layers."""
         [coord, *_] = [source.coord for source in w.inputs if source.coord is not None]
         return own_output(coord, self.layers, self.wires, self.ports)
 
     def param_specs(self) -> dict[str, ParamSpec]:
-        """Key → spec of every tensor that the network owns; shared ones appear at their source alone.
+        """Key → spec of every stored tensor of the network; shared ones appear only at their source.
 
-        Buffers, which layers change themselves, are among them: all that is stored of a network.
+        Buffers, which layers change themselves, are included.
         """
         return {key: spec for key, spec in self._all_params() if key not in self._shared}
 
@@ -188,7 +188,7 @@ class Network:
                 yield f"{coord}/{param.name}", param
 
     def resolve(self, key: str) -> str:
-        """Key under which a parameter is stored, after following shared links."""
+        """Return the key under which a parameter is stored, following shared links."""
         return self._shared.get(key, key)
 
     def with_layer(self, coord: Coord, spec: LayerSpec | None) -> Network:
@@ -213,17 +213,17 @@ class Network:
     ) -> NetworkMorph:
         """Convert weights of this network to other numeric types, in place. An error changes nothing.
 
-        Matrices, filters and tables are converted; gains and biases stay as they are. What is converted is a tensor's
-        float32 master where one is kept, else its stored values. A tensor that layers share is converted once.
+        Matrices, filters and tables are converted; gains and biases are unchanged. The source is the float32 master of
+        a tensor if there is one, else its stored values. A shared tensor is converted once.
 
         Parameters
         ----------
         params : weights of this network
         dtype : ``"int4"``, ``"q8_0"``, ``"bf16"`` … for all layers, or coordinate → such a type for some
-        scheme : how codes are scaled, ``"g64"``, ``"row"`` or ``"g32:f32"``; None: the type's default, or what `dtype`
-            says itself, as ``"int4:g64"``
-        keep_masters : keep the float32 values beside the new form, so that converting back restores their bits; they
-            take 4 bytes a weight. Otherwise masters kept so far are dropped.
+        scheme : how codes are scaled, ``"g64"``, ``"row"`` or ``"g32:f32"``; None: the type's default, or the scheme
+            in `dtype`, such as ``"int4:g64"``
+        keep_masters : keep the float32 values in addition to the new form, so that converting back restores their
+            bits; they take 4 bytes per weight. If False, existing masters are dropped.
 
         Returns
         -------
@@ -233,7 +233,7 @@ class Network:
         Raises
         ------
         SpecError : a coordinate is outside of the grid, has no layer or a layer without weights, or two coordinates
-            ask for two forms of a tensor that they share
+            request different forms of a tensor that they share
         DTypeError : a type or scheme is unknown, or cannot hold NaN or an infinity that a tensor has
         CheckpointError : `params` lacks a tensor
 
@@ -254,14 +254,14 @@ class Network:
         return morph(self, params, dtype, scheme, keep_masters=keep_masters)
 
     def to_json(self) -> str:
-        """JSON text that `from_json` turns back into an equal network; the same network gives the same bytes."""
+        """Return JSON text for `from_json`; equal networks give equal bytes."""
         from volumetric.network.network_json import network_to_json
 
         return network_to_json(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Network:
-        """Read what `to_json` wrote. Raises `SpecError` naming the place of anything unknown or ill-typed."""
+        """Read the JSON of `to_json`. Raises `SpecError` with the path of an unknown or ill-typed value."""
         from volumetric.network.network_json import network_from_json
 
         return network_from_json(text)
@@ -275,26 +275,26 @@ def _placed(layers: Mapping[Coord, LayerSpec] | Sequence[LayerSpec], grid: Grid 
         if grid is not None and len(layers) > len(grid):
             sides = "×".join(map(str, grid.sides))
             raise SpecError(
-                f"{len(layers)} layers are more than a grid of {sides} has places", hint="leave the grid out"
+                f"{len(layers)} layers do not fit a grid of {sides}", hint="omit the grid to get one that fits"
             )
         places = map(Coord, range(len(layers))) if grid is None else iter(grid)
         layers = dict(zip(places, layers, strict=False))
     placed = {Coord.of(coord): spec for coord, spec in layers.items()}
     for coord, spec in placed.items():
         if not isinstance(spec, LayerSpec):
-            made = f"{spec.__name__}(…)" if isinstance(spec, type) else _EXAMPLE
-            raise SpecError(f"layer at {coord}: expected a layer, got {spec!r:.60}", hint=f"as {made}")
+            example = f"{spec.__name__}(…)" if isinstance(spec, type) else _EXAMPLE
+            raise SpecError(f"layer at {coord}: expected a layer, got {spec!r:.60}", hint=f"write {example}")
     return dict(sorted(placed.items()))
 
 
 def _around(layers: Mapping[Coord, LayerSpec]) -> Grid:
-    """Return the smallest grid that has places for all layers."""
+    """Return the smallest grid that has all layers."""
     sides = zip(*((c.z, c.y, c.x, c.slot) for c in layers), strict=True)
     return Grid(*(max(side) + 1 for side in sides))
 
 
 def _same(shapes: list[tuple[Source, Shape]]) -> Shape:
-    """Return the one shape of values that are summed."""
+    """Return the shape of values that are summed; raise `ShapeError` if they differ."""
     source, shape = shapes[0]
     for other, its in shapes[1:]:
         if its != shape:
@@ -303,38 +303,40 @@ def _same(shapes: list[tuple[Source, Shape]]) -> Shape:
 
 
 def _no_ids(sources: list[Source]) -> None:
-    """Raise `ShapeError` if there are ids among what is summed."""
+    """Raise `ShapeError` if any of the summed values is ids."""
     if sources:
         raise ShapeError(
-            f"cannot add to {sources[0]}, which is ids", hint="let layers of their own read ids, and add what they make"
+            f"cannot add to {sources[0]}: it is ids", hint="read ids by separate layers, and add their outputs"
         )
 
 
 def initialise(network: Network, seed: int = 0) -> Params:
-    """Fill the parameters of a fresh network. Each tensor has a random stream of its own, whatever the order.
+    """Return initial parameters. Each tensor has a separate random stream, independent of the order.
 
     Raises
     ------
-    ArgumentError : `network` is no network, or `seed` no whole number from 0 on
+    ArgumentError : `network` is not a network, or `seed` is not a whole number of at least 0
     """
     if not isinstance(network, Network):
         raise ArgumentError(
-            f"initialise: the network is of type {type(network).__name__}", hint="as initialise(network)"
+            f"initialise: expected a network, got {type(network).__name__}", hint="call initialise(network)"
         )
     if not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ArgumentError(f"initialise: seed must be a whole number from 0 on, got {shown(seed)}", hint="as seed=1")
+        raise ArgumentError(
+            f"initialise: seed must be a whole number of at least 0, got {shown(seed)}", hint="for example seed=1"
+        )
     stores: dict[str, WeightStore] = {}
     idle = np.random.Generator(np.random.Philox(seed))
     for key, spec in network.param_specs().items():
         rng = idle
-        if is_drawn(spec):  # a stream takes longer to begin than most tensors to fill
+        if is_drawn(spec):  # creating a stream takes longer than filling most tensors
             rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))))
         stores[key] = WeightStore.from_array(filled(spec, rng))
     return Params(stores)
 
 
 def check_params(network: Network, params: Mapping[str, WeightStore]) -> None:
-    """Raise `CheckpointError` naming what is missing, unexpected or mis-shaped in `params`."""
+    """Raise `CheckpointError` with the missing, unexpected or mis-shaped tensors of `params`."""
     specs = network.param_specs()
     problems = [f"missing {key}" for key in specs if key not in params]
     problems += [f"unexpected {key}" for key in params if key not in specs]
@@ -347,5 +349,5 @@ def check_params(network: Network, params: Mapping[str, WeightStore]) -> None:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise CheckpointError(
             "parameters do not fit the network: " + "; ".join(problems[:5]) + more,
-            hint="they are of another network: initialise(network) makes fresh ones, load(…) has those of a model",
+            hint="initialise(network) returns new ones; load(…).params are those of a model",
         )

@@ -23,7 +23,7 @@ _KEYS = ("format", "version", "grid", "input", "layers", "links", "disabled", "i
 
 
 def network_to_json(network: Network) -> str:
-    """Return JSON text with sorted coordinates and defaults left out."""
+    """Return JSON text with sorted coordinates and without default values."""
     return to_text(network_to_dict(network))
 
 
@@ -33,7 +33,7 @@ def to_text(data: Mapping[str, Any]) -> str:
 
 
 def network_to_dict(network: Network) -> dict[str, Any]:
-    """Return what `network_to_json` writes."""
+    """Return the data of `network_to_json`."""
     data: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -51,7 +51,7 @@ def network_to_dict(network: Network) -> dict[str, Any]:
 
 
 def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
-    """Kind and the fields that differ from their defaults."""
+    """Return the kind and the fields that differ from their defaults."""
     out: dict[str, Any] = {"kind": spec.kind}
     defaults = {f.name: f.default for f in dataclasses.fields(spec)}  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
     for name, value in fields_of(spec).items():
@@ -64,7 +64,7 @@ def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
 
 
 def _given(value: Any) -> Any:
-    """Builtins of a field; of a dataclass what differs from its defaults."""
+    """Return a field as builtins; for a dataclass, the fields that differ from their defaults."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return msgspec.to_builtins(value)
     pairs = {f.name: (getattr(value, f.name), f.default) for f in dataclasses.fields(value)}
@@ -72,8 +72,8 @@ def _given(value: Any) -> Any:
 
 
 def _link_to_dict(link: Link) -> dict[str, str | int]:
-    given = {f.name: getattr(link, f.name) for f in dataclasses.fields(link) if f.name != "delay"}
-    out: dict[str, str | int] = {name: str(value) for name, value in given.items() if value is not None}
+    fields = {f.name: getattr(link, f.name) for f in dataclasses.fields(link) if f.name != "delay"}
+    out: dict[str, str | int] = {name: str(value) for name, value in fields.items() if value is not None}
     return {**out, "delay": link.delay} if link.delay else out
 
 
@@ -89,12 +89,12 @@ def _port_to_dict(port: Port) -> dict[str, Any]:
 
 
 def network_from_json(text: str | bytes) -> Network:
-    """Inverse of `network_to_json`."""
+    """Read a network; the inverse of `network_to_json`."""
     return network_from_dict(read_text(text, "network"))
 
 
 def read_text(text: str | bytes, what: str) -> Any:
-    """Return the JSON value that a text holds; `what` is its name in the error."""
+    """Parse JSON; `what` names the text in the error."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -102,19 +102,21 @@ def read_text(text: str | bytes, what: str) -> Any:
 
 
 def check_head(data: Any, allowed: tuple[str, ...], what: str, *, form: str, version: int) -> None:
-    """Raise `SpecError` unless `data` is an object of a format and version that is read, without unknown keys."""
+    """Raise `SpecError` unless `data` is an object of the format and version, without unknown keys."""
     expect_keys(data, allowed, "$", "an object")
     if data.get("format") != form:
         raise SpecError(f"{what}: format is {data.get('format')!r}, expected {form!r}")
     if data.get("version") != version:
-        raise SpecError(f"{what}: version {data.get('version')!r} is not supported", hint=f"this is version {version}")
+        raise SpecError(
+            f"{what}: version {data.get('version')!r} is not supported", hint=f"supported is version {version}"
+        )
 
 
 def network_from_dict(data: Any) -> Network:
-    """Inverse of `network_to_dict`."""
+    """Read a network; the inverse of `network_to_dict`."""
     check_head(data, _KEYS, "network", form=FORMAT, version=VERSION)
-    given = convert(data.get("input", {}), dict[str, Any], "$.input")
-    expect_keys(given, ("shape", "dtype"), "$.input", "an object")
+    input_fields = convert(data.get("input", {}), dict[str, Any], "$.input")
+    expect_keys(input_fields, ("shape", "dtype"), "$.input", "an object")
     layers = convert(data.get("layers", {}), dict[str, dict[str, Any]], "$.layers")
     inputs = convert(data.get("inputs", {}), dict[str, dict[str, Any]], "$.inputs")
     outputs = convert(data.get("outputs", {}), dict[str, str], "$.outputs")
@@ -123,15 +125,17 @@ def network_from_dict(data: Any) -> Network:
         layers={Coord.parse(c): spec_from_dict(d, f"$.layers.{c}") for c, d in layers.items()},
         links=tuple(_link(d, f"$.links[{i}]") for i, d in enumerate(convert(data.get("links", []), list, "$.links"))),
         disabled=frozenset(map(Coord.parse, convert(data.get("disabled", []), list[str], "$.disabled"))),
-        input_shape=convert(given.get("shape", []), tuple[int, ...], "$.input.shape"),
-        input_dtype=convert(given.get("dtype", "int32"), get_type_hints(Network)["input_dtype"], "$.input.dtype"),
+        input_shape=convert(input_fields.get("shape", []), tuple[int, ...], "$.input.shape"),
+        input_dtype=convert(
+            input_fields.get("dtype", "int32"), get_type_hints(Network)["input_dtype"], "$.input.dtype"
+        ),
         inputs={name: _port(d, f"$.inputs.{name}") for name, d in inputs.items()},
         outputs={name: Coord.parse(coord) for name, coord in outputs.items()},
     )
 
 
 def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
-    """Inverse of `spec_to_dict`; unknown kinds, unknown fields and wrong types are errors that name `where`."""
+    """Read a spec; the inverse of `spec_to_dict`. Errors of unknown kinds and fields and wrong types name `where`."""
     kind = data.get("kind") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in LAYERS:
         raise SpecError(f"{where}: unknown layer kind {kind!r}", hint=suggestion(kind, LAYERS))
@@ -162,15 +166,15 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
 def _link(data: Any, where: str) -> Link:
     names = tuple(f.name for f in dataclasses.fields(Link))
     expect_keys(data, names, where, "an object")
-    given: dict[str, Any] = convert({k: v for k, v in data.items() if k != "delay"}, dict[str, str], where)
-    given["delay"] = convert(data.get("delay", 0), int, f"{where}.delay")
+    fields: dict[str, Any] = convert({k: v for k, v in data.items() if k != "delay"}, dict[str, str], where)
+    fields["delay"] = convert(data.get("delay", 0), int, f"{where}.delay")
     for end in ("source", "target"):
-        if end not in given:
+        if end not in fields:
             raise SpecError(f"{where}: a link needs a {end}")
-        given[end] = Coord.parse(given[end])
-    if "kind" not in given:
+        fields[end] = Coord.parse(fields[end])
+    if "kind" not in fields:
         raise SpecError(f"{where}: a link needs a kind")
-    return Link(**given)
+    return Link(**fields)
 
 
 def _port(data: dict[str, Any], where: str) -> Port:
@@ -178,5 +182,5 @@ def _port(data: dict[str, Any], where: str) -> Port:
     if "coord" not in data:
         raise SpecError(f"{where}: an input needs a coord")
     hints = get_type_hints(Port)
-    given = {name: convert(value, hints[name], f"{where}.{name}") for name, value in data.items() if name != "coord"}
-    return Port(coord=Coord.parse(convert(data["coord"], str, f"{where}.coord")), **given)
+    fields = {name: convert(value, hints[name], f"{where}.{name}") for name, value in data.items() if name != "coord"}
+    return Port(coord=Coord.parse(convert(data["coord"], str, f"{where}.coord")), **fields)

@@ -1,4 +1,4 @@
-"""Converting the weights of a network to other numeric types in place, and saying layer by layer what that cost."""
+"""Converts the weights of a network to other numeric types in place, and reports the error of each layer."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Targets: TypeAlias = "Form | Mapping[Coord | str, Form]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerMorph:
-    """What converting the weights of one layer did.
+    """The conversion of the weights of one layer.
 
     Attributes
     ----------
-    coord, kind : which layer
-    scheme : the form that its weights have now
-    keys : tensors converted; gains and biases stay as they are and do not count
-    elements : numbers in them
-    bits_per_weight : stored bits for each number, scales, offsets and padding included
-    error : figures over all tensors of the layer together
+    coord, kind : the layer
+    scheme : the new scheme of its weights
+    keys : converted tensors; gains and biases are not converted and not counted
+    elements : number of elements of these tensors
+    bits_per_weight : stored bits per element, including scales, offsets and padding
+    error : error over all tensors of the layer
     """
 
     coord: Coord
@@ -45,12 +45,12 @@ class LayerMorph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkMorph:
-    """What a conversion did: figures for each layer, in reading order, and over all of them together.
+    """The result of a conversion: figures for each layer, in reading order, and in total.
 
     Attributes
     ----------
-    layers : one entry for each layer with converted weights; a shared tensor counts where it is first used
-    elements, bits_per_weight, error : as in `LayerMorph`, over everything converted
+    layers : one entry for each layer with converted weights; a shared tensor counts for the first layer that uses it
+    elements, bits_per_weight, error : as in `LayerMorph`, over all converted tensors
     """
 
     layers: tuple[LayerMorph, ...]
@@ -86,19 +86,19 @@ def morph(
     keep_masters: bool = True,
 ) -> NetworkMorph:
     """See `Network.morph`."""
-    wanted = _wanted(network, dtype, scheme)
-    missing = [key for keys in wanted.values() for key in keys if key not in params]
+    schemes = _wanted(network, dtype, scheme)
+    missing = [key for keys in schemes.values() for key in keys if key not in params]
     if missing:
         raise CheckpointError(
             f"parameters do not fit the network: missing {', '.join(missing[:5])}",
-            hint="initialise(network) makes fresh ones, load(…).params are those of a model",
+            hint="initialise(network) returns new ones; load(…).params are those of a model",
         )
     converted: dict[str, _Converted] = {}
     layers: list[LayerMorph] = []
-    for coord, keys in wanted.items():
+    for coord, keys in schemes.items():
         converted |= {key: _convert(key, params[key], to) for key, to in keys.items()}
         layers.append(_layer(network, coord, {key: converted[key] for key in keys}))
-    for one in converted.values():  # only now, so that an error above has changed nothing
+    for one in converted.values():  # last, so that an error above changes nothing
         if keep_masters:
             one.store.master()
         else:
@@ -108,12 +108,12 @@ def morph(
 
 
 def _wanted(network: Network, dtype: Targets, scheme: str | None) -> dict[Coord, dict[str, Scheme]]:
-    """Coordinate → key → scheme of everything to convert; each tensor appears once."""
+    """Return coordinate → key → scheme of all tensors to convert; each tensor appears once."""
     if isinstance(dtype, Mapping):
         forms = {_coordinate(network, at): _scheme(form, scheme) for at, form in dtype.items()}
     else:
         forms = dict.fromkeys(network.layers, _scheme(dtype, scheme))
-    wanted: dict[Coord, dict[str, Scheme]] = {}
+    schemes: dict[Coord, dict[str, Scheme]] = {}
     owner: dict[str, tuple[Coord, Scheme]] = {}
     for coord, to in sorted(forms.items()):
         keys = [network.resolve(f"{coord}/{p.name}") for p in network.layers[coord].params() if p.packable]
@@ -122,10 +122,10 @@ def _wanted(network: Network, dtype: Targets, scheme: str | None) -> dict[Coord,
         for key in keys:
             first, earlier = owner.setdefault(key, (coord, to))
             if earlier != to:
-                raise SpecError(f"{key} is shared by {first} and {coord}, and cannot be {earlier} and {to} at once")
+                raise SpecError(f"{key} is shared by {first} and {coord}, and cannot be both {earlier} and {to}")
             if first == coord:
-                wanted.setdefault(coord, {})[key] = to
-    return wanted
+                schemes.setdefault(coord, {})[key] = to
+    return schemes
 
 
 def _coordinate(network: Network, at: Coord | str) -> Coord:
@@ -142,11 +142,13 @@ def _some(network: Network) -> str:
 
 
 def _scheme(form: Form, scheme: str | None) -> Scheme:
-    """Return the scheme of a type; `scheme` gives its modifiers, as ``"g64"`` or ``"row:f32"``."""
+    """Return the scheme of a type; `scheme` has its modifiers, such as ``"g64"`` or ``"row:f32"``."""
     if scheme is None:
         return Scheme.parse(form)
     if isinstance(form, Scheme):
-        raise DTypeError(f"{form} is a whole scheme and takes no {scheme!r}", hint="pass a numeric type, or no scheme")
+        raise DTypeError(
+            f"{form} is already a scheme, got also scheme={scheme!r}", hint="pass a numeric type, or omit scheme"
+        )
     return Scheme.parse(f"{parse_dtype(form)}:{scheme}")
 
 

@@ -1,4 +1,4 @@
-"""WeightStore: one tensor in a numeric form, and Params: the stores of a network by name."""
+"""WeightStore: one tensor in a numeric scheme, and Params: the stores of a network by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MorphReport:
-    """How far converted numbers are from what they were made of, in dequantised space.
+    """The error of converted values relative to the originals, after dequantisation.
 
     Attributes
     ----------
@@ -35,17 +35,17 @@ class MorphReport:
 
     @classmethod
     def between(cls, before: NDArray[np.float32], after: NDArray[np.float32]) -> MorphReport:
-        """Compare two arrays of one shape; two zero arrays agree fully."""
+        """Compare two arrays of one shape; two zero arrays are equal."""
         return Difference.between(before, after).report()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Sums over numbers a and what became of them, b; those of several tensors add up.
+    """Sums over original values a and converted values b; sums of several tensors can be added.
 
     Attributes
     ----------
-    elements : how many
+    elements : number of elements
     power, other, dot, error : sums of a², b², a b and (a − b)²
     max_abs : largest ``|a − b|``
     """
@@ -62,13 +62,13 @@ class Difference:
         """Compare two arrays of one shape, in float64."""
         total = cls()
         before, after = before.ravel(), after.ravel()
-        for at in range(0, before.size, _PIECE):  # in pieces: float64 copies of a whole embedding are large
+        for at in range(0, before.size, _PIECE):  # in chunks: float64 copies of a whole embedding are large
             total += cls._of(*(x[at : at + _PIECE].astype(np.float64) for x in (before, after)))
         return total
 
     @classmethod
     def _of(cls, a: NDArray[np.float64], b: NDArray[np.float64]) -> Difference:
-        with np.errstate(invalid="ignore"):  # infinities that stay leave NaN as their difference
+        with np.errstate(invalid="ignore"):  # the difference of equal infinities is NaN
             d = a - b
         top = float(np.abs(d).max(initial=0.0))
         return cls(
@@ -82,11 +82,11 @@ class Difference:
             other=self.other + other.other,
             dot=self.dot + other.dot,
             error=self.error + other.error,
-            max_abs=float(np.maximum(self.max_abs, other.max_abs)),  # unlike max, it lets NaN through
+            max_abs=float(np.maximum(self.max_abs, other.max_abs)),  # unlike max, it propagates NaN
         )
 
     def report(self) -> MorphReport:
-        """Return the figures; where everything is zero the two agree fully."""
+        """Return the error; all-zero tensors are equal."""
         norm = math.sqrt(self.power * self.other)
         return MorphReport(
             nmse=self.error / self.power if self.power else float(self.error > 0),
@@ -96,14 +96,14 @@ class Difference:
 
 
 class WeightStore:
-    """One tensor: its stored form, perhaps produced from a file on demand, and a float32 master where one is kept.
+    """One tensor: its stored form, which may be read from a file on demand, and optionally a float32 master.
 
     Parameters
     ----------
     shape : logical shape
-    scheme : numeric form of the stored tensor
-    source : the packed tensor, or a function that produces it at each call and keeps nothing
-    rows : produces rows ``start:stop`` of what `source` would, where that takes less than the whole
+    scheme : scheme of the stored tensor
+    source : the packed tensor, or a function that returns it anew at each call
+    rows : returns rows ``start:stop`` of `source`, if that is cheaper than the whole
     release : called by `release`; lets the owner of a mapped file drop the pages of this tensor
     """
 
@@ -127,26 +127,26 @@ class WeightStore:
 
     @classmethod
     def from_packed(cls, packed: Packed) -> WeightStore:
-        """Hold a packed tensor."""
+        """Return a store of a packed tensor."""
         return cls(packed.shape, packed.scheme, packed)
 
     @classmethod
     def from_array(cls, values: NDArray[np.floating]) -> WeightStore:
-        """Hold a float16, bfloat16, float32 or float64 array without converting it."""
+        """Return a store of a float16, bfloat16, float32 or float64 array without converting it."""
         return cls.from_packed(Packed.from_array(values))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stored form, scales and offsets included; nothing is read."""
+        """Bytes of the stored form, including scales and offsets; nothing is read."""
         return math.ceil(prod(self.shape) * self.scheme.bits_per_weight(self.shape) / 8)
 
     @property
     def has_master(self) -> bool:
-        """Whether a float32 master is kept."""
+        """Whether there is a float32 master."""
         return self._master is not None
 
     def stored(self) -> Packed:
-        """Return the tensor in its own scheme. A tensor that lives in a file is produced anew and not retained."""
+        """Return the tensor in its stored scheme. A tensor in a file is read again and not cached."""
         if self._source is None:
             self._source = encode(self.master(), self.scheme)
         packed = self._source if isinstance(self._source, Packed) else self._source()
@@ -155,9 +155,9 @@ class WeightStore:
         return packed
 
     def pieces(self, rows: int) -> Iterator[Packed]:
-        """Yield what `stored` returns as consecutive tensors of at most `rows` rows.
+        """Yield the result of `stored` as consecutive tensors of at most `rows` rows.
 
-        A tensor in a file is read, and its pages are released, piece by piece where the file allows it.
+        A tensor in a file is read, and its pages are released, in chunks if the file allows it.
         """
         if self._rows is None:
             packed = self.stored()
@@ -170,18 +170,18 @@ class WeightStore:
                 self.release()
 
     def values(self) -> NDArray[np.float32]:
-        """Return the float32 values of the stored form, without keeping them."""
+        """Return the float32 values of the stored form, without caching them."""
         return decode(self.stored(), np.float32)
 
     def master(self) -> NDArray[np.float32]:
-        """Return the float32 master, decoding and keeping it if there is none yet. Do not write to it: use `assign`."""
+        """Return the float32 master; decode and keep it if there is none. Do not write to it: use `assign`."""
         if self._master is None:
             self._master = self.values()
             self._master.flags.writeable = False
         return self._master
 
     def assign(self, value: NDArray[np.float32]) -> None:
-        """Make `value` the new master; raise `ShapeError` if it has another shape."""
+        """Set the master to `value`; raise `ShapeError` if it has another shape."""
         if value.shape != self.shape:
             raise ShapeError(f"cannot assign an array of shape {value.shape} to a weight of shape {self.shape}")
         self._master = np.array(value, np.float32)
@@ -189,30 +189,30 @@ class WeightStore:
         self._changed()
 
     def morph(self, scheme: Scheme) -> MorphReport:
-        """Convert the stored form to `scheme`; what is converted is the master where kept, else the stored values.
+        """Convert the stored form to `scheme`, from the master if there is one, else from the stored values.
 
-        A kept master stays, so that morphing back restores the bits.
+        The master stays, so that morphing back restores the bits.
         """
         packed, difference = self.converted(scheme)
         self.adopt(packed)
         return difference.report()
 
     def converted(self, scheme: Scheme) -> tuple[Packed, Difference]:
-        """Return what `morph` would store, and how far it is from what it is made of; nothing changes."""
+        """Return the tensor that `morph` would store, and its difference from the original; nothing changes."""
         before = self.values() if self._master is None else self._master
         packed = encode(before, scheme)
         return packed, Difference.between(before, decode(packed, np.float32))
 
     def adopt(self, packed: Packed) -> None:
-        """Make `packed` the stored form; a kept master stays. Raises `ShapeError` if it has another shape."""
+        """Replace the stored form by `packed`; the master stays. Raises `ShapeError` if it has another shape."""
         if packed.shape != self.shape:
-            raise ShapeError(f"a weight of shape {self.shape} cannot take a tensor of shape {packed.shape}")
+            raise ShapeError(f"cannot store a tensor of shape {packed.shape} in a weight of shape {self.shape}")
         self.scheme = packed.scheme
         self._changed()
         self._source = packed
 
     def through(self, scheme: Scheme, change: Callable[[Packed], Packed]) -> WeightStore:
-        """Return a store of what `change` makes of this one's stored form, all of it or some rows, at each reading."""
+        """Return a store that applies `change` to the stored form of this one, or to rows of it, at each read."""
         rows = self._rows
         return WeightStore(
             self.shape,
@@ -223,16 +223,16 @@ class WeightStore:
         )
 
     def copy(self) -> WeightStore:
-        """Return another store of the same tensor, and master, of which changes to this one are not seen."""
+        """Return a store of the same tensor and master; later changes to either do not affect the other."""
         return copy(self)
 
     def drop_master(self) -> None:
-        """Keep only the stored form."""
+        """Drop the float32 master."""
         self._source = self.stored() if self._source is None else self._source
         self._master = None
 
     def release(self) -> None:
-        """Tell the owner of a mapped file that the pages of this tensor may leave memory; they come back on demand."""
+        """Let the owner of a mapped file free the pages of this tensor; they are read again on demand."""
         if self._release is not None:
             self._release()
 
@@ -260,7 +260,7 @@ class Params(Mapping[str, WeightStore]):
         return len(self._stores)
 
     def schemes(self) -> dict[Scheme, int]:
-        """Scheme → number of elements stored in it, most first."""
+        """Return scheme → number of elements stored in it, largest number first."""
         counts: dict[Scheme, int] = {}
         for store in self._stores.values():
             counts[store.scheme] = counts.get(store.scheme, 0) + int(np.prod(store.shape, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Wiring: which value every layer of a grid reads, once links, residuals and disabled slots are resolved."""
+"""Wiring: resolves links, residuals and disabled slots to the value that every layer of a grid reads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from volumetric.network.grid import Coord, Link, Port
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A value in a network: what the layer at `coord` read or made, or the network's input `port` where that is None.
+    """A value in a network: the input or output of the layer at `coord`, or the network's input `port` if that is None.
 
-    With a `delay`: as it was so many rows of the sequence earlier.
+    With a `delay`: its value that many rows of the sequence earlier.
     """
 
     coord: Coord | None = None
@@ -35,7 +35,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """What one layer reads: the sum of `inputs`, and for a Residual also `skip`. `identity`: the layer is disabled."""
+    """The input of one layer: the sum of `inputs`, for a Residual also `skip`. `identity`: the layer is disabled."""
 
     coord: Coord
     inputs: tuple[Source, ...]
@@ -49,11 +49,11 @@ def wire(
     disabled: frozenset[Coord],
     ports: Mapping[str, Port] = MappingProxyType({}),
 ) -> tuple[Wire, ...]:
-    """Resolve what every layer reads, in reading order: the chain, links, `ports`.
+    """Resolve the inputs of every layer, in reading order: the chain, links, `ports`.
 
     Raises
     ------
-    SpecError : a link, port or residual names a coordinate without a layer, or a residual one that comes later
+    SpecError : a link, port or residual names a coordinate without a layer, or a residual names a later layer
     """
     for name, port in ports.items():
         if port.coord not in layers:
@@ -70,10 +70,10 @@ def wire(
     previous: Coord | None = None
     for coord, spec in layers.items():
         incoming = arriving.get(coord, [])
-        given = {name: port for name, port in ports.items() if port.coord == coord}
-        keep = not any(end.combine == "replace" for end in (*incoming, *given.values()))
+        own_ports = {name: port for name, port in ports.items() if port.coord == coord}
+        keep = not any(end.combine == "replace" for end in (*incoming, *own_ports.values()))
         inputs = ([Source(previous)] if keep else []) + [Source(link.source, delay=link.delay) for link in incoming]
-        inputs += [Source(port=name) for name in given]
+        inputs += [Source(port=name) for name in own_ports]
         identity = coord in disabled
         skip = None if identity or not isinstance(spec, Residual) else _skip(coord, spec, previous, layers)
         wires.append(Wire(coord=coord, inputs=tuple(inputs), skip=skip, identity=identity))
@@ -82,7 +82,7 @@ def wire(
 
 
 def places_of(layers: Mapping[Coord, LayerSpec]) -> str:
-    """Where layers are, for a hint."""
+    """Return the coordinates of layers, for a hint."""
     shown = [str(coord) for coord in layers]
     return "layers are at " + ", ".join(shown if len(shown) <= 8 else [*shown[:4], "…", *shown[-3:]])
 
@@ -97,20 +97,20 @@ def _skip(coord: Coord, spec: Residual, previous: Coord | None, layers: Mapping[
     source = Coord.parse(spec.source)
     if source not in layers:
         raise SpecError(f"residual at {coord}: there is no layer at its source {source}")
-    _check_earlier(f"residual at {coord}", source, coord, layers, "a residual adds what an earlier layer made")
+    _check_earlier(f"residual at {coord}", source, coord, layers, "a residual adds the output of an earlier layer")
     return Source(source)
 
 
 def check_order(wires: tuple[Wire, ...], layers: Mapping[Coord, LayerSpec]) -> None:
     """Raise `SpecError` if a layer reads a value of the same row from a layer that does not come before it.
 
-    Such a network can be built and looked at, as a step on the way to another one, but not run.
+    Such a network can be built and inspected, as an intermediate step of an edit, but not run.
     """
     for w in wires:
         for source in w.inputs:
             if source.coord is not None and not source.delay:
                 what = f"activation link {source.coord} → {w.coord}"
-                _check_earlier(what, source.coord, w.coord, layers, "give the link a delay of 1 row or more")
+                _check_earlier(what, source.coord, w.coord, layers, "set a delay of 1 row or more on the link")
 
 
 def _check_earlier(what: str, source: Coord, target: Coord, layers: Mapping[Coord, LayerSpec], hint: str) -> None:
@@ -122,27 +122,27 @@ def _check_earlier(what: str, source: Coord, target: Coord, layers: Mapping[Coor
 
 
 def carries_ids(source: Source, wires: Mapping[Coord, Wire], ports: Mapping[str, Port]) -> bool:
-    """Whether a value is ids as an input gave them: layers make features, and the identity hands on what it reads."""
+    """Return whether a value is ids of an input: layers output features, and the identity passes its input on."""
     passed: set[Coord] = set()
     while source.coord is not None:
         w = wires[source.coord]
         if w.coord in passed or (source.side == "output" and not w.identity):
             return False
         passed.add(w.coord)
-        source = w.inputs[0]  # what is summed is no ids
+        source = w.inputs[0]  # summed values are not ids
     return ports[source.port].dtype == "int32"
 
 
 def own_output(
     coord: Coord, layers: Mapping[Coord, LayerSpec], wires: tuple[Wire, ...], ports: Mapping[str, Port]
 ) -> Shape:
-    """Shape of what a layer makes, as its weights say, or those of the nearest layer before it that has any.
+    """Return the output shape of a layer according to its weights, or to those of the nearest layer before it.
 
-    For layers whose input is not known yet, because it goes round.
+    For layers in a loop, whose input shape is not known yet.
 
     Raises
     ------
-    ShapeError : no layer on the way round says
+    ShapeError : no layer of the loop determines the shape
     """
     reads = {w.coord: w for w in wires}
     path: dict[Coord, None] = {}
@@ -150,8 +150,8 @@ def own_output(
     while shape is None:
         if at in path:
             raise ShapeError(
-                "nothing says which shape goes round " + " → ".join(map(str, reversed(path))),
-                hint='let a layer of it read the chain, too: combine="add"',
+                "no layer determines the shape in the loop " + " → ".join(map(str, reversed(path))),
+                hint='let a layer of the loop read the chain, too: combine="add"',
             )
         w = reads[at]
         shape = None if w.identity else _by_weights(layers[at])
@@ -165,7 +165,7 @@ def own_output(
 
 
 def _by_weights(spec: LayerSpec) -> Shape | None:
-    """Shape of the output for rows of features, of as many as the first weight that allows it reads."""
+    """Return the output shape for rows of features, with the width of the first weight that accepts it."""
     for param in spec.params():
         try:
             return spec.output_shape((ROWS, param.shape[-1]))
@@ -175,11 +175,11 @@ def _by_weights(spec: LayerSpec) -> Shape | None:
 
 
 def follow_shared(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...]) -> dict[str, str]:
-    """Key of every shared parameter → key of the parameter that owns the weights, chains followed to their end.
+    """Return key of every shared parameter → key of the parameter that owns the weights; follows chains to their end.
 
     Raises
     ------
-    SpecError : a name or shape does not exist on the other side, a parameter is shared twice, or sharing is circular
+    SpecError : a name is unknown, shapes differ, a parameter is shared twice, or sharing is circular
     """
     direct: dict[str, str] = {}
     for link in links:
@@ -191,12 +191,12 @@ def follow_shared(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...]) ->
         for name, source_name in names:
             what = f"shared link {link.source}/{source_name} → {link.target}/{name}"
             if name not in mine or source_name not in theirs:
-                raise SpecError(f"{what}: no such parameter")
+                raise SpecError(f"{what}: unknown parameter")
             if mine[name] != theirs[source_name]:
                 raise SpecError(f"{what}: shapes {theirs[source_name]} and {mine[name]} differ")
             key = f"{link.target}/{name}"
             if key in direct:
-                raise SpecError(f"{what}: the target is shared already with {direct[key]}")
+                raise SpecError(f"{what}: the target already shares {direct[key]}")
             direct[key] = f"{link.source}/{source_name}"
     ends: dict[str, str] = {}
     for key in direct:
@@ -205,7 +205,7 @@ def follow_shared(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...]) ->
 
 
 def _follow(key: str, direct: Mapping[str, str], ends: dict[str, str]) -> None:
-    """Add the owner of `key` to `ends`, and that of all keys on the way to it: each link is followed once."""
+    """Add the owner of `key` and of all keys on the path to it to `ends`: each link is followed once."""
     passed: dict[str, None] = {}
     while key in direct and key not in ends:
         if key in passed:

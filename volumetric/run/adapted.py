@@ -1,8 +1,8 @@
-"""Executables with adapters: sequences of a model and of its adapters share calls, and the weights are there once.
+"""Executables with adapters: sequences with and without adapters share calls, and the weights are stored once.
 
-A state says by name which adapters its sequence has; a call takes the rows of all, each with its own. Calls without any
-adapter run the plan of the model itself, so that adapters that nobody uses cost nothing. On the CPU both plans give a
-row without adapters the same bits, and a row with some has the same bits in any company.
+A state names the adapters of its sequence; a call takes rows of sequences with different adapters. Calls without any
+adapter run the plan of the model itself, so unused adapters cost nothing. On the CPU both plans give a row without
+adapters the same bits, and the results of a row with adapters are batch-invariant.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from volumetric.run.sharing import Updatable
 
 
 class AdaptedState:
-    """The state of a sequence, and what each adapter weighs for its rows, by reference: scales may change later."""
+    """The state of a sequence, and the weight of each adapter for its rows, by reference: scales may change later."""
 
     def __init__(self, inner: Any, scales: F32Array) -> None:
         self.inner = inner
@@ -46,48 +46,49 @@ class AdaptedState:
 
     @property
     def position(self) -> int:
-        """Tokens held so far."""
+        """Number of tokens in the state."""
         return self.inner.position
 
     @property
     def reach(self) -> int:
-        """First position beyond 0 to which `trim` goes back."""
+        """Oldest position above 0 that `trim` can restore."""
         return self.inner.reach
 
     @property
     def forgets(self) -> bool:
-        """Whether there are places to which only a copy leads back, see `State.forgets`."""
+        """Whether some positions can only be restored from a copy, see `State.forgets`."""
         return self.inner.forgets
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Drop all tokens."""
         self.inner.reset()
 
     def trim(self, position: int) -> None:
-        """Forget all tokens from `position` on."""
+        """Drop all tokens from `position` on."""
         self.inner.trim(position)
 
     def shrink_to_fit(self) -> None:
-        """Give back memory for rows to come, see `State.shrink_to_fit`."""
+        """Free memory reserved for later rows, see `State.shrink_to_fit`."""
         self.inner.shrink_to_fit()
 
     def fork(self, position: int | None = None) -> AdaptedState:
-        """Copy, with the same adapters."""
+        """Return a copy with the same adapters."""
         return AdaptedState(self.inner.fork(position), self.scales)
 
     def save(self) -> bytes:
-        """Return the state as bytes, without what the adapters are."""
+        """Return the state as bytes, without its adapters."""
         return self.inner.save()
 
 
 class Shared:
-    """What the executables of a model and of its adapters have in common.
+    """Data shared by the executables of a model and of its adapters.
 
     Parameters
     ----------
-    mixed : of the plan with adapters
-    plain : of the plan without any, for calls that need none; its states serve `mixed`, too. None: `mixed` runs these
-    scales : name → what each adapter weighs for the rows of sequences of that name
+    mixed : executable of the plan with adapters
+    plain : executable of the plan without adapters, for calls without any; `mixed` uses its states, too. None: `mixed`
+        runs all calls
+    scales : adapter name → weight of each adapter for the rows of sequences with that name
     """
 
     def __init__(self, mixed: Executable, plain: Executable | None, scales: Mapping[str, F32Array]) -> None:
@@ -96,15 +97,15 @@ class Shared:
         self.users = 0
 
     def new_state(self, name: str) -> AdaptedState:
-        """Return an empty state with the adapters of a name."""
+        """Return an empty state with the adapters `name`."""
         return AdaptedState(self.mixed.new_state(), self.scales[name])
 
     def chosen(self, states: Sequence[AdaptedState]) -> Executable:
-        """What runs a call of such states."""
+        """Return the executable that runs a call of these states."""
         return self.mixed if self.plain is None or any(state.scales.any() for state in states) else self.plain
 
     def close(self) -> None:
-        """Count one user less; the last one closes all."""
+        """Decrement the reference count; close both executables at 0."""
         self.users -= 1
         if not self.users:
             self.mixed.close()
@@ -113,12 +114,12 @@ class Shared:
 
 
 class AdaptedExecutable:
-    """A model with some of its adapters in force, see `Executable`; any of a `Shared` runs the states of all.
+    """A model with some of its adapters active, see `Executable`; executables of a `Shared` run each other's states.
 
     Parameters
     ----------
     shared : the executables
-    name : of the adapters in force, in `Shared.scales`
+    name : name of the active adapters in `Shared.scales`
     """
 
     def __init__(self, shared: Shared, name: str) -> None:
@@ -128,12 +129,12 @@ class AdaptedExecutable:
 
     @property
     def options(self) -> RunOptions:
-        """What it was compiled with."""
+        """Options that it was compiled with."""
         return self.shared.mixed.options
 
     @property
     def memory(self) -> MemoryReport:
-        """Bytes on the device, of all that share it."""
+        """Bytes on the device, of all executables that share it."""
         mixed, plain = self.shared.mixed.memory, self.shared.plain
         if plain is None:
             return mixed
@@ -141,17 +142,17 @@ class AdaptedExecutable:
         return replace(mixed, weights=mixed.weights + more.weights, scratch=mixed.scratch + more.scratch)
 
     def new_state(self) -> AdaptedState:
-        """Return an empty state with its own adapters."""
+        """Return an empty state with the active adapters."""
         return self.shared.new_state(self.name)
 
     def restore(self, data: bytes) -> AdaptedState:
-        """Return a state with its own adapters that goes on where the one went that `data` was saved of."""
+        """Return the saved state `data` with the active adapters."""
         return AdaptedState(self.shared.mixed.restore(data), self.shared.scales[self.name])
 
     def run(self, pieces: Sequence[Piece]) -> list[Found]:
-        """Append the rows of each piece to its state, each with its adapters."""
-        executable, taken = self._taken(pieces)
-        return executable.run(taken)
+        """Append the rows of each sequence to its state, each with its adapters."""
+        executable, calls = self._taken(pieces)
+        return executable.run(calls)
 
     def forward(self, state: AdaptedState, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
@@ -164,29 +165,29 @@ class AdaptedExecutable:
         return self._loop(lambda one, fed, more: one.greedy(_inner(states), fed, more), states, tokens, constant)
 
     def step_times(self, states: Sequence[AdaptedState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
-        """Measure where the time of a call without adapters goes, or with all of them where there is no other."""
+        """Measure the time of each step of a call without adapters; with all if there is no plain executable."""
         return (self.shared.plain or self.shared.mixed).step_times(_inner(states), rows, repeats=repeats)
 
     def update(self, params: Params) -> None:
-        """Replace resident weights, see `Updatable.update`, where the device can."""
+        """Replace resident weights, see `Updatable.update`, if the device supports it."""
         for one in (self.shared.mixed, self.shared.plain):
             if isinstance(one, Updatable):
                 one.update(params)
 
     def prepare(self) -> None:
-        """Compile the kernels of calls of every number of rows, where the device can."""
+        """Compile the kernels for all row counts, if the device supports it."""
         for one in (self.shared.mixed, self.shared.plain):
             if isinstance(one, Preparable):
                 one.prepare()
 
     def close(self) -> None:
-        """Give the memory back, once all that share it are closed."""
+        """Free the memory once all executables that share it are closed."""
         if not self._closed:
             self._closed = True
             self.shared.close()
 
     def _taken(self, pieces: Sequence[Piece]) -> tuple[Executable, list[Piece]]:
-        """What runs pieces, and these as it takes them."""
+        """Return the executable that runs `pieces`, and `pieces` converted for it."""
         executable = self.shared.chosen([piece.state for piece in pieces])
         if executable is self.shared.plain:
             return executable, [replace(piece, state=piece.state.inner) for piece in pieces]
@@ -201,30 +202,30 @@ class AdaptedExecutable:
         tokens: Sequence[int],
         constant: Constant | None,
     ) -> Generator[list[int]]:
-        """Decode on the executable that serves the states, and anew where scales change meanwhile."""
+        """Decode on the executable for the states; restart if scales change meanwhile."""
         while True:
             now = {id(state.scales): state.scales for state in states}
             before, executable, more = _contents(now), self.shared.chosen(states), constant
             if executable is not self.shared.plain:
                 more = {**(constant or {}), ADAPTERS: np.stack([state.scales for state in states])}
             with closing(begin(executable, tokens, more)) as loop:
-                for found in loop:
-                    tokens = list(found)
-                    yield found
+                for ids in loop:
+                    tokens = list(ids)
+                    yield ids
                     if _contents(now) != before:
                         break
 
 
 class DrawingAdapted(AdaptedExecutable):
-    """One on a device that draws tokens where it computes their logits, see `Drawing`."""
+    """An `AdaptedExecutable` on a device that samples tokens itself, see `Drawing`."""
 
     @property
     def picks(self) -> bool:
-        """Whether `pick` serves this network."""
+        """Whether `pick` supports this network."""
         return _drawing(self.shared.mixed).picks
 
     def draws(self, choosers: Sequence[Chooser | None]) -> bool:
-        """Whether it can draw the tokens of such sequences together."""
+        """Return whether it can sample the tokens of these sequences together."""
         return _drawing(self.shared.mixed).draws(choosers)
 
     def drawn(
@@ -234,19 +235,19 @@ class DrawingAdapted(AdaptedExecutable):
         choosers: Sequence[Chooser | None],
         constant: Constant | None = None,
     ) -> Generator[list[int]]:
-        """As `greedy`, with tokens drawn."""
+        """Like `greedy`, but with sampled tokens."""
         return self._loop(
             lambda one, fed, more: _drawing(one).drawn(_inner(states), fed, choosers, more), states, tokens, constant
         )
 
     def pick(self, pieces: Sequence[Piece], choosers: Sequence[Any]) -> list[Any]:
-        """As `run`, with tokens drawn by the last rows, see `Drawing.pick`."""
-        executable, taken = self._taken(pieces)
-        return _drawing(executable).pick(taken, choosers)
+        """Like `run`, but sample tokens from the last rows, see `Drawing.pick`."""
+        executable, calls = self._taken(pieces)
+        return _drawing(executable).pick(calls, choosers)
 
 
 def check_adapter(executable: Executable, name: str) -> None:
-    """Raise `SpecError` unless an executable has adapters of that name; all have the empty one."""
+    """Raise `SpecError` unless an executable has the adapters `name`; all have the empty name."""
     if name:
         scales = executable.shared.scales if isinstance(executable, AdaptedExecutable) else {}
         if name not in scales:
@@ -254,11 +255,11 @@ def check_adapter(executable: Executable, name: str) -> None:
 
 
 def state_for(executable: Executable, name: str) -> State:
-    """Return an empty state with the adapters of a name; the empty one is for those of the executable itself.
+    """Return an empty state with the adapters `name`; the empty name stands for the active adapters of the executable.
 
     Raises
     ------
-    SpecError : there are none of that name
+    SpecError : there are no adapters of that name
     """
     check_adapter(executable, name)
     if name and isinstance(executable, AdaptedExecutable):
@@ -267,7 +268,7 @@ def state_for(executable: Executable, name: str) -> State:
 
 
 def adapted_executable(shared: Shared, name: str) -> AdaptedExecutable:
-    """Return an executable with the adapters of a name in force."""
+    """Return an executable with the adapters `name` active."""
     return (DrawingAdapted if isinstance(shared.mixed, Drawing) else AdaptedExecutable)(shared, name)
 
 
@@ -285,7 +286,7 @@ def _contents(scales: Mapping[int, F32Array]) -> list[bytes]:
 
 
 def _with(x: Given, scales: F32Array) -> Mapping[str, NDArray[Any]]:
-    """Rows of a call with their adapters beside them."""
-    given = x if isinstance(x, Mapping) else {INPUT: x}
-    rows = np.shape(given[INPUT])[:1] if INPUT in given else ()
-    return {**given, ADAPTERS: np.broadcast_to(scales, (*rows, len(scales)))}
+    """Return the inputs of a call with the weights of adapters added."""
+    inputs = x if isinstance(x, Mapping) else {INPUT: x}
+    rows = np.shape(inputs[INPUT])[:1] if INPUT in inputs else ()
+    return {**inputs, ADAPTERS: np.broadcast_to(scales, (*rows, len(scales)))}

@@ -1,4 +1,4 @@
-"""Calls of several sequences: their pieces, what all devices check of these and hand back, and the plain way to run."""
+"""Calls of several sequences: checks and results shared by all devices, and a loop that runs one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from volumetric.run.state import check_inputs, check_room, check_tokens, check_v
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Rows `start` … `stop` of piece number `piece`."""
+    """Rows `start` … `stop` of sequence number `piece` of a call."""
 
     piece: int
     start: int
@@ -34,13 +34,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A piece as devices take it.
+    """A `Piece` after checks, as devices take it.
 
     Attributes
     ----------
-    state, wanted : of the piece
+    state, wanted : of the `Piece`
     given : rows by the plan's inputs, in their order and dtypes
-    outputs : names of the outputs that are handed back, in the plan's order
+    outputs : names of the returned outputs, in the plan's order
     """
 
     state: Any
@@ -49,34 +49,34 @@ class Part:
     outputs: tuple[str, ...]
 
     def __len__(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return len(next(iter(self.given.values())))
 
     @property
     def count(self) -> int:
-        """Rows that have outputs."""
+        """Number of rows whose outputs are returned."""
         return {"all": len(self), "last": 1, "none": 0}[self.wanted]
 
     def rows(self, span: Span) -> range:
-        """Rows of a span of it that have outputs, by their number in the span."""
+        """Return which rows of a span have returned outputs, by index in the span."""
         if self.wanted == "all":
             return range(len(span))
         return range(len(span) - (self.wanted == "last" and span.stop == len(self)), len(span))
 
 
-def handed_back(plan: Plan, part: Part, found: Mapping[str, F32Array]) -> Found:
-    """What a piece gets: its outputs by name, or the one that the plan has."""
+def handed_back(plan: Plan, part: Part, outputs: Mapping[str, F32Array]) -> Found:
+    """Return the result of one sequence: its outputs by name, or the only output of the plan."""
     if len(plan.outputs) == 1:
-        return found[OUTPUT]
-    return {name: found[name] for name in part.outputs}
+        return outputs[OUTPUT]
+    return {name: outputs[name] for name in part.outputs}
 
 
 class Handed:
-    """What the pieces of a call are handed back, collected from calls of the device over spans of them.
+    """The results of a call, collected from device calls over spans of its sequences.
 
     Attributes
     ----------
-    rows : output → rows of all pieces that want it, one behind the other, ``[rows, width]``
+    rows : output → rows of all sequences that request it, concatenated, ``[rows, width]``
     """
 
     def __init__(self, plan: Plan, parts: Sequence[Part]) -> None:
@@ -87,35 +87,35 @@ class Handed:
         self.rows = {name: np.empty((self._starts[name][-1], width), np.float32) for name, width in widths.items()}
 
     def wanted(self, spans: Sequence[Span]) -> dict[str, list[int]]:
-        """Output → those of its rows that are handed back of a call of `spans`, by their number in it, ascending."""
-        found: dict[str, list[int]] = {}
+        """Return output → its requested rows in a device call of `spans`, by index in that call, ascending."""
+        rows_by_output: dict[str, list[int]] = {}
         first = 0
         for span in spans:
             part = self._parts[span.piece]
             rows = part.rows(span)
             if rows:
                 for name in part.outputs:
-                    found.setdefault(name, []).extend(range(first + rows.start, first + rows.stop))
+                    rows_by_output.setdefault(name, []).extend(range(first + rows.start, first + rows.stop))
             first += len(span)
-        return {name: found[name] for name in self._plan.outputs if name in found}
+        return {name: rows_by_output[name] for name in self._plan.outputs if name in rows_by_output}
 
     def places(self, spans: Sequence[Span], name: str) -> slice | list[int]:
-        """Where these rows belong in `rows`; a slice where they follow one another."""
-        found: list[int] = []
+        """Return the indices of these rows in `rows`; a slice if they are contiguous."""
+        places: list[int] = []
         for span in spans:
             part, start = self._parts[span.piece], self._starts[name][span.piece]
             if name in part.outputs:
-                found += (start + (span.start + i if part.wanted == "all" else 0) for i in part.rows(span))
-        return slice(found[0], found[-1] + 1) if found == list(range(found[0], found[-1] + 1)) else found
+                places += (start + (span.start + i if part.wanted == "all" else 0) for i in part.rows(span))
+        return slice(places[0], places[-1] + 1) if places == list(range(places[0], places[-1] + 1)) else places
 
     def take(self, spans: Sequence[Span], outputs: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over what a call of `spans` made: the rows of `wanted`, in their order."""
-        for name, made in outputs.items():
-            self.rows[name][self.places(spans, name)] = made.reshape(len(made), -1)
+        """Store the results of a device call of `spans`: the rows of `wanted`, in order."""
+        for name, values in outputs.items():
+            self.rows[name][self.places(spans, name)] = values.reshape(len(values), -1)
 
     @property
     def found(self) -> list[Found]:
-        """What each piece gets."""
+        """Result of each sequence."""
         split = {name: self._split(name) for name in self._plan.outputs}
         return [
             handed_back(self._plan, part, {name: split[name][i] for name in part.outputs})
@@ -129,18 +129,18 @@ class Handed:
 
 
 def taken(parts: Sequence[Part], spans: Sequence[Span], name: str) -> NDArray[Any]:
-    """Rows of an input that a call of `spans` takes."""
+    """Return the rows of an input for a device call of `spans`."""
     rows = [parts[span.piece].given[name][span.start : span.stop] for span in spans]
     return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
 
 def deal(lengths: Sequence[int], most: int, *, cut: bool = True, each: int | None = None) -> Iterator[list[Span]]:
-    """Deal pieces of `lengths` rows out to device calls of at most `most` rows, in their order.
+    """Split sequences of `lengths` rows into device calls of at most `most` rows, in order.
 
     Parameters
     ----------
-    cut : a piece may be cut; otherwise each runs whole, however many rows it has
-    each : rows that a call may have of one piece, see `Graph.piece`; None: any number
+    cut : a sequence may be split; otherwise each runs whole, even if it has more rows
+    each : most rows of one sequence per call, see `Graph.piece`; None: any number
     """
     if each is not None:
         yield from _rounds(lengths, most, min(each, most))
@@ -166,7 +166,7 @@ def deal(lengths: Sequence[int], most: int, *, cut: bool = True, each: int | Non
 
 
 def _rounds(lengths: Sequence[int], most: int, each: int) -> Iterator[list[Span]]:
-    """Deal out `each` rows of every piece, then the next ones."""
+    """Yield calls with `each` rows of every sequence, then with the next ones."""
     for start in range(0, max(lengths), each):
         spans = [Span(i, start, min(start + each, n)) for i, n in enumerate(lengths) if n > start]
         together = max(most // each, 1)
@@ -174,16 +174,16 @@ def _rounds(lengths: Sequence[int], most: int, each: int) -> Iterator[list[Span]
 
 
 def check_pieces(plan: Plan, pieces: Sequence[Piece], context: int) -> list[Part]:
-    """Return the pieces of a call with their rows in the dtypes of the plan's inputs.
+    """Check a call and convert its rows to the dtypes of the plan's inputs.
 
     Raises
     ------
-    ShapeError : there is no piece, or rows are not what the plan reads
-    SpecError : a piece wants an output that the plan does not have
-    GenerationError : a state is named twice or has no room, or an id is outside of the vocabulary
+    ShapeError : the call is empty, or rows do not match the plan's inputs
+    SpecError : an unknown output is requested
+    GenerationError : a state is passed twice or has no room, or an id is outside of the vocabulary
     """
     if not pieces:
-        raise ShapeError("a call needs at least one piece, got none")
+        raise ShapeError("a call needs the rows of at least one sequence, got none")
     check_once([piece.state for piece in pieces])
     parts = [
         Part(piece.state, piece.wanted, check_inputs(plan, piece.x), _outputs(plan, piece.outputs)) for piece in pieces
@@ -196,53 +196,53 @@ def check_pieces(plan: Plan, pieces: Sequence[Piece], context: int) -> list[Part
     return parts
 
 
-def _outputs(plan: Plan, asked: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the outputs that a piece asks for, in the plan's order."""
-    if asked is None:
+def _outputs(plan: Plan, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the requested outputs in the plan's order."""
+    if names is None:
         return tuple(plan.outputs)
-    unknown = [] if isinstance(asked, str) else [str(name)[:64] for name in asked if name not in plan.outputs]
-    if unknown or isinstance(asked, str) or not asked:
-        what = f"no output is called {unknown[0]!r}" if unknown else f"outputs={asked!r} is no tuple of names"
-        raise SpecError(what, hint=f'the network has {", ".join(plan.outputs)}; wanted="none" asks for none of them')
-    return tuple(name for name in plan.outputs if name in asked)
+    unknown = [] if isinstance(names, str) else [str(name)[:64] for name in names if name not in plan.outputs]
+    if unknown or isinstance(names, str) or not names:
+        what = f"unknown output {unknown[0]!r}" if unknown else f"outputs must be a tuple of names, got {names!r}"
+        raise SpecError(what, hint=f'the network has {", ".join(plan.outputs)}; wanted="none" requests no output')
+    return tuple(name for name in plan.outputs if name in names)
 
 
 def _check_vocabulary_once(plan: Plan, rows: Sequence[NDArray[Any]], name: str) -> None:
-    """As `check_vocabulary` of each, at the price of one."""
+    """Run `check_vocabulary` for all sequences at the cost of one."""
     try:
         check_vocabulary(plan, np.concatenate(rows), name)
     except GenerationError:
-        for x in rows:  # whose place in its own rows the error tells
+        for x in rows:  # for the error, which has the position within the sequence
             check_vocabulary(plan, x, name)
 
 
 def check_once(states: Sequence[State]) -> None:
-    """Raise `GenerationError` if a state is named twice."""
+    """Raise `GenerationError` if a state is passed twice."""
     if len({id(state) for state in states}) < len(states):
         raise GenerationError("a sequence occurs twice in the batch", hint="use state.fork()")
 
 
 class RunsParts(Protocol):
-    """An executable that runs one piece at a time."""
+    """An executable that runs one sequence at a time."""
 
     @property
     def options(self) -> RunOptions:
-        """What it was compiled with."""
+        """Options that it was compiled with."""
         ...
 
     def run_part(self, part: Part) -> Mapping[str, F32Array]:
-        """Append the rows of a piece to its state; returns the outputs that it wants, of its last row or of all."""
+        """Append rows to a state; return the requested outputs of the last row or of all rows."""
         ...
 
 
 def run_each(executable: RunsParts, plan: Plan, pieces: Sequence[Piece]) -> list[Found]:
     """Check `pieces` and run them one after the other."""
-    found: list[Found] = []
+    results: list[Found] = []
     for part in check_pieces(plan, pieces, executable.options.context):
-        made = executable.run_part(part)
+        outputs = executable.run_part(part)
         rows = slice(0) if part.wanted == "none" else slice(None)
-        found.append(handed_back(plan, part, {name: value[rows] for name, value in made.items()}))
-    return found
+        results.append(handed_back(plan, part, {name: value[rows] for name, value in outputs.items()}))
+    return results
 
 
 def greedy_each(
@@ -260,13 +260,13 @@ def greedy_each(
             Piece(state, {INPUT: np.array([token], np.int64), **own}, outputs=(OUTPUT,))
             for state, token, own in zip(states, tokens, beside, strict=True)
         ]
-        found = map(output_of, executable.run(fed))
-        tokens = [most_likely(logits[-1], sequence=place) for place, logits in enumerate(found)]
+        results = map(output_of, executable.run(fed))
+        tokens = [most_likely(logits[-1], sequence=place) for place, logits in enumerate(results)]
         yield list(tokens)
 
 
 def greedy_ids(executable: Executable, state: State, token: int) -> Generator[int, None, None]:
-    """`Executable.greedy` of one sequence; closing it closes the device's iterator, which may have run ahead."""
+    """Run `Executable.greedy` for one sequence; closing it closes the device's iterator, which may have run ahead."""
     with closing(executable.greedy([state], [token])) as stream:
-        for found in stream:
-            yield found[0]
+        for ids in stream:
+            yield ids[0]

@@ -1,4 +1,4 @@
-"""Devices: where a plan runs. The protocols that every device implements, and how one is opened by name."""
+"""Devices run plans: the protocols that every device implements."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from volumetric.run.profile import StepTime
 DeviceKind = Literal["reference", "cpu", "gpu"]
 
 Wanted = Literal["last", "all", "none"]
-"""Which rows of a piece have an output."""
+"""Which rows of a sequence have an output."""
 
 Given: TypeAlias = NDArray[Any] | Mapping[str, NDArray[Any]]
-"""Rows of a plan's only input, or of all its inputs by name; as many of each."""
+"""Rows of a plan's only input, or of all inputs by name, the same number for each."""
 
 Constant: TypeAlias = Mapping[str, NDArray[Any]]
-"""Rows of inputs beside token ids that stay the same while tokens are decoded: a row for each sequence, by name."""
+"""Rows of inputs other than token ids that are constant during decoding: a row for each sequence, by name."""
 
 Found: TypeAlias = NDArray[np.float32] | Mapping[str, NDArray[np.float32]]
-"""Rows of a plan's only output, or of those of its outputs that were asked for, by name."""
+"""Rows of a plan's only output, or of the requested outputs by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """What `volumetric devices` prints about one device."""
+    """The data that `volumetric devices` prints about one device."""
 
-    name: str  # the spelling that opens it: "cpu", "gpu:0"
+    name: str  # the name that opens it: "cpu", "gpu:0"
     kind: DeviceKind
     description: str  # "AMD EPYC, 2 threads, AVX-512 VNNI BF16"
     software: bool = False  # a software GPU adapter; never chosen by "auto"
@@ -42,14 +42,14 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How a device is to run a plan.
+    """Options of a device for running a plan.
 
     Attributes
     ----------
-    context : tokens that a state can hold
-    compute : what activations are rounded to before products: ``"float32"`` (nothing is rounded), ``"int8"`` (where
-        weights are integers, in blocks of 32, as llama.cpp), ``"bfloat16"`` (also to bfloat16 where weights are
-        bfloat16 and a device gains from it), or ``"auto"``: the device's fast choice among the first two
+    context : maximum number of tokens in a state
+    compute : dtype that activations are rounded to before products: ``"float32"`` (no rounding), ``"int8"`` (for
+        integer weights, in blocks of 32, like llama.cpp), ``"bfloat16"`` (like ``"int8"``, and bfloat16 for bfloat16
+        weights on devices that gain from it), or ``"auto"``: the faster of the first two on the device
     kv_dtype : storage of the KV cache: ``"float32"``, ``"float16"``, ``"int8"`` (CPU; a float32 scale for each head of
         each token), or ``"auto"``: the device's choice
     threads : CPU threads; None means the physical cores that the process may use
@@ -61,7 +61,7 @@ class RunOptions:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that a device would otherwise take for its default. Raises `SpecError`."""
+        """Reject values that a device would otherwise treat as its default. Raises `SpecError`."""
         for name in ("compute", "kv_dtype"):
             value, known = getattr(self, name), get_args(get_type_hints(RunOptions)[name])
             if value not in known:
@@ -74,16 +74,15 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReport:
-    """Bytes that an executable keeps on its device.
+    """Bytes that an executable uses on its device.
 
     Attributes
     ----------
-    weights : of parameters
-    scratch : of what calls share
-    state_per_token : that a sequence takes for each token until it is longer than the windows of layers that have one;
-        from then on these take no more
-    state_fixed : that a sequence takes beside them, however many tokens it has
-    block : tokens of which a state that has no room to grow holds a multiple
+    weights : bytes of parameters
+    scratch : bytes of buffers shared by calls
+    state_per_token : bytes of a sequence per token; layers with a window take no more once the sequence is longer
+    state_fixed : additional bytes of a sequence, independent of its length
+    block : granularity of a state in tokens: a shrunk state holds a multiple of it
     """
 
     weights: int
@@ -94,74 +93,74 @@ class MemoryReport:
 
 
 class State(Protocol):
-    """What one sequence leaves behind: its position, and the values of the states that the plan's steps declare."""
+    """The state of one sequence: its position, and the values of the states that the plan's steps declare."""
 
     @property
     def position(self) -> int:
-        """Tokens held so far."""
+        """Number of tokens in the state."""
         ...
 
     @property
     def reach(self) -> int:
-        """First position beyond 0 to which `trim` goes back; 0 where it goes everywhere."""
+        """Oldest position above 0 that `trim` can restore; 0 if it can restore all."""
         ...
 
     @property
     def forgets(self) -> bool:
-        """Whether `reach` may rise as rows come, so that only a copy leads back to an earlier place."""
+        """Whether `reach` may rise as rows are appended, so that earlier positions can only be restored from a copy."""
         ...
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Drop all tokens."""
         ...
 
     def trim(self, position: int) -> None:
-        """Forget all tokens from `position` on.
+        """Drop all tokens from `position` on.
 
-        States of rows, as keys and values, are cut back. Fixed states, as those of recurrent layers, have one value,
-        that after the last token: a plan that has any is trimmed to its present position or to 0 alone. Where a device
-        gives rows back that lie behind the windows of all layers that had them, the way back ends at `reach`. To come
-        back to any other place, `fork` there.
+        States of rows, such as keys and values, are truncated. Fixed states, such as those of recurrent layers, have
+        only the value after the last token: a plan with fixed states can be trimmed only to its current position or
+        to 0. If a device frees rows outside of all windows, `reach` is the oldest position. To return to any other
+        position, `fork` there.
 
         Raises
         ------
-        GenerationError : `position` is beyond the end, or before `reach` and not 0; nothing has changed
+        GenerationError : `position` is beyond the end, or below `reach` and not 0; nothing has changed
         """
         ...
 
     def fork(self, position: int | None = None) -> State:
-        """Copy, of all tokens or of the first `position`; both continue independently.
+        """Return a copy of all tokens or of the first `position`; both continue independently.
 
         Raises
         ------
-        GenerationError : `trim` does not go back to `position`
+        GenerationError : `trim` cannot restore `position`
         """
         ...
 
     def shrink_to_fit(self) -> None:
-        """Give memory back that nothing is held in: what is kept for later needs no room to grow."""
+        """Free unused memory, for a state that is stored for later and need not grow."""
         ...
 
     def save(self) -> bytes:
-        """Return the state as bytes that `Executable.restore` takes, on this device or another.
+        """Return the state as bytes for `Executable.restore`, on this device or another.
 
-        Only what is held is in them, in the precision in which it is held. The format: `volumetric.run.state_file`.
+        They have the stored values in their stored precision. The format: `volumetric.run.state_file`.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """Rows that one sequence adds in a call which it may share with other sequences.
+    """The rows of one sequence in a call, which may have rows of other sequences.
 
     Attributes
     ----------
-    state : of the executable that runs the call
-    x : token ids, int32 ``[T]``, or features, float32 ``[T, …]``, as the plan's input asks; T is at least 1. Where the
-        plan has several inputs, those by name
-    wanted : rows of which the output is computed: the last one, all, or none, as of a prompt that goes on
-    outputs : names of the outputs that are handed back; None: all that the plan has. What comes behind the last of
-        those that a call asks for is not computed
+    state : a state of the executable that runs the call
+    x : token ids, int32 ``[T]``, or features, float32 ``[T, …]``, as the plan's input requires; T is at least 1. For a
+        plan with several inputs, a mapping by name
+    wanted : rows whose output is computed: the last, all, or none, such as for a prompt that continues
+    outputs : names of the requested outputs; None: all of the plan. Steps after the last requested output of a call are
+        skipped
     """
 
     state: Any
@@ -170,9 +169,9 @@ class Piece:
     outputs: tuple[str, ...] | None = None
 
 
-def output_of(found: Found, name: str = OUTPUT) -> NDArray[np.float32]:
-    """Return one output of what a piece was handed back."""
-    return found[name] if isinstance(found, Mapping) else found
+def output_of(outputs: Found, name: str = OUTPUT) -> NDArray[np.float32]:
+    """Return one output from the result of a sequence."""
+    return outputs[name] if isinstance(outputs, Mapping) else outputs
 
 
 class Executable(Protocol):
@@ -180,12 +179,12 @@ class Executable(Protocol):
 
     @property
     def options(self) -> RunOptions:
-        """What it was compiled with."""
+        """Options that it was compiled with."""
         ...
 
     @property
     def memory(self) -> MemoryReport:
-        """Bytes kept on the device."""
+        """Bytes used on the device."""
         ...
 
     def new_state(self) -> State:
@@ -193,59 +192,58 @@ class Executable(Protocol):
         ...
 
     def restore(self, data: bytes) -> State:
-        """Return a state that goes on where the one went that `data` was saved of, by any device with these weights.
+        """Return the state that was saved as `data` by any device with these weights.
 
-        On the device and with the options that saved it, bit for bit; elsewhere its numbers are converted to what is
-        held here.
+        It continues bit for bit on the device and with the options that saved it; otherwise its values are converted to
+        the types of this executable.
 
         Raises
         ------
         CheckpointError : the bytes are damaged, of a later version, or of a network with other states
-        GenerationError : the context here is too short for its rows
+        GenerationError : the context is too short for its rows
         """
         ...
 
     def run(self, pieces: Sequence[Piece]) -> list[Found]:
-        """Append the rows of each piece to its state; all pieces in one call, each at the position of its sequence.
+        """Append the rows of each sequence to its state, all in one call, each at the position of its sequence.
 
-        Prompts, parts of prompts beside sequences that decode, batches and the check of drafted tokens are all this
-        call. The weights are read once for all rows, where the device can. Sequences may join and leave from call to
-        call.
+        Prefill, chunked prefill next to decoding sequences, batches and the verification of draft tokens all use this
+        call. The weights are read once for all rows if the device can. Sequences may join and leave between calls.
 
         Returns
         -------
-        One float32 array for each piece, ``[1, …]``, ``[T, …]`` or ``[0, …]`` as it wants; fresh, the caller owns them.
-        Where the plan has several outputs, a mapping of those that the piece wants: name → such an array. An output
-        in the middle of a plan has the same rows as one at its end
+        One new float32 array for each sequence, ``[1, …]``, ``[T, …]`` or ``[0, …]`` depending on `Piece.wanted`; the
+        caller owns it. For a plan with several outputs, a mapping from the name of each requested output to its array.
+        An intermediate output has the same rows as a final one
 
         Raises
         ------
-        GenerationError : a state is named twice or has no room for its rows, or a token id is outside of the
+        GenerationError : a state is passed twice or has no room for its rows, or a token id is outside of the
             vocabulary; no state has changed then
-        ShapeError : there is no piece, or rows are not what the plan's inputs say; no state has changed then
-        SpecError : a piece names an output that the plan does not have; no state has changed then
+        ShapeError : the call is empty, or rows do not match the plan's inputs; no state has changed then
+        SpecError : an unknown output is requested; no state has changed then
         """
         ...
 
     def forward(self, state: Any, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
-        """Append the rows of `x` to `state` and return the output ``"output"`` for the last row, or for all of them.
+        """Append the rows of `x` to `state` and return the output ``"output"`` for the last row, or for all rows.
 
-        `run` gives other outputs.
+        Use `run` for other outputs.
 
         Parameters
         ----------
-        state : made by this executable's `new_state`
-        x : token ids, int32 ``[T]``, or features, float32 ``[T, D]``, as the plan's input asks, or such by name
-        last_only : compute the tail of the plan for the last row alone
+        state : a state of this executable, see `new_state`
+        x : token ids, int32 ``[T]``, or features, float32 ``[T, D]``, as the plan's input requires; or these by name
+        last_only : compute the tail of the plan for the last row only
 
         Returns
         -------
-        float32 ``[1, …]`` or ``[T, …]``; a fresh array that the caller owns
+        float32 ``[1, …]`` or ``[T, …]``; a new array that the caller owns
 
         Raises
         ------
         GenerationError : the state's context cannot hold T more tokens
-        ShapeError : `x` is not what the plan's inputs say
+        ShapeError : `x` does not match the plan's inputs
         """
         ...
 
@@ -254,46 +252,46 @@ class Executable(Protocol):
     ) -> Generator[list[int]]:
         """Feed a token to each of `states`, yield the arg max of each, feed those, and so on, without end.
 
-        The arg max is that of the output ``"output"``; others are not computed. Inputs beside the ids are what
-        `constant` has, a row for each state, in every step; those that have a default may be left out.
+        The arg max is that of the output ``"output"``; others are not computed. `constant` has the inputs other than
+        ids, a row for each state, the same in every step; inputs with a default may be omitted.
 
-        When the iterator is closed, each state's `position` counts exactly the tokens fed for the ids already yielded;
-        and one more where the logits after it were refused.
+        When the iterator is closed, each state's `position` counts exactly the tokens fed for the ids already yielded,
+        plus one if the logits after it were rejected.
 
         Raises
         ------
         GenerationError : logits hold NaN or +inf, or are all -inf; the context is full
-        UnsupportedError : the network reads something else than token ids and what `constant` has
+        UnsupportedError : the network reads inputs other than token ids and those in `constant`
         """
         ...
 
     def step_times(self, states: Sequence[Any], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
-        """Measure where the time of a call goes that adds `rows` rows to each of `states`.
+        """Measure the time of each step of a call that adds `rows` rows to each of `states`.
 
-        The last entry, labelled `volumetric.run.profile.WHOLE`, is the call in one piece. Positions stay, the rows
-        held may be overwritten.
+        The last entry, labelled `volumetric.run.profile.WHOLE`, is the whole call. Positions are unchanged; stored rows
+        may be overwritten.
 
         Raises
         ------
-        UnsupportedError : the device cannot tell
+        UnsupportedError : the device cannot measure steps
         """
         ...
 
     def close(self) -> None:
-        """Give the device's memory back; the executable cannot be used any more."""
+        """Free the device's memory; the executable cannot be used afterwards."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjustments:
-    """How scores of a row change before its draw; each operation is rounded to float32.
+    """Changes to the scores of a row before sampling; each operation is rounded to float32.
 
     Attributes
     ----------
-    ids : tokens whose scores change, int32 ``[N]``, each once
-    bias : what is added first, float32 ``[N]``
-    recent : bool ``[N]``; such scores are then divided by `repetition` if they are positive, else multiplied with it
-    less : what is taken off last, float32 ``[N]``
+    ids : tokens whose scores change, int32 ``[N]``, without duplicates
+    bias : added first, float32 ``[N]``
+    recent : bool ``[N]``; these scores are then divided by `repetition` if they are positive, else multiplied by it
+    less : subtracted last, float32 ``[N]``
     """
 
     ids: NDArray[np.int32]
@@ -304,12 +302,12 @@ class Adjustments:
 
 
 class Chooser(Protocol):
-    """How the tokens of a sequence are drawn: by a temperature, then top-k, top-p and min-p, and one number each.
+    """The sampler of a sequence: temperature, then top-k, top-p and min-p, and one random number for each token.
 
     Attributes
     ----------
-    temperature, top_k, top_p, min_p : as `volumetric.generate.SamplingParams` has them
-    adjusted : whether scores change before, as `adjustments` tells
+    temperature, top_k, top_p, min_p : see `volumetric.generate.SamplingParams`
+    adjusted : whether scores change before sampling, see `adjustments`
     """
 
     adjusted: bool
@@ -319,7 +317,7 @@ class Chooser(Protocol):
     min_p: float
 
     def ahead(self, count: int) -> Sequence[float]:
-        """Return the numbers in [0, 1) of the next draws; they stay the next ones."""
+        """Return the numbers in [0, 1) of the next draws without consuming them."""
         ...
 
     def adjustments(self) -> Adjustments:
@@ -327,25 +325,25 @@ class Chooser(Protocol):
         ...
 
     def drawn(self, token: int) -> None:
-        """Go on to the next number, and remember the token."""
+        """Consume one number, and record the token."""
         ...
 
     def choose(self, logits: NDArray[np.float32]) -> int:
-        """Draw a token by its logits, float32 ``[V]``, and go on to the next number."""
+        """Sample a token from logits, float32 ``[V]``, and consume one number."""
         ...
 
 
 @runtime_checkable
 class Drawing(Protocol):
-    """An executable that draws tokens where it computes their logits, which then need not leave it."""
+    """An executable that samples tokens on the device, so that logits need not be copied to the host."""
 
     @property
     def picks(self) -> bool:
-        """Whether `pick` serves this network."""
+        """Whether `pick` supports this network."""
         ...
 
     def draws(self, choosers: Sequence[Chooser | None]) -> bool:
-        """Whether it can draw the tokens of such sequences together; None stands for the arg max."""
+        """Return whether it can sample the tokens of these sequences together; None stands for the arg max."""
         ...
 
     def drawn(
@@ -355,22 +353,21 @@ class Drawing(Protocol):
         choosers: Sequence[Chooser | None],
         constant: Constant | None = None,
     ) -> Generator[list[int]]:
-        """As `Executable.greedy`, with tokens drawn: those that `Chooser.choose` would draw of the same logits.
+        """Like `Executable.greedy`, but sample tokens: those that `Chooser.choose` would sample from the same logits.
 
-        Each token yielded has used one number of its sequence.
+        Each yielded token has consumed one number of its sequence.
         """
         ...
 
     def pick(
         self, pieces: Sequence[Piece], choosers: Sequence[Chooser | Literal["logits"] | None]
     ) -> list[int | NDArray[np.float32] | GenerationError | None]:
-        """As `Executable.run` of pieces that want their last row or none, with tokens drawn by its logits.
+        """Like `Executable.run` for sequences that request their last row or none, but sample tokens from its logits.
 
         Returns
         -------
-        of each piece the token, which has used a number of its sequence, or the error for logits that allow no choice;
-        the logits, float32 ``[V]``, where these are asked for or the tokens must be drawn by the host; None where the
-        piece wants none
+        For each sequence the token, which has consumed one number, or the error for logits that allow no choice; the
+        logits, float32 ``[V]``, if they are requested or the host must sample; None if the sequence requests no row
         """
         ...
 
@@ -380,9 +377,9 @@ class Device(Protocol):
 
     @property
     def info(self) -> DeviceInfo:
-        """What `volumetric devices` prints."""
+        """The data that `volumetric devices` prints."""
         ...
 
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> Executable:
-        """Bind `plan` (as `lower` wrote it) to resident copies of `params`, with default options unless given."""
+        """Bind `plan` (of `lower`) to resident copies of `params`; `options` default to `RunOptions()`."""
         ...

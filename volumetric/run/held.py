@@ -1,4 +1,4 @@
-"""What a state holds for a key, as a device hands it out: numbers, or int8 codes with their scales."""
+"""Values of a state as a device returns them: numbers, or int8 codes with scales."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Coded:
     scales: NDArray[np.float32]
 
     def values(self) -> NDArray[np.float32]:
-        """Return the numbers that the codes stand for."""
+        """Return the dequantised values."""
         return self.codes * self.scales[..., None]
 
 
@@ -28,13 +28,13 @@ Held: TypeAlias = "NDArray[Any] | Coded"
 
 
 def reach_of(values: Mapping[str, Held], specs: Mapping[str, StateSpec], position: int) -> int:
-    """First position beyond 0 for which states that were filled with `values` hold all that the next row reads."""
+    """Return the oldest position above 0 for which states with these `values` have all rows that the next row reads."""
     firsts = {key: position - count_of(value) for key, value in values.items() if specs[key].kind == "rows"}
     return max((first + (specs[key].window or 1) - 1 for key, first in firsts.items() if first), default=0)
 
 
 def after_zeros(value: Held, rows: int) -> Held:
-    """Return held rows as the last of so many, with zeros in the place of those that nobody reads again."""
+    """Return stored rows padded to `rows` rows, with zeros in front for rows that are never read again."""
     before = rows - count_of(value)
     if not before:
         return value
@@ -48,26 +48,26 @@ def _below(array: NDArray[Any], rows: int) -> NDArray[Any]:
 
 
 def last_of(value: Held, rows: int) -> Held:
-    """Return the last of held rows, at most so many."""
+    """Return the last stored rows, at most `rows`."""
     start = max(0, count_of(value) - rows)
     return Coded(value.codes[start:], value.scales[start:]) if isinstance(value, Coded) else value[start:]
 
 
 def count_of(value: Held) -> int:
-    """Return how many rows are held."""
+    """Return the number of stored rows."""
     return len(value.codes if isinstance(value, Coded) else value)
 
 
 def as_numbers(value: Held, dtype: np.dtype | str) -> NDArray[Any]:
-    """Return held numbers in another type; of codes, what they stand for. What float16 has no room for is infinite."""
+    """Return stored values, dequantised if they are codes, in another dtype; values beyond float16 become infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(value.values() if isinstance(value, Coded) else value).astype(dtype)
 
 
 def as_codes(value: Held) -> Coded:
-    """Return held numbers as int8 codes, rounded as the CPU's attention does: to 1/127 of a head's largest magnitude.
+    """Return stored values as int8 codes, rounded like the CPU's attention: to 1/127 of a head's largest magnitude.
 
-    Where a number of a head is not finite, its scale is NaN.
+    The scale of a head with a non-finite value is NaN.
     """
     if isinstance(value, Coded):
         return value

@@ -1,4 +1,4 @@
-"""What streams keep from call to call, as buffers of the store of a device."""
+"""States of streams as buffers in the store of a device."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from volumetric.graph.ops import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A state as graphs keep it.
+    """The layout of a state in a buffer.
 
     Attributes
     ----------
     row : shape of one coordinate of one stream
-    count : coordinates that it holds
-    apart : whether coordinates and streams are two axes, as in planes, or one: coordinate by coordinate all streams
-    start : value of all its numbers when a stream begins
+    count : number of coordinates
+    apart : whether coordinates and streams are two axes, as in planes, or one axis, with coordinates outermost
+    start : initial value of all elements
     """
 
     row: Shape
@@ -32,17 +32,17 @@ class Buffer:
     start: float = 0.0
 
     def shape(self, batch: int) -> Shape:
-        """All axes."""
+        """Return the shape of the buffer."""
         return (self.count, batch, *self.row) if self.apart else (self.count * batch, *self.row)
 
     def batch_of(self, shape: Shape) -> int:
-        """Return of how many streams an array of a shape would be; 0: of none."""
+        """Return the number of streams for an array of this shape; 0: the shape does not match."""
         if self.apart:
             return shape[1] if len(shape) > 1 else 0
         return shape[0] // self.count if shape else 0
 
     def fresh(self, batch: int) -> Array:
-        """Return what streams have that begin."""
+        """Return the initial values of streams."""
         return np.full(self.shape(batch), self.start, np.int32 if self.dtype == "int32" else np.float32)
 
     def by_stream(self, value: Array, batch: int) -> Array:
@@ -51,14 +51,14 @@ class Buffer:
 
 
 class KeptBuffers:
-    """Buffers of a number of streams.
+    """The states of several streams in buffers of a store.
 
     Parameters
     ----------
-    store : has them once they `begin`
-    buffers : key → form
-    batch : streams
-    name : that they lie below
+    store : has the buffers after `begin`
+    buffers : key → layout
+    batch : number of streams
+    name : prefix of the names of the buffers
     """
 
     def __init__(self, store: TensorStore, buffers: Mapping[str, Buffer], batch: int, name: str = "") -> None:
@@ -66,30 +66,30 @@ class KeptBuffers:
         self.places = {key: f"{name}/{batch}/{key}" if name else key for key in buffers}
 
     def begin(self) -> None:
-        """Let all streams begin."""
+        """Reset all streams."""
         self.put(self.fresh())
 
     def fresh(self) -> dict[str, Array]:
-        """Return what streams have that begin."""
+        """Return the initial values of all buffers."""
         return {key: buffer.fresh(self.batch) for key, buffer in self.buffers.items()}
 
     def onto(self, store: TensorStore, *, together: bool = False) -> KeptBuffers:
         """Return a copy in another store."""
-        made = copy(self)
-        made.store = store
-        made.put(self.values(), together=together)
-        return made
+        buffers = copy(self)
+        buffers.store = store
+        buffers.put(self.values(), together=together)
+        return buffers
 
     def get(self, key: str) -> Array:
-        """Copy a buffer, as ``[count, batch, …]``."""
+        """Return a copy of a buffer, ``[count, batch, …]``."""
         return self.buffers[key].by_stream(self.store.get(self.places[key]), self.batch)
 
     def values(self) -> dict[str, Array]:
-        """Copy all."""
+        """Return copies of all buffers."""
         return {key: self.store.get(place) for key, place in self.places.items()}
 
     def put(self, values: Mapping[str, Array], *, together: bool = False) -> None:
-        """Replace some; `together` where they are new, and only programs that read and assign them whole use them."""
+        """Replace buffers; pass `together` for new ones that programs only read and assign whole."""
         placed = {self.places[key]: value for key, value in values.items()}
         if together:
             self.store.put_together(placed)
@@ -98,7 +98,7 @@ class KeptBuffers:
                 self.store.put(place, value)
 
     def reset(self, streams: Iterable[int]) -> None:
-        """Let some streams begin anew."""
+        """Reset some streams."""
         chosen = list(streams)
         for key, buffer in self.buffers.items():
             value = self.store.get(self.places[key])

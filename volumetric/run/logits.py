@@ -1,7 +1,7 @@
-"""What decoding asks of logits: the most likely token, and a refusal of logits that are no numbers.
+"""The arg max of logits, and the errors for logits that are not finite.
 
-A model whose weights or numeric type overflow must not go on with a token that means nothing, whoever takes the arg
-max: the sampler, a device's own loop, or a batch.
+A model whose weights or dtype overflow must not continue with a meaningless token, whether the sampler, a device loop
+or a batch takes the arg max.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ NAN, INFINITE, NONE_POSSIBLE = "hold NaN", "hold +inf", "are all -inf, so no tok
 
 
 def unusable(state: str, what: str = MODEL_LOGITS, *, sequence: int | None = None) -> GenerationError:
-    """Return the error for logits in one of the three states that allow no choice.
+    """Return the error for logits in one of three states that allow no choice.
 
     Parameters
     ----------
     state : `NAN`, `INFINITE` or `NONE_POSSIBLE`
-    what : which logits, as the beginning of the message
-    sequence : whose they are, among several
+    what : the logits, as the start of the message
+    sequence : index of their sequence in the batch
     """
     error = GenerationError(
         f"{what} {state}",
-        hint="bans (-inf) may cover every token; otherwise the weights or the numeric type overflow: "
+        hint="bans (-inf) may cover every token; otherwise the weights or the dtype overflow: "
         "try dtype='float32' or device='reference'",
     )
     error.sequence = sequence
@@ -37,18 +37,18 @@ def unusable(state: str, what: str = MODEL_LOGITS, *, sequence: int | None = Non
 
 
 def most_likely(logits: F32Array, *, sequence: int | None = None) -> int:
-    """Return the index of the largest of `logits`, the lowest among equals.
+    """Return the index of the largest of `logits`, the lowest index among equals.
 
     Parameters
     ----------
-    logits : float32, of one row
-    sequence : whose they are, among several
+    logits : float32, one row
+    sequence : index of their sequence in the batch
 
     Raises
     ------
     GenerationError : the largest is NaN or infinite
     """
-    token = int(logits.argmax())  # a NaN wins over every number
+    token = int(logits.argmax())  # NaN wins over every number
     check_likeliest(logits.item(token), sequence=sequence)
     return token
 

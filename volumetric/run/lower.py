@@ -1,4 +1,4 @@
-"""Lowering: a network becomes a plan with one step for each layer, containers flattened into steps and joins."""
+"""Lowering: turns a network into a plan with one step for each layer; containers become steps and joins."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def lower(network: Network, context: int | None = None) -> Plan:
     """Return the layer-level plan of `network`: its steps in reading order.
 
     Every step's ``attrs["spec"]`` is the layer spec, except for the joins ``add`` and ``concat`` and for links with a
-    delay, see `Plan`. A Parallel that joins its branches in another way is a step of its own, branches included.
+    delay, see `Plan`. A Parallel with another join is one step that includes its branches.
 
     Parameters
     ----------
-    context : rows that a sequence may have; None: layers that depend on it take as many as the model was trained with
+    context : maximum number of rows of a sequence; None: layers that depend on it use the length of training
 
     Raises
     ------
-    SpecError : links without a delay close a loop; or a layer that looks at later rows, or at the other samples of a
-        batch, stands in a network with a loop, which runs a few rows at a time
+    SpecError : links without a delay close a loop; or a network with a loop, which runs a few rows at a time, has a
+        layer that reads later rows or other samples of the batch
     """
     check_order(network.wires, network.layers)
     return _Lowering(network, context).run()
 
 
 class _Lowering:
-    """Collects values and steps while the layers are walked."""
+    """Collects values and steps during the walk over the layers."""
 
     def __init__(self, network: Network, context: int | None) -> None:
         self.network = network
@@ -53,6 +53,7 @@ class _Lowering:
         self.recalled: list[tuple[Source, Step]] = []
 
     def run(self) -> Plan:
+        """Return the plan: the steps of all layers in reading order, with their values, parameters and states."""
         network = self.network
         read = self.read
         inputs: dict[str, int] = {}
@@ -65,12 +66,12 @@ class _Lowering:
             where = str(w.coord)
             x = args[0] if len(args) == 1 else self._join(where, args, "add")
             skip = () if w.skip is None else (read[w.skip],)
-            made = x if w.identity else self._layer(network.layers[w.coord], where, where, (x, *skip))
+            output = x if w.identity else self._layer(network.layers[w.coord], where, where, (x, *skip))
             read[Source(w.coord, "input")] = x
-            read[Source(w.coord)] = made
+            read[Source(w.coord)] = output
         for source, recall in self.recalled:
-            kept = (read[Source(source.coord)],)
-            self.steps.append(dataclasses.replace(recall, op="retain", inputs=kept, outputs=()))
+            retained = (read[Source(source.coord)],)
+            self.steps.append(dataclasses.replace(recall, op="retain", inputs=retained, outputs=()))
         return Plan(
             values=tuple(self.values),
             steps=tuple(mark_tail(self.steps)),
@@ -83,11 +84,11 @@ class _Lowering:
         )
 
     def _earlier(self, coord: Coord, rows: int, target: Coord) -> int:
-        """Value of a layer's output some rows earlier; emitted once for all that read it."""
+        """Return the value of a layer's output `rows` rows earlier; it is emitted once for all readers."""
         source = Source(coord, delay=rows)
         if source in self.read:
             return self.read[source]
-        made = self.read.get(Source(coord))
+        value = self.read.get(Source(coord))
         where, name, shape = str(coord), f"delay{rows}", self.network.shapes[coord]
         network = self.network
         ids = carries_ids(Source(coord), {w.coord: w for w in network.wires}, network.ports)
@@ -96,22 +97,22 @@ class _Lowering:
         self.states[key] = StateSpec(name=name, shape=(rows, *shape[1:]), kind="fixed", dtype=dtype)
         out = self._value(f"{where}.{name}", shape, dtype)
         attrs = {"rows": rows, "link": f"{where} → {target}"}
-        inputs = () if made is None else (made,)
-        self._emit("recall" if made is None else "delay", where, inputs, out, {}, attrs, {"past": key})
-        if made is None:
+        inputs = () if value is None else (value,)
+        self._emit("recall" if value is None else "delay", where, inputs, out, {}, attrs, {"past": key})
+        if value is None:
             self.recalled.append((source, self.steps[-1]))
         self.read[source] = out
         return out
 
     def _piece(self) -> int | None:
-        """Rows that may run at a time."""
+        """Return the most rows that may run at a time."""
         for step in self.steps if self.recalled else ():
             if _looks_ahead(step, [self.values[i].shape for i in step.inputs]):
                 _, recall = self.recalled[0]
                 raise SpecError(
-                    f"{step.op} at {step.where} reads other rows than those before, which the loop that the link "
-                    f"{recall.attrs['link']} closes has not made yet",
-                    hint="a network with a loop runs row by row: use causal layers, and norms by row",
+                    f"{step.op} at {step.where} reads later rows or other samples, which the loop of the link "
+                    f"{recall.attrs['link']} has not computed yet",
+                    hint="a network with a loop runs row by row: use causal layers, and norms over single rows",
                 )
         return min((source.delay for source, _ in self.recalled), default=None)
 
@@ -134,9 +135,9 @@ class _Lowering:
         self.buffers |= {keys[p.name] for p in spec.buffers()}
         op = "add" if isinstance(spec, Residual) else spec.kind
         attrs: dict[str, Any] = {"scale": 1.0} if isinstance(spec, Residual) else {"spec": spec}
-        kept = {state.name: f"{where}/{state.name}" for state in spec.states(*shapes)}
-        self.states |= {kept[state.name]: state for state in spec.states(*shapes)}
-        self._emit(op, where, inputs, out, keys, attrs, kept)
+        states = {state.name: f"{where}/{state.name}" for state in spec.states(*shapes)}
+        self.states |= {states[state.name]: state for state in spec.states(*shapes)}
+        self._emit(op, where, inputs, out, keys, attrs, states)
         return out
 
     def _join(self, where: str, inputs: list[int], combine: str) -> int:
@@ -179,15 +180,15 @@ class _Lowering:
 
 
 def mixes_rows(step: Step) -> bool:
-    """Whether a row of the output depends on other rows of the call, or on its place among them."""
+    """Return whether a row of the output depends on other rows of the call, or on its index among them."""
     spec: LayerSpec | None = step.attrs.get("spec")
     return step.op == "attend" or step.op in DELAYS or (spec is not None and spec.contextual)
 
 
 def mixing_step(plan: Plan) -> Step | None:
-    """Return the first step for which the rows of a call are one sequence; None where they are strangers.
+    """Return the first step for which the rows of a call are one sequence; None if rows are independent samples.
 
-    Rows of several axes are samples to layers, but steps in time to a link with a delay.
+    Rows with several axes are samples for layers, but time steps for a link with a delay.
     """
     for step in plan.steps:
         if mixes_rows(step) and (step.op in DELAYS or len(plan.values[step.inputs[0]].shape) <= 2):
@@ -196,13 +197,13 @@ def mixing_step(plan: Plan) -> Step | None:
 
 
 def sees_batch(step: Step) -> bool:
-    """Whether a row of the output depends on the other samples of a call at inference too."""
+    """Return whether a row of the output depends on the other samples of a call, also at inference."""
     spec: LayerSpec | None = step.attrs.get("spec")
     return spec is not None and spec.batch_statistics == "always"
 
 
 def looks_ahead(plan: Plan, step: Step) -> bool:
-    """Whether a row of the output depends on later rows of its call, or on all: then these must come in one call."""
+    """Return whether a row of the output depends on later rows of its call: a sequence must then be one call."""
     return _looks_ahead(step, [plan.values[i].shape for i in step.inputs])
 
 
@@ -212,13 +213,13 @@ def _looks_ahead(step: Step, inputs: Sequence[Shape]) -> bool:
 
 
 def endless(plan: Plan) -> bool:
-    """Whether nothing that is kept of a stream grows, and every layer goes on for as long as there are rows."""
+    """Return whether no state of a stream grows, and no layer limits the number of rows."""
     specs: list[LayerSpec] = [step.attrs["spec"] for step in plan.steps if "spec" in step.attrs]
     goes_on = all(not s.ends_with_context and (s.takes_resets or not s.contextual) for s in specs)
     return goes_on and all(state.kind == "fixed" for state in plan.states.values())
 
 
 def mark_tail(steps: list[Step]) -> list[Step]:
-    """Mark the steps after the last one that mixes rows: they may run on the last row alone."""
+    """Mark the steps after the last one that mixes rows: they may run on the last row only."""
     last = max((i for i, step in enumerate(steps) if mixes_rows(step) or sees_batch(step)), default=-1)
     return [dataclasses.replace(step, tail=i > last) for i, step in enumerate(steps)]

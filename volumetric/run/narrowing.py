@@ -1,7 +1,7 @@
-"""Weights as a device takes them: those in groups of 64, 128 or whole rows become groups of 32 where those are native.
+"""Regroups weights for a device: groups of 64, 128 or whole rows become groups of 32 if those are native.
 
-The numbers are the same. A scale of 16 bits for each 32 codes is half a bit a weight, so a matrix in ``int4:g128``
-takes 4.5 bits on the device instead of 4.125; decoding it would take 32.
+The values are the same. A 16-bit scale for each 32 codes takes half a bit per weight, so a matrix in ``int4:g128``
+takes 4.5 bits on the device instead of 4.125; dequantising it would take 32.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from volumetric.network.weights import Params, WeightStore
 
 
 def narrowed_params(params: Params, native: Collection[str]) -> Params:
-    """Return `params` with every tensor whose scheme becomes one of `native` by repeating scales in that scheme."""
+    """Return `params` with tensors converted to a scheme in `native` if repeating their scales gives that scheme."""
     return Params({key: _store(store, native) for key, store in params.items()})
 
 

@@ -1,4 +1,4 @@
-"""Weights with their adapters added, for devices that read every weight as floats anyway."""
+"""Merges adapters into weights, for devices that read all weights as floats."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from volumetric.run.graph.low_rank import ADAPTERS, overlays_of
 from volumetric.run.graph.network import open_graph
 from volumetric.run.plan import Plan
 
-_KEPT = 8
-"""Mixtures of adapters whose weights are kept."""
+_CACHED = 8
+"""Number of mixtures of adapters whose merged weights are cached."""
 
 
 class Overlaid:
-    """The weights of a plan with adapters, by what these weigh.
+    """The merged weights of a plan with adapters, for weights of the adapters.
 
     Parameters
     ----------
-    plan : its `low_rank` names the weights
-    weights : of the plan without adapters
-    params : with the factors
+    plan : its `low_rank` names the weights with adapters
+    weights : weights of the plan without adapters
+    params : has the factors
     """
 
     def __init__(self, plan: Plan, weights: Mapping[str, Array], params: Params) -> None:
@@ -38,16 +38,16 @@ class Overlaid:
             for adapter in range(overlay.count)
             for key in overlay.factor_keys(adapter)
         }
-        self._kept: dict[bytes, dict[str, Array]] = {}
+        self._cached: dict[bytes, dict[str, Array]] = {}
 
     def weights(self, scales: Array) -> dict[str, Array]:
-        """Return the weights that adapters change, by their keys, for a weight of each adapter."""
+        """Return the merged weights by key, for `scales`, the weight of each adapter."""
         name = scales.tobytes()
-        if name not in self._kept:
-            while len(self._kept) >= _KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[name] = dict(self._merged(scales))
-        return self._kept[name]
+        if name not in self._cached:
+            while len(self._cached) >= _CACHED:
+                del self._cached[next(iter(self._cached))]
+            self._cached[name] = dict(self._merged(scales))
+        return self._cached[name]
 
     def _merged(self, scales: Array) -> Iterator[tuple[str, Array]]:
         for overlay in self._overlays:
@@ -63,9 +63,9 @@ class Overlaid:
 
 
 def alike(part: Part) -> Iterator[tuple[Array, Part]]:
-    """Yield the rows of a piece that have the same adapters and follow one another, and what these weigh."""
+    """Yield runs of consecutive rows with the same weights of adapters, and these weights."""
     scales = part.given[ADAPTERS]
     cuts = [0, *(np.flatnonzero((scales[1:] != scales[:-1]).any(1)) + 1).tolist(), len(scales)]
     for start, stop in pairwise(cuts):
-        given = {name: rows[start:stop] for name, rows in part.given.items()}
-        yield scales[start], dataclasses.replace(part, given=given)
+        inputs = {name: rows[start:stop] for name, rows in part.given.items()}
+        yield scales[start], dataclasses.replace(part, given=inputs)

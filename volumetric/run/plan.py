@@ -1,7 +1,7 @@
-"""Plan: a network turned into a flat list of steps over numbered values. Plain data, printable, replayable.
+"""Plan: a network as a flat list of steps over numbered values. Plain data, printable, replayable.
 
-`lower` writes one step for each layer (`op` is the layer kind) plus the joins of containers. The reference device runs
-it; other devices run the graph that `runtime.graph.open_graph` makes of it.
+`lower` writes one step for each layer (`op` is the layer kind) plus the joins of containers. All devices run the graph
+that `run.graph.open_graph` emits from it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from volumetric.network import INPUT, OUTPUT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """One array that steps read and write. `shape[0]` is `ROWS` for everything that has a row for each token.
+    """One array that steps read and write. `shape[0]` is `ROWS` for values with a row for each token.
 
-    An input with a `default` is full of it where a call does not give it.
+    If a call omits an input with a `default`, all its elements are the default.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Value:
 
     @property
     def width(self) -> int:
-        """Elements in a row."""
+        """Elements of a row."""
         size = 1
         for axis in self.shape[1:]:
             size *= axis
@@ -44,12 +44,13 @@ class Step:
     Attributes
     ----------
     op : name of the operation
-    where : coordinate text of the layer it comes from, ``"3.0.0.1"`` or ``"3.0.0.1/0"`` inside a container
+    where : coordinate text of its layer, ``"3.0.0.1"`` or ``"3.0.0.1/0"`` inside a container
     inputs, outputs : indices into `Plan.values`
-    params : role → key in `Params`; keys already resolved through shared links
-    attrs : static facts, including the layer spec under ``"spec"`` at layer level
-    states : name → key in `Plan.states` of each state that the step reads and replaces, as ``"k"`` → ``"3.0.0.1/k"``
-    tail : no later step mixes rows, so when only the last rows are wanted the step may run on those alone
+    params : role → key in `Params`; shared links are already resolved
+    attrs : static attributes, including the layer spec under ``"spec"`` at layer level
+    states : name → key in `Plan.states` of each state that the step reads and replaces, such as ``"k"`` →
+        ``"3.0.0.1/k"``
+    tail : no later step mixes rows, so the step may run on the last row only if only that row is requested
     """
 
     op: str
@@ -70,19 +71,19 @@ DELAYS = frozenset({"delay", "recall", "retain"})
 class Plan:
     """Steps in execution order over `values`.
 
-    Links with a delay are steps of their own, on a fixed state of the last rows of their source: ``delay`` gives what
-    its input was ``rows`` rows earlier; where the source comes later, ``recall`` does so without an input, and
-    ``retain``, without an output, puts the rows of the call into the state.
+    Links with a delay are separate steps with a fixed state, the last rows of their source: ``delay`` returns its input
+    ``rows`` rows earlier; if the source comes later in the plan, ``recall`` does so without an input, and ``retain``,
+    without an output, stores the rows of the call in the state.
 
     Attributes
     ----------
-    inputs, outputs : name → value that a call takes, and hands back; ``"input"`` and ``"output"`` come first
+    inputs, outputs : name → value that a call takes or returns; ``"input"`` and ``"output"`` come first
     params : key → logical shape of every stored tensor that is used
-    states : key, ``"<where>/<name>"``, → what steps keep of a sequence from call to call
-    buffers : those keys of `params` whose tensors layers change themselves while training
-    piece : rows that may go through the steps at a time, because a step reads what a later one made so many rows
-        earlier; None: any number
-    low_rank : key of a weight → rank of what each adapter adds to it, see `volumetric.run.graph.low_rank`
+    states : key, ``"<where>/<name>"``, → state of a sequence
+    buffers : keys of `params` whose tensors layers change themselves in training
+    piece : most rows per run, because a step reads the output of a later step from that many rows earlier; None: any
+        number
+    low_rank : key of a weight → rank of each adapter of it, see `volumetric.run.graph.low_rank`
     """
 
     values: tuple[Value, ...]
@@ -96,9 +97,9 @@ class Plan:
     low_rank: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     def __str__(self) -> str:
-        given = (f"%{i} = input {name}" for name, i in self.inputs.items() if name != INPUT)
+        inputs = (f"%{i} = input {name}" for name, i in self.inputs.items() if name != INPUT)
         left = (f"output {name} = %{i}" for name, i in self.outputs.items() if name != OUTPUT)
-        return "\n".join([*given, *map(self._line, self.steps), *left])
+        return "\n".join([*inputs, *map(self._line, self.steps), *left])
 
     def _line(self, step: Step) -> str:
         def show(i: int) -> str:
@@ -115,16 +116,16 @@ class Plan:
 
 
 def with_outputs(plan: Plan, outputs: Collection[str]) -> Plan:
-    """Return a plan of some outputs alone, without steps, parameters and states that they do not need.
+    """Return a plan with only some outputs, without steps, parameters and states that they do not need.
 
-    Its inputs stay. A plan with a loop keeps all steps: what comes later there is needed by what comes before.
+    Its inputs stay. A plan with a loop keeps all steps, because earlier steps need later ones.
     """
-    kept = {name: i for name, i in plan.outputs.items() if name in outputs}
-    if len(kept) == len(plan.outputs):
+    selected = {name: i for name, i in plan.outputs.items() if name in outputs}
+    if len(selected) == len(plan.outputs):
         return plan
     if plan.piece is not None:
-        return replace(plan, outputs=MappingProxyType(kept))
-    needed = set(kept.values())
+        return replace(plan, outputs=MappingProxyType(selected))
+    needed = set(selected.values())
     steps: list[Step] = []
     for step in reversed(plan.steps):
         if needed.intersection(step.outputs):
@@ -135,7 +136,7 @@ def with_outputs(plan: Plan, outputs: Collection[str]) -> Plan:
     return replace(
         plan,
         steps=tuple(steps[::-1]),
-        outputs=MappingProxyType(kept),
+        outputs=MappingProxyType(selected),
         params=MappingProxyType({key: shape for key, shape in plan.params.items() if key in params}),
         states=MappingProxyType({key: spec for key, spec in plan.states.items() if key in states}),
         buffers=plan.buffers & params,

@@ -1,4 +1,4 @@
-"""Preparable: executables whose kernels can be compiled before a call needs them."""
+"""Preparable: executables whose kernels can be compiled ahead of time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Preparable(Protocol):
-    """An executable whose kernels are compiled when a call first needs them, and can be compiled ahead."""
+    """An executable whose kernels are compiled on first use, or ahead of time by `prepare`."""
 
     def prepare(self) -> None:
-        """Compile, or load from the cache, the kernels of calls of every number of rows and outputs; nothing runs."""
+        """Compile the kernels for all row counts and outputs, or load them from the cache, without running them."""
         ...

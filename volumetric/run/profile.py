@@ -1,4 +1,4 @@
-"""Where the time of a call goes: what every device that can tell reports."""
+"""Profiles of calls: the time of each kind of step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 WHOLE = "all"
-"""Label of the whole call, measured in one piece."""
+"""Label of the whole call, measured at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +15,9 @@ class StepTime:
 
     Attributes
     ----------
-    label : what the step does, on what format and sizes; `WHOLE` for the whole call
-    count : steps of this kind
-    seconds : all of them together
+    label : operation, format and sizes; `WHOLE` for the whole call
+    count : number of steps of this kind
+    seconds : total of these steps
     """
 
     label: str
@@ -26,8 +26,8 @@ class StepTime:
 
 
 def by_label(steps: Iterable[tuple[str, float]]) -> list[StepTime]:
-    """Add up single steps of the same label, in the order of their first."""
-    found: dict[str, list[float]] = {}
+    """Sum single steps by label, in order of first occurrence."""
+    times_by_label: dict[str, list[float]] = {}
     for label, seconds in steps:
-        found.setdefault(label, []).append(seconds)
-    return [StepTime(label=label, count=len(times), seconds=sum(times)) for label, times in found.items()]
+        times_by_label.setdefault(label, []).append(seconds)
+    return [StepTime(label=label, count=len(times), seconds=sum(times)) for label, times in times_by_label.items()]

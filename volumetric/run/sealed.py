@@ -1,7 +1,7 @@
-"""Bytes with a header and a checksum, read without trust in them: saved states and sessions.
+"""Untrusted bytes with a header and a checksum: saved states and sessions.
 
-A magic word of 8 bytes, a version (uint32), the length of the header (uint64), the header in JSON, the body, and
-SHA-256 of all before. Numbers are little-endian.
+A magic of 8 bytes, a version (uint32), the length of the header (uint64), the header in JSON, the body, and SHA-256 of
+all of these. Numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DIGEST = hashlib.sha256().digest_size
 
 H = TypeVar("H", bound=msgspec.Struct)
 
-_HOW = "give what save() returned, or the content of a file that it was written to"
+_HOW = "pass the bytes that save() returned, or the content of the file that they were written to"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +30,9 @@ class Seal:
 
     Attributes
     ----------
-    magic : 8 bytes that they begin with
-    version : of what is written and read
-    what : their name in messages
+    magic : the first 8 bytes
+    version : version that is written and read
+    what : name in messages
     """
 
     magic: bytes
@@ -40,7 +40,7 @@ class Seal:
     what: str
 
     def close(self, header: msgspec.Struct, body: Iterable[bytes | memoryview]) -> bytes:
-        """Return header and body as one."""
+        """Return header and body as sealed bytes."""
         text = msgspec.json.encode(header)
         parts = [_START.pack(self.magic, self.version, len(text)), text, *body]
         digest = hashlib.sha256()
@@ -49,27 +49,27 @@ class Seal:
         return b"".join([*parts, digest.digest()])
 
     def open(self, data: bytes, header: type[H]) -> tuple[H, memoryview]:
-        """Return the header and the body of what `close` returned.
+        """Return the header and the body of bytes from `close`.
 
         Raises
         ------
-        CheckpointError : anything else
+        CheckpointError : the bytes are not from `close`, of another version, or damaged
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise CheckpointError(
-                f"{self.what} is bytes, got {type(data).__name__}",
+                f"{self.what} must be bytes, got {type(data).__name__}",
                 hint=_HOW,
             )
         view = memoryview(bytes(data) if isinstance(data, memoryview) else data)
         if len(view) < _START.size + _DIGEST or view[: len(self.magic)] != self.magic:
             raise CheckpointError(
-                f"these bytes are no {self.what.removeprefix('a ')}",
+                f"the bytes are not {self.what}",
                 hint=_HOW,
             )
         _, version, length = _START.unpack_from(view)
         if version != self.version:
             raise CheckpointError(
-                f"{self.what} of version {version}; this release reads version {self.version}",
+                f"{self.what} has version {version}, expected version {self.version}",
                 hint="read it with the release that wrote it",
             )
         sealed = view[:-_DIGEST]
@@ -77,12 +77,12 @@ class Seal:
             raise self.damaged("its checksum is wrong")
         start = _START.size + length
         if start > len(sealed):
-            raise self.damaged("its header is cut short")
+            raise self.damaged("its header is truncated")
         try:
             return msgspec.json.decode(sealed[_START.size : start], type=header), sealed[start:]
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise self.damaged(f"its header says nothing that this release knows ({error})") from None
+            raise self.damaged(f"its header is invalid ({error})") from None
 
     def damaged(self, why: str) -> CheckpointError:
-        """Return the error that says so."""
-        return CheckpointError(f"{self.what} is damaged: {why}", hint="it is of no use: compute the prompt again")
+        """Return the error for damaged bytes."""
+        return CheckpointError(f"{self.what} is damaged: {why}", hint="discard it, and compute the prompt again")

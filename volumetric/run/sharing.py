@@ -1,4 +1,4 @@
-"""What else executables may do with resident weights: let others use them, and replace them between calls."""
+"""Optional features of executables: sharing of resident weights, and replacing them between calls."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from volumetric.run.plan import Plan
 
 @runtime_checkable
 class Sharing(Protocol):
-    """An executable whose weights others can use, too."""
+    """An executable whose weights other executables can share."""
 
     def beside(self, plan: Plan, params: Params) -> Executable:
-        """Compile another plan with the same options, as `Device.compile` does.
+        """Compile another plan with the same options, sharing weights; see `Device.compile`.
 
-        Matrices that both have of the very same stores are in memory once, as long as either is open; neither can
-        replace them (`Updatable.update`) from then on. The plan declares the same states, and states of either serve
-        both.
+        Matrices from the same weight stores are in memory once, as long as either executable is open; neither can
+        replace them (`Updatable.update`) afterwards. The plan must declare the same states; both executables can use
+        states of either.
         """
         ...
 
@@ -27,18 +27,19 @@ class Sharing(Protocol):
 class Updatable(Protocol):
     """An executable whose resident weights can be replaced between calls.
 
-    They are what programs between operations on rows read, as which nodes of a fabric live, and float32 matrices.
+    These are the parameters of programs between fused row operations, such as the masks of fabrics, and float32
+    matrices.
     """
 
     def update(self, params: Params) -> None:
-        """Replace tensors by others of the same shapes; states stay as they are.
+        """Replace tensors by others of the same shapes; states are unchanged.
 
         Parameters
         ----------
-        params : the tensors to replace, by their keys; float32
+        params : key → new float32 tensor
 
         Raises
         ------
-        ShapeError : a tensor has another shape than the resident one, or there is none of its key
+        ShapeError : a tensor has another shape than the resident one, or a key is unknown
         """
         ...

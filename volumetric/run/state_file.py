@@ -1,14 +1,14 @@
-"""A state as bytes: what one device has computed of a sequence goes on later, or on another device.
+"""A state as bytes: a sequence continues later, or on another device.
 
-The bytes are plain data and nothing in them is ever run. Their header has the position and, for each state in the order
-of the plan, its key, kind and shape, and the type in which the device holds it; the body is the arrays, one behind the
-other, little-endian (`sealed` has what is around). A state of rows has as many as the position says, each in its
-logical shape, such as ``[kv_heads, head_dim]``, however the device lays them out. Of int8 rows the float32 scales
+The bytes are plain data and nothing in them is executed. Their header has the position and, for each state in the order
+of the plan, its key, kind, shape, stored dtype and first stored row; the body is the concatenated arrays, little-endian
+(see `sealed` for the container). A state of rows has the rows from the first stored one to the position, each in its
+logical shape, such as ``[kv_heads, head_dim]``, independent of the device's layout. For int8 rows the float32 scales
 follow the codes, one for each row and head.
 
-Nothing is rounded in saving. Restoring converts to what the device holds: to a wider type without loss, to a narrower
-one as the device rounds when it computes the rows itself. The weights are not part of it: a state belongs to the model
-that made it, and another one of the same form takes it without complaint.
+Saving does not round. Restoring converts to the dtype of the device: to a wider one without loss, to a narrower one as
+the device rounds rows that it computes. The weights are not included: restore a state with the model that saved it.
+Another model with the same states is not detected.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ _STORED = ("float64", "float32", "float16", "int8", "int32")
 
 
 class HoldingState(Protocol):
-    """What saving and restoring ask of a device's state."""
+    """The interface of a device's state for saving and restoring."""
 
     @property
     def position(self) -> int:
-        """Rows held."""
+        """Number of rows."""
         ...
 
     def read(self, key: str) -> Held:
-        """Return the rows held ``[position, *shape]``, or the value ``[*shape]``, of the state `key`."""
+        """Return the stored rows ``[position, *shape]``, or the value ``[*shape]``, of the state `key`."""
         ...
 
     def fill(self, values: Mapping[str, Held], position: int) -> None:
-        """Replace all states of a state that is empty, which from then on is at `position`."""
+        """Set all values of an empty state, and its position."""
         ...
 
 
 class HeldValues:
-    """A `HoldingState` in host memory: values by key, and how many rows or ticks there have been."""
+    """A `HoldingState` in host memory: values by key, and the number of rows or ticks so far."""
 
     def __init__(self, values: Mapping[str, Held], position: int) -> None:
         self.values, self.position = values, position
 
     def read(self, key: str) -> Held:
-        """Return what is kept under a key."""
+        """Return the value of a key."""
         return self.values[key]
 
     def fill(self, values: Mapping[str, Held], position: int) -> None:
-        """Replace all of it."""
+        """Replace all values."""
         self.values, self.position = values, position
 
 
@@ -70,7 +70,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     shape: tuple[int, ...]
     dtype: str
     first: int = 0
-    """Row of the sequence with which the rows begin that are held; no later row reads those before it."""
+    """Index in the sequence of the first stored row; no later row reads earlier ones."""
 
 
 class _Header(msgspec.Struct, forbid_unknown_fields=True):
@@ -92,12 +92,12 @@ def save_state(state: HoldingState, specs: Mapping[str, StateSpec]) -> bytes:
 
 
 def restore_state(state: HoldingState, data: bytes, specs: Mapping[str, StateSpec], context: int) -> None:
-    """Make `state`, new and empty, hold what `data` says, bytes of any state of a plan with the same states.
+    """Fill `state`, new and empty, from `data`: the bytes of any state of a plan with the same states.
 
     Raises
     ------
-    CheckpointError : the bytes are no state, damaged, of a later version, or of a network with other states; `state` is
-        as it was then
+    CheckpointError : the bytes are not a state, damaged, of a later version, or of a network with other states; `state`
+        is unchanged then
     GenerationError : there are more rows than `context`
     """
     header, body = SEAL.open(data, _Header)
@@ -113,35 +113,35 @@ def restore_state(state: HoldingState, data: bytes, specs: Mapping[str, StateSpe
     state.fill(values, header.position)
 
 
-def _check_sizes(header: _Header, given: int) -> None:
-    """Raise `CheckpointError` unless what the header announces takes the bytes that are there."""
+def _check_sizes(header: _Header, actual: int) -> None:
+    """Raise `CheckpointError` unless the size of the body matches the header."""
     if any(entry.dtype not in _STORED for entry in header.states):
-        raise SEAL.damaged("its header has a type that this release does not know")
+        raise SEAL.damaged("its header has an unknown dtype")
     if header.position < 0 or any(axis < 1 for entry in header.states for axis in entry.shape):
         raise SEAL.damaged("its header has a size below 1")
     if any(not 0 <= entry.first <= (header.position if entry.kind == "rows" else 0) for entry in header.states):
         raise SEAL.damaged("its header has rows beyond the end")
     if any(entry.dtype == "int8" and not entry.shape for entry in header.states):
-        raise SEAL.damaged("its header has codes without a head")
-    wanted = sum(_nbytes(entry, header.position) for entry in header.states)
-    if wanted != given:
-        raise SEAL.damaged(f"its header announces {wanted} bytes of arrays, there are {given}")
+        raise SEAL.damaged("its header has int8 codes without an axis of heads")
+    announced = sum(_nbytes(entry, header.position) for entry in header.states)
+    if announced != actual:
+        raise SEAL.damaged(f"expected {announced} bytes of arrays, got {actual}")
 
 
 def _check_network(header: _Header, specs: Mapping[str, StateSpec]) -> None:
     """Raise `CheckpointError` unless the header lists the states `specs`."""
-    found = {entry.key: _shown(entry.kind, entry.shape, entry.dtype) for entry in header.states}
-    wanted = {key: _shown(spec.kind, spec.shape, spec.dtype) for key, spec in specs.items()}
-    if len(found) == len(header.states) and found == wanted:
+    saved = {entry.key: _shown(entry.kind, entry.shape, entry.dtype) for entry in header.states}
+    expected = {key: _shown(spec.kind, spec.shape, spec.dtype) for key, spec in specs.items()}
+    if len(saved) == len(header.states) and saved == expected:
         for entry in header.states:
             window = specs[entry.key].window
             if entry.first > (0 if window is None else max(0, header.position + 1 - window)):
-                raise SEAL.damaged(f"it lacks rows of {entry.key} that the next one reads")
+                raise SEAL.damaged(f"rows of {entry.key} that the next row reads are missing")
         return
-    other = next((key for key in (*wanted, *found) if found.get(key) != wanted.get(key)), "a state twice")
-    there, here = (of.get(other, "not there") for of in (found, wanted))
+    other = next((key for key in (*expected, *saved) if saved.get(key) != expected.get(key)), "a duplicate state")
+    there, here = (of.get(other, "missing") for of in (saved, expected))
     raise CheckpointError(
-        f"the saved state is of another network: {other} is {there} in it, {here} here",
+        f"the saved state is of another network: {other} is {there}, expected {here}",
         hint="restore it with the model that saved it",
     )
 

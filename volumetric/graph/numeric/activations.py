@@ -1,4 +1,4 @@
-"""Element-wise activations with their derivatives, in NumPy. `volumetric.formula.functions` says what they are."""
+"""Element-wise activations with their derivatives, in NumPy. `volumetric.formula.functions` defines them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from volumetric.graph.numeric.formulas import erf, function_of, sigmoid
 __all__ = ["ACTIVATIONS", "Activation", "activate", "check_activation", "erf", "sigmoid", "slope"]
 
 ACTIVATIONS: tuple[Activation, ...] = tuple(_ACTIVATIONS.own)
-"""Those of the engine, which products can end with."""
+"""The built-in activations, which can be fused into products."""
 
 
 def check_activation(name: str) -> None:

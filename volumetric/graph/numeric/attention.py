@@ -1,4 +1,4 @@
-"""What attention needs besides products: which rows see which, and temperatures by position."""
+"""The parts of attention that are not products: which rows see which, and temperatures by position."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from volumetric.base._typing import Array
 
 
 def temperature(positions: Array, scale: float, every: int) -> Array:
-    """Factors of queries by position, float64; see `MultiHeadAttention`."""
+    """Return factors of queries by position, float64; see `MultiHeadAttention`."""
     return 1 + scale * np.log1p((positions + 1) // every)
 
 
 def seen_rows(rows: Array, others: Array, *, causal: bool, window: int | None, chunk: int | None) -> Array:
-    """Whether each of `rows`, by position, sees each of `others`, bool ``[..., T, S]``.
+    """Return whether each of `rows` sees each of `others`, bool ``[..., T, S]``.
 
     Parameters
     ----------
-    rows : ``[..., T]``
-    others : ``[S]``, or ``[..., T, S]`` as each row counts them
+    rows : positions, ``[..., T]``
+    others : positions, ``[S]``, or ``[..., T, S]`` if they differ for each row
     """
     distance = rows[..., None] - others
-    seen = distance >= 0 if causal else np.ones_like(distance, bool)
+    mask = distance >= 0 if causal else np.ones_like(distance, bool)
     if window is not None:
-        seen &= np.abs(distance) < window
-    return seen if chunk is None else seen & (rows[..., None] // chunk == others // chunk)
+        mask &= np.abs(distance) < window
+    return mask if chunk is None else mask & (rows[..., None] // chunk == others // chunk)

@@ -1,4 +1,4 @@
-"""The cells of recurrent layers by name, in NumPy: what `volumetric.formula.cells` says of them."""
+"""The cells of recurrent layers by name, in NumPy, built from `volumetric.formula.cells`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _step(of: cells.Cell) -> Callable[[Array, Array, States], tuple[States, Stat
 
     def step(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
         pre = (part for both in (from_x, from_h) for part in np.split(both, of.blocks, axis=-1))
-        made = run(*pre, *before)
-        return made[: len(of.after)], made[len(of.after) :]
+        values = run(*pre, *before)
+        return values[: len(of.after)], values[len(of.after) :]
 
     return step
 
@@ -29,10 +29,10 @@ def _back(of: cells.Cell) -> Callable[[States, States, States, States], tuple[Ar
     states = (*of.after, *(f"{name}_after" for name in of.after), *(f"g_{name}" for name in of.after))
     run = function_of(" ".join((*states, *of.keeps)), *of.back.x, *of.back.r, *of.back.direct.values())
 
-    def back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
-        made = run(*before, *after, *g, *kept)
-        x, r = (np.concatenate(made[n * of.blocks : (n + 1) * of.blocks], axis=-1) for n in (0, 1))
-        return x, r, made[2 * of.blocks :]
+    def back(saved: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
+        gradients = run(*before, *after, *g, *saved)
+        x, r = (np.concatenate(gradients[n * of.blocks : (n + 1) * of.blocks], axis=-1) for n in (0, 1))
+        return x, r, gradients[2 * of.blocks :]
 
     return back
 
@@ -52,4 +52,4 @@ CELLS: Mapping[str, Cell] = MappingProxyType(
         for name, of in cells.CELLS.items()
     }
 )
-"""Name → cell. Kernels name their cells alike."""
+"""Name → cell. Kernels use the same names."""

@@ -1,4 +1,4 @@
-"""Expressions as NumPy functions: what formulas mean, on arrays of any float type."""
+"""Compiles expressions to NumPy functions on arrays of any float dtype."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _NUMPY: Final = Language(
 
 
 def function_of(arguments: str, *results: Expression) -> Callable[..., tuple[Array, ...]]:
-    """Return the function of expressions: of arrays, or numbers of their type, to a tuple of arrays.
+    """Return the function that evaluates expressions: takes arrays or numbers, returns a tuple of arrays.
 
     Parameters
     ----------
-    arguments : names of variables with spaces between; the first one has the type of the results
+    arguments : names of variables, separated by spaces; the first one has the dtype of the results
     """
     return _compiled(tuple(arguments.split()), results)
 
@@ -72,14 +72,14 @@ def _compiled(arguments: Sequence[str], results: Sequence[Expression]) -> Callab
 
 
 def terms_of(y: Array, target: Array, attrs: Mapping[str, Any]) -> tuple[Array, ...]:
-    """Return the terms of a loss of elements with these attributes, and their derivatives by the prediction `y`."""
+    """Return the terms of an element-wise loss with these attributes, and their derivatives by the prediction `y`."""
     function, names = _terms(term_of(attrs))
     return function(y, target, *(y.dtype.type(attrs[name]) for name in names))
 
 
 @cache
 def _terms(name: str) -> tuple[Callable[..., tuple[Array, ...]], tuple[str, ...]]:
-    """Return the function of the terms of a loss, and the fields that it takes behind prediction and target."""
+    """Return the function of the terms of a loss, and the fields that it takes after prediction and target."""
     of = TERMS[name]
     return function_of(" ".join(("y", "t", *of.fields)), of.value, of.slope), tuple(of.fields)
 
@@ -92,7 +92,7 @@ def moved(
     Parameters
     ----------
     attrs : name and fields of the optimiser
-    knobs : learning rate of the update, and the two numbers that `formula.optimisers` has of its number
+    knobs : learning rate of the update, and the two scalars that `formula.optimisers` derives from its number
     """
     function, fields = _step(form_of(attrs))
     numbers = [w.dtype.type(each) for each in (*knobs, *(field(attrs, name) for name in fields))]
@@ -101,7 +101,7 @@ def moved(
 
 @cache
 def _step(form: str) -> tuple[Callable[..., tuple[Array, ...]], tuple[str, ...]]:
-    """Return the function of a step of an optimiser, and the fields that it takes behind gradient and knobs."""
+    """Return the function of a step of an optimiser, and the fields that it takes after gradient and knobs."""
     (new, after), fields = step_of(form), fields_of(form)
     arguments = " ".join(("w", "g", "rate", "first", "second", *fields, *after))
     return function_of(arguments, new, *after.values()), fields

@@ -1,4 +1,4 @@
-"""The largest numbers of the last axis."""
+"""The largest elements of the last axis."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from volumetric.base._typing import Array
 
 
 def keep_largest(logits: Array, count: int) -> Array:
-    """Return `logits` with all but the `count` largest of the last axis at -inf; NaN stays and counts as none."""
+    """Return `logits` with all but the `count` largest of the last axis at -inf; NaN stays and is not counted."""
     order = np.argsort(-logits, axis=-1, kind="stable")[..., :count]
-    kept = np.isnan(logits)
-    np.put_along_axis(kept, order, True, axis=-1)
-    return np.where(kept, logits, logits.dtype.type(-np.inf))
+    mask = np.isnan(logits)
+    np.put_along_axis(mask, order, True, axis=-1)
+    return np.where(mask, logits, logits.dtype.type(-np.inf))

@@ -8,7 +8,7 @@ from volumetric.base._typing import Array
 
 
 def without_mean(x: Array) -> Array:
-    """Return ``x - mean(x)`` over the last axis, and what rounding took from the mean: a large one costs nothing."""
+    """Return ``x - mean(x)`` over the last axis, precise even for a large mean, and the rounding error of the mean."""
     centred = x - x.mean(axis=-1, keepdims=True)
     return centred - centred.mean(axis=-1, keepdims=True)
 

@@ -11,7 +11,7 @@ import numpy as np
 from volumetric.base._typing import Array
 
 States: TypeAlias = tuple[Array, ...]
-"""Arrays that a step hands to the next, each ``[..., hidden_size]``; the first is h, the output."""
+"""Arrays that a step passes to the next, each ``[..., hidden_size]``; the first is h, the output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +20,11 @@ class Cell:
 
     Attributes
     ----------
-    name : what operations of graphs and kernels call it
-    blocks : pre-activations of one hidden unit; those of all units lie side by side, block by block
-    states : names of what a step hands to the next
-    keeps : numbers of a hidden unit and step that the gradient needs besides the states
-    direct : the states whose gradient also comes another way than through `from_h`
+    name : its name in operations of graphs and in kernels
+    blocks : pre-activations of one hidden unit; those of all units are contiguous, block by block
+    states : names of the states that a step passes to the next
+    keeps : values of a hidden unit and step that the gradient needs in addition to the states
+    direct : the states that also have a gradient on a path other than `from_h`
     apart : whether the gradients of `from_x` and `from_h` differ
     step : (from_x, from_h, states before) → states after, kept
     back : (kept, states before, states after, their gradients) → gradients of `from_x`, of `from_h`, and of `direct`
@@ -41,7 +41,7 @@ class Cell:
 
     @property
     def kept(self) -> int:
-        """Numbers of a unit and step beside h that operations keep: those of `keeps`, then the other states."""
+        """Number of values per unit and step that operations store besides h: `keeps`, then the other states."""
         return len(self.keeps) + len(self.states) - 1
 
     def run(
@@ -51,12 +51,12 @@ class Cell:
 
         Parameters
         ----------
-        weight : ``[blocks · H, width of a head]``: a unit sees those of its own head, which stand side by side
-        keep : ``[..., T]``; where it is 0, the states are forgotten before the step, which begins with zeros
+        weight : ``[blocks · H, width of a head]``: a unit sees the units of its own head, which are contiguous
+        keep : ``[..., T]``; if it is 0, the states are reset to zeros before the step
 
         Returns
         -------
-        The states, ``[..., T + 1, H]`` with `start` in front, and what is kept, each ``[..., T, H]``.
+        The states, ``[..., T + 1, H]`` with `start` first, and the stored values, each ``[..., T, H]``.
         """
         *lead, length, wide = from_x.shape
         size = wide // self.blocks
@@ -67,10 +67,10 @@ class Cell:
         for t in range(length):
             before = tuple(held(state[..., t, :], keep, t) for state in every)
             from_h = self._product(before[0], weight)
-            after, kept = self.step(from_x[..., t, :], from_h if bias is None else from_h + bias, before)
+            after, saved = self.step(from_x[..., t, :], from_h if bias is None else from_h + bias, before)
             for state, new in zip(every, after, strict=True):
                 state[..., t + 1, :] = new
-            for of, new in zip(tape, kept, strict=True):
+            for of, new in zip(tape, saved, strict=True):
                 of[..., t, :] = new
         return every, tape
 
@@ -83,17 +83,17 @@ class Cell:
         last: States | None = None,
         keep: Array | None = None,
     ) -> tuple[Array, Array, States]:
-        """Back-propagate ``gy [..., T, H]`` through all steps that `run` made.
+        """Back-propagate ``gy [..., T, H]`` through all steps of `run`.
 
         Parameters
         ----------
-        last : gradients of the last states beside h; None: zeros
+        last : gradients of the last states except h; None: zeros
         keep : as in `run`
 
         Returns
         -------
-        The gradients of ``from_x`` and ``from_h``, and those of the states that the first step began with, which are
-        zeros where it forgets, as far as these are `direct`.
+        The gradients of ``from_x`` and ``from_h``, and those of the initial states that are `direct`: zeros if the
+        first step is reset.
         """
         g_x = np.empty((*gy.shape[:-1], len(weight)), gy.dtype)
         g_h = np.empty_like(g_x)
@@ -104,8 +104,8 @@ class Cell:
             before, after = (tuple(state[..., at, :] for state in every) for at in (t, t + 1))
             before = tuple(held(state, keep, t) for state in before)
             g[0] = g[0] + gy[..., t, :]
-            kept = tuple(of[..., t, :] for of in tape)
-            g_x[..., t, :], g_h[..., t, :], direct = self.back(kept, before, after, tuple(g))
+            saved = tuple(of[..., t, :] for of in tape)
+            g_x[..., t, :], g_h[..., t, :], direct = self.back(saved, before, after, tuple(g))
             ways = dict(zip(self.direct, direct, strict=True))
             g = [ways.get(name, np.zeros_like(g[0])) for name in self.states]
             g[0] = g[0] + self._product_back(g_h[..., t, :], weight)
@@ -113,7 +113,7 @@ class Cell:
         return g_x, g_h, direct
 
     def _by_head(self, weight: Array) -> Array:
-        """Weights as ``[blocks, heads, width, width]``."""
+        """Return weights as ``[blocks, heads, width, width]``."""
         width = weight.shape[1]
         return weight.reshape(self.blocks, -1, width, width)
 
@@ -122,18 +122,18 @@ class Cell:
         heads = self._by_head(weight)
         if heads.shape[1] == 1:
             return h @ weight.T
-        made = np.einsum("...hi,ghoi->...gho", h.reshape(*h.shape[:-1], *heads.shape[1:3]), heads)
-        return made.reshape(*h.shape[:-1], len(weight))
+        products = np.einsum("...hi,ghoi->...gho", h.reshape(*h.shape[:-1], *heads.shape[1:3]), heads)
+        return products.reshape(*h.shape[:-1], len(weight))
 
     def _product_back(self, g: Array, weight: Array) -> Array:
         """Return the gradient of a state from that of its products."""
         heads = self._by_head(weight)
         if heads.shape[1] == 1:
             return g @ weight
-        made = np.einsum("...gho,ghoi->...hi", g.reshape(*g.shape[:-1], *heads.shape[:3]), heads)
-        return made.reshape(*g.shape[:-1], len(weight) // self.blocks)
+        g_state = np.einsum("...gho,ghoi->...hi", g.reshape(*g.shape[:-1], *heads.shape[:3]), heads)
+        return g_state.reshape(*g.shape[:-1], len(weight) // self.blocks)
 
 
 def held(state: Array, keep: Array | None, t: int) -> Array:
-    """Return a state ``[..., H]`` as step `t` finds it: zeros, whatever it is, where ``keep [..., T]`` is 0."""
+    """Return a state ``[..., H]`` as step `t` reads it: zeros, even for NaN, if ``keep [..., T]`` is 0."""
     return state if keep is None else np.where(keep[..., t, None] != 0, state, state.dtype.type(0))

@@ -27,29 +27,29 @@ class Rope:
 
     - ``"linear"``: ``fᵢ / factor`` (arXiv 2306.15595)
     - ``"llama3"``: ``fᵢ / factor`` where the wavelength exceeds ``original_context / low_freq_factor``, blended up to
-      ``fᵢ`` at ``original_context / high_freq_factor`` (Llama 3.1's released configuration); a step where the two are
-      one (Llama 4's)
+      ``fᵢ`` at ``original_context / high_freq_factor`` (Llama 3.1's released configuration); a step if the two are
+      equal (Llama 4's)
     - ``"yarn"``: ``fᵢ / factor`` for pairs that turn less than `beta_slow` times within the original context, ``fᵢ``
       for those that turn more than `beta_fast` times, in between blended linearly by i (arXiv 2309.00071)
-    - ``"dynamic"``: where sequences may be longer than the original context L, the base becomes
+    - ``"dynamic"``: if sequences may be longer than the original context L, the base becomes
       ``base · (factor · context / L - factor + 1)^(dim / (dim - 2))`` (NTK-aware scaling)
-    - ``"longrope"``: ``fᵢ / long_factors[i]`` where sequences may be longer than the original context, else
+    - ``"longrope"``: ``fᵢ / long_factors[i]`` if sequences may be longer than the original context, else
       ``fᵢ / short_factors[i]`` (arXiv 2402.13753)
     - ``"proportional"``: ``fᵢ / factor`` for the first `turning` pairs; the others do not turn
 
-    What ``"dynamic"`` and ``"longrope"`` do depends on `context`, the tokens that a sequence may have, and not on those
-    that it has so far: keys stay in the cache as they were turned, so that all of a sequence must turn alike.
-    llama.cpp and vLLM choose so too; transformers goes by the length so far and mixes both kinds in one cache.
+    ``"dynamic"`` and ``"longrope"`` depend on `context`, the maximum length of a sequence, and not on its current
+    length: cached keys are already rotated, so all rows of a sequence must use the same frequencies. llama.cpp and
+    vLLM do the same; transformers uses the current length and mixes both kinds in one cache.
 
     Attributes
     ----------
-    dim : elements that turn, even; the rest of a head passes through
+    dim : elements that rotate, even; the rest of a head passes through
     base : wavelength base θ
-    factor : how much longer than the original context sequences may be
-    original_context : tokens of the sequences that the model was first trained with
+    factor : maximum length of sequences in units of the original context
+    original_context : length of the sequences of the first training, in tokens
     truncate : for yarn: the ends of the blend are whole pairs
-    attention_factor : factor on cosines and sines, so that scores grow by its square (yarn, longrope)
-    context : tokens that a sequence may have; 0: no more than the original context
+    attention_factor : factor on cosines and sines, so scores grow by its square (yarn, longrope)
+    context : maximum length of a sequence in tokens; 0: the original context
     """
 
     dim: int
@@ -106,7 +106,7 @@ class Rope:
 
 
 def inverse_frequencies(rope: Rope) -> NDArray[np.float64]:
-    """Radians that each pair turns per position, ``[dim / 2]``."""
+    """Return the radians by which each pair rotates per position, ``[dim / 2]``."""
     pairs = rope.dim // 2
     base = rope.base
     if rope.scaling == "dynamic" and rope._beyond:
@@ -131,9 +131,9 @@ def inverse_frequencies(rope: Rope) -> NDArray[np.float64]:
 
 
 def _yarn_blend(rope: Rope) -> NDArray[np.float64]:
-    """How far the frequency of each pair is divided, from 0 to 1: a ramp between two pairs, which may be fractions."""
+    """Return the blend of each pair, 1 for a fully divided frequency: a ramp between two (fractional) pairs."""
 
-    def pair(turns: float) -> float:  # the pair, as a real number, that turns so often within the original context
+    def pair(turns: float) -> float:  # the fractional pair that makes `turns` turns within the original context
         return rope.dim * math.log(rope.original_context / (turns * 2 * math.pi)) / (2 * math.log(rope.base))
 
     low, high = pair(rope.beta_fast), pair(rope.beta_slow)
@@ -145,13 +145,13 @@ def _yarn_blend(rope: Rope) -> NDArray[np.float64]:
 
 
 def rotation(rope: Rope, positions: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cosines and sines times `attention_factor`, each ``[*positions.shape, dim / 2]``."""
+    """Return cosines and sines times `attention_factor`, each ``[*positions.shape, dim / 2]``."""
     angles = np.asarray(positions, np.float64)[..., None] * inverse_frequencies(rope)
     return rope.attention_factor * np.cos(angles), rope.attention_factor * np.sin(angles)
 
 
 def rotate(rope: Rope, x: Array, positions: Array, *, back: bool = False) -> Array:
-    """Turn `x` ``[..., T, heads, head_dim]`` by positions ``[T]`` or ``[…, T]``; `back` turns it back (the VJP)."""
+    """Rotate `x` ``[..., T, heads, head_dim]`` by positions ``[T]`` or ``[…, T]``; `back` is the inverse (the VJP)."""
     cos, sin = (table.astype(x.dtype)[..., None, :] for table in rotation(rope, positions))
     if back:
         sin = -sin

@@ -30,7 +30,7 @@ def log_softmax(x: Array) -> Array:
 
 
 def log_likelihoods(logits: Array, ids: Array) -> Array:
-    """Return ``log softmax(logits)[id]`` of each row, ``[T]``, of which there are large ones, so `logits` are lost.
+    """Return ``log softmax(logits)[id]`` of each row, ``[T]``; overwrites `logits`, which may be large.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def log_likelihoods(logits: Array, ids: Array) -> Array:
 
 
 def _log_total(shifted: Array, out: Array | None = None) -> Array:
-    """``log Σ exp`` over the last axis, which is kept; `out` has room for the exponentials."""
+    """Return ``log Σ exp`` over the last axis, which stays with size 1; `out` is a buffer for the exponentials."""
     with np.errstate(divide="ignore"):
         return np.log(np.exp(shifted, out=out).sum(-1, keepdims=True))
 

@@ -20,7 +20,7 @@ class Windows:
     kernel : taps of a window
     stride : steps from one window to the next
     dilation : steps from one tap to the next
-    before, after : zeros put in front of and behind the image
+    before, after : zeros added before and after the image
     """
 
     kernel: Shape
@@ -31,25 +31,25 @@ class Windows:
 
     @property
     def spans(self) -> Shape:
-        """Elements from the first tap of a window to its last, both included."""
+        """Elements from the first to the last tap of a window, inclusive."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
     def padded(self, sizes: Shape) -> Shape:
-        """Sizes of an image together with its zeros."""
+        """Return the sizes of an image with its padding."""
         return tuple(b + s + a for b, s, a in zip(self.before, sizes, self.after, strict=True))
 
     def counts(self, sizes: Shape) -> Shape:
-        """How many windows fit along each axis, ``⌊(size - span) / stride⌋ + 1``; below 1 where none does."""
+        """Return how many windows fit along each axis, ``⌊(size - span) / stride⌋ + 1``; below 1 if none fits."""
         axes = zip(self.padded(sizes), self.spans, self.stride, strict=True)
         return tuple((size - span) // step + 1 for size, span, step in axes)
 
     def attributes(self, counts: Shape) -> dict[str, Shape]:
-        """Return the attributes with which operations know the first `counts` of these windows."""
+        """Return the attributes of operations for the first `counts` of these windows."""
         names = ("kernel", "stride", "dilation", "before")
         return {**{name: getattr(self, name) for name in names}, "counts": counts}
 
     def unfold(self, x: Array, counts: Shape, groups: int, *, outside: float = 0.0) -> Array:
-        """Copy the first `counts` windows out of an image, with `outside` for what lies outside of it.
+        """Copy the first `counts` windows out of an image, with the value `outside` beyond its borders.
 
         ``[N, C, *sizes] -> [N, groups, C / groups · ∏kernel, ∏counts]``.
         """
@@ -65,7 +65,7 @@ class Windows:
         return views.reshape(samples, groups, channels // groups * math.prod(self.kernel), math.prod(counts))
 
     def fold(self, columns: Array, counts: Shape, sizes: Shape) -> Array:
-        """Sum windows into an image, each where `unfold` would have copied it from: the transpose of `unfold`."""
+        """Sum windows into an image, the transpose of `unfold`: each at the place from which `unfold` copies it."""
         samples, groups, depth, _ = columns.shape
         channels = groups * depth // math.prod(self.kernel)
         image = np.zeros((samples, channels, *self.padded(sizes)), columns.dtype)
@@ -78,9 +78,9 @@ class Windows:
         return image[(..., *inside)]
 
     def largest(self, x: Array, counts: Shape) -> tuple[Array, Array]:
-        """Return the largest element of each window, and which tap it is: ``[N, C, *counts]`` both.
+        """Return the largest element of each window, and its tap: ``[N, C, *counts]`` both.
 
-        Of equals the first counts; NaN is larger than all numbers, and what lies outside of the image smaller.
+        The first of equal elements wins; NaN is larger than all numbers, and padding is smaller.
         """
         columns = self.unfold(x, counts, x.shape[1], outside=-np.inf)
         tap = columns.argmax(axis=2)
@@ -89,7 +89,7 @@ class Windows:
         return y.reshape(shape), tap.reshape(shape)
 
     def at_taps(self, g: Array, tap: Array, sizes: Shape) -> Array:
-        """Return the gradient of what `largest` took: each element of `g` goes to its window's `tap`."""
+        """Return the gradient of the input of `largest`: each element of `g` goes to its window's `tap`."""
         samples, channels, *counts = g.shape
         columns = np.zeros((samples, channels, math.prod(self.kernel), math.prod(counts)), g.dtype)
         flat = (samples, channels, 1, math.prod(counts))

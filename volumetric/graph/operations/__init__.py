@@ -1,4 +1,4 @@
-"""The operations by family: a module for each, imported when a graph asks for one of its operations."""
+"""The operations by family: one module each, imported when a graph uses one of its operations."""
 
 from volumetric.graph.operations.base import OPS as OPS
 from volumetric.graph.operations.base import Op as Op

@@ -1,4 +1,4 @@
-"""What an operation is: its shape rule, its meaning in NumPy and its gradient, declared side by side."""
+"""The declaration of an operation: its shape rule, its NumPy implementation and its gradient."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Infer: TypeAlias = Callable[[Sequence[Tensor], Attrs], Sequence[Tensor]]
 Run: TypeAlias = Callable[[Sequence[Array], Attrs], Sequence[Array]]
 """Computes the outputs in the precision of the inputs. Never writes to an input."""
 Vjp: TypeAlias = "Callable[[GraphBuilder, Node, int], Sequence[int | None]]"
-"""Emits the nodes of the gradients of the inputs, from that of the first output. None for an input that has none.
-What turns out not to be needed is removed later."""
+"""Emits the gradients of the inputs from that of the first output; returns None for an input without a gradient.
+Unused nodes are removed later."""
 VjpOfAll: TypeAlias = "Callable[[GraphBuilder, Node, Sequence[int | None], Sequence[bool]], Sequence[int | None]]"
-"""The same from the gradients of all outputs, None where there is none; and whether each input's is wanted."""
+"""Like `Vjp`, but takes the gradients of all outputs, or None, and whether each input needs a gradient."""
 
 WrittenOut: TypeAlias = "Callable[[GraphBuilder, Attrs, Sequence[int]], tuple[int, ...]]"
-"""Emits other operations that give the same from the same inputs."""
+"""Emits an equivalent of the operation in other operations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """One operation. Without a `vjp` it ends differentiation: gradients of gradients are not supported.
+    """One operation. Without a `vjp` it has no gradient: gradients of gradients are not supported.
 
-    Of several outputs only the first has a gradient, and the others help to compute gradients; unless there is a
-    `vjp_of_all`, which stands in the place of `vjp`. What is `written_out` runs on devices without a kernel for it.
-    `kernels` has the modules of a package that register kernels of its operation, by the device: ``"cpu"``, ``"gpu"``.
+    Only the first of several outputs has a gradient; the others help to compute gradients. An operation with a
+    `vjp_of_all` instead of a `vjp` has gradients of all outputs. `written_out` decomposes it for devices without a
+    kernel. `kernels` maps a device, ``"cpu"`` or ``"gpu"``, to the module of a package that registers a kernel.
     """
 
     name: str
@@ -70,7 +70,7 @@ def declare(
 
 
 def kernels_for(device: str) -> Callable[[str | None], None]:
-    """Return what imports the kernel of an operation that a package has for a device, see `Op`."""
+    """Return the function that imports the kernel which a package has for an operation on a device, see `Op`."""
 
     def load(name: str | None) -> None:
         if name is not None and OPS.declared(name) and device in OPS[name].kernels:
@@ -79,16 +79,16 @@ def kernels_for(device: str) -> Callable[[str | None], None]:
     return load
 
 
-def recomputed(written_out: WrittenOut, wanted: Collection[int]) -> Vjp:
-    """Return gradients of the operations that give the same, which are computed once more, for the inputs `wanted`."""
+def recomputed(written_out: WrittenOut, wrt: Collection[int]) -> Vjp:
+    """Return a VJP for the inputs `wrt` that recomputes the decomposition of an operation and differentiates it."""
 
     def vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
         from volumetric.graph.differentiate import differentiate  # it imports this package
 
         first = len(work.nodes)
         y, *_ = written_out(work, node.attrs, node.inputs)
-        found = differentiate(work, {y: g}, [node.inputs[i] for i in wanted], since=first)
-        return [found.get(of) if i in wanted else None for i, of in enumerate(node.inputs)]
+        gradients = differentiate(work, {y: g}, [node.inputs[i] for i in wrt], since=first)
+        return [gradients.get(of) if i in wrt else None for i, of in enumerate(node.inputs)]
 
     return vjp
 
@@ -110,7 +110,7 @@ def floats(op: str, inputs: Sequence[Tensor]) -> None:
 
 
 def widest(*sizes: int) -> int:
-    """Return the largest of sizes, of which an open one is larger than any other."""
+    """Return the largest of sizes; an open size is larger than any other."""
     return min(sizes) if min(sizes) < 0 else max(sizes)
 
 

@@ -1,9 +1,9 @@
 """`cell`: one step of a recurrent cell from its pre-activations, for the bodies of loops.
 
 ``cell``            from_x [R,nH], from_h [R,nH], bias [m,nH]: of R/m rows each [, before [d,R,H]] → y [R,H] [, others
-                    [s,R,H]] [, kept [R,kH]]: one step of a ``recurrent`` ``cell``, from what its products give. before:
-                    of lstm c, of gru h, of slstm c, n, m; others: c, or c, n, m, after it; kept: i f g o, r z n hn,
-                    i f z o σ(f̃). y and others have gradients; all inputs get them.
+                    [s,R,H]] [, kept [R,kH]]: one step of a ``recurrent`` ``cell``, after its products. before: for
+                    lstm c, for gru h, for slstm c, n, m; others: c, or c, n, m, after the step; kept: i f g o, r z n
+                    hn, i f z o σ(f̃). y and others have gradients; all inputs get them.
 ``cell_grad``       gy [, g of others], y [, others] [, kept] [, before] → g_from_x [R,nH] [, g_from_h [R,nH] for gru]
                     [, g_before [d,R,H]]. ``cell``. kept is constant. It has no gradient.
 """
@@ -31,39 +31,40 @@ if TYPE_CHECKING:
 def cell_step(
     work: GraphBuilder, cell: Cell, from_x: int, from_h: int, bias: int, before: int | None
 ) -> tuple[int, int | None]:
-    """Emit a step for all rows: h ``[R, H]``, and the other states side by side, ``[states - 1, R, H]``, if any.
+    """Emit a step for all rows: h ``[R, H]``, and the other states stacked, ``[states - 1, R, H]``, if any.
 
     Parameters
     ----------
     from_x, from_h : ``[R, blocks · H]``
-    bias : ``[n, blocks · H]``; each row of it belongs to R / n rows, one behind the other
+    bias : ``[n, blocks · H]``; each row of it belongs to R / n consecutive rows
     before : the states of `cell.direct`, ``[direct, R, H]``
     """
-    given = () if before is None else (before,)
-    h, *more = work.emit("cell", (from_x, from_h, bias, *given), cell=cell.name)
+    states = () if before is None else (before,)
+    h, *more = work.emit("cell", (from_x, from_h, bias, *states), cell=cell.name)
     return h, more[0] if len(cell.states) > 1 else None
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("cell", inputs)
     cell = cell_of("cell", attrs)
-    require(len(inputs) == 3 + bool(cell.direct), "cell", f"{len(inputs)} inputs do not make a {cell.name}")
+    expected = 3 + bool(cell.direct)
+    require(len(inputs) == expected, "cell", f"got {len(inputs)} inputs, expected {expected} for {cell.name}")
     from_x, from_h, bias, *before = inputs
     rows, wide = axes_of("cell", from_x, 2)
     size = wide // cell.blocks
-    require(from_h.shape == (rows, wide) and wide == cell.blocks * size, "cell", "pre-activations do not fit")
+    require(from_h.shape == (rows, wide) and wide == cell.blocks * size, "cell", "pre-activations have wrong shapes")
     sets, _ = axes_of("cell", bias, 2)
     fits = bias.shape[1] == wide and (rows % sets == 0 if sets else not rows)
-    require(fits, "cell", f"a bias of {list(bias.shape)} does not fit {rows} rows of {wide}")
-    require(all(t.shape == (len(cell.direct), rows, size) for t in before), "cell", "the states do not fit")
+    require(fits, "cell", f"a bias of shape {list(bias.shape)} does not match {rows} rows of {wide} elements")
+    require(all(t.shape == (len(cell.direct), rows, size) for t in before), "cell", "the states have wrong shapes")
     more = [out("states", len(cell.states) - 1, rows, size)] if len(cell.states) > 1 else []
-    kept = [out("kept", rows, len(cell.keeps) * size)] if cell.keeps else []
-    return [out(cell.name, rows, size), *more, *kept]
+    saved = [out("kept", rows, len(cell.keeps) * size)] if cell.keeps else []
+    return [out(cell.name, rows, size), *more, *saved]
 
 
-def _before(cell: Cell, given: Sequence[Array], like: Array) -> States:
-    """States before a step, with zeros for those that it does not look at."""
-    known = dict(zip(cell.direct, given[0], strict=True)) if given else {}
+def _before(cell: Cell, direct: Sequence[Array], like: Array) -> States:
+    """Return the states before a step, with zeros for those that it does not read."""
+    known = dict(zip(cell.direct, direct[0], strict=True)) if direct else {}
     return tuple(known.get(name, np.zeros_like(like)) for name in cell.states)
 
 
@@ -73,24 +74,26 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     rows, wide = from_x.shape
     own = np.repeat(bias, rows // max(len(bias), 1), 0)
     like = np.zeros((rows, wide // cell.blocks), from_x.dtype)
-    (h, *others), kept = cell.step(from_x + own, from_h, _before(cell, before, like))
+    (h, *others), saved = cell.step(from_x + own, from_h, _before(cell, before, like))
     more = [np.stack(others)] if others else []
-    return [h, *more, *([np.concatenate(kept, -1)] if kept else [])]
+    return [h, *more, *([np.concatenate(saved, -1)] if saved else [])]
 
 
-def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Sequence[bool]) -> Sequence[int | None]:
+def _vjp(
+    work: GraphBuilder, node: Node, grads: Sequence[int | None], needs_grad: Sequence[bool]
+) -> Sequence[int | None]:
     cell = CELLS[node.attrs["cell"]]
     _, _, bias, *before = node.inputs
     h, *more = node.outputs
-    others, kept = more[: len(cell.states) > 1], more[len(cell.states) > 1 :]
-    if grads[1 + len(others) :] != [None] * len(kept):
-        raise UnsupportedError(f"what cell {node.where} keeps for its gradient has none itself")
+    others, saved = more[: len(cell.states) > 1], more[len(cell.states) > 1 :]
+    if grads[1 + len(others) :] != [None] * len(saved):
+        raise UnsupportedError(f"the values that cell {node.where} stores for its gradient have no gradient")
     g = [seed if seed is not None else work.zeros(work.shape(i)) for i, seed in zip((h, *others), grads, strict=False)]
-    found = list(work.emit("cell_grad", (*g, h, *others, *kept, *before), cell=cell.name))
-    g_x, g_h = found[0], found[int(cell.apart)]
+    gradients = list(work.emit("cell_grad", (*g, h, *others, *saved, *before), cell=cell.name))
+    g_x, g_h = gradients[0], gradients[int(cell.apart)]
     (rows, wide), sets = work.shape(g_x), work.shape(bias)[0]
     g_bias = work.reshape(g_x, (sets, rows // max(sets, 1), wide))
-    return [g_x, g_h, work.reshape(work.reduce(g_bias, "sum", (1,)), (sets, wide)), *found[1 + cell.apart :]]
+    return [g_x, g_h, work.reshape(work.reduce(g_bias, "sum", (1,)), (sets, wide)), *gradients[1 + cell.apart :]]
 
 
 def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -98,14 +101,14 @@ def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     cell = cell_of("cell_grad", attrs)
     several = len(cell.states) > 1
     own = 2 + 2 * several + bool(cell.keeps) + bool(cell.direct)
-    require(len(inputs) == own, "cell_grad", f"{len(inputs)} inputs do not make the gradient of a {cell.name}")
+    require(len(inputs) == own, "cell_grad", f"got {len(inputs)} inputs, expected {own} for {cell.name}")
     of = step_back_inputs(inputs, attrs)
     rows, size = axes_of("cell_grad", of.y, 2)
-    require(of.gy.shape == of.y.shape, "cell_grad", "gy and y have one shape")
+    require(of.gy.shape == of.y.shape, "cell_grad", "gy and y must have the same shape")
     states = (len(cell.states) - 1, rows, size)
-    require(all(t.shape == states for t in (*of.g_others, *of.others)), "cell_grad", "the states do not fit")
-    require(all(t.shape == (rows, len(cell.keeps) * size) for t in of.kept), "cell_grad", "what is kept does not fit")
-    require(all(t.shape == (len(cell.direct), rows, size) for t in of.before), "cell_grad", "the states do not fit")
+    require(all(t.shape == states for t in (*of.g_others, *of.others)), "cell_grad", "the states have wrong shapes")
+    require(all(t.shape == (rows, len(cell.keeps) * size) for t in of.kept), "cell_grad", "kept has a wrong shape")
+    require(all(t.shape == (len(cell.direct), rows, size) for t in of.before), "cell_grad", "before has a wrong shape")
     pre = [out("from_x grad", rows, cell.blocks * size), out("from_h grad", rows, cell.blocks * size)]
     direct = [out("direct grad", len(cell.direct), rows, size)] if cell.direct else []
     return [*pre[: 1 + cell.apart], *direct]
@@ -113,10 +116,10 @@ def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     cell, of = CELLS[attrs["cell"]], step_back_inputs(inputs, attrs)
-    kept = tuple(np.split(of.kept[0], len(cell.keeps), -1)) if cell.keeps else ()
+    saved = tuple(np.split(of.kept[0], len(cell.keeps), -1)) if cell.keeps else ()
     after = (of.y, *(of.others[0] if of.others else ()))
     g = (of.gy, *(of.g_others[0] if of.g_others else ()))
-    g_x, g_h, direct = cell.back(kept, _before(cell, of.before, of.y), after, g)
+    g_x, g_h, direct = cell.back(saved, _before(cell, of.before, of.y), after, g)
     return [g_x, *([g_h] if cell.apart else []), *([np.stack(direct)] if direct else [])]
 
 

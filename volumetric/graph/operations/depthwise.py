@@ -1,9 +1,9 @@
-"""`depthwise_conv`: causal convolutions of channels, each with taps of its own, over sequences that may begin anew.
+"""`depthwise_conv`: causal convolution of each channel with its own taps, over sequences that may be reset.
 
 ``depthwise_conv``  x [B,T,C], weight [C,1,K], past [B,K-1,C]: rows before x [, bias [C]] [, keep [B,T]] → y [B,T,C]:
-                    ``y[t] = Σ_l weight[:,0,K-1-l] x[t-l] + bias``. Where keep, 0 or 1, is 0 the row and later ones see
-                    nothing before it, not even NaN. ``bias``, ``resets``: whether bias and keep are there. K is 2 or
-                    more. All but keep have gradients. Devices without a kernel get it as sums of shifted rows.
+                    ``y[t] = Σ_l weight[:,0,K-1-l] x[t-l] + bias``. If keep, 0 or 1, is 0, the row and later ones see
+                    nothing before it, not even NaN. ``bias``, ``resets``: whether bias and keep are present. K is 2
+                    or more. All but keep have gradients. Devices without a kernel run sums of shifted rows.
 ``depthwise_conv_grad`` gy, x, weight, past [, keep] → gx, g of weight, of past and of bias. ``resets``.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def depthwise_conv(
     work: GraphBuilder, x: int, weight: int, past: int, bias: int | None = None, keep: int | None = None
 ) -> int:
-    """Emit ``y[t] = Σ_l weight[:, 0, K-1-l] x[t-l] + bias``, where no row in t-l+1 … t begins a sequence anew.
+    """Emit ``y[t] = Σ_l weight[:, 0, K-1-l] x[t-l] + bias`` over the l for which no row in t-l+1 … t is a reset.
 
     Parameters
     ----------
@@ -33,22 +33,22 @@ def depthwise_conv(
     weight : ``[C, 1, K]``
     past : ``[B, K - 1, C]``, the rows before the first one
     bias : ``[C]``
-    keep : ``[B, T]``, 0 where a row sees nothing before it
+    keep : ``[B, T]``, 0 for a row that sees nothing before it
     """
     inputs = [i for i in (x, weight, past, bias, keep) if i is not None]
     return work.emit("depthwise_conv", inputs, bias=bias is not None, resets=keep is not None)[0]
 
 
 def _check(op: str, inputs: Sequence[Tensor], more: Sequence[tuple[int, ...]]) -> tuple[int, int, int, int]:
-    """Return B, T, C and K of x, weight, past and others, of which the shapes are given by those numbers' letters."""
+    """Return B, T, C and K from x, weight and past; check the other inputs, whose shapes `more` gives as indices."""
     floats(op, inputs)
     x, weight, past, *rest = inputs
     batch, length, width = axes_of(op, x, 3)
     channels, one, taps = axes_of(op, weight, 3)
-    require((channels, one) == (width, 1) and taps > 1, op, "a channel has a row of two taps or more")
-    require(past.shape == (batch, taps - 1, width), op, "as many rows come before as there are taps, less one")
+    require((channels, one) == (width, 1) and taps > 1, op, "the weight needs 2 or more taps for each channel")
+    require(past.shape == (batch, taps - 1, width), op, f"past must have {taps - 1} rows of {width} channels")
     shapes = [tuple((batch, length, width)[i] for i in of) for of in more]
-    require([t.shape for t in rest] == shapes, op, f"others are {shapes}, got {[t.shape for t in rest]}")
+    require([t.shape for t in rest] == shapes, op, f"other inputs need shapes {shapes}, got {[t.shape for t in rest]}")
     return batch, length, width, taps
 
 
@@ -64,19 +64,19 @@ def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     require(len(inputs) == expected, "depthwise_conv_grad", f"takes {expected} tensors, got {len(inputs)}")
     g, *rest = inputs
     batch, length, width, taps = _check("depthwise_conv_grad", rest, [(0, 1)] * attrs["resets"])
-    require(g.shape == rest[0].shape, "depthwise_conv_grad", "the gradient is like x")
+    require(g.shape == rest[0].shape, "depthwise_conv_grad", "the gradient must have the shape of x")
     shapes = (batch, length, width), (width, 1, taps), (batch, taps - 1, width), (width,)
     return [out(name, *shape) for name, shape in zip(("gx", "gweight", "gpast", "gbias"), shapes, strict=True)]
 
 
 def _seen(keep: Array | None, length: int, taps: int) -> Iterator[tuple[int, Array | None]]:
-    """Yield how far back each tap reads, and for which rows ``[B, T, 1]`` that belongs to their sequence."""
-    seen = None if keep is None else keep != 0
+    """Yield the offset of each tap, and a mask of the rows ``[B, T, 1]`` for which it stays in their sequence."""
+    mask = None if keep is None else keep != 0
     for lag in range(taps):
-        yield lag, None if seen is None or lag == 0 else seen[..., None]
-        if seen is not None and keep is not None and lag:
+        yield lag, None if mask is None or lag == 0 else mask[..., None]
+        if mask is not None and keep is not None and lag:
             whole = np.concatenate([np.ones((len(keep), lag), bool), keep[:, : max(length - lag, 0)] != 0], 1)
-            seen = seen & whole[:, :length]
+            mask = mask & whole[:, :length]
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -85,10 +85,10 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     length, taps = x.shape[1], weight.shape[2]
     every = np.concatenate([past, x], 1)
     y = np.zeros_like(x)
-    for lag, seen in _seen(keep, length, taps):
+    for lag, mask in _seen(keep, length, taps):
         first = taps - 1 - lag
         term = every[:, first : first + length]
-        term = term if seen is None else np.where(seen, term, x.dtype.type(0))
+        term = term if mask is None else np.where(mask, term, x.dtype.type(0))
         y = y + term * weight[:, 0, first]
     return [y + rest[0] if attrs["bias"] else y]
 
@@ -98,11 +98,11 @@ def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     length, taps = x.shape[1], weight.shape[2]
     every = np.concatenate([past, x], 1)
     g_every, g_weight = np.zeros_like(every), np.zeros_like(weight)
-    for lag, seen in _seen(rest[0] if attrs["resets"] else None, length, taps):
+    for lag, mask in _seen(rest[0] if attrs["resets"] else None, length, taps):
         first = taps - 1 - lag
         back, met = g * weight[:, 0, first], g * every[:, first : first + length]
-        if seen is not None:
-            back, met = (np.where(seen, of, g.dtype.type(0)) for of in (back, met))
+        if mask is not None:
+            back, met = (np.where(mask, of, g.dtype.type(0)) for of in (back, met))
         g_every[:, first : first + length] += back
         g_weight[:, 0, first] = met.sum((0, 1))
     return [g_every[:, taps - 1 :].copy(), g_weight, g_every[:, : taps - 1].copy(), g.sum((0, 1))]
@@ -111,39 +111,39 @@ def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
     x, weight, past, *rest = node.inputs
     keep = (rest[-1],) if node.attrs["resets"] else ()
-    found = work.emit("depthwise_conv_grad", (g, x, weight, past, *keep), resets=node.attrs["resets"])
-    return [*found[: 3 + node.attrs["bias"]], *(None for _ in keep)]
+    gradients = work.emit("depthwise_conv_grad", (g, x, weight, past, *keep), resets=node.attrs["resets"])
+    return [*gradients[: 3 + node.attrs["bias"]], *(None for _ in keep)]
 
 
 def _written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Emit the same as sums of shifted rows."""
+    """Emit the decomposition: sums of shifted rows."""
     x, weight, past, *rest = inputs
     keep = rest.pop() if attrs["resets"] else None
     batch, length, width = work.shape(x)
     taps = work.shape(weight)[2]
-    every, terms, seen = work.concat((past, x), 1), list[int](), keep
+    every, terms, mask = work.concat((past, x), 1), list[int](), keep
     for lag in range(taps):
         term = work.part(every, 1, taps - 1 - lag, taps - 1 - lag + length)
-        if lag and seen is not None and keep is not None:
-            term = work.binary("mul_nonzero", term, work.reshape(seen, (batch, length, 1)))
+        if lag and mask is not None and keep is not None:
+            term = work.binary("mul_nonzero", term, work.reshape(mask, (batch, length, 1)))
             ones = work.broadcast(work.constant(np.ones((1, 1)), "ones"), (batch, lag))
             whole = work.part(work.concat((ones, keep), 1), 1, 0, length)
-            seen = work.binary("mul", seen, whole)
+            mask = work.binary("mul", mask, whole)
         factor = work.reshape(work.part(weight, 2, taps - 1 - lag, taps - lag), (width,))
         terms.append(work.binary("mul", term, factor))
     return (work.add(*reversed(terms), *rest),)
 
 
 def _grad_written_out(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int, ...]:
-    """Emit the gradients of that."""
+    """Emit the gradients of the decomposition."""
     from volumetric.graph.differentiate import differentiate  # it imports this package
 
     g, x, weight, past, *keep = inputs
     first = len(work.nodes)
     [y] = _written_out(work, {**attrs, "bias": False}, (x, weight, past, *keep))
-    found = differentiate(work, {y: g}, [x, weight, past], since=first)
+    gradients = differentiate(work, {y: g}, [x, weight, past], since=first)
     g_bias = work.reshape(work.reduce(g, "sum", (0, 1)), work.shape(x)[2:])
-    return found[x], found[weight], found[past], g_bias
+    return gradients[x], gradients[weight], gradients[past], g_bias
 
 
 declare("depthwise_conv", _infer, _run, _vjp, written_out=_written_out)

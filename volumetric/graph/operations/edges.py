@@ -1,11 +1,11 @@
-"""`edge_attend`: attention of nodes over those that they read, edge by edge.
+"""`edge_attend`: attention of nodes over their neighbours in a graph, edge by edge.
 
 ``edge_attend``     q [R,B or 1,h·d], kv [S,B,h·(d+e)]: the keys of all heads before their values, bias [E,h or 1], and
                     the edges as int32 lists: starts [R+1] of each receiver, senders [E], receivers [E], and for the
                     gradient out_starts [S+1], out_edges [E]: edges by sender → m [R,B,h·e], weights [E,B,h]. Weights
                     are the softmax over a receiver's edges of ``q·k / √d + bias``, m is Σ weight · v, in the order of
-                    edges. An edge at -inf does not count; without any m is 0. ``heads``; ``most_in``, ``most_out``:
-                    most edges of a receiver and of a sender. q, kv and bias have gradients.
+                    edges. An edge with bias -inf is ignored; without edges m is 0. ``heads``; ``most_in``,
+                    ``most_out``: most edges of a receiver and of a sender. q, kv and bias have gradients.
 ``edge_attend_grad`` g of m, weights, q, kv, starts, senders, receivers, out_starts, out_edges → gradients of the scores
                     [E,B,h], of q, of kv. Attributes as ``edge_attend``. It has no gradient.
 """
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Edges(NamedTuple):
-    """Edges by receiver, and the way back to their senders.
+    """Edges by receiver, and an index of edges by sender.
 
     Attributes
     ----------
     starts : first edge of each receiver, and the end, ``[R + 1]``
     senders, receivers : of each edge, ``[E]``
-    out_starts : first place of each sender in `out_edges`, and the end, ``[S + 1]``
-    out_edges : numbers of edges by sender, in rising order for each, ``[E]``
+    out_starts : first index of each sender in `out_edges`, and the end, ``[S + 1]``
+    out_edges : edge numbers by sender, ascending for each, ``[E]``
     """
 
     starts: Array
@@ -45,12 +45,12 @@ class Edges(NamedTuple):
 
 
 def edges_of(starts: Array, senders: Array, count: int) -> Edges:
-    """Return edges with the way back, all int32; `count` is the number of senders."""
+    """Return edges with the index by sender, all int32; `count` is the number of senders."""
     receivers = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     out_edges = np.argsort(senders, kind="stable")
     out_starts = np.searchsorted(np.asarray(senders)[out_edges], np.arange(count + 1))
-    found = starts, senders, receivers, out_starts, out_edges
-    return Edges(*(np.ascontiguousarray(array, np.int32) for array in found))
+    arrays = starts, senders, receivers, out_starts, out_edges
+    return Edges(*(np.ascontiguousarray(array, np.int32) for array in arrays))
 
 
 def edge_attend(work: GraphBuilder, q: int, kv: int, bias: int, edges: Edges, heads: int) -> int:
@@ -74,7 +74,7 @@ def edge_attend(work: GraphBuilder, q: int, kv: int, bias: int, edges: Edges, he
 def run_edge_attend(q: Array, kv: Array, bias: Array, edges: Edges, heads: int) -> tuple[Array, Array]:
     """``m[r] = Σ α v[sender]`` with α the softmax over a receiver's edges of ``q[r]·k[sender] / √d + bias``.
 
-    An edge whose bias is -inf does not count; a receiver without edges gets zeros.
+    An edge with bias -inf is ignored; a receiver without edges gets zeros.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def run_edge_attend(q: Array, kv: Array, bias: Array, edges: Edges, heads: int) 
     m ``[R, B, heads · e]``, and α ``[E, B, heads]``
     """
     queries, keys, values = _apart(q, kv, heads)
-    with np.errstate(invalid="ignore", over="ignore"):  # what is odd in one stream stays in it
+    with np.errstate(invalid="ignore", over="ignore"):  # one stream may have NaN or inf
         logits = np.einsum("ebhd,ebhd->ebh", queries[edges.receivers], keys[edges.senders])
         logits = logits / np.sqrt(queries.shape[-1]).astype(q.dtype) + bias[:, None]
         top = _by_receiver(np.maximum, logits, edges, -np.inf)
@@ -101,7 +101,7 @@ def run_edge_attend(q: Array, kv: Array, bias: Array, edges: Edges, heads: int) 
 def run_edge_attend_back(
     g: Array, weights: Array, q: Array, kv: Array, edges: Edges, heads: int
 ) -> tuple[Array, Array, Array]:
-    """Return the gradients of the logits ``[E, B, heads]``, of q and of kv, from that of m."""
+    """Return the gradients of the logits ``[E, B, heads]``, of q and of kv from the gradient of m."""
     queries, keys, values = _apart(q, kv, heads)
     scale = 1 / np.sqrt(queries.shape[-1]).astype(q.dtype)
     g = g.reshape(*g.shape[:2], heads, values.shape[-1])
@@ -124,32 +124,32 @@ def _apart(q: Array, kv: Array, heads: int) -> tuple[Array, Array, Array]:
 
 
 def _joined(x: Array) -> Array:
-    """Heads side by side."""
+    """Concatenate heads."""
     nodes, batch, heads, width = x.shape
     return x.reshape(nodes, batch, heads * width)
 
 
 def _by_receiver(join: np.ufunc, x: Array, edges: Edges, none: float) -> Array:
-    """Join what edges of a receiver have, in their order; `none` where there are no edges."""
+    """Reduce the values of the edges of each receiver by `join`, in order; `none` for receivers without edges."""
     starts = np.asarray(edges.starts, np.int64)
-    found = np.full((len(starts) - 1, *x.shape[1:]), none, x.dtype)
+    joined = np.full((len(starts) - 1, *x.shape[1:]), none, x.dtype)
     some = starts[:-1] < starts[1:]
     if some.any():
-        found[some] = join.reduceat(x, starts[:-1][some], 0)
-    return found
+        joined[some] = join.reduceat(x, starts[:-1][some], 0)
+    return joined
 
 
 def _check(op: str, q: Tensor, kv: Tensor, lists: Sequence[Tensor], attrs: Attrs) -> tuple[int, int, int, int]:
-    """Check what both operations take; return receivers, batch, edges, and the width of a message."""
+    """Check the inputs of both operations; return receivers, batch, edges, and the width of a message."""
     receivers, own, width = axes_of(op, q, 3)
     senders, batch, wide = axes_of(op, kv, 3)
     heads = attrs["heads"]
-    require(own in (1, batch), op, f"queries of {own} streams beside {batch}")
+    require(own in (1, batch), op, f"got queries of {own} streams, expected 1 or {batch}")
     require(width % heads == wide % heads == 0 < width < wide, op, f"{heads} heads do not divide {width} and {wide}")
-    require(all(t.dtype == "int32" and len(t.shape) == 1 for t in lists), op, "edges are int32 lists")
+    require(all(t.dtype == "int32" and len(t.shape) == 1 for t in lists), op, "edges must be int32 lists")
     starts, edges, readers, out_starts, out_edges = (t.shape[0] for t in lists)
     fits = starts == receivers + 1 and out_starts == senders + 1 and edges == readers == out_edges
-    require(fits, op, f"the lists of edges do not fit {receivers} receivers and {senders} senders")
+    require(fits, op, f"the lists of edges do not match {receivers} receivers and {senders} senders")
     return receivers, batch, edges, wide - width
 
 
@@ -157,7 +157,7 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     q, kv, bias, *lists = inputs
     require(len(lists) == 5, "edge_attend", f"takes 8 tensors, got {len(inputs)}")
     receivers, batch, edges, width = _check("edge_attend", q, kv, lists, attrs)
-    require(bias.shape in ((edges, 1), (edges, attrs["heads"])), "edge_attend", "a bias has a number for each edge")
+    require(bias.shape in ((edges, 1), (edges, attrs["heads"])), "edge_attend", "bias needs an element for each edge")
     return [out("message", receivers, batch, width), out("weights", edges, batch, attrs["heads"])]
 
 
@@ -179,7 +179,7 @@ def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     require(len(lists) == 5, "edge_attend_grad", f"takes 9 tensors, got {len(inputs)}")
     receivers, batch, edges, width = _check("edge_attend_grad", q, kv, lists, attrs)
     fits = g.shape == (receivers, batch, width) and weights.shape == (edges, batch, attrs["heads"])
-    require(fits, "edge_attend_grad", "the gradient or the weights do not fit")
+    require(fits, "edge_attend_grad", "the gradient or the weights have a wrong shape")
     return [out("slope", *weights.shape), out("g_q", *q.shape), out("g_kv", *kv.shape)]
 
 

@@ -1,4 +1,4 @@
-"""Operations on single elements, and on pairs of them with broadcasting.
+"""Element-wise operations, and binary ones with broadcasting.
 
 ``unary``       x → y. ``name``: one of `formula.functions.FUNCTIONS`: activations, exp log neg square sqrt …, affine.
                 ``alpha``, ``beta``: affine is ``alpha · x + beta``; for the others they are 1 and 0.
@@ -6,8 +6,8 @@
                 (relu: 0 at 0; leaky_relu: 0.01 at 0). ``from_tanh`` and the like: x is the result of f instead.
 ``binary``      a, b → c, NumPy broadcasting. ``name``: add sub mul div; max min (NumPy: NaN wins); greater: 1 where
                 a > b, else 0 (NaN: 0); mul_nonzero: a · b, but 0 where b is 0, even if a is NaN; mask: a where b is not
-                0, else -inf (b holds 0 and 1 only, and has no gradient). At most 4 axes remain once neighbours
-                that broadcast alike are one (`layout.broadcast_layout`).
+                0, else -inf (b holds 0 and 1 only, and has no gradient). At most 4 axes may remain after merging
+                neighbours that broadcast alike (`layout.broadcast_layout`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
 UNARY: tuple[str, ...] = tuple(OWN)
-"""Names of `unary`; activations that packages register are further ones."""
+"""Built-in names of `unary`; packages can register more activations."""
 
 
 def _infer_unary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -61,7 +61,7 @@ def _infer_unary_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
         slope_called(attrs["name"])
     except KeyError as error:
         raise SpecError(f"unary_grad: unknown name {error}", hint="one of " + ", ".join(SLOPES)) from None
-    require(inputs[0].shape == inputs[1].shape, "unary_grad", "both inputs have one shape")
+    require(inputs[0].shape == inputs[1].shape, "unary_grad", "both inputs must have the same shape")
     return [out("grad", *inputs[1].shape)]
 
 
@@ -82,7 +82,7 @@ def _infer_binary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     axes = max(len(a), len(b))
     pairs = list(zip(*((1,) * (axes - len(shape)) + shape for shape in (a, b)), strict=True))
     if any(n != m and 1 not in (n, m) for n, m in pairs):
-        raise ShapeError(f"binary: shapes {list(a)} and {list(b)} do not go together")
+        raise ShapeError(f"binary: shapes {list(a)} and {list(b)} do not broadcast")
     return [out(attrs["name"], *(m if n == 1 else n for n, m in pairs))]
 
 
@@ -98,7 +98,7 @@ def _vjp_binary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 
 
 def fitted(work: GraphBuilder, g: int, shape: Shape) -> int:
-    """Sum the gradient `g` of a broadcast operand over what was repeated, so that it has the operand's `shape`."""
+    """Sum the gradient `g` of a broadcast operand over the repeated axes, to the operand's `shape`."""
     lead = len(work.shape(g)) - len(shape)
     wide = (1,) * lead + shape
     axes = tuple(i for i, (n, m) in enumerate(zip(work.shape(g), wide, strict=True)) if n != m)

@@ -1,8 +1,8 @@
-"""Gradients of a scan's constants, computed behind it where they are sums of what steps made.
+"""Hoists gradients of a scan's constants out of its loop.
 
-A step that adds its part to a gradient reads and writes as many numbers as a weight has. Where that part is a product,
-a sum over rows, or a lookup's gradient, its operands are handed out instead, and the same operation runs once, over the
-operands of all steps.
+A step that accumulates the gradient of a weight reads and writes all of its elements. If the step's term is a product,
+a sum over rows or the gradient of a lookup, the scan returns the operands instead, and the same operation runs once,
+after the scan, over the operands of all steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
 _MOVES = ("reshape", "permute", "pad", "slice", "flip")
-"""Operations that a sum over steps may go through."""
+"""Operations that commute with a sum over steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Term:
 
     Attributes
     ----------
-    last : what it is before it is moved
-    moves : what is done to that, the last one first
-    root : the node that makes `last`; None: it is an input, or a constant
+    last : the tensor of the term before `moves`
+    moves : the nodes that move it (reshape, permute, …), the last one first
+    root : the node that computes `last`; None: it is an input or a constant
     """
 
     last: int
@@ -37,27 +37,27 @@ class Term:
 
 
 class Hoisting:
-    """What a body of gradients hands out, beside what it has to.
+    """Selects the additional tensors that a body of gradients returns.
 
     Parameters
     ----------
     inner : the body
-    sequences : inputs of the body that steps read one element of → all of it, in the graph around
-    carried : inputs of the body that a step gets from the one before
+    sequences : input of the body that is one element of a sequence → that sequence, in the outer graph
+    carried : inputs of the body that a step gets from the previous step
     """
 
     def __init__(self, inner: GraphBuilder, sequences: Mapping[int, int], carried: Sequence[int]) -> None:
         self.handed: list[int] = []
-        """Tensors of the body whose values in all steps are needed."""
+        """Tensors of the body that the scan must return for all steps."""
         self._inner, self._sequences = inner, sequences
-        self._made = {i: node for node in inner.nodes for i in node.outputs}
+        self._maker = {i: node for node in inner.nodes for i in node.outputs}
         self._varying = {*sequences, *carried}
         for node in inner.nodes:
             if self._varying.intersection(node.inputs):
                 self._varying.update(node.outputs)
 
     def split(self, gradients: Mapping[int, int]) -> tuple[dict[int, list[Term]], dict[int, int]]:
-        """Tell what can be computed behind the scan from what steps have to add up.
+        """Split terms that can be computed after the scan from terms that steps must accumulate.
 
         Parameters
         ----------
@@ -65,21 +65,22 @@ class Hoisting:
 
         Returns
         -------
-        Number of a constant → terms of all steps, and → a step's part of what is left; one or both have it.
+        Number of a constant → hoisted terms, and number of a constant → a step's sum of the other terms. A constant is
+        in one or both.
         """
-        found: dict[int, list[Term]] = {}
+        hoisted: dict[int, list[Term]] = {}
         rest: dict[int, int] = {}
         every = [(c, term) for c, i in gradients.items() for term in self._terms(i)]
-        for heavy in (True, False):  # sums are taken of what products need anyway, so these come first
+        for heavy in (True, False):  # products first: sums can only use tensors that are already returned
             for c, term in every:
                 if (term.root is None or term.root.op == "reduce") == heavy:
                     continue
                 if term.root is not None and self._take(term.root):
-                    found.setdefault(c, []).append(term)
+                    hoisted.setdefault(c, []).append(term)
                 else:
                     left = self._moved(self._inner, term.last, term.moves)
                     rest[c] = self._inner.add(rest[c], left) if c in rest else left
-        return found, rest
+        return hoisted, rest
 
     def emit(self, work: GraphBuilder, terms: Sequence[Term], handed: Mapping[int, int], length: int) -> int:
         """Emit the sum of terms over all steps.
@@ -89,19 +90,19 @@ class Hoisting:
         handed : tensor of the body → its values in all steps
         """
 
-        def stacked(i: int) -> int:
+        def all_steps(i: int) -> int:
             base = self._base(i)
             return work.reshape(self._sequences.get(base, handed.get(base, -1)), (length, *self._inner.shape(i)))
 
-        made: list[int] = []
+        sums: list[int] = []
         for term in terms:
             assert term.root is not None
-            whole = _whole(work, term.root, [stacked(i) for i in term.root.inputs])
-            made.append(self._moved(work, work.reshape(whole, self._inner.shape(term.last)), term.moves))
-        return work.add(*made)
+            whole = _whole(work, term.root, [all_steps(i) for i in term.root.inputs])
+            sums.append(self._moved(work, work.reshape(whole, self._inner.shape(term.last)), term.moves))
+        return work.add(*sums)
 
     def _terms(self, i: int, moves: tuple[Node, ...] = ()) -> Iterator[Term]:
-        node = self._made.get(i)
+        node = self._maker.get(i)
         if node is not None and node.op in _MOVES:
             yield from self._terms(node.inputs[0], (*moves, node))
         elif node is not None and self._adds(node):
@@ -121,31 +122,31 @@ class Hoisting:
         return i
 
     def _base(self, i: int) -> int:
-        while (node := self._made.get(i)) is not None and node.op == "reshape":
+        while (node := self._maker.get(i)) is not None and node.op == "reshape":
             i = node.inputs[0]
         return i
 
     def _take(self, root: Node) -> bool:
-        """Hand out what a node needs, if it can be computed over all steps at once."""
+        """Return the operands of a node from the scan if it can be computed over all steps at once; report whether."""
         bases = [self._base(i) for i in root.inputs]
         if not self._varying.issuperset(bases):
             return False
         there = [base in self._sequences or base in self.handed for base in bases]
         if root.op == "gemm":
             left, right = (self._inner.shape(i)[0] for i in root.inputs[:2])
-            taken = len(root.inputs) == 2 and left == right and root.attrs["activation"] == "linear"
+            possible = len(root.inputs) == 2 and left == right and root.attrs["activation"] == "linear"
         elif root.op == "scatter_rows":
-            taken = bases[1] in self._sequences
+            possible = bases[1] in self._sequences
         else:
-            taken = root.op == "reduce" and root.attrs["name"] == "sum" and all(there)
-        if taken:
+            possible = root.op == "reduce" and root.attrs["name"] == "sum" and all(there)
+        if possible:
             self.handed += [base for base, known in zip(bases, there, strict=True) if not known]
             self.handed = list(dict.fromkeys(self.handed))
-        return taken
+        return possible
 
 
 def _whole(work: GraphBuilder, root: Node, operands: Sequence[int]) -> int:
-    """Emit the sum over all steps of what a node makes of `operands`, ``[T, …]``."""
+    """Emit the sum over all steps of a node's results from `operands`, ``[T, …]``."""
     if root.op == "reduce":
         return work.reduce(operands[0], "sum", (0, *(axis + 1 for axis in root.attrs["axes"])))
     if root.op == "scatter_rows":

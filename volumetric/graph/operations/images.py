@@ -1,4 +1,4 @@
-"""Windows copied out of images, and summed back into them.
+"""Copies windows out of images (im2col), and sums them back into images.
 
 ``unfold``  x [N,C,*sizes] → [N, C·∏kernel, ∏counts]: element (c, taps; windows) is
             ``x[n, c, stride·window + dilation·tap − before]``, 0 outside. ``kernel stride dilation before counts``: one
@@ -25,7 +25,7 @@ FIELDS = ("kernel", "stride", "dilation", "before", "counts")
 
 
 def windows_of(attrs: Attrs, sizes: Sequence[int]) -> Windows:
-    """Windows over an image, with as many zeros behind it as they need."""
+    """Return the windows over an image, with the padding after it that they need."""
     kernel, stride, dilation, before = (attrs[name] for name in FIELDS[:4])
     spans = [
         d * (k - 1) + s * (n - 1) + 1 for k, s, d, n in zip(kernel, stride, dilation, attrs["counts"], strict=True)
@@ -35,11 +35,19 @@ def windows_of(attrs: Attrs, sizes: Sequence[int]) -> Windows:
 
 
 def check_windows(op: str, attrs: Attrs, sizes: Sequence[int]) -> None:
-    """Raise `ShapeError` unless there are attributes for 1 to 3 axes, none too small."""
+    """Raise `ShapeError` unless the attributes are for 1 to 3 axes and large enough."""
     require(1 <= len(sizes) <= 3, op, "works on 1 to 3 spatial axes")
-    require(all(len(attrs[name]) == len(sizes) for name in FIELDS), op, f"needs numbers for {len(sizes)} axes")
+    require(
+        all(len(attrs[name]) == len(sizes) for name in FIELDS),
+        op,
+        f"each attribute needs {len(sizes)} numbers, one per axis",
+    )
     least = {"before": 0}
-    require(all(min(attrs[name]) >= least.get(name, 1) for name in FIELDS), op, "numbers are too small")
+    require(
+        all(min(attrs[name]) >= least.get(name, 1) for name in FIELDS),
+        op,
+        "kernel, stride, dilation and counts must be at least 1, before at least 0",
+    )
 
 
 def _infer_unfold(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -63,7 +71,11 @@ def _infer_fold(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     samples, depth, windows = inputs[0].shape
     check_windows("fold", attrs, attrs["sizes"])
     taps = prod(attrs["kernel"])
-    require(depth % taps == 0 and windows == prod(attrs["counts"]), "fold", "columns are not those of these windows")
+    require(
+        depth % taps == 0 and windows == prod(attrs["counts"]),
+        "fold",
+        "the shape of columns does not match the windows",
+    )
     return [out("image", samples, depth // taps, *attrs["sizes"])]
 
 

@@ -1,9 +1,9 @@
-"""`linear_scan`: a linear recurrence with a factor for each element and step, forwards or backwards in time.
+"""`linear_scan`: a linear recurrence with a factor for each element and step, forward or backward in time.
 
 ``linear_scan``     u [B,T,F], a [B,T,F] or [F], s0 [B,F] [, keep [B,T]] → s [B,T,F]:
                     ``s[t] = keep[t] a[t] s[t-1] + u[t]`` from ``s[-1] = s0`` on. ``reverse``: without s0,
                     ``s[t] = keep[t+1] a[t+1] s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is
-                    there; where it is 0 nothing passes, not even NaN. It has no gradient.
+                    present; if it is 0 nothing passes, not even NaN. It has no gradient.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def linear_scan(work: GraphBuilder, u: int, a: int, start: int, keep: int | None
     u : ``[B, T, F]``
     a : ``[B, T, F]`` or ``[F]``
     start : ``[B, F]``, s before the first step
-    keep : ``[B, T]``, 0 where a step forgets those before it
+    keep : ``[B, T]``, 0 for a step that ignores those before it
     """
     inputs = (u, a, start) if keep is None else (u, a, start, keep)
     return work.emit("linear_scan", inputs, reverse=False, keep=keep is not None)[0]
@@ -49,17 +49,17 @@ def run_linear_scan(u: Array, a: Array, start: Array | None = None, keep: Array 
     u : ``[B, T, …]``
     a : the same, or broadcast to it
     start : ``[B, …]``
-    keep : ``[B, T]``; where it is 0 nothing of the step before is left, not even NaN
+    keep : ``[B, T]``; if it is 0 nothing of the previous step remains, not even NaN
     """
     s = np.empty_like(u)
     a = np.broadcast_to(a, u.shape)
-    held = np.zeros_like(u[:, 0]) if start is None and u.shape[1] else start
+    state = np.zeros_like(u[:, 0]) if start is None and u.shape[1] else start
     for t in range(u.shape[1]):
-        passed = a[:, t] * held
+        passed = a[:, t] * state
         if keep is not None:
             now = keep[:, t].reshape(-1, *(1,) * (passed.ndim - 1))
             passed = np.where(now == 0, 0, passed * now)
-        held = s[:, t] = passed + u[:, t]
+        state = s[:, t] = passed + u[:, t]
     return s
 
 
@@ -67,8 +67,8 @@ def run_linear_scan_back(u: Array, a: Array, keep: Array | None = None) -> Array
     """``s[t] = keep[t + 1] · a[t + 1] ⊙ s[t + 1] + u[t]`` over axis 1, with ``s[T - 1] = u[T - 1]``."""
     a = np.broadcast_to(a, u.shape)
     later = np.concatenate([a[:, 1:], np.zeros_like(a[:, :1])], 1)
-    kept = None if keep is None else np.concatenate([keep[:, 1:], np.zeros_like(keep[:, :1])], 1)[:, ::-1]
-    return run_linear_scan(u[:, ::-1], later[:, ::-1], None, kept)[:, ::-1]
+    later_keep = None if keep is None else np.concatenate([keep[:, 1:], np.zeros_like(keep[:, :1])], 1)[:, ::-1]
+    return run_linear_scan(u[:, ::-1], later[:, ::-1], None, later_keep)[:, ::-1]
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -77,10 +77,10 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     require(len(inputs) == expected, "linear_scan", f"takes {expected} tensors, got {len(inputs)}")
     u, a, *rest = inputs
     batch, length, width = axes_of("linear_scan", u, 3)
-    require(a.shape in (u.shape, (width,)), "linear_scan", "factors are like what is summed, or a vector")
+    require(a.shape in (u.shape, (width,)), "linear_scan", f"a needs the shape of u or [{width}]")
     if attrs["keep"]:
-        require(rest.pop().shape == (batch, length), "linear_scan", "keep has a number for each step")
-    require(all(t.shape == (batch, width) for t in rest), "linear_scan", "the start does not fit")
+        require(rest.pop().shape == (batch, length), "linear_scan", "keep needs an element for each step")
+    require(all(t.shape == (batch, width) for t in rest), "linear_scan", "the initial state has a wrong shape")
     return [out("sums", batch, length, width)]
 
 
@@ -93,6 +93,7 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
+    """Emit the gradients of u, a and the initial state by a scan in the other direction; `keep` has none."""
     u, a, *rest = node.inputs
     keep = rest[-1] if node.attrs["keep"] else None
     batch, length, width = work.shape(u)
@@ -102,7 +103,7 @@ def _vjp(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
     reverse = node.attrs["reverse"]
     start = work.zeros((batch, width)) if reverse else rest[0]
     p = linear_scan(work, g, a, start, keep) if reverse else linear_scan_back(work, g, a, keep)
-    # The factor of a step meets what came before it in the scan; here that is p of the step before, and y of this one.
+    # The factor of a step multiplies the previous value of the scan: here p of the step before, and y of this step.
     behind, ahead = (p, y) if reverse else (y, p)
     first = work.reshape(start, (batch, 1, width))
     if length > 1:

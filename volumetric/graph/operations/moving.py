@@ -1,19 +1,19 @@
-"""Operations that move, repeat or gather data along axes, and the write to a persistent buffer.
+"""Operations that move, repeat or reduce data along axes, and the write to a persistent buffer.
 
-``reshape``     x → the same elements in another shape; no work: both share storage. Also int32.
+``reshape``     x → the same elements in another shape; a view: both share storage. Also int32.
 ``permute``     x → ``NumPy transpose(x, perm)``. ``perm``.
 ``slice``       x → ``x[starts[0]:stops[0], …]``. ``starts``, ``stops``: one for each axis. Also int32.
 ``flip``        x → ``NumPy flip(x, axis)``.
-``delay``       x [n, …], past [d, …] → of ``past`` and x one behind the other the first n, and the last d: what x was d
-                rows earlier, and what is past after it. For axes whose size is open.
-``last``        x → the last element of ``axis``, which stays with size 1. For axes whose size is open.
-``pad``         x → x with ``before[i]`` zeros in front of axis i and ``after[i]`` behind.
+``delay``       x [n, …], past [d, …] → the first n and the last d rows of ``past`` and x concatenated: x d rows
+                earlier, and the new past. Works on open axes.
+``last``        x → the last element of ``axis``, which stays with size 1. Works on open axes.
+``pad``         x → x with ``before[i]`` zeros before and ``after[i]`` zeros after it along axis i.
 ``concat``      1 or more x → joined along ``axis``.
-``broadcast``   x → x repeated to ``shape``; x has as many axes, each of the size wanted or 1.
+``broadcast``   x → x repeated to ``shape``; x has as many axes, each of the same size or 1.
 ``reduce``      x → ``name`` (sum max mean) over ``axes`` (rising, 1 or more), which stay with size 1. max: NumPy; an
-                empty sum is 0; max and mean of nothing are refused when the graph is built.
-``assign``      value [, apply [1]] → the buffer ``key`` (shape of value), written in place; where ``apply`` is 0 it
-                stays as it is.
+                empty sum is 0; max and mean of an empty axis raise when the graph is built.
+``assign``      value [, apply [1]] → the buffer ``key`` (shape of value), written in place; if ``apply`` is 0 it is
+                unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Found = list["int | None"]
 
 def _infer_reshape(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     x, shape = inputs[0], attrs["shape"]
-    require(shape and prod(shape) == x.size, "reshape", f"{list(x.shape)} does not fill {list(shape)}")
+    require(shape and prod(shape) == x.size, "reshape", f"cannot reshape {list(x.shape)} to {list(shape)}")
     return [Tensor(name=x.name, shape=shape, dtype=x.dtype)]
 
 
@@ -48,7 +48,7 @@ def _vjp_reshape(work: GraphBuilder, node: Node, g: int) -> Found:
 def _infer_permute(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("permute", inputs)
     shape, perm = inputs[0].shape, attrs["perm"]
-    require(sorted(perm) == list(range(len(shape))), "permute", f"{perm} is no order of {len(shape)} axes")
+    require(sorted(perm) == list(range(len(shape))), "permute", f"{perm} is not a permutation of {len(shape)} axes")
     return [out("permuted", *(shape[i] for i in perm))]
 
 
@@ -66,7 +66,7 @@ def _infer_slice(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     inside = len(starts) == len(stops) == len(shape) and all(
         (a, b) == (0, n) or (a == 0 and b < 0) or 0 <= a <= b <= n for a, b, n in zip(starts, stops, shape, strict=True)
     )
-    require(inside, "slice", f"{starts} to {stops} is not inside of {list(shape)}")
+    require(inside, "slice", f"{starts} to {stops} is out of bounds for shape {list(shape)}")
     cut = tuple(b - a for a, b in zip(starts, stops, strict=True))
     return [Tensor(name="slice", shape=cut, dtype=inputs[0].dtype)]
 
@@ -85,7 +85,7 @@ def _vjp_slice(work: GraphBuilder, node: Node, g: int) -> Found:
 def _infer_last(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("last", inputs)
     shape, axis = inputs[0].shape, attrs["axis"]
-    require(0 <= axis < len(shape) and shape[axis], "last", f"{list(shape)} has nothing on an axis {axis}")
+    require(0 <= axis < len(shape) and shape[axis], "last", f"shape {list(shape)} has no elements along axis {axis}")
     return [out("last", *shape[:axis], 1, *shape[axis + 1 :])]
 
 
@@ -103,7 +103,7 @@ def _vjp_last(work: GraphBuilder, node: Node, g: int) -> Found:
 def _infer_flip(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("flip", inputs)
     shape, axis = inputs[0].shape, attrs["axis"]
-    require(0 <= axis < len(shape), "flip", f"{list(shape)} has no axis {axis}")
+    require(0 <= axis < len(shape), "flip", f"shape {list(shape)} has no axis {axis}")
     return [out("flipped", *shape)]
 
 
@@ -118,7 +118,7 @@ def _vjp_flip(work: GraphBuilder, node: Node, g: int) -> Found:
 def _infer_delay(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     x, past = inputs
     alike = x.shape[1:] == past.shape[1:] and x.dtype == past.dtype and past.shape[0] > 0
-    require(alike, "delay", "rows and those before them are alike")
+    require(alike, "delay", "x and past must have rows of the same shape and dtype")
     return [Tensor(name=name, shape=of.shape, dtype=of.dtype) for name, of in (("earlier", x), ("past", past))]
 
 
@@ -131,8 +131,8 @@ def _run_delay(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 def _infer_pad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("pad", inputs)
     shape, before, after = inputs[0].shape, attrs["before"], attrs["after"]
-    require(len(before) == len(after) == len(shape), "pad", f"needs zeros for each of {len(shape)} axes")
-    require(min(*before, *after) >= 0, "pad", "cannot cut")
+    require(len(before) == len(after) == len(shape), "pad", f"before and after need {len(shape)} numbers, one per axis")
+    require(min(*before, *after) >= 0, "pad", "before and after must not be negative")
     return [out("padded", *(b + n + a for b, n, a in zip(before, shape, after, strict=True)))]
 
 
@@ -146,11 +146,13 @@ def _vjp_pad(work: GraphBuilder, node: Node, g: int) -> Found:
 
 
 def _infer_concat(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    require(len({t.dtype for t in inputs}) == 1, "concat", "takes tensors of one type")
+    require(len({t.dtype for t in inputs}) == 1, "concat", "takes tensors of one dtype")
     axis, first = attrs["axis"], inputs[0].shape
-    require(0 <= axis < len(first), "concat", f"has no axis {axis}")
+    require(0 <= axis < len(first), "concat", f"shape {list(first)} has no axis {axis}")
     others = {(t.shape[:axis], t.shape[axis + 1 :], len(t.shape)) for t in inputs}
-    require(len(others) == 1, "concat", "shapes " + " and ".join(str(list(t.shape)) for t in inputs) + " do not join")
+    require(
+        len(others) == 1, "concat", "shapes " + " and ".join(str(list(t.shape)) for t in inputs) + " do not concatenate"
+    )
     joined = (*first[:axis], sum(t.shape[axis] for t in inputs), *first[axis + 1 :])
     return [Tensor(name="joined", shape=joined, dtype=inputs[0].dtype)]
 
@@ -161,10 +163,10 @@ def _vjp_concat(work: GraphBuilder, node: Node, g: int) -> Found:
 
 def _infer_broadcast(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("broadcast", inputs)
-    shape, wanted = inputs[0].shape, attrs["shape"]
-    fits = len(shape) == len(wanted) and all(n in (1, m) for n, m in zip(shape, wanted, strict=True))
-    require(fits, "broadcast", f"{list(shape)} does not spread to {list(wanted)}")
-    return [out("spread", *wanted)]
+    shape, target = inputs[0].shape, attrs["shape"]
+    fits = len(shape) == len(target) and all(n in (1, m) for n, m in zip(shape, target, strict=True))
+    require(fits, "broadcast", f"cannot broadcast {list(shape)} to {list(target)}")
+    return [out("spread", *target)]
 
 
 def _vjp_broadcast(work: GraphBuilder, node: Node, g: int) -> Found:
@@ -183,9 +185,9 @@ def _infer_reduce(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     if attrs["name"] not in REDUCE:
         raise SpecError(f"reduce: unknown name {attrs['name']!r}", hint="one of " + ", ".join(REDUCE))
     good = axes and list(axes) == sorted(set(axes)) and axes[0] >= 0 and axes[-1] < len(shape)
-    require(good, "reduce", f"{axes} are no rising axes of {list(shape)}")
+    require(good, "reduce", f"{axes} must be ascending axes of shape {list(shape)}")
     empty = attrs["name"] != "sum" and prod(shape[i] for i in axes) == 0
-    require(not empty, "reduce", f"there is no {attrs['name']} of nothing")
+    require(not empty, "reduce", f"{attrs['name']} needs elements, got an empty axis")
     return [out(attrs["name"], *(1 if i in axes else n for i, n in enumerate(shape)))]
 
 
@@ -197,7 +199,7 @@ def _run_reduce(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 def _vjp_reduce(work: GraphBuilder, node: Node, g: int) -> Found:
     x, name, axes = node.inputs[0], node.attrs["name"], node.attrs["axes"]
     shape = work.shape(x)
-    if name == "max":  # equals share the gradient
+    if name == "max":  # equal elements share the gradient
         top = work.affine(work.binary("greater", node.outputs[0], x), -1.0, 1.0)
         return [work.binary("mul", top, work.binary("div", g, work.reduce(top, "sum", axes)))]
     if name == "mean":
@@ -207,12 +209,12 @@ def _vjp_reduce(work: GraphBuilder, node: Node, g: int) -> Found:
 
 def _infer_assign(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("assign", inputs[1:])
-    require(len(inputs) == 1 or inputs[1].shape == (1,), "assign", "apply is one number")
+    require(len(inputs) == 1 or inputs[1].shape == (1,), "assign", "apply needs shape [1]")
     return [Tensor(name=attrs["key"], shape=inputs[0].shape, dtype=inputs[0].dtype, key=attrs["key"])]
 
 
 def _run_assign(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    return [inputs[0]]  # the interpreter looks at `apply`, because only it knows the buffer
+    return [inputs[0]]  # the interpreter reads `apply`, because only it has the buffer
 
 
 declare("reshape", _infer_reshape, lambda inputs, attrs: [inputs[0].reshape(attrs["shape"])], _vjp_reshape)

@@ -1,4 +1,4 @@
-"""Which module declares which operation, so that the others need not be imported."""
+"""Maps modules to the operations that they declare, so that unused modules are not imported."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "weighing": "weigh_rows",
     }
 )
-"""Module of operations → those that it declares."""
+"""Module → operations that it declares."""

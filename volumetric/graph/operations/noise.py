@@ -1,10 +1,10 @@
-"""Random choices, drawn from a key and the place of each element alone.
+"""Random numbers that depend only on a key and the index of each element.
 
 ``gumbel``      x [R,C], positions int32 [R] → x plus Gumbel noise: `gumbel` below with ``seed``.
 ``normal``      x, key int32 [2] → x plus standard normal noise: `normal` below with ``stream``, as dropout's,
                 and ``first``, the number of the first element.
-``dropout``     x, key int32 [2] → ``x / (1 − p)`` where an element is kept, else 0, whatever x is: `kept` below.
-                ``p`` in 0 … 1; ``stream``: 32 bits that tell this layer's choices from others'.
+``dropout``     x, key int32 [2] → ``x / (1 − p)`` if an element is kept, else 0, even for NaN: `kept` below.
+                ``p`` in 0 … 1; ``stream``: 32 bits that separate this layer's draws from those of others.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _WORD: Final = 1 << 32
 
 
 def kept(shape: tuple[int, ...], p: float, key: Key, stream: int, first: int = 0) -> NDArray[np.bool_]:
-    """Say which elements of an array stay when each is dropped with the chance `p`.
+    """Return which elements of an array stay if each is dropped with probability `p`.
 
-    Element i (in row-major order, plus `first`) is dropped where the upper 24 bits of ``pcg4d(i, stream, *key)`` are
+    Element i (in row-major order, plus `first`) is dropped if the upper 24 bits of ``pcg4d(i, stream, *key)`` are
     below `threshold_of` p.
     """
     count = int(np.prod(shape, dtype=np.int64))
@@ -39,7 +39,7 @@ def kept(shape: tuple[int, ...], p: float, key: Key, stream: int, first: int = 0
 
 
 def gumbel(width: int, positions: NDArray[np.integer], seed: int) -> NDArray[np.float64]:
-    """Return Gumbel noise, ``-log(-log u)``, for rows of `width` numbers at `positions`, an axis behind theirs.
+    """Return Gumbel noise, ``-log(-log u)``, for rows of `width` elements, ``[*positions.shape, width]``.
 
     Element i of the row at position t has ``u = (n + 0.5) / 2**23``, where n is the upper 23 bits of
     ``pcg4d(i, t, low, high)`` of the seed's halves: u is exact in float32, and never 0 or 1.
@@ -65,15 +65,15 @@ def normal(shape: tuple[int, ...], key: Key, stream: int, first: int = 0) -> NDA
 
 
 def dropped(x: Array, keep: NDArray[np.bool_], p: float) -> Array:
-    """Return ``x / (1 - p)`` where `keep` holds, and 0, whatever x is, elsewhere."""
+    """Return ``x / (1 - p)`` where `keep` is true, and 0, even for NaN, elsewhere."""
     return np.where(keep, x * x.dtype.type(0 if p == 1 else 1 / (1 - p)), x.dtype.type(0))
 
 
 def _infer_dropout(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     x, key = inputs
     floats("dropout", [x])
-    require(key.dtype == "int32" and key.shape == (2,), "dropout", "the key is two int32")
-    require(0 <= attrs["p"] <= 1, "dropout", f"p must lie in 0 … 1, got {attrs['p']}")
+    require(key.dtype == "int32" and key.shape == (2,), "dropout", "the key must be int32 [2]")
+    require(0 <= attrs["p"] <= 1, "dropout", f"p must be in 0 … 1, got {attrs['p']}")
     return [out("kept", *x.shape)]
 
 
@@ -90,8 +90,12 @@ def _vjp_dropout(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 def _infer_gumbel(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     x, positions = inputs
     floats("gumbel", [x])
-    require(len(x.shape) == 2, "gumbel", "x has rows of logits")
-    require(positions.dtype == "int32" and positions.shape == x.shape[:1], "gumbel", "each row has an int32 position")
+    require(len(x.shape) == 2, "gumbel", f"x needs 2 axes, got shape {list(x.shape)}")
+    require(
+        positions.dtype == "int32" and positions.shape == x.shape[:1],
+        "gumbel",
+        "positions must be int32, one for each row",
+    )
     require(attrs["seed"] >= 0, "gumbel", f"seed must not be below 0, got {attrs['seed']}")
     return [out("noisy", *x.shape)]
 
@@ -108,7 +112,7 @@ def _vjp_added(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 def _infer_normal(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     x, key = inputs
     floats("normal", [x])
-    require(key.dtype == "int32" and key.shape == (2,), "normal", "the key is two int32")
+    require(key.dtype == "int32" and key.shape == (2,), "normal", "the key must be int32 [2]")
     require(attrs["first"] >= 0, "normal", f"first must not be below 0, got {attrs['first']}")
     return [out("noisy", *x.shape)]
 

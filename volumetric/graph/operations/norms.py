@@ -1,13 +1,13 @@
 """Normalisation of rows and its gradients.
 
 ``norm``          x [R,W] [, gain [W] [, bias [W]]] → y, stats [R,3] = (mean; rstd = 1/√(variance + eps); the mean of
-                  x − mean, which is what rounding took from the mean; means are 0 for rms).
+                  x − mean, which is the rounding error of the mean; both means are 0 for rms).
                   ``kind`` rms|layer, ``eps``, ``unit_offset``: the gain is 1 + gain.
-                  ``y = (x − mean) rstd gain + bias`` with both parts of the mean; the variance is about it,
-                  biased; for rms it is the mean of squares. Where it overflows, rstd is 0.
+                  ``y = (x − mean) rstd gain + bias`` with both parts of the mean; the variance is about that mean,
+                  biased; for rms it is the mean of squares. If it overflows, rstd is 0.
 ``norm_grad``     g, x, stats [, gain] → gx [R,W]. ``kind``, ``unit_offset``. With ``n = (x − mean) rstd`` and
                   ``i = g gain``: ``rstd (i − n mean(i n))``, for layer also minus ``rstd mean(i)``.
-``norm_param_grad`` g, x, stats → ggain [W] = ``Σ_R g n`` [, gbias [W] = ``Σ_R g``]. ``bias``: whether gbias is there.
+``norm_param_grad`` g, x, stats → ggain [W] = ``Σ_R g n`` [, gbias [W] = ``Σ_R g``]. ``bias``: whether gbias is present.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ def _vjp(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     attrs = {name: node.attrs[name] for name in ("kind", "unit_offset")}
     gx = work.emit("norm_grad", (g, x, node.outputs[1], *vectors[:1]), **attrs)
     bias = len(vectors) > 1
-    found = work.emit("norm_param_grad", (g, x, node.outputs[1]), bias=bias) if vectors else ()
-    return [*gx, *found]
+    vector_gradients = work.emit("norm_param_grad", (g, x, node.outputs[1]), bias=bias) if vectors else ()
+    return [*gx, *vector_gradients]
 
 
 def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("norm_grad", inputs)
     g, x, stats, *vectors = inputs
     shape = _check("norm_grad", x, vectors, attrs)
-    require(g.shape == shape and stats.shape == (shape[0], 3), "norm_grad", "g, x and stats do not belong together")
+    require(g.shape == shape and stats.shape == (shape[0], 3), "norm_grad", "the shapes of g, x and stats do not match")
     return [out("grad", *shape)]
 
 
@@ -94,7 +94,7 @@ def _infer_param(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     g, x, stats = inputs
     rows, width = axes_of("norm_param_grad", x, 2)
     same = g.shape == x.shape and stats.shape == (rows, 3)
-    require(same, "norm_param_grad", "g, x and stats do not belong together")
+    require(same, "norm_param_grad", "the shapes of g, x and stats do not match")
     return [out("gain grad", width), *([out("bias grad", width)] if attrs["bias"] else [])]
 
 

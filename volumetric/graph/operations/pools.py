@@ -1,9 +1,9 @@
-"""Largest elements and sums of the windows of images, channel by channel, and their gradients.
+"""Maximum and sum of the windows of images, channel by channel, and their gradients.
 
-``pool_max``  x [N,C,*sizes] → y [N,C,*counts], tap [N,C,*counts]: the largest element of each window, and the number of
-            its tap, as a float. Of equals the first counts; NaN is larger than every number; outside of the image all
-            is -inf. Attributes as `unfold`.
-``pool_max_grad``  g, tap [N,C,*counts] → [N,C,*sizes]: each g goes to where its tap lies. Attributes as `fold`.
+``pool_max``  x [N,C,*sizes] → y [N,C,*counts], tap [N,C,*counts]: the largest element of each window, and the index of
+            its tap, as a float. The first of equal elements wins; NaN is larger than every number; padding is -inf.
+            Attributes as `unfold`.
+``pool_max_grad``  g, tap [N,C,*counts] → [N,C,*sizes]: adds each g to the element of its tap. Attributes as `fold`.
 ``pool_sum``  x [N,C,*sizes] → y [N,C,*counts]: the sum of each window. Attributes as `unfold`.
 ``pool_spread``  g [N,C,*counts] → [N,C,*sizes], the transpose of pool_sum: the sum of the windows that see an element.
             Attributes as `fold`.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _pooled(op: str, inputs: Sequence[Tensor], attrs: Attrs) -> tuple[int, ...]:
-    """Shape of one number for each window."""
+    """Return the shape with one element for each window."""
     floats(op, inputs)
     samples, channels, *sizes = inputs[0].shape
     check_windows(op, attrs, sizes)
@@ -34,11 +34,11 @@ def _pooled(op: str, inputs: Sequence[Tensor], attrs: Attrs) -> tuple[int, ...]:
 
 
 def _image(op: str, inputs: Sequence[Tensor], attrs: Attrs) -> tuple[int, ...]:
-    """Shape of the image whose windows the inputs have a number for."""
+    """Return the shape of the image from inputs with one element for each window."""
     floats(op, inputs)
     check_windows(op, attrs, attrs["sizes"])
     shapes = {t.shape[2:] for t in inputs}
-    require(shapes == {tuple(attrs["counts"])}, op, f"needs a number for each of {list(attrs['counts'])} windows")
+    require(shapes == {tuple(attrs["counts"])}, op, f"needs an element for each of {list(attrs['counts'])} windows")
     return (*inputs[0].shape[:2], *attrs["sizes"])
 
 

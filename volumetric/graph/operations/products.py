@@ -1,11 +1,11 @@
-"""The matrix product of groups, and its gradients, which are products of groups again.
+"""The batched matrix product with groups, and its gradients, which are products with groups too.
 
 ``gemm``        a [Ga,M,K], b [Gb,K,N] [, bias [N] or [Gc,N]] → c [Gc,M,N]. ``trans_a``: a is [Ga,K,M]; ``trans_b``: b
-                is [Gb,N,K]. Groups go round: with G = max(Ga, Gb, Gc), which Ga, Gb and Gc divide,
+                is [Gb,N,K]. Groups are cyclic: with G = max(Ga, Gb, Gc), which Ga, Gb and Gc divide,
                 ``c[j] = act(Σ_{g ≡ j mod Gc} op(a[g mod Ga]) op(b[g mod Gb]) + bias)``, g rising. ``groups`` = Gc.
-                So Gb = 1 is a shared right side, Ga = 1 a shared left side, Gc = 1 the sum over all groups; the
+                So Gb = 1 shares the right operand, Ga = 1 shares the left one, Gc = 1 sums over all groups; the
                 gradient of a gemm is a gemm. ``activation``: name, ``"linear"`` unless a pass fused one. K = 0, Ga = 0
-                or Gb = 0 gives act(bias), with any Gc. Operands have 3 axes, always.
+                or Gb = 0 gives act(bias), with any Gc. Operands always have 3 axes.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     gb, *b = axes_of("gemm", inputs[1], 3)
     m, k = a[::-1] if attrs["trans_a"] else a
     other, n = b[::-1] if attrs["trans_b"] else b
-    require(k == other, "gemm", f"{m}×{k} and {other}×{n} do not multiply")
+    require(k == other, "gemm", f"cannot multiply {m}×{k} by {other}×{n}")
     gc = attrs["groups"]
     most = widest(ga, gb, gc)
     fits = 0 in (ga, gb) or all(g and most % g == 0 for g in (ga, gb, gc))
-    require(fits, "gemm", f"groups {ga} and {gb} do not give {gc}")
+    require(fits, "gemm", f"{ga} and {gb} groups cannot give {gc} groups")
     if len(inputs) == 3:
         fits = inputs[2].shape in ((n,), (gc, n))
-        require(fits, "gemm", f"a bias of {list(inputs[2].shape)} for {gc} groups of {n} columns")
+        require(fits, "gemm", f"a bias of shape {list(inputs[2].shape)} does not match {gc} groups of {n} columns")
     return [out("product", gc, m, n)]
 
 

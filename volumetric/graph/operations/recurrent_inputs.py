@@ -1,4 +1,4 @@
-"""What the operations with a recurrent cell take, by name: tensors, or what stands for them on a device."""
+"""The inputs of operations with a recurrent cell, by name: tensors, or their representation on a device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Given(NamedTuple):
-    """What a recurrent operation takes beside ``from_x`` and the weight, by kind."""
+    """Inputs of a recurrent operation other than ``from_x`` and the weight, by kind."""
 
     starts: tuple
     bias: tuple
@@ -19,14 +19,14 @@ class Given(NamedTuple):
 
 
 def given(rest: Sequence[T], attrs: Mapping[str, Any]) -> Given:
-    """Tell the inputs behind ``from_x`` and the weight apart."""
+    """Split the inputs after ``from_x`` and the weight by kind."""
     first = len(CELLS[attrs["cell"]].states)
     end = first + attrs["bias"]
     return Given(tuple(rest[:first]), tuple(rest[first:end]), tuple(rest[end:]))
 
 
 class Back(NamedTuple):
-    """What the gradient of a recurrent operation takes; a tuple has nothing, or what its name says."""
+    """Inputs of the gradient of a recurrent operation; a tuple of an optional input may be empty."""
 
     gy: Any
     g_last: tuple
@@ -38,13 +38,13 @@ class Back(NamedTuple):
 
 
 def back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> Back:
-    """Tell the inputs of ``recurrent_grad`` apart."""
+    """Split the inputs of ``recurrent_grad`` by kind."""
     cell, rest = CELLS[attrs["cell"]], list(inputs)
 
     def take(count: int) -> tuple:
-        found = tuple(rest[:count])
+        values = tuple(rest[:count])
         del rest[:count]
-        return found
+        return values
 
     states = len(cell.states)
     return Back(
@@ -59,7 +59,7 @@ def back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> Back:
 
 
 class StepBack(NamedTuple):
-    """What the gradient of one step of a cell takes; a tuple has nothing, or what its name says."""
+    """Inputs of the gradient of one step of a cell; a tuple of an optional input may be empty."""
 
     gy: Any
     g_others: tuple
@@ -70,7 +70,7 @@ class StepBack(NamedTuple):
 
 
 def step_back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> StepBack:
-    """Tell the inputs of ``cell_grad`` apart."""
+    """Split the inputs of ``cell_grad`` by kind."""
     cell, rest = CELLS[attrs["cell"]], iter(inputs)
     several = len(cell.states) > 1
 

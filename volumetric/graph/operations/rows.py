@@ -1,14 +1,14 @@
-"""Operations on rows: lookups, softmax and its sparse relatives, the choice of the largest.
+"""Operations on rows: lookups, softmax and its sparse variants, the selection of the largest elements.
 
 ``gather_rows``   table [V,D], ids int32 [n] → [n,D]. Ids are checked on the host before a run.
-``scatter_rows``  g [n,D], ids int32 [n] → [``rows``,D]: each row the sum of the g of its id, added in the order of ids.
+``scatter_rows``  g [n,D], ids int32 [n] → [``rows``,D]: each row sums the g of its id, in the order of ids.
 ``softmax``       x [R,W] → y, by row; all -inf: zeros; NaN or +inf in a row: the whole row NaN.
 ``softmax_grad``  y, g → ``y (g − Σ y g)``.
 ``entmax``        x [R,W] → y. ``alpha`` in (1, 2]: `entmax` below; 2 is sparsemax, exactly. -inf, NaN: as softmax.
 ``entmax_grad``   y, g → ``s (g − Σ s g / Σ s)``, ``s = y^(2−alpha)`` where y > 0, NaN where y is, else 0; Σ s = 0
                   counts as 1. ``alpha``.
-``keep_largest``  x [R,W] → x where it is among the ``k`` largest of its row (of equals the earlier), else -inf; NaN
-                  stays, and ranks below everything.
+``keep_largest``  x [R,W] → x if it is among the ``k`` largest of its row (the first of equal elements wins), else
+                  -inf; NaN stays, and ranks below everything.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 Found = list["int | None"]
 _HALVINGS = 64
-"""Halve an interval no longer than 1 below the distance of neighbouring float64 numbers."""
+"""Bisections that shrink an interval of length 1 below the distance of neighbouring float64 numbers."""
 
 
 def sparsemax(x: Array) -> Array:
-    """Nearest point of the simplex, exactly: ``max(x - τ, 0)`` with the τ that makes the last axis sum to 1.
+    """Return the nearest point of the simplex, exactly: ``max(x - τ, 0)`` with the τ that makes the last axis sum to 1.
 
     Martins & Astudillo 2016 (arXiv 1602.02068), algorithm 1. Rows that are all -inf become zeros.
     """
@@ -43,21 +43,21 @@ def sparsemax(x: Array) -> Array:
     total = falling.cumsum(axis=-1)
     inside = 1 + np.arange(1, z.shape[-1] + 1) * falling > total
     size = inside.sum(axis=-1, keepdims=True)
-    kept = np.take_along_axis(total, np.maximum(size - 1, 0), axis=-1)
-    threshold = np.where(size == 0, 0, (kept - 1) / np.maximum(size, 1))
+    inside_total = np.take_along_axis(total, np.maximum(size - 1, 0), axis=-1)
+    threshold = np.where(size == 0, 0, (inside_total - 1) / np.maximum(size, 1))
     return np.maximum(z - threshold, 0).astype(x.dtype, copy=False)
 
 
 def entmax(x: Array, alpha: float) -> Array:
     """α-entmax over the last axis, ``max((α - 1) x - τ, 0)^(1 / (α - 1))`` with the τ that makes it sum to 1.
 
-    τ is found by bisection down to the last bit of float64 (Blondel, Martins & Niculae 2019, arXiv 1901.02324;
+    τ is computed by bisection down to the last bit of float64 (Blondel, Martins & Niculae 2019, arXiv 1901.02324;
     Peters et al. 2019, arXiv 1905.05702). Rows that are all -inf become zeros.
     """
     z = (alpha - 1) * centred(x.astype(np.float64, copy=False))
     power = 1 / (alpha - 1)
     low = np.full_like(z[..., :1], -1.0)  # the largest logit alone gives a sum of 1 or more
-    high = np.full_like(low, -(z.shape[-1] ** (1 - alpha)))  # as many logits as there are, all equal, give 1 at most
+    high = np.full_like(low, -(z.shape[-1] ** (1 - alpha)))  # a row of equal logits gives a sum of at most 1
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         enough = (np.maximum(z - middle, 0) ** power).sum(axis=-1, keepdims=True) >= 1
@@ -68,7 +68,7 @@ def entmax(x: Array, alpha: float) -> Array:
 
 
 def entmax_vjp(y: Array, gy: Array, alpha: float) -> Array:
-    """Gradient of the input of `entmax` (or, with α = 2, of `sparsemax`) from its output.
+    """Return the gradient of the input of `entmax` (or, with α = 2, of `sparsemax`) from its output.
 
     ``s ⊙ (gy - Σ s gy / Σ s)`` with ``s = y^(2 - α)`` where y is above 0, and 0 elsewhere; NaN stays.
     """
@@ -80,7 +80,7 @@ def entmax_vjp(y: Array, gy: Array, alpha: float) -> Array:
 def _infer_gather(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     table, ids = inputs
     floats("gather_rows", [table])
-    require(ids.dtype == "int32", "gather_rows", "ids are int32")
+    require(ids.dtype == "int32", "gather_rows", "ids must be int32")
     (count,), (_, width) = axes_of("gather_rows", ids, 1), axes_of("gather_rows", table, 2)
     return [out("rows", count, width)]
 
@@ -93,9 +93,9 @@ def _vjp_gather(work: GraphBuilder, node: Node, g: int) -> Found:
 def _infer_scatter(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     g, ids = inputs
     floats("scatter_rows", [g])
-    require(ids.dtype == "int32", "scatter_rows", "ids are int32")
+    require(ids.dtype == "int32", "scatter_rows", "ids must be int32")
     (count,), (rows, width) = axes_of("scatter_rows", ids, 1), axes_of("scatter_rows", g, 2)
-    require(rows == count, "scatter_rows", f"{rows} rows but {count} ids")
+    require(rows == count, "scatter_rows", f"got {rows} rows but {count} ids")
     return [out("table", attrs["rows"], width)]
 
 
@@ -111,12 +111,12 @@ def _vjp_scatter(work: GraphBuilder, node: Node, g: int) -> Found:
 
 
 def _rows_of(op: str) -> Infer:
-    """Shape rule of an operation that makes rows of rows of the same width."""
+    """Return the shape rule of an operation whose rows keep their width."""
 
     def infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
         floats(op, inputs)
         shape = axes_of(op, inputs[0], 2)
-        require(all(t.shape == shape for t in inputs), op, "all inputs have one shape")
+        require(all(t.shape == shape for t in inputs), op, "all inputs need one shape")
         require(shape[1], op, "rows are empty")
         if "alpha" in attrs and not 1 < attrs["alpha"] <= 2:
             raise SpecError(f"{op}: alpha must be above 1 and at most 2, got {attrs['alpha']}")
@@ -136,7 +136,7 @@ def _vjp_entmax(work: GraphBuilder, node: Node, g: int) -> Found:
 
 
 def _vjp_keep(work: GraphBuilder, node: Node, g: int) -> Found:
-    # Not ``y > -inf``, which NaN is not.
+    # Not ``y > -inf``, which is false for NaN.
     dropped = work.binary("greater", work.scalar(float(np.finfo(np.float32).min)), node.outputs[0])
     return [work.binary("mul_nonzero", g, work.affine(work.reshape(dropped, work.shape(g)), -1.0, 1.0))]
 

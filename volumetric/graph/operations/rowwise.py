@@ -1,21 +1,21 @@
-"""Operations on the rows of a call: what fast devices run on packed weights and on the states of sequences.
+"""Fused row operations: fast devices run them on packed weights and on the states of sequences.
 
 ``gated``       a, b → ``act(a) · b``. ``activation``; ``limit`` and ``up_offset`` as in ``linear``.
 ``linear``      x [, residual], weight.i [Nᵢ,K] …, bias.i [Nᵢ] … [, norm.weight [K] [, norm.bias]] → y. With
                 ``n = norm(x)`` (``norm`` None, rms, layer; ``norm_eps``, ``norm_unit_offset`` as in ``norm``):
-                ``combine`` concat: ``act(n Wᵢᵀ + bᵢ)`` side by side; gated: ``act(n W₀ᵀ + b₀) · (n W₁ᵀ + b₁)``.
-                ``limit`` and ``up_offset`` bound the factors of a gated one, as in `layers.SwiGLU`.
+                ``combine`` concat: ``act(n Wᵢᵀ + bᵢ)`` concatenated; gated: ``act(n W₀ᵀ + b₀) · (n W₁ᵀ + b₁)``.
+                ``limit`` and ``up_offset`` change the factors of a gated one, as in `layers.SwiGLU`.
                 Then ``+ residual``; then ``softcap · tanh(y / softcap)`` unless None. ``activation``; ``parts``: (Nᵢ).
 ``lookup``      ids int32 [ROWS], weight [V,D] [, x] → ``scale · weight[ids + offset]`` [+ x].
 ``attend``      qkv [ROWS, (heads + 2 kv_heads) · head_dim], positions [, q_norm [head_dim], k_norm] [, sinks [heads]]
                 [, k, v: states [HELD, kv_heads, head_dim]] → y [ROWS, heads · head_dim] [, k, v with the new rows].
                 Head norms (``qk_norm`` rms, layer, None; ``qk_norm_eps``, ``qk_norm_unit_offset``; with
                 ``own_gains`` they are [heads · head_dim] and [kv_heads · head_dim]), ``rope``
-                (`numeric.rope.Rope` or None), then attention as `layers.attention` has it: ``heads kv_heads head_dim
-                scale causal window chunk softcap temperature_scale temperature_every``. Without states rows see those
-                of their own call.
-``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, whatever they are. Where not
-                ``weighted``, the sum of the xᵢ whose weight is not 0.
+                (`numeric.rope.Rope` or None), then attention, see `layers.attention`: ``heads kv_heads head_dim
+                scale causal window chunk softcap temperature_scale temperature_every``. Without states, rows see
+                only rows of their call.
+``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, even if NaN. If not ``weighted``,
+                the sum of the xᵢ whose weight is not 0.
 """
 
 from __future__ import annotations
@@ -53,74 +53,80 @@ LINEAR = MappingProxyType(
         "up_offset": 0.0,
     }
 )
-"""Attributes of a `linear` that is a product and nothing else, besides ``parts`` and ``roles``."""
+"""Attributes of a `linear` that is only a product, except ``parts`` and ``roles``."""
 
 
 def given_by_role(inputs: Sequence[Any], attrs: Attrs) -> dict[str, Any]:
-    """Return the inputs of a node by the names that it gives them."""
+    """Return the inputs of a node by role."""
     return dict(zip(attrs["roles"], inputs, strict=True))
 
 
 def infer_linear(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    """Check a `linear` and return what it makes."""
+    """Check a `linear` and return its output."""
     floats("linear", inputs)
     check_activation(attrs["activation"])
-    given = given_by_role(inputs, attrs)
-    rows, k = axes_of("linear", given["x"], 2)
+    by_role = given_by_role(inputs, attrs)
+    rows, k = axes_of("linear", by_role["x"], 2)
     parts = attrs["parts"]
     for i, n in enumerate(parts):
-        require(given[f"weight.{i}"].shape == (n, k), "linear", f"weight {i} is not {n}×{k}")
-        require(given.get(f"bias.{i}", out("", n)).shape == (n,), "linear", f"bias {i} has not {n} elements")
+        require(by_role[f"weight.{i}"].shape == (n, k), "linear", f"weight.{i} needs shape {[n, k]}")
+        require(by_role.get(f"bias.{i}", out("", n)).shape == (n,), "linear", f"bias.{i} needs {n} elements")
     for name in ("norm.weight", "norm.bias"):
-        require(given.get(name, out("", k)).shape == (k,), "linear", f"{name} has not {k} elements")
+        require(by_role.get(name, out("", k)).shape == (k,), "linear", f"{name} needs {k} elements")
     if attrs["combine"] not in ("concat", "gated") or attrs["norm"] not in (None, "rms", "layer"):
         raise SpecError(f"linear: unknown combine {attrs['combine']!r} or norm {attrs['norm']!r}")
     gated = attrs["combine"] == "gated"
     require(not gated or (len(parts) == 2 and parts[0] == parts[1]), "linear", "a gate needs two equal parts")
-    made = out("product", rows, parts[0] if gated else sum(parts))
-    require(given.get("residual", made).shape == made.shape, "linear", "the residual has another shape")
-    return [made]
+    product = out("product", rows, parts[0] if gated else sum(parts))
+    require(
+        by_role.get("residual", product).shape == product.shape,
+        "linear",
+        f"the residual needs shape {list(product.shape)}",
+    )
+    return [product]
 
 
-def _normed(x: Array, given: dict[str, Array], attrs: Attrs) -> Array:
+def _normed(x: Array, by_role: dict[str, Array], attrs: Attrs) -> Array:
     if attrs["norm"] is None:
         return x
-    gain = given.get("norm.weight", np.ones(x.shape[1], x.dtype))
+    gain = by_role.get("norm.weight", np.ones(x.shape[1], x.dtype))
     gain = gain + 1 if attrs["norm_unit_offset"] else gain
     if attrs["norm"] == "layer":
         x = without_mean(x)
-    return rms_norm(x, gain, attrs["norm_eps"])[0] + given.get("norm.bias", x.dtype.type(0))
+    return rms_norm(x, gain, attrs["norm_eps"])[0] + by_role.get("norm.bias", x.dtype.type(0))
 
 
 def run_linear(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     """Compute a `linear`."""
-    given = given_by_role(inputs, attrs)
-    x = _normed(given["x"], given, attrs)
-    made = [x @ given[f"weight.{i}"].T + given.get(f"bias.{i}", x.dtype.type(0)) for i in range(len(attrs["parts"]))]
+    by_role = given_by_role(inputs, attrs)
+    x = _normed(by_role["x"], by_role, attrs)
+    products = [
+        x @ by_role[f"weight.{i}"].T + by_role.get(f"bias.{i}", x.dtype.type(0)) for i in range(len(attrs["parts"]))
+    ]
     if attrs["combine"] == "gated":
-        y = _gated(made[0], made[1], attrs)
+        y = _gated(products[0], products[1], attrs)
     else:
-        y = np.concatenate([activate(attrs["activation"], part) for part in made], 1)
-    y = y + given["residual"] if "residual" in given else y
+        y = np.concatenate([activate(attrs["activation"], part) for part in products], 1)
+    y = y + by_role["residual"] if "residual" in by_role else y
     return [_capped(y, attrs["softcap"])]
 
 
 def linear_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
-    """Emit a `linear` that is products and no more, on the last axis of x, in general operations."""
-    given = given_by_role(inputs, attrs)
-    x, activation = given["x"], attrs["activation"]
+    """Emit a `linear` without norm and epilogue, on the last axis of x, in general operations."""
+    by_role = given_by_role(inputs, attrs)
+    x, activation = by_role["x"], attrs["activation"]
 
     def product(i: int, name: str) -> int:
         *lead, width = work.shape(x)
-        weight = given[f"weight.{i}"]
+        weight = by_role[f"weight.{i}"]
         rows, wide = prod(lead), work.shape(weight)[0]
         a, b = work.reshape(x, (1, rows, width)), work.reshape(weight, (1, wide, width))
-        y = work.unary(work.gemm(a, b, given.get(f"bias.{i}"), trans_b=True), name)
+        y = work.unary(work.gemm(a, b, by_role.get(f"bias.{i}"), trans_b=True), name)
         return work.reshape(y, (*lead, wide))
 
     if attrs["combine"] == "concat":
-        made = [product(i, activation) for i in range(len(attrs["parts"]))]
-        return (work.concat(made, len(work.shape(x)) - 1),)
+        products = [product(i, activation) for i in range(len(attrs["parts"]))]
+        return (work.concat(products, len(work.shape(x)) - 1),)
     if attrs["limit"] is not None:
         return gate_nodes(work, attrs, (product(0, "linear"), product(1, "linear")))
     return (work.binary("mul", product(0, activation), product(1, "linear")),)
@@ -140,36 +146,40 @@ def _capped(y: Array, cap: float | None) -> Array:
 def _infer_lookup(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     ids, weight, *others = inputs
     floats("lookup", [weight, *others])
-    require(ids.dtype == "int32", "lookup", "ids are int32")
+    require(ids.dtype == "int32", "lookup", "ids must be int32")
     (rows,), (_, width) = axes_of("lookup", ids, 1), axes_of("lookup", weight, 2)
-    require(all(x.shape == (rows, width) for x in others), "lookup", "what is added has another shape")
+    require(all(x.shape == (rows, width) for x in others), "lookup", f"x needs shape {[rows, width]}")
     return [out("rows", rows, width)]
 
 
 def _run_lookup(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     ids, weight, *others = inputs
-    found = weight[ids + attrs["offset"]] * weight.dtype.type(attrs["scale"])
-    return [sum(others, found)]
+    rows = weight[ids + attrs["offset"]] * weight.dtype.type(attrs["scale"])
+    return [sum(others, rows)]
 
 
 def _infer_attend(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    given = given_by_role(inputs, attrs)
-    rows, width = axes_of("attend", given["qkv"], 2)
+    by_role = given_by_role(inputs, attrs)
+    rows, width = axes_of("attend", by_role["qkv"], 2)
     heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
-    require(width == (heads + 2 * kv) * size, "attend", f"{width} elements are not {heads} + 2 · {kv} heads of {size}")
-    require(given["positions"].shape == (rows,), "attend", "a position for each row")
-    require(("k" in given) == ("v" in given), "attend", "keys and values are held together")
-    require(given.get("sinks", out("", heads)).shape == (heads,), "attend", "a sink for each head")
+    require(
+        width == (heads + 2 * kv) * size,
+        "attend",
+        f"qkv needs {heads} + 2 · {kv} heads of {size} elements, got {width}",
+    )
+    require(by_role["positions"].shape == (rows,), "attend", "positions need an element for each row")
+    require(("k" in by_role) == ("v" in by_role), "attend", "the states k and v must be passed together")
+    require(by_role.get("sinks", out("", heads)).shape == (heads,), "attend", "sinks need an element for each head")
     for name, count in (("q_norm", heads), ("k_norm", kv)):
         wide = count * size if attrs["own_gains"] else size
-        require(given.get(name, out("", wide)).shape == (wide,), "attend", f"{name} has not {wide} elements")
-    states = [given[name] for name in ("k", "v") if name in given]
-    require(all(t.shape == (HELD, kv, size) for t in states), "attend", "states hold rows of heads")
+        require(by_role.get(name, out("", wide)).shape == (wide,), "attend", f"{name} needs {wide} elements")
+    states = [by_role[name] for name in ("k", "v") if name in by_role]
+    require(all(t.shape == (HELD, kv, size) for t in states), "attend", f"states need shape [HELD, {kv}, {size}]")
     return [out("heads", rows, heads * size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
 
 
 def softmax_with_sinks(scores: Array, sinks: Array | None) -> Array:
-    """Softmax over the last axis of ``[..., H, T, S]``, of which a logit for each head takes a share, without it."""
+    """Return the softmax over the last axis of ``[..., H, T, S]`` with one extra logit per head, without its share."""
     if sinks is None:
         return softmax(scores)
     column = np.broadcast_to(sinks.astype(scores.dtype)[:, None, None], (*scores.shape[:-1], 1))
@@ -177,33 +187,36 @@ def softmax_with_sinks(scores: Array, sinks: Array | None) -> Array:
 
 
 def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = given_by_role(inputs, attrs)
+    """Compute attention of the rows of a call, ``[T, heads · head_dim]``, and the new keys and values."""
+    by_role = given_by_role(inputs, attrs)
     heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
-    every = given["qkv"].reshape(len(given["qkv"]), heads + 2 * kv, size)
-    places = given["positions"]
+    every = by_role["qkv"].reshape(len(by_role["qkv"]), heads + 2 * kv, size)
+    places = by_role["positions"]
     q, k = every[:, :heads], every[:, heads : heads + kv]
-    q, k = (_ready(part, given.get(name), places, attrs) for part, name in ((q, "q_norm"), (k, "k_norm")))
-    held = [np.ascontiguousarray(part) for part in (k, every[:, heads + kv :])]
+    q, k = (_ready(part, by_role.get(name), places, attrs) for part, name in ((q, "q_norm"), (k, "k_norm")))
+    keys_values = [np.ascontiguousarray(part) for part in (k, every[:, heads + kv :])]
     there = places
-    if "k" in given:
+    if "k" in by_role:
         first = int(places[0]) if len(places) else 0
-        held = [np.concatenate([given[n][:first], new]) for n, new in zip(("k", "v"), held, strict=True)]
-        there = np.arange(len(held[0]))
+        keys_values = [
+            np.concatenate([by_role[n][:first], new]) for n, new in zip(("k", "v"), keys_values, strict=True)
+        ]
+        there = np.arange(len(keys_values[0]))
     if attrs["temperature_scale"]:
         factors = temperature(places, attrs["temperature_scale"], attrs["temperature_every"])
         q = q * factors.astype(q.dtype)[:, None, None]
     q = q.swapaxes(0, 1)
-    k, v = (np.repeat(part.swapaxes(0, 1), heads // kv, axis=0) for part in held)
+    k, v = (np.repeat(part.swapaxes(0, 1), heads // kv, axis=0) for part in keys_values)
     scores = _capped(q @ k.swapaxes(1, 2) * q.dtype.type(attrs["scale"]), attrs["softcap"])
-    seen = seen_rows(places, there, causal=attrs["causal"], window=attrs["window"], chunk=attrs["chunk"])
-    sinks = given.get("sinks")
-    y = softmax_with_sinks(np.where(seen, scores, scores.dtype.type(-np.inf)), sinks) @ v
+    mask = seen_rows(places, there, causal=attrs["causal"], window=attrs["window"], chunk=attrs["chunk"])
+    sinks = by_role.get("sinks")
+    y = softmax_with_sinks(np.where(mask, scores, scores.dtype.type(-np.inf)), sinks) @ v
     joined = np.ascontiguousarray(y.swapaxes(0, 1).reshape(len(places), heads * size))
-    return [joined, *(held if "k" in given else [])]
+    return [joined, *(keys_values if "k" in by_role else [])]
 
 
 def _ready(heads: Array, gain: Array | None, places: Array, attrs: Attrs) -> Array:
-    """Norm and turn queries or keys ``[T, heads, head_dim]``."""
+    """Apply the norm and rope to queries or keys ``[T, heads, head_dim]``."""
     if attrs["qk_norm"] is not None:
         gain = np.ones(heads.shape[-1], heads.dtype) if gain is None else gain
         gain = gain + 1 if attrs["qk_norm_unit_offset"] else gain
@@ -217,9 +230,9 @@ def _infer_mix(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("mix", inputs)
     weights, *branches = inputs
     rows, count = axes_of("mix", weights, 2)
-    require(count == len(branches) > 0, "mix", f"{count} weights for {len(branches)} branches")
-    require(len({t.shape for t in branches}) == 1, "mix", "all branches have one shape")
-    require(branches[0].shape[0] == rows, "mix", "weights and branches have the same rows")
+    require(count == len(branches) > 0, "mix", f"got {count} weights for {len(branches)} branches")
+    require(len({t.shape for t in branches}) == 1, "mix", "all branches need one shape")
+    require(branches[0].shape[0] == rows, "mix", "weights and branches need the same rows")
     return [out("mixture", *branches[0].shape)]
 
 
@@ -237,7 +250,7 @@ def mix_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[
     """Emit a `mix` of values with any axes in general operations."""
     weights, *branches = inputs
     factors = work.split(weights, [1] * len(branches), len(work.shape(weights)) - 1)
-    if not attrs["weighted"]:  # the sign of a weight, which is not negative, says whether the branch counts
+    if not attrs["weighted"]:  # the sign of a weight, which is not negative, selects the branch
         factors = [work.unary(factor, "sign") for factor in factors]
     pairs = zip(branches, factors, strict=True)
     return (work.add(*(work.binary("mul_nonzero", branch, factor) for branch, factor in pairs)),)
@@ -247,7 +260,7 @@ def _infer_gated(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("gated", inputs)
     check_activation(attrs["activation"])
     gate, up = inputs
-    require(gate.shape == up.shape, "gated", "both values have one shape")
+    require(gate.shape == up.shape, "gated", "both inputs need one shape")
     return [out("gated", *axes_of("gated", gate, 2))]
 
 

@@ -1,17 +1,17 @@
-"""Operations on the rows of a call that state-space layers are made of, with states of fixed size.
+"""Fused row operations of state-space layers, with states of fixed size.
 
 ``causal_conv`` x [ROWS,W], weight [C,1,taps] [, bias [C]], past: state [taps-1,C] → y [ROWS,C], past after the last
                 row. ``y[t] = act(Σ_k f · weight[:,k] · row[t + k - taps + 1] + bias)`` over C columns of x from
-                ``start`` on, before them those of past; ``activation``; ``factors``: runs of channels and their f,
-                () for 1.
+                ``start`` on, preceded by the rows of past; ``activation``; ``factors``: (number of channels, f) pairs,
+                () if f is 1.
 ``selective_scan`` x, dt, b, c [, z], a_log [H,N] or [H], d [H] [, dt_bias [H]], state [N, H · P] → y [ROWS, H · P],
                 state. `selective_scan` below has the equations, with ``heads`` H, ``head_dim`` P, ``groups``,
                 ``size`` N; ``starts``: the first column read of each. dt is ``softplus(dt_factor · dt + dt_bias)``
-                within ``dt_min`` and ``dt_max`` (None: no bound), the rate ``-exp(a_log)``. d · x is added; where there
-                is z the sum is multiplied by ``silu(z_factor · z)``.
-                Mamba (https://arxiv.org/abs/2312.00752) gives each channel and element of the state a decay of its own;
-                Mamba-2 (https://arxiv.org/abs/2405.21060) one to each head of channels. Both are this scan: Mamba's
-                heads are channels.
+                within ``dt_min`` and ``dt_max`` (None: no bound), the rate ``-exp(a_log)``. d · x is added; with z the
+                sum is multiplied by ``silu(z_factor · z)``.
+                Mamba (https://arxiv.org/abs/2312.00752) has a decay for each channel and state element, Mamba-2
+                (https://arxiv.org/abs/2405.21060) one for each head of channels. Both are this scan: the heads of
+                Mamba are channels.
 ``grouped_norm`` x [ROWS,W], gain [W] → the rms norm of each of ``groups`` parts of a row, with ``eps``.
 """
 
@@ -37,27 +37,37 @@ if TYPE_CHECKING:
 def _infer_conv(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("causal_conv", inputs)
     check_activation(attrs["activation"])
-    given = given_by_role(inputs, attrs)
-    rows, width = axes_of("causal_conv", given["x"], 2)
-    channels, _, taps = axes_of("causal_conv", given["weight"], 3)
-    require(0 <= attrs["start"] <= width - channels, "causal_conv", f"{width} columns have not so many channels")
-    require(given.get("bias", out("", channels)).shape == (channels,), "causal_conv", "the bias does not fit")
-    require(given["past"].shape == (taps - 1, channels), "causal_conv", "the state holds the rows before a call")
+    by_role = given_by_role(inputs, attrs)
+    rows, width = axes_of("causal_conv", by_role["x"], 2)
+    channels, _, taps = axes_of("causal_conv", by_role["weight"], 3)
+    require(
+        0 <= attrs["start"] <= width - channels,
+        "causal_conv",
+        f"{width} columns do not have {channels} channels from start={attrs['start']}",
+    )
+    require(
+        by_role.get("bias", out("", channels)).shape == (channels,),
+        "causal_conv",
+        f"the bias needs {channels} elements",
+    )
+    require(by_role["past"].shape == (taps - 1, channels), "causal_conv", f"past needs shape {[taps - 1, channels]}")
     factors = attrs["factors"]
-    require(not factors or sum(n for n, _ in factors) == channels, "causal_conv", "each channel has one factor")
-    return [out("mixed", rows, channels), _kept(given["past"])]
+    require(
+        not factors or sum(n for n, _ in factors) == channels, "causal_conv", f"factors must cover {channels} channels"
+    )
+    return [out("mixed", rows, channels), _kept(by_role["past"])]
 
 
 def _run_conv(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = given_by_role(inputs, attrs)
-    weight = given["weight"] * conv_factors(attrs, given["weight"].dtype)
+    by_role = given_by_role(inputs, attrs)
+    weight = by_role["weight"] * conv_factors(attrs, by_role["weight"].dtype)
     start = attrs["start"]
-    x = given["x"][:, start : start + len(weight)]
-    rows = np.concatenate([given["past"], x])
+    x = by_role["x"][:, start : start + len(weight)]
+    rows = np.concatenate([by_role["past"], x])
     y = np.zeros_like(x)
     for k in range(weight.shape[2]):
         y += rows[k : k + len(x)] * weight[:, 0, k]
-    y = y + given["bias"] if "bias" in given else y
+    y = y + by_role["bias"] if "bias" in by_role else y
     return [activate(attrs["activation"], y), rows[len(x) :].copy()]
 
 
@@ -69,18 +79,18 @@ def conv_factors(attrs: Attrs, dtype: np.dtype) -> Array:
 
 def softplus(x: Array) -> Array:
     """``log(1 + e**x)``, which neither overflows nor loses small values."""
-    with np.errstate(invalid="ignore"):  # of NaN, which stays
+    with np.errstate(invalid="ignore"):  # NaN stays NaN
         return np.logaddexp(x, x.dtype.type(0))
 
 
 class Given(NamedTuple):
-    """What a selective scan takes.
+    """Inputs of a selective scan.
 
     Attributes
     ----------
     x : ``[B, T, heads, head_dim]``
     dt : ``[B, T, heads]``, 0 or more
-    a : ``[heads, size]``, or ``[heads, 1]`` where a head has one decay; below 0
+    a : ``[heads, size]``, or ``[heads, 1]`` if a head has one decay; below 0
     b, c : ``[B, T, groups, size]``; heads share them in equal groups
     """
 
@@ -92,7 +102,7 @@ class Given(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """What `selective_scan` gives: y, and what the gradient needs."""
+    """Result of `selective_scan`: y, and the values that the gradient needs."""
 
     y: Array
     decay: Array
@@ -100,13 +110,13 @@ class Scanned(NamedTuple):
     keep: Array | None
 
 
-def selective_scan(given: Given, start: Array, keep: Array | None = None) -> Scanned:
+def selective_scan(inputs: Given, start: Array, keep: Array | None = None) -> Scanned:
     """``s[t] = keep[t] · exp(dt[t] a) ⊙ s[t - 1] + dt[t] b[t] ⊗ x[t]`` and ``y[t] = c[t] · s[t]``, head by head.
 
-    `start` is s before the first step, ``[B, size, heads, head_dim]``. Where `keep`, ``[B, T]``, is 0, nothing of the
-    step before is left.
+    `start` is s before the first step, ``[B, size, heads, head_dim]``. If `keep`, ``[B, T]``, is 0, nothing of the
+    previous step remains.
     """
-    x, dt, a, b, c = given
+    x, dt, a, b, c = inputs
     heads = x.shape[2]
     step = dt[:, :, None, :, None]
     decay = np.exp(step * a.T[:, :, None])
@@ -122,42 +132,48 @@ def _by_head(grouped: Array, heads: int) -> Array:
 
 def _infer_scan(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("selective_scan", inputs)
-    given = given_by_role(inputs, attrs)
+    by_role = given_by_role(inputs, attrs)
     heads, size, inner = attrs["heads"], attrs["size"], attrs["heads"] * attrs["head_dim"]
-    require(heads % attrs["groups"] == 0, "selective_scan", "groups divide the heads")
+    require(heads % attrs["groups"] == 0, "selective_scan", f"{attrs['groups']} groups must divide {heads} heads")
     widths = {"x": inner, "dt": heads, "b": attrs["groups"] * size, "c": attrs["groups"] * size, "z": inner}
-    rows = axes_of("selective_scan", given["x"], 2)[0]
-    for name in widths.keys() & given.keys():
-        start, (count, width) = attrs["starts"][name], axes_of("selective_scan", given[name], 2)
+    rows = axes_of("selective_scan", by_role["x"], 2)[0]
+    for name in widths.keys() & by_role.keys():
+        start, (count, width) = attrs["starts"][name], axes_of("selective_scan", by_role[name], 2)
         fits = count == rows and 0 <= start <= width - widths[name]
-        require(fits, "selective_scan", f"{name} has not {widths[name]} columns from {start} on")
-    require(given["a_log"].shape in ((heads, size), (heads,)), "selective_scan", "the decays do not fit")
-    vectors = [given[name].shape for name in ("d", "dt_bias") if name in given]
-    require(all(shape == (heads,) for shape in vectors), "selective_scan", "a head has one skip and one bias")
-    require(given["state"].shape == (size, inner), "selective_scan", "the state does not fit")
-    return [out("scanned", rows, inner), _kept(given["state"])]
+        require(fits, "selective_scan", f"{name} does not have {widths[name]} columns from {start} on")
+    require(
+        by_role["a_log"].shape in ((heads, size), (heads,)),
+        "selective_scan",
+        f"a_log needs shape {[heads, size]} or {[heads]}",
+    )
+    vectors = [by_role[name].shape for name in ("d", "dt_bias") if name in by_role]
+    require(
+        all(shape == (heads,) for shape in vectors), "selective_scan", "d and dt_bias need an element for each head"
+    )
+    require(by_role["state"].shape == (size, inner), "selective_scan", f"the state needs shape {[size, inner]}")
+    return [out("scanned", rows, inner), _kept(by_role["state"])]
 
 
 def _run_scan(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = given_by_role(inputs, attrs)
+    by_role = given_by_role(inputs, attrs)
     heads, groups, size = attrs["heads"], attrs["groups"], attrs["size"]
     shapes = {"x": (heads, attrs["head_dim"]), "dt": (heads,), "b": (groups, size), "c": (groups, size)}
-    parts = {name: _part(given[name], attrs["starts"][name], shape) for name, shape in shapes.items()}
-    kind = given["x"].dtype.type
-    pre = parts["dt"] * kind(attrs["dt_factor"]) + given.get("dt_bias", kind(0))
+    parts = {name: _part(by_role[name], attrs["starts"][name], shape) for name, shape in shapes.items()}
+    kind = by_role["x"].dtype.type
+    pre = parts["dt"] * kind(attrs["dt_factor"]) + by_role.get("dt_bias", kind(0))
     dt = np.clip(softplus(pre), attrs["dt_min"], attrs["dt_max"])
-    rate = -np.exp(given["a_log"].reshape(heads, -1))
-    start = given["state"].reshape(1, size, *shapes["x"])
+    rate = -np.exp(by_role["a_log"].reshape(heads, -1))
+    start = by_role["state"].reshape(1, size, *shapes["x"])
     of = selective_scan(Given(parts["x"], dt, rate, parts["b"], parts["c"]), start)
-    y = (of.y + given["d"][:, None] * parts["x"])[0].reshape(len(given["x"]), -1)
-    if "z" in given:
-        z = _part(given["z"], attrs["starts"]["z"], (y.shape[1],))[0]
+    y = (of.y + by_role["d"][:, None] * parts["x"])[0].reshape(len(by_role["x"]), -1)
+    if "z" in by_role:
+        z = _part(by_role["z"], attrs["starts"]["z"], (y.shape[1],))[0]
         y = y * activate("silu", z * kind(attrs["z_factor"]))
     return [y, of.states[0, -1].reshape(size, -1).copy()]
 
 
 def _part(rows: Array, start: int, shape: tuple[int, ...]) -> Array:
-    """Columns of rows from `start` on, as one sequence ``[1, rows, *shape]``."""
+    """Return columns of rows from `start` on, as one sequence ``[1, rows, *shape]``."""
     return rows[:, start : start + int(np.prod(shape))].reshape(1, len(rows), *shape)
 
 
@@ -165,8 +181,12 @@ def _infer_norm(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("grouped_norm", inputs)
     x, gain = inputs
     rows, width = axes_of("grouped_norm", x, 2)
-    require(gain.shape == (width,), "grouped_norm", f"the gain has not {width} elements")
-    require(attrs["groups"] > 0 and width % attrs["groups"] == 0, "grouped_norm", "groups are of one size")
+    require(gain.shape == (width,), "grouped_norm", f"the gain needs {width} elements")
+    require(
+        attrs["groups"] > 0 and width % attrs["groups"] == 0,
+        "grouped_norm",
+        f"{attrs['groups']} groups must divide {width} columns",
+    )
     return [out("normal", rows, width)]
 
 

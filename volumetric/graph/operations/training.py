@@ -1,19 +1,19 @@
-"""Operations of training: losses with their gradients, optimiser steps, sums of squares and rounding to a scheme.
+"""Training operations: losses with their gradients, optimiser steps, sums of squares and rounding to a scheme.
 
 ``loss``        prediction, target [, weights] → total [1], count [1], gradient of total. ``name`` and fields, all of
                 `formula.losses`: mse; l1; huber ``delta``; bce ``logits``: any shape, target and weights alike.
                 cross_entropy ``ignore_index label_smoothing``: prediction [R,C], target int32 [R] or float32 [R,C],
                 weights [R].
-                Terms of weight 0 are 0, even if NaN or infinite (cross_entropy only).
+                Terms with weight 0 are 0, even if NaN or infinite (cross_entropy only).
                 count: sum of weights, or number of terms.
 ``update``      param, grad, slots …, scalars [5] → param, slots …; ``in_place``: outputs are the buffers of inputs
                 with a key. ``name`` sgd momentum rmsprop adam adamw, and the fields of `formula.optimisers`.
-                Slots in the optimiser's order. scalars: rate; factor on the gradient, before all else; momentum: 1 in
-                the first update (velocity = g), else 0; adam, adamw: 1/(1 − β₁ᵗ); then 1/√(1 − β₂ᵗ); last: 0 leaves
-                everything as it is, whatever the gradient.
+                Slots are in the optimiser's order. scalars: learning rate; factor on the gradient, applied first;
+                momentum: 1 in the first update (velocity = g), else 0, and adam, adamw: 1/(1 − β₁ᵗ); then
+                1/√(1 − β₂ᵗ); last: 0 skips the update, even if the gradient is NaN.
 ``sumsq``       1 or more x → [1], the sum of all squares. Infinite or NaN if any element is.
-``fake_quant``  x → the nearest values that ``scheme`` (text) can hold: ``decode(encode(x))``, bit-equal to
-                `volumetric.dtypes`; groups along the last axis. Its gradient passes straight through.
+``fake_quant``  x → the nearest values that ``scheme`` (text) can represent: ``decode(encode(x))``, bit-equal to
+                `volumetric.dtypes`; groups along the last axis. Its gradient is a straight-through estimator.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def _infer_loss(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     terms = prediction.shape
     if name == "cross_entropy":
         terms = axes_of("loss", prediction, 2)[:1]
-        require(prediction.shape[1], "loss", "there are no classes")
+        require(prediction.shape[1], "loss", "the prediction needs one class or more")
     ids = target.dtype == "int32"
-    wanted = terms if ids else prediction.shape
-    require(name == "cross_entropy" or not ids, "loss", f"{name} takes float32 targets")
-    require(target.shape == wanted, "loss", f"the target has shape {list(target.shape)}, expected {list(wanted)}")
+    expected = terms if ids else prediction.shape
+    require(name == "cross_entropy" or not ids, "loss", f"{name} needs float32 targets")
+    require(target.shape == expected, "loss", f"expected a target of shape {list(expected)}, got {list(target.shape)}")
     require(all(w.shape == terms for w in weights), "loss", f"weights need shape {list(terms)}")
     return [out("total", 1), out("count", 1), out("slope", *prediction.shape)]
 
@@ -74,12 +74,14 @@ def _cross_entropy(z: Array, target: Array, weights: Array, attrs: Attrs) -> tup
 
 
 def _run_loss(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    y, target, *given = inputs
+    y, target, *weighing = inputs
     if attrs["name"] == "cross_entropy":
-        values, slopes, weights = _cross_entropy(y, target, given[0] if given else np.ones(len(y), y.dtype), attrs)
+        values, slopes, weights = _cross_entropy(
+            y, target, weighing[0] if weighing else np.ones(len(y), y.dtype), attrs
+        )
     else:
         values, slopes = terms_of(y, target, attrs)
-        weights = given[0] if given else np.ones_like(values)
+        weights = weighing[0] if weighing else np.ones_like(values)
         slopes = slopes * weights
     total = (values * weights).sum(dtype=np.float64)
     return [np.asarray([v], y.dtype) for v in (total, weights.sum(dtype=np.float64))] + [slopes.astype(y.dtype)]
@@ -97,8 +99,12 @@ def _infer_update(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
         raise SpecError(f"update: unknown name {attrs['name']!r}", hint="one of " + ", ".join(OPTIMISERS.names()))
     param, grad, *slots, scalars = inputs
     own = len(step_of(form_of(attrs))[1])
-    require(len(slots) == own, "update", f"{attrs['name']} has {own} slots, got {len(slots)}")
-    require(all(t.shape == param.shape for t in (grad, *slots)), "update", "shapes differ from the parameter's")
+    require(len(slots) == own, "update", f"{attrs['name']} needs {own} slots, got {len(slots)}")
+    require(
+        all(t.shape == param.shape for t in (grad, *slots)),
+        "update",
+        "the gradient and the slots need the shape of the parameter",
+    )
     require(scalars.shape == (5,), "update", "needs 5 scalars")
     return [Tensor(name=t.name, shape=t.shape, key=t.key if attrs["in_place"] else None) for t in (param, *slots)]
 
@@ -134,7 +140,7 @@ def _infer_fake(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 def _run_fake(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     x, scheme = inputs[0], Scheme.parse(attrs["scheme"])
     if scheme.dtype.is_float and scheme.dtype.bits >= 32:
-        return [x]  # so that float64 checks of gradients see their own numbers
+        return [x]  # rounding would break float64 gradient checks
     return [decode(encode(x, scheme), x.dtype)]
 
 

@@ -1,7 +1,7 @@
-"""Weighted sums of few rows each, of two tables that need not be joined.
+"""Weighted sums of a few rows each, of two tables without concatenating them.
 
 ``weigh_rows``      near [R,d], far [S,d], ids int32 [n,K], weights [n,K] → y [n,d]: ``y[i] = Σ_k weights[i,k] ·
-                    row[ids[i,k]]``; rows of far have the numbers from R on. What has weight 0 is not read.
+                    row[ids[i,k]]``; ids from R on index far. Rows with weight 0 are not read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def weigh_rows(work: GraphBuilder, near: int, far: int, ids: int, weights: int) 
 
     Parameters
     ----------
-    near, far : tables ``[R, d]`` and ``[S, d]``; the rows of the second have the numbers behind those of the first
-    ids, weights : int32 and float32 ``[n, K]``; a row of weight 0 is not read, and not even NaN comes of it
+    near, far : tables ``[R, d]`` and ``[S, d]``; ids from R on index the second
+    ids, weights : int32 and float32 ``[n, K]``; a row with weight 0 is not read, so its NaN does not count
     """
     return work.emit("weigh_rows", (near, far, ids, weights))[0]
 
@@ -36,10 +36,10 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     near, far, ids, weights = inputs
     floats(name, (near, far, weights))
     d = axes_of(name, near, 2)[1]
-    require(axes_of(name, far, 2)[1] == d, name, "rows of both tables are as wide")
+    require(axes_of(name, far, 2)[1] == d, name, "rows of both tables need one width")
     n, _ = axes_of(name, ids, 2)
-    require(ids.dtype == "int32", name, "rows have whole numbers")
-    require(weights.shape == ids.shape, name, "each row that is read has a weight")
+    require(ids.dtype == "int32", name, "ids must be int32")
+    require(weights.shape == ids.shape, name, "weights need the shape of ids")
     return [out("weighed", n, d)]
 
 

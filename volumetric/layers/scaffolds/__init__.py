@@ -1,1 +1,1 @@
-"""Scaffolds: what stands around a recurrent core in a stack, each a container with one layer inside."""
+"""Scaffolds: containers around a recurrent core in a stack, each with one nested layer."""

@@ -1,4 +1,4 @@
-"""Adapter: a narrow block behind a layer, which begins by changing nothing (Houlsby et al. 2019, arXiv 1902.00751)."""
+"""Adapter: a narrow block after a layer, initially the identity (Houlsby et al. 2019, arXiv 1902.00751)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Adapter(Scaffold):
 
     @property
     def norm(self) -> LayerNorm:
-        """What the block reads through."""
+        """The norm before the block."""
         return LayerNorm(num_features=self.embed_dim)
 
     @property
@@ -74,14 +74,14 @@ class Adapter(Scaffold):
         )
 
     def output_shape(self, *inputs: Shape) -> Shape:
-        made = Scaffold.output_shape(self, *inputs)
-        expect_last(self, made, self.embed_dim)
-        return made
+        shape = Scaffold.output_shape(self, *inputs)
+        expect_last(self, shape, self.embed_dim)
+        return shape
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, own_params(scope, self)
         h = inside(scope, CORE, self.core, x)
         with work.at(scope.path, mixes=False):
             read = normed(work, self.norm, p["norm.weight"], h, p["norm.bias"])
-            made = linear(work, p, ("up.",), linear(work, p, ("down.",), read, activation=self.activation))
-            return work.add(h, work.binary("mul", made, p["gate"]))
+            change = linear(work, p, ("up.",), linear(work, p, ("down.",), read, activation=self.activation))
+            return work.add(h, work.binary("mul", change, p["gate"]))

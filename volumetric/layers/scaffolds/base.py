@@ -1,4 +1,4 @@
-"""What all scaffolds share: the layer inside, and how results meet what a scaffold read."""
+"""The base of all scaffolds: the nested layer, and how its results join the input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from volumetric.layers.scaffolds.column import Column
 
 CORE = "core"
-"""Path of the layer inside."""
+"""Path of the nested layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,19 +46,19 @@ class Scaffold(Container):
         if not isinstance(self.core, LayerSpec):
             raise SpecError(f"{self.kind}: core must be a layer, got {self.core!r}")
         if isinstance(self.core, Residual):
-            raise SpecError(f"{self.kind}: a residual cannot be the core", hint="put it into a sequential")
+            raise SpecError(f"{self.kind}: a residual cannot be the core", hint="wrap it in a sequential")
 
     def own(self) -> tuple[ParamSpec, ...]:
-        """Return the parameters that are not those of the layer inside."""
+        """Return the parameters of the scaffold without those of the nested layer."""
         return ()
 
     def params(self) -> tuple[ParamSpec, ...]:
         return *self.own(), *prefixed(self.children())
 
     def output_shape(self, *inputs: Shape) -> Shape:
-        given = self.reads(CORE, inputs[0])
+        shape = self.reads(CORE, inputs[0])
         try:
-            return self.core.output_shape(given)
+            return self.core.output_shape(shape)
         except ShapeError as error:
             raise ShapeError(f"core of {self.kind}: {error}", hint=error.hint) from None
 
@@ -75,7 +75,7 @@ class Widened(Scaffold):
     """
 
     gated: ClassVar[bool] = False
-    """Whether residual sums are gates."""
+    """Whether gates replace the residual sums."""
 
     embed_dim: int
     factor: float
@@ -85,7 +85,9 @@ class Widened(Scaffold):
         Scaffold.__post_init__(self)
         expect_positive(self, "embed_dim")
         if isinstance(self.factor, bool) or not self.factor > 0 or not 1 <= self.factor * self.embed_dim < 2**31:
-            raise SpecError(f"{self.kind}: {self.factor} times a width of {self.embed_dim} is no width")
+            raise SpecError(
+                f"{self.kind}: factor {self.factor} times embed_dim {self.embed_dim} must be a width of at least 1"
+            )
 
     @property
     def hidden(self) -> int:
@@ -94,23 +96,25 @@ class Widened(Scaffold):
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.embed_dim)
-        made, given = Scaffold.output_shape(self, *inputs), self.reads(CORE, inputs[0])
-        if made != given:
-            raise ShapeError(f"core of {self.kind}: makes {show_shape(made)} of {show_shape(given)}, expected the same")
+        core_output, core_input = Scaffold.output_shape(self, *inputs), self.reads(CORE, inputs[0])
+        if core_output != core_input:
+            raise ShapeError(
+                f"core of {self.kind}: maps {show_shape(core_input)} to {show_shape(core_output)}, expected the same"
+            )
         return inputs[0]
 
     def join_params(self, name: str) -> tuple[ParamSpec, ...]:
-        """Parameters of a residual sum that may be a gate, below the path `name`."""
+        """Return the parameters of a residual sum that may be a gate, below the path `name`."""
         return gru_gate_params(name, self.embed_dim) if self.gated else ()
 
 
 def own_params(scope: Scope, spec: Scaffold | Column) -> dict[str, int]:
-    """Return the tensors of the parameters that are not those of the layer inside."""
+    """Return the tensors of the parameters of a scaffold without those of the nested layer."""
     return {p.name: scope.param(p.name, p.shape) for p in spec.own()}
 
 
 def inside(scope: Scope, path: str, spec: LayerSpec, x: int) -> int:
-    """Emit a layer inside of another; its nodes alone mix rows, if it does."""
+    """Emit a nested layer; only its nodes are marked as mixing rows."""
     with scope.work.at(scope.path, mixes=spec.contextual or spec.batch_statistics == "always"):
         return scope.child(path).emit(spec, x)
 
@@ -121,7 +125,7 @@ def normed(work: GraphBuilder, norm: LayerNorm, gain: int, x: int, bias: int | N
 
 
 def join_nodes(work: GraphBuilder, gates: bool, p: Mapping[str, int], name: str, x: int, f: int) -> int:
-    """Emit ``x + f``, or what the gate `name` makes of both."""
+    """Emit ``x + f``, or the output of the gate `name` on both."""
     if not gates:
         return joined(work, (x, f), "add")
 
@@ -130,7 +134,7 @@ def join_nodes(work: GraphBuilder, gates: bool, p: Mapping[str, int], name: str,
 
     r = joined(work, (product("wr", f), product("ur", x)), "add")
     new = work.unary(joined(work, (product("wg", f), product("ug", gated(work, r, x, "sigmoid"))), "add"), "tanh")
-    # 1 - z, of which b is the bias as it is stored
+    # 1 - z: its bias is the stored b
     weights = {"weight": p[f"{name}wz.weight"], "bias": p[f"{name}bias"]}
     less_f, less_x = (work.affine(of, -1.0) for of in (f, x))
     stays = joined(work, (linear(work, weights, ("",), less_f), product("uz", less_x)), "add")

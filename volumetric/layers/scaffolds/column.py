@@ -1,4 +1,4 @@
-"""Column: experts on one input, of which each row takes its own mixture."""
+"""Column: experts on one input, with a separate mixture for each row."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from volumetric.layers.scaffolds.base import inside, own_params
 from volumetric.layers.scope import Scope, flat, joined, linear
 
 ROUTER_BOUND = 0.02
-"""Of the fresh matrices of the prior. Zeros would leave it without a gradient for ever."""
+"""Bound of the initial matrices of the prior; with zeros it would never have a gradient."""
 NEAR_ZERO = 1e-3
-"""Of what else of router and mixer is fresh."""
+"""Bound of the other initial parameters of router and mixer."""
 
 
 @layer("column")
@@ -90,9 +90,9 @@ class Column(Container):
         if not self.experts:
             raise SpecError("column: needs at least one expert")
         if any(isinstance(expert, Residual) for expert in self.experts):
-            raise SpecError("column: a residual cannot be an expert", hint="put it into a sequential")
+            raise SpecError("column: a residual cannot be an expert", hint="wrap it in a sequential")
         if self.top_k is not None and self.top_k > len(self.experts):
-            raise SpecError(f"column: top_k is {self.top_k}, of {len(self.experts)} experts")
+            raise SpecError(f"column: top_k must be at most the {len(self.experts)} experts, got {self.top_k}")
         if self.scale not in ("root", "full"):
             raise SpecError(f"column: scale must be 'root' or 'full', got {self.scale!r}")
         for name, least in (("temperature", 0.0), ("refine_temperature", 0.0), ("eps", 0.0)):
@@ -102,7 +102,7 @@ class Column(Container):
         for name in ("refine", "balance"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise SpecError(f"column: {name} must be a number from 0 on, got {value!r}")
+                raise SpecError(f"column: {name} must be a number of at least 0, got {value!r}")
 
     @property
     def keys(self) -> int:
@@ -127,17 +127,17 @@ class Column(Container):
 
     @property
     def chosen(self) -> int | None:
-        """How many experts have a weight; None: all."""
+        """Number of experts with a weight; None: all."""
         return None if self.top_k == len(self.experts) else self.top_k
 
     def own(self) -> tuple[ParamSpec, ...]:
-        """Return the parameters that are not those of an expert."""
+        """Return the parameters of the column without those of the experts."""
         if len(self.experts) == 1:
             return ()
         count, width, keys, local = len(self.experts), self.embed_dim, self.keys, self.local_keys
 
         def near(name: str, *shape: int, bound: float = NEAR_ZERO, packable: bool = True) -> ParamSpec:
-            """Numbers near to 0; matrices of the router are delicate."""
+            """Return a parameter with initial values near 0; matrices of the router are delicate."""
             delicate = packable and not name.startswith("mix.")
             fresh = {"init": "uniform", "bounds": (-bound, bound), "packable": packable, "delicate": delicate}
             return ParamSpec(name=name, shape=shape, **fresh)
@@ -167,12 +167,14 @@ class Column(Container):
         expect_last(self, inputs[0], self.embed_dim)
         for i, expert in enumerate(self.experts):
             try:
-                made = expert.output_shape(inputs[0])
+                shape = expert.output_shape(inputs[0])
             except ShapeError as error:
                 raise ShapeError(f"expert {i} of column: {error}", hint=error.hint) from None
-            if made != inputs[0]:
-                given = show_shape(inputs[0])
-                raise ShapeError(f"expert {i} of column: makes {show_shape(made)} of {given}, expected the same")
+            if shape != inputs[0]:
+                expected = show_shape(inputs[0])
+                raise ShapeError(
+                    f"expert {i} of column: maps {expected} to {show_shape(shape)}, expected the same shape"
+                )
         return inputs[0]
 
     def prior(self, p: Mapping[str, Array]) -> Array:
@@ -187,13 +189,13 @@ class Column(Container):
         work, p, shape = scope.work, own_params(scope, self), scope.work.shape(x)
         with work.at(scope.path, mixes=False):
             u = work.reshape(work.norm(flat(work, x), p["norm.weight"], kind="rms", eps=self.eps), shape)
-        made = [inside(scope, str(i), expert, u) for i, expert in enumerate(self.experts)]
+        outputs = [inside(scope, str(i), expert, u) for i, expert in enumerate(self.experts)]
         with work.at(scope.path, mixes=False):
-            x, u, *made = (flat(work, of) for of in (x, u, *made))
+            x, u, *outputs = (flat(work, of) for of in (x, u, *outputs))
             less_u = work.affine(u, -1.0)
-            changes = [joined(work, (of, less_u), "add") for of in made]
-            own, seen = _mixed(scope, self, p, u, changes)
-            mixed = linear(work, p, ("mix.out.",), linear(work, p, ("mix.v.",), seen))
+            changes = [joined(work, (of, less_u), "add") for of in outputs]
+            own, mixture = _mixed(scope, self, p, u, changes)
+            mixed = linear(work, p, ("mix.out.",), linear(work, p, ("mix.v.",), mixture))
             whole = joined(work, (own, mixed, u, work.affine(x, -1.0)), "add")
             head = linear(work, p, ("head.down.",), linear(work, p, ("head.up.",), whole, activation="gelu"))
             parts = (work.binary("mul", of, p[name]) for of, name in ((whole, "alpha"), (head, "alpha_head")))
@@ -201,23 +203,23 @@ class Column(Container):
 
 
 LEAST = float(np.finfo(np.float32).min)
-"""What is below is -inf."""
+"""Lower scores count as -inf."""
 
 
 def _mixed(scope: Scope, spec: Column, p: dict[str, int], u: int, changes: list[int]) -> tuple[int, int]:
-    """Emit ``Σᵢ aᵢ Δᵢ`` and ``Σᵢⱼ aᵢ sᵢⱼ Δⱼ``: what follows of the mixer is products that are the same for all."""
+    """Emit ``Σᵢ aᵢ Δᵢ`` and ``Σᵢⱼ aᵢ sᵢⱼ Δⱼ``: the later products of the mixer are the same for all experts."""
     work, count, keys = scope.work, len(changes), spec.keys
     rows, width = work.shape(u)
-    # First what devices run on rows: what follows is none of that, and stays together.
-    asked = linear(work, p, ("mix.q.",), u)
+    # Fused row operations come first, so that the other operations stay together.
+    queries = linear(work, p, ("mix.q.",), u)
     read = work.concat([linear(work, p, ("mix.k.",), of) for of in changes], 1)
     every = work.concat(changes, 1)
     local = linear(work, p, ("refine.q.",), u) if spec.refine else None
-    asked, read = work.reshape(asked, (rows, 1, keys)), work.reshape(read, (rows, count, keys))
+    queries, read = work.reshape(queries, (rows, 1, keys)), work.reshape(read, (rows, count, keys))
     every = work.reshape(every, (rows, count, width))
     prior = _prior(scope, spec, p)
-    asked = work.binary("add", asked, work.reshape(p["mix.bias"], (1, count, keys)))
-    scores = work.affine(work.gemm(asked, read, trans_b=True), keys**-0.5)
+    queries = work.binary("add", queries, work.reshape(p["mix.bias"], (1, count, keys)))
+    scores = work.affine(work.gemm(queries, read, trans_b=True), keys**-0.5)
     if spec.prune and spec.chosen is not None:
         dropped = work.binary("greater", work.scalar(LEAST), prior)
         scores = work.binary("mask", scores, work.reshape(work.affine(dropped, -1.0, 1.0), (1, 1, count)))
@@ -232,28 +234,28 @@ def _mixed(scope: Scope, spec: Column, p: dict[str, int], u: int, changes: list[
     a = work.reshape(a, (rows, 1, count))
     looks = work.reshape(work.softmax(work.reshape(scores, (rows * count, count))), (rows, count, count))
     both = work.concat((a, work.gemm(a, looks)), 1)
-    own, seen = work.split(work.gemm(both, every), (1, 1), 1)
-    return work.reshape(own, (rows, width)), work.reshape(seen, (rows, width))
+    own, mixture = work.split(work.gemm(both, every), (1, 1), 1)
+    return work.reshape(own, (rows, width)), work.reshape(mixture, (rows, width))
 
 
 def _prior(scope: Scope, spec: Column, p: dict[str, int]) -> int:
-    """Emit the scores that experts have for all rows alike, ``[1, E]``, -inf for those without a weight."""
+    """Emit the prior scores of experts, the same for all rows, ``[1, E]``, -inf for experts without a weight."""
     work, count, keys = scope.work, len(spec.experts), spec.keys
     context = work.reshape(p["prior.context"], (1, 1, spec.embed_dim))
-    asked = work.gemm(context, work.reshape(p["prior.q.weight"], (1, keys, spec.embed_dim)), trans_b=True)
+    query = work.gemm(context, work.reshape(p["prior.q.weight"], (1, keys, spec.embed_dim)), trans_b=True)
     table = work.gemm(
         work.reshape(p["prior.keys"], (1, count, keys)),
         work.reshape(p["prior.k.weight"], (1, keys, keys)),
         trans_b=True,
     )
-    scores = work.reshape(work.gemm(asked, table, trans_b=True), (1, count))
+    scores = work.reshape(work.gemm(query, table, trans_b=True), (1, count))
     scores = work.affine(scores, spec.prior_factor)
-    kept = scores if spec.chosen is None else work.keep_largest(scores, spec.chosen)
-    return work.affine(kept, 1 / spec.temperature)
+    chosen = scores if spec.chosen is None else work.keep_largest(scores, spec.chosen)
+    return work.affine(chosen, 1 / spec.temperature)
 
 
 def _balance(scope: Scope, spec: Column, a: int) -> int:
-    """Emit what one-sided use of experts adds to the loss, [1]; as a mean over rows, times their number."""
+    """Emit the balance term of the loss, [1]: its mean over rows, times their number."""
     work = scope.work
     each = scope.sequenced(a)
     length, count = work.shape(each)[1:]

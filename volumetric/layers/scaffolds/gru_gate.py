@@ -1,4 +1,4 @@
-"""A gate in the place of a residual sum, as a GRU has it (Parisotto et al. 2019, GTrXL, arXiv 1910.06764)."""
+"""A GRU-style gate instead of a residual sum (Parisotto et al. 2019, GTrXL, arXiv 1910.06764)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from volumetric.layers.base import ParamSpec
 from volumetric.layers.dense import affine_params
 
 BIAS = 2.0
-"""What a fresh gate takes from z: so far it begins near to passing x on."""
+"""Initial value of b, subtracted from z: a new gate passes most of x on."""
 _MATRICES = ("wr", "ur", "wz", "uz", "wg", "ug")
 
 
 def gru_gate_params(name: str, width: int) -> tuple[ParamSpec, ...]:
-    """Parameters of a gate below the path `name`."""
+    """Return the parameters of a gate below the path `name`."""
     matrices = (affine_params(f"{name}{matrix}.", width, width, bias=False)[0] for matrix in _MATRICES)
     bias = ParamSpec(name=f"{name}bias", shape=(width,), init="uniform", bounds=(BIAS, BIAS), packable=False)
     return *matrices, bias

@@ -39,7 +39,7 @@ class PostUp(Widened):
 
     @property
     def norm(self) -> LayerNorm:
-        """What core and block read through."""
+        """The norm before core and block."""
         return LayerNorm(num_features=self.embed_dim, bias=False)
 
     @property
@@ -59,8 +59,8 @@ class PostUp(Widened):
         work, p = scope.work, own_params(scope, self)
         with work.at(scope.path, mixes=False):
             first = normed(work, self.norm, p["norm1.weight"], x)
-        made = inside(scope, CORE, self.core, first)
+        core = inside(scope, CORE, self.core, first)
         with work.at(scope.path, mixes=False):
-            h = join_nodes(work, self.gated, p, "gate1.", x, made)
+            h = join_nodes(work, self.gated, p, "gate1.", x, core)
             hidden = linear(work, p, ("up.",), normed(work, self.norm, p["norm2.weight"], h), activation="silu")
             return join_nodes(work, self.gated, p, "gate2.", h, linear(work, p, ("down.",), hidden))

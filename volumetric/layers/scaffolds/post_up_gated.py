@@ -1,4 +1,4 @@
-"""PostUpGated: PostUp with gates in the place of its residual sums."""
+"""PostUpGated: PostUp with gates instead of residual sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PreUp: a core on widened rows, with a gated path beside it (Beck et al. 2024, arXiv 2405.04517)."""
+"""PreUp: a core on widened rows, and a parallel gated path (Beck et al. 2024, arXiv 2405.04517)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PreUp(Widened):
 
     @property
     def norm(self) -> LayerNorm:
-        """What x goes through first."""
+        """The norm of the input."""
         return LayerNorm(num_features=self.embed_dim, bias=False)
 
     def own(self) -> tuple[ParamSpec, ...]:
@@ -74,9 +74,9 @@ class PreUp(Widened):
             wide = linear(work, p, ("in.",), normed(work, self.norm, p["norm.weight"], x))
             a, z = (columns(work, wide, at * self.hidden, self.hidden) for at in (0, 1))
             beside = work.unary(a, "silu")
-        made = inside(scope, CORE, self.core, beside if self.activates else a)
+        core = inside(scope, CORE, self.core, beside if self.activates else a)
         with work.at(scope.path, mixes=False):
-            whole = work.add(made, work.binary("mul", beside, p["skip"]))
+            whole = work.add(core, work.binary("mul", beside, p["skip"]))
             return join_nodes(
                 work, self.gated, p, "gate.", x, linear(work, p, ("out.",), gated(work, z, whole, "silu"))
             )

@@ -1,4 +1,4 @@
-"""PreUpGated: PreUp with a gate in the place of its residual sum."""
+"""PreUpGated: PreUp with a gate instead of its residual sum."""
 
 from __future__ import annotations
 

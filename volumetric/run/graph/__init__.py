@@ -1,6 +1,6 @@
-"""Graphs of networks: how plans become graphs that run and train on any device. The operations: `volumetric.graph`.
+"""Graphs of networks: turns plans into graphs that run and train on any device. The operations: `volumetric.graph`.
 
-Names are imported when they are first used; see ``__init__.pyi``.
+Names are imported on first use; see ``__init__.pyi``.
 """
 
 from __future__ import annotations

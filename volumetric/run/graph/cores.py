@@ -1,12 +1,12 @@
-"""Core segments on a device: which rows of a call they run on, by programs for how many, and what goes in besides.
+"""Fixed-shape subgraphs on a device: splits the rows of a call into runs of programs.
 
-A device computes the operations on rows of a network by its own means, and what is between them by programs of fixed
-shape. These exist for powers of two of rows, made when first needed: n rows are computed as the powers that n is the
-sum of, the largest first. So all calls of up to 512 rows share ten programs, none computes rows that nobody asked for,
-and a token is one run. Where a row may look at later ones, the rows of a sequence stay together, their number exact.
+A device has kernels for fused row operations, and runs the subgraphs between them by programs of fixed shape. Programs
+are compiled on first use, for row counts that are powers of two: n rows run as the powers that sum to n, the largest
+first. All calls of up to 512 rows share ten programs, no padding rows are computed, and a token is one run. If a row
+may read later rows, the rows of a sequence stay together, in a program for their exact number.
 
-Sequences that have a state run apart, or, where a device wants it, those with equal rows side by side: in powers of two
-again, by programs that have an axis for them.
+Sequences with states run separately. A device may also run sequences with equal row counts in one program with an axis
+of sequences, again in powers of two.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from volumetric.graph.programs import ProgramCache
 from volumetric.graph.side_by_side import runs_side_by_side, side_by_side
 from volumetric.run.graph.segments import Segment
 
-KEPT = 24
-"""Programs of a segment that are kept."""
+CACHED_PROGRAMS = 24
+"""Compiled programs that a segment caches."""
 WRITTEN_OUT = 32
-"""Rows that a program with a scan has at most: its steps stand one behind the other, and take time to compile."""
+"""Most rows of a program with a scan: its steps are unrolled, and take time to compile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows of a call that one run computes: `rows` of them from row `start` on.
+    """Rows of a call that one run computes: `rows` rows from row `start`.
 
     Attributes
     ----------
-    piece : number of their sequence in the call; None where rows are strangers, and may be of several
-    position : place of the first in its sequence
-    sequences : how many run side by side, each with so many rows
-    apart : rows from those of a sequence to those of the next
+    piece : index of their sequence in the call; None for independent rows, possibly of several sequences
+    position : position of the first row in its sequence
+    sequences : number of sequences in the run, with `rows` rows each
+    apart : distance in rows from one sequence to the next
     """
 
     start: int
@@ -53,17 +53,17 @@ class Stretch:
 
     @property
     def total(self) -> int:
-        """Rows of all sequences."""
+        """Number of rows of all sequences."""
         return self.rows * self.sequences
 
     @property
     def gapless(self) -> bool:
-        """Whether its rows follow one another in the call."""
+        """Whether its rows are contiguous in the call."""
         return self.sequences == 1 or self.apart == self.rows
 
 
 class CallMemory(Protocol):
-    """Where the values of a call and the states of its sequences are, as views that may be written."""
+    """The values of a call and the states of its sequences, as writable views."""
 
     def rows(self, tensor: int, stretch: Stretch) -> Array:
         """Return rows of a value, ``[rows, …]``."""
@@ -75,30 +75,30 @@ class CallMemory(Protocol):
 
 
 class Core:
-    """A segment of fixed shapes, and its programs.
+    """A segment that runs by programs of fixed shape.
 
     Parameters
     ----------
-    graph : the whole one, with open rows
-    segment : a part of it that has a graph
-    compile_it : binds a graph to parameters on the device; gives what `program` returns
+    graph : the whole graph, with open rows
+    segment : a segment of it with a graph
+    compile_it : binds a graph to parameters on the device; returns the result of `program`
     """
 
     def __init__(self, graph: Graph, segment: Segment, compile_it: Callable[[Graph], Any]) -> None:
         if segment.graph is None:
-            raise DeviceError(f"{segment.name} runs on rows and has no graph")
+            raise DeviceError(f"segment {segment.name} has no graph: it runs as row operations")
         self.segment = segment
-        self.programs = ProgramCache(KEPT)
+        self.programs = ProgramCache(CACHED_PROGRAMS)
         self._graph = segment.graph
         self._compile = compile_it
         self._states = {i for i in (*segment.inputs, *segment.outputs) if graph.tensors[i].role == "state"}
         self._apart = segment.mixes or bool(self._states or segment.graph.derived)
-        # Where a loop is closed, a later row reads what a later segment has yet to make of an earlier one.
+        # In a loop, a row reads the output of a later segment for an earlier row.
         self._whole = graph.whole or graph.piece is not None
         self._most = WRITTEN_OUT if any(node.op == "scan" for node in segment.graph.nodes) else None
 
     def stretches(self, lengths: Sequence[int], positions: Sequence[int]) -> Iterator[Stretch]:
-        """Cut a call, of pieces of `lengths` rows at `positions` of their sequences, into runs."""
+        """Split a call of sequences with `lengths` rows at `positions` into runs."""
         if not self._apart:
             yield from (Stretch(start, rows) for start, rows in powers(sum(lengths), self._most))
             return
@@ -109,11 +109,11 @@ class Core:
             first += length
 
     def grouped(self, lengths: Sequence[int], most: Callable[[int], int]) -> Iterator[Stretch]:
-        """Cut a call likewise, neighbouring pieces of equal lengths together, where that has a form.
+        """Split a call into runs, with neighbouring sequences of equal length in one run if the segment supports it.
 
         Parameters
         ----------
-        most : rows of each → sequences that may run side by side
+        most : rows of each sequence → most sequences in one run
         """
         if not self._apart or not self.side_by_side:
             yield from self.stretches(lengths, [0] * len(lengths))
@@ -128,34 +128,34 @@ class Core:
 
     @cached_property
     def side_by_side(self) -> bool:
-        """Whether several sequences have a common program."""
+        """Whether one program can run several sequences."""
         return runs_side_by_side(bind(self._graph, 1))
 
     def bound(self, rows: int, sequences: int = 1) -> Graph:
-        """Return the graph for so many rows of each of so many sequences."""
+        """Return the graph for `rows` rows of each of `sequences` sequences."""
         graph = bind(self._graph, rows)
         return graph if sequences == 1 else side_by_side(graph, sequences)
 
     def program(self, rows: int, sequences: int = 1) -> Any:
-        """Return the program for so many rows."""
+        """Return the program for `rows` rows of each of `sequences` sequences."""
         return self.programs.get((rows, sequences), lambda: self._compile(self.bound(rows, sequences)))
 
     def derived(self, stretch: Stretch) -> dict[int, Array]:
-        """Return what follows from the places of the rows: tensor of the whole graph → its value."""
+        """Return the inputs derived from the positions of the rows: tensor of the whole graph → its value."""
         pairs = zip(self.segment.inputs, self._graph.inputs, strict=True)
         return {i: positions_from(stretch.position, stretch.rows) for i, own in pairs if own in self._graph.derived}
 
     def run(self, memory: CallMemory, lengths: Sequence[int], positions: Sequence[int]) -> None:
-        """Compute a call by programs that take arrays of the host and give such."""
+        """Run a call by programs that take and return host arrays."""
         for stretch in self.stretches(lengths, positions):
 
             def place(i: int, of: Stretch = stretch) -> Array:
                 return memory.rows(i, of) if i not in self._states else memory.state(i, of.piece or 0)
 
             derived = self.derived(stretch)
-            given = [derived[i] if i in derived else place(i) for i in self.segment.inputs]
-            found = self.program(stretch.rows).run(given)
-            for i, value in zip(self.segment.outputs, found, strict=True):
+            inputs = [derived[i] if i in derived else place(i) for i in self.segment.inputs]
+            outputs = self.program(stretch.rows).run(inputs)
+            for i, value in zip(self.segment.outputs, outputs, strict=True):
                 place(i)[...] = value
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ class Core:
 
 
 def powers(rows: int, most: int | None = None) -> Iterator[tuple[int, int]]:
-    """Cut rows into powers of two, the largest that are at most `most` first: (start, rows) of each part."""
+    """Split rows into powers of two of at most `most`, the largest first: yield (start, rows) of each."""
     start = 0
     while start < rows:
         part = 1 << (min(rows - start, most or rows).bit_length() - 1)

@@ -1,4 +1,4 @@
-"""Graphs that show where a number that is not finite arose first: in a pass, in its gradients, or in an update."""
+"""Graphs that locate the first non-finite value: in a pass, in its gradients, or in an update."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from volumetric.run.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A graph and what its outputs are, for people, in the order in which faults are looked for.
+    """A graph with readable labels of its outputs, in the order in which they are searched.
 
     Attributes
     ----------
-    labels : of the first outputs
-    outputs : output of the network → its place among them
-    gradients, buffers : keys of the outputs behind them: gradients, and the buffers as the pass leaves them
+    labels : labels of the first outputs
+    outputs : output of the network → its index among these
+    gradients, buffers : keys of the outputs after these: gradients, and the buffers after the pass
     """
 
     graph: Graph
@@ -43,11 +43,11 @@ class Labelled:
 
 
 def pass_values(of: ForwardPass, weights: EmitWeights, rule: UpdateRule | None) -> Labelled:
-    """Return a pass that shows its inputs, the weights as it reads them, and what each step makes.
+    """Return a pass whose outputs are its inputs, the weights that it reads, and the output of each step.
 
     Parameters
     ----------
-    rule : layers are as they are in training, and gradients are shown, too; None: as at inference
+    rule : run layers in training mode and output gradients, too; None: inference mode
 
     Notes
     -----
@@ -56,26 +56,26 @@ def pass_values(of: ForwardPass, weights: EmitWeights, rule: UpdateRule | None) 
     """
     work = GraphBuilder(parted=of.parted)
     training = None if rule is None else begin_training(work, of, rule)
-    seen = emit_loss(work, of, weights, training)
+    forward = emit_loss(work, of, weights, training)
     own, plan = weights(work), of.plan
     shown: dict[str, int] = {}
     for name, i in plan.inputs.items():
-        shown["the input of the network" if name == INPUT else f"the input {name} of the network"] = seen.values[i]
+        shown["the input of the network" if name == INPUT else f"the input {name} of the network"] = forward.values[i]
     for step in plan.steps:
         shown |= {f"parameter {key}": own(key, plan.params[key]) for key in step.params.values()}
-        shown |= {f"the output of {step.op} at {step.where}": seen.values[i] for i in step.outputs}
+        shown |= {f"the output of {step.op} at {step.where}": forward.values[i] for i in step.outputs}
     shown = {label: i for label, i in shown.items() if work.tensors[i].dtype == "float32"}
     places = {i: at for at, i in enumerate(shown.values())}
-    ends = {name: places[seen.values[i]] for name, i in plan.outputs.items() if seen.values[i] in places}
+    ends = {name: places[forward.values[i]] for name, i in plan.outputs.items() if forward.values[i] in places}
     if rule is None or training is None:
         return Labelled(work.finish([*shown.values()]), tuple(shown), ends)
-    gradients = master_gradients(work, rule, seeds_of(work, of, seen, training))
+    gradients = master_gradients(work, rule, seeds_of(work, of, forward, training))
     outputs = [*shown.values(), *gradients.values(), *training.buffers.values()]
     return Labelled(work.finish(outputs), tuple(shown), ends, tuple(gradients), tuple(training.buffers))
 
 
 def update_values(plan: Plan, rule: UpdateRule) -> Labelled:
-    """Return an update by the sums of gradients that writes nothing and shows these, their norm and the new values.
+    """Return an update by the sums of gradients that writes nothing and outputs these, their norm and the new values.
 
     Input: the knobs.
     """
@@ -91,7 +91,7 @@ def update_values(plan: Plan, rule: UpdateRule) -> Labelled:
 
 
 def _gradients(plan: Plan, rule: UpdateRule) -> Iterator[tuple[str, str]]:
-    """Label and key of each gradient, in the order of the backward pass; first those that one step has alone."""
+    """Yield label and key of each gradient in the order of the backward pass; first those of a single step."""
     left = dict.fromkeys(rule.masters)
     for step in reversed(plan.steps):
         for key in step.params.values():

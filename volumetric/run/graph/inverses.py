@@ -1,7 +1,7 @@
-"""How a target crosses a layer: what its input should have been for its output to be another one.
+"""Propagation of targets through layers: computes the target of an input from the target of the output.
 
-Where a layer has an exact inverse, or nearly one, that is used; elsewhere an inverse layer is learned beside it, or,
-for products, made of their weights. Which is which follows from the plan alone.
+Layers with an exact or nearly exact inverse use it; others get a learned inverse layer or, for products, an inverse
+computed from their weights. The plan alone determines the kind.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from volumetric.run.plan import DELAYS, Plan, Step
 InverseKind = Literal["learned", "transpose", "pinv"]
 
 FLATTENED = 4096
-"""Most elements of a row with several axes that a learned inverse takes or makes."""
+"""Most elements of a row with several axes in the input or output of a learned inverse."""
 _SMALL = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inverse:
-    """The inverse of the step at `where`: a layer that is learned, or a product of what its weights say.
+    """The inverse of the step at `where`: a learned layer, or a product with a matrix computed from its weights.
 
     Attributes
     ----------
     layer : the learned layer, or None
-    shape : of a row that it gives
-    kind : how it comes about
+    shape : shape of a row of its output
+    kind : kind of the inverse
     """
 
     where: str
@@ -48,26 +48,26 @@ class Inverse:
     shape: Shape
 
     def key(self, name: str) -> str:
-        """Name of the buffer of a parameter."""
+        """Return the name of the buffer of a parameter."""
         return f"inverse/{self.where}/{name}"
 
     def shapes(self) -> dict[str, Shape]:
-        """Key → shape of everything that is learned."""
+        """Return key → shape of every learned parameter."""
         return {} if self.layer is None else {self.key(p.name): p.shape for p in self.layer.params()}
 
 
 def weighted(plan: Plan) -> set[int]:
     """Return the values of a plan that depend on weights: those that can have a target."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for step in plan.steps:
-        if step.params or found.intersection(step.inputs):
-            found.update(step.outputs)
-    return found
+        if step.params or numbers.intersection(step.inputs):
+            numbers.update(step.outputs)
+    return numbers
 
 
 def last_steps(plan: Plan) -> tuple[list[Step], list[Step]]:
-    """Return the steps without weights behind all that have some, and the last ones with weights, which these read."""
-    above: set[int] = set()  # values that a step with weights reads, at once or through others
+    """Return the steps without weights after all steps with weights, and the last steps with weights."""
+    above: set[int] = set()  # values that a step with weights reads, directly or through others
     tail: list[Step] = []
     last: list[Step] = []
     for step in reversed(plan.steps):
@@ -83,16 +83,16 @@ def plan_inverses(plan: Plan, kind: InverseKind, *, derived: Collection[str]) ->
 
     Parameters
     ----------
-    kind : of dense layers; other layers learn theirs
-    derived : ``where`` of the steps that a derivative crosses instead
+    kind : kind of inverse of dense layers; other layers learn theirs
+    derived : ``where`` of the steps that use a derivative instead
 
     Raises
     ------
     UnsupportedError
         A layer has no inverse; the message names it.
     """
-    made: dict[int, Step] = {step.outputs[0]: step for step in plan.steps if step.outputs}
-    below, found = weighted(plan), dict[str, Inverse]()
+    maker: dict[int, Step] = {step.outputs[0]: step for step in plan.steps if step.outputs}
+    below, inverses = weighted(plan), dict[str, Inverse]()
     for step in plan.steps:
         if step.op in DELAYS:
             raise UnsupportedError(
@@ -104,18 +104,22 @@ def plan_inverses(plan: Plan, kind: InverseKind, *, derived: Collection[str]) ->
             continue
         if len(step.inputs) > 1:
             raise UnsupportedError(f"targets do not cross {step.op} at {step.where}, which reads several layers")
-        given, wanted = plan.values[step.outputs[0]].shape[1:], plan.values[hidden[0]].shape[1:]
+        output_shape, input_shape = plan.values[step.outputs[0]].shape[1:], plan.values[hidden[0]].shape[1:]
         exact = kind if isinstance(spec, Dense) else "learned"
-        layer = learned_inverse(step, spec, given, wanted, _activation(made, hidden[0])) if exact == "learned" else None
-        found[step.where] = Inverse(where=step.where, kind=exact, layer=layer, shape=wanted)
-    return found
+        layer = (
+            learned_inverse(step, spec, output_shape, input_shape, _activation(maker, hidden[0]))
+            if exact == "learned"
+            else None
+        )
+        inverses[step.where] = Inverse(where=step.where, kind=exact, layer=layer, shape=input_shape)
+    return inverses
 
 
-def _activation(made: Mapping[int, Step], value: int) -> Activation:
-    """The activation that a value is the output of, behind a discrete layer if it has one."""
-    step = made.get(value)
+def _activation(maker: Mapping[int, Step], value: int) -> Activation:
+    """Return the activation that computes a value, before a discrete layer if there is one."""
+    step = maker.get(value)
     while step is not None and step.op == "discrete":
-        step = made.get(step.inputs[0])
+        step = maker.get(step.inputs[0])
     return "linear" if step is None else getattr(step.attrs.get("spec"), "activation", "linear")
 
 
@@ -124,32 +128,34 @@ def refuse_opaque(spec: Discrete, where: str) -> None:
     if spec.surrogate == "none":
         raise UnsupportedError(
             f"no gradient crosses the discrete layer at {where}",
-            hint='method="difference" needs none; or give the layer a surrogate',
+            hint='set method="difference", which needs no gradient, or set a surrogate of the layer',
         )
 
 
-def learned_inverse(step: Step, spec: LayerSpec, given: Shape, wanted: Shape, activation: Activation) -> LayerSpec:
-    """Return the layer that learns to go back: a transposed convolution for a convolution, else a dense layer."""
+def learned_inverse(
+    step: Step, spec: LayerSpec, output_shape: Shape, input_shape: Shape, activation: Activation
+) -> LayerSpec:
+    """Return the layer that learns the inverse: a transposed convolution for a convolution, else a dense layer."""
     if isinstance(spec, Conv):
-        found = _transposed(spec, given, wanted, activation)
-        if found is not None:
-            return found
-    sizes = prod(given), prod(wanted)
-    if max(len(given), len(wanted)) > 1 and max(sizes) > FLATTENED:
+        transposed = _transposed(spec, output_shape, input_shape, activation)
+        if transposed is not None:
+            return transposed
+    sizes = prod(output_shape), prod(input_shape)
+    if max(len(output_shape), len(input_shape)) > 1 and max(sizes) > FLATTENED:
         raise UnsupportedError(
-            f"targets do not cross {step.op} at {step.where}: an inverse of {sizes[0]} × {sizes[1]} elements would be "
-            f"learned, and {FLATTENED} are the most on either side",
+            f"targets do not cross {step.op} at {step.where}: its learned inverse would have {sizes[0]} × {sizes[1]} "
+            f"elements, and the limit is {FLATTENED} on either side",
             hint='train with mode = { kind = "target", method = "gradient" }, or by backprop',
         )
     return Dense(in_features=sizes[0], out_features=sizes[1], activation=activation)
 
 
-def _transposed(spec: Conv, given: Shape, wanted: Shape, activation: Activation) -> LayerSpec | None:
-    """Return the transposed convolution that gives images of the size `wanted`, if there is one."""
+def _transposed(spec: Conv, output_shape: Shape, input_shape: Shape, activation: Activation) -> LayerSpec | None:
+    """Return the transposed convolution that outputs images of the size `input_shape`, if there is one."""
     windows = spec.windows()
     if windows.before != spec.zeros(windows.kernel, windows.stride, windows.dilation)[1]:
         return None
-    spans = zip(given[1:], windows.stride, windows.spans, windows.before, wanted[1:], strict=True)
+    spans = zip(output_shape[1:], windows.stride, windows.spans, windows.before, input_shape[1:], strict=True)
     more = tuple(n - ((count - 1) * stride + span - 2 * cut) for count, stride, span, cut, n in spans)
     fields: dict[str, Any] = {
         "in_channels": spec.out_channels,
@@ -164,12 +170,12 @@ def _transposed(spec: Conv, given: Shape, wanted: Shape, activation: Activation)
     }
     try:
         return LAYERS[f"conv_transpose{spec.spatial}d"](**fields)
-    except SpecError:  # the windows leave more out than a stride
+    except SpecError:  # the windows skip more than a stride
         return None
 
 
 def emit_inverse(base: Scope, inverse: Inverse, step: Step, y: int) -> int:
-    """Emit what the input of `step` was if its output was `y`."""
+    """Emit the inverse of `step` at the output `y`."""
     work = base.work
     rows = work.shape(y)[0]
     shape = (rows, *inverse.shape)
@@ -198,7 +204,7 @@ def emit_inverse(base: Scope, inverse: Inverse, step: Step, y: int) -> int:
 
 
 def before_activation(work: GraphBuilder, name: str, y: int) -> int:
-    """Emit what an activation made `y` of; where several numbers give one, or none does, the nearest that is simple."""
+    """Emit the inverse of an activation at `y`; if it is not unique or does not exist, a simple nearby value."""
     if name == "tanh":
         return _half_log_odds(work, _within(work, y, -0.999, 0.999))
     if name == "sigmoid":  # σ(x) = (1 + tanh(x / 2)) / 2
@@ -215,7 +221,7 @@ def _within(work: GraphBuilder, y: int, low: float, high: float) -> int:
 
 
 def _half_log_odds(work: GraphBuilder, y: int) -> int:
-    """Inverse of tanh."""
+    """Emit the inverse of tanh."""
     odds = work.binary("div", work.affine(y, 1.0, 1.0), work.affine(y, -1.0, 1.0))
     return work.affine(work.unary(odds, "log"), 0.5)
 
@@ -242,7 +248,7 @@ def _softcap(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
 
 
 def _norm(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
-    """``shift / gain / rstd``: the statistics are those of `x`; a gain near 0 lets little through."""
+    """Emit ``shift / gain / rstd`` with the statistics of `x`; a gain near 0 passes little on."""
     work, spec = base.work, step.attrs["spec"]
     assert isinstance(spec, (RMSNorm, LayerNorm))
     gain = base.param(step.params["weight"], (spec.num_features,))
@@ -259,10 +265,10 @@ def _norm(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
 
 
 def _pooled(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
-    """To the elements that were chosen, or to all that were averaged."""
+    """Emit the shift of the elements that were selected, or of all that were averaged."""
     work, spec = base.work, step.attrs["spec"]
-    found = differentiate(work, {y: shift}, [x])[x]
-    return work.affine(found, float(prod(spec.along("kernel_size", 1)))) if isinstance(spec, AvgPool) else found
+    gradient = differentiate(work, {y: shift}, [x])[x]
+    return work.affine(gradient, float(prod(spec.along("kernel_size", 1)))) if isinstance(spec, AvgPool) else gradient
 
 
 EXACT: Mapping[str, Cross] = MappingProxyType(
@@ -275,11 +281,11 @@ EXACT: Mapping[str, Cross] = MappingProxyType(
         "layer_norm": _norm,
     }
 )
-"""Layer kind → how a target crosses it; all others need an inverse."""
+"""Layer kind → its exact rule; all others need an inverse."""
 
 
 def cross_join(work: GraphBuilder, step: Step, xs: tuple[int, ...], shift: int) -> list[int]:
-    """Share out the shift of a join to what it joins: parts of a concatenation, equal shares of a sum."""
+    """Split the shift of a join between its inputs: parts of a concatenation, equal shares of a sum."""
     if step.op == "concat":
         axis = len(work.shape(shift)) - 1
         return work.split(shift, [work.shape(x)[axis] for x in xs], axis)

@@ -1,14 +1,14 @@
-"""Low-rank adapters as nodes of a graph: small products beside packed ones, each row of a call with its own adapters.
+"""Low-rank adapters as nodes of a graph: small products next to packed ones, with separate adapters for each row.
 
-A weight W of a product gets ``Σ wᵢ Bᵢ Aᵢ`` added (LoRA, arXiv 2106.09685): the rows that W multiplies go through Aᵢ
-``[rank, in]`` and then through Bᵢ ``[out, rank]``, for each adapter i whose weight wᵢ is not 0 for the row, and the
-result is added to what W makes of them. W stays as it is stored. That is a mixture of experts whose weights are an
-input of the call, `ADAPTERS`, instead of what a gate makes, and devices run it as one: an adapter that no row of a call
-has is not computed, and a row has the same bits whichever adapters others have.
+A weight W of a product becomes ``W + Σ wᵢ Bᵢ Aᵢ`` (LoRA, arXiv 2106.09685): for each adapter i whose weight wᵢ is not 0
+for a row, the row is multiplied by Aᵢ ``[rank, in]`` and then by Bᵢ ``[out, rank]``, and the result is added to the
+product with W. W stays as it is stored. This is a mixture of experts whose weights are an input of the call,
+`ADAPTERS`, instead of the output of a gate, and devices run it as a mixture: an adapter that no row of a call uses is
+not computed, and a row has the same bits for any adapters of other rows.
 
-Products that a node computes together share a pair of factors for each adapter: A has the rows of all of them, B is
-``[out of all, ranks of all]``, with zeros for the ranks that are others'. Ranks are filled up with zeros to those of
-the adapter that has most, so that the pairs of a node are alike.
+Products that one node computes share a pair of factors for each adapter: A has the rows of all of them, B is
+``[out of all, ranks of all]``, with zeros for the ranks of the others. Ranks are padded with zeros to the largest rank
+of all adapters, so that the pairs of a node have equal shapes.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from volumetric.graph.ops import Graph, Node, Tensor
 from volumetric.run.plan import Plan, Value
 
 DOWN, UP = ":a", ":b"
-"""What the keys of the factors end with, after the key of the first weight and before the number of the adapter."""
+"""Infixes of the keys of factors, between the key of the first weight and the number of the adapter."""
 ADAPTERS: Final = ":adapters"
-"""Input of a plan with adapters: the weight of each for each row, float32 ``[rows, adapters]``; 0 where not given."""
+"""Input of a plan with adapters: the weight of each for each row, float32 ``[rows, adapters]``; 0 by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """What adapters add to weights that are multiplied together.
+    """Adapters of weights that one node multiplies together.
 
     Attributes
     ----------
-    keys, widths : the weights, and how many outputs each has
+    keys, widths : the weights, and the number of outputs of each
     inputs : elements of the rows that they multiply
-    rank : of all of them together, of the adapter that has most
-    count : adapters
+    rank : total rank of all of them, of the adapter with the largest
+    count : number of adapters
     """
 
     keys: tuple[str, ...]
@@ -53,7 +53,7 @@ class Overlay:
     count: int
 
     def factor_keys(self, adapter: int) -> tuple[str, str]:
-        """Keys of the factors A and B of an adapter."""
+        """Return the keys of the factors A and B of an adapter."""
         return f"{self.keys[0]}{DOWN}{adapter}", f"{self.keys[0]}{UP}{adapter}"
 
     @property
@@ -62,7 +62,7 @@ class Overlay:
         return (self.rank, self.inputs), (sum(self.widths), self.rank)
 
     def factors(self, own: Mapping[str, tuple[F32Array, F32Array]]) -> tuple[F32Array, F32Array]:
-        """Return the factors of an adapter that has these pairs A ``[rank, in]``, B ``[out, rank]`` by weight."""
+        """Return the joint factors of an adapter with the pairs A ``[rank, in]``, B ``[out, rank]`` of each weight."""
         down, up = (np.zeros(shape, np.float32) for shape in self.factor_shapes)
         row = at = 0
         for key, width in zip(self.keys, self.widths, strict=True):
@@ -80,7 +80,7 @@ def with_adapters(plan: Plan, ranks: Mapping[str, Sequence[int]]) -> Plan:
 
     Parameters
     ----------
-    ranks : key of a weight → rank of each adapter's addition to it, 0 for none
+    ranks : key of a weight → rank of each adapter of it, 0 for none
     """
     count = len(next(iter(ranks.values())))
     value = Value(name=ADAPTERS, shape=(ROWS, count), default=0.0)
@@ -93,41 +93,41 @@ def with_adapters(plan: Plan, ranks: Mapping[str, Sequence[int]]) -> Plan:
 
 
 def overlays_of(graph: Graph, ranks: Mapping[str, Sequence[int]]) -> list[Overlay]:
-    """Return what adapters of these ranks add, in the order of a graph without them.
+    """Return the overlays of adapters with these ranks, in the order of a graph without them.
 
     Raises
     ------
     UnsupportedError
-        A weight is not one that a product alone reads.
+        Something other than a product reads the weight.
     """
-    found = [one for node in graph.nodes for one in _overlays(graph, node, ranks).values()]
-    covered = {key for one in found for key in one.keys}
+    overlays = [one for node in graph.nodes for one in _overlays(graph, node, ranks).values()]
+    covered = {key for one in overlays for key in one.keys}
     read = [t.key for node in graph.nodes for t in (graph.tensors[i] for i in node.inputs) if t.key in ranks]
     for key in ranks:
         if key not in covered or read.count(key) > 1:
             raise UnsupportedError(
-                f"{key} cannot have a low-rank overlay: it is no weight of a product alone",
-                hint="overlays are for the matrices of attention and of MLPs; an adapter of another one runs merged: "
+                f"{key} cannot have a low-rank overlay: it is not the weight of a product only",
+                hint="overlays are for the matrices of attention and of MLPs; merge adapters of other weights: "
                 "convert --lora",
             )
-    return found
+    return overlays
 
 
 def _overlays(graph: Graph, node: Node, ranks: Mapping[str, Sequence[int]]) -> dict[tuple[int, ...], Overlay]:
-    """What is added to the parts of a node, by their numbers: to those of a gate apart, else to all together."""
+    """Return the overlays of the parts of a node by part numbers: separate for a gated product, else one for all."""
     if node.op != "linear":
         return {}
     keys, parts, attrs = graph.keys(node), node.attrs["parts"], node.attrs
     groups = [(i,) for i in range(len(parts))] if attrs["combine"] == "gated" else [tuple(range(len(parts)))]
-    found: dict[tuple[int, ...], Overlay] = {}
+    overlays: dict[tuple[int, ...], Overlay] = {}
     for group in groups:
         own = tuple(keys[f"weight.{i}"] for i in group)
         totals = [sum(each) for each in zip(*(ranks[key] for key in own if key in ranks), strict=True)]
         if any(totals):
             k = graph.tensors[node.inputs[attrs["roles"].index("x")]].shape[1]
             widths = tuple(parts[i] for i in group)
-            found[group] = Overlay(keys=own, widths=widths, inputs=k, rank=max(totals), count=len(totals))
-    return found
+            overlays[group] = Overlay(keys=own, widths=widths, inputs=k, rank=max(totals), count=len(totals))
+    return overlays
 
 
 def with_low_rank(graph: Graph, ranks: Mapping[str, Sequence[int]], weights: int) -> Graph:
@@ -142,54 +142,54 @@ def with_low_rank(graph: Graph, ranks: Mapping[str, Sequence[int]], weights: int
 
 
 class _Writer:
-    """Writes the nodes that stand for a product with adapters."""
+    """Writes the nodes of a product with adapters."""
 
     def __init__(self, graph: Graph, weights: int) -> None:
         self._graph, self._weights = graph, weights
         self.tensors = list(graph.tensors)
 
     def rewritten(self, node: Node, overlays: Mapping[tuple[int, ...], Overlay]) -> list[Node]:
-        """The mixture of adapters, the product itself with their result as its residual, and its activation."""
+        """Return the mixture of adapters, the product with their sum as its residual, and its activation."""
         attrs, count = node.attrs, len(node.attrs["parts"])
-        given = dict(zip(attrs["roles"], node.inputs, strict=True))
+        by_role = dict(zip(attrs["roles"], node.inputs, strict=True))
         if attrs["activation"] == "linear" and attrs["combine"] == "concat":
-            nodes, added = self._mixture(node, given, overlays[tuple(range(count))])
-            if "residual" in given:
+            nodes, added = self._mixture(node, by_role, overlays[tuple(range(count))])
+            if "residual" in by_role:
                 total = self._scratch("overlay", self._width(node))
-                nodes.append(self._other(node, "binary", (added, given["residual"]), total, name="add"))
+                nodes.append(self._other(node, "binary", (added, by_role["residual"]), total, name="add"))
                 added = total
-            inputs = {"x": given.pop("x"), "residual": added} | {r: i for r, i in given.items() if r != "residual"}
+            inputs = {"x": by_role.pop("x"), "residual": added} | {r: i for r, i in by_role.items() if r != "residual"}
             return [*nodes, self._like(node, inputs, node.outputs[0], residual=True)]
         if attrs["softcap"] is not None:
-            raise UnsupportedError(f"{node.where}: a soft cap after an activation has no form with overlays")
+            raise UnsupportedError(f"{node.where}: overlays do not support a soft cap after an activation")
         nodes, parts = [], []
         for group in [(i,) for i in range(count)] if attrs["combine"] == "gated" else [tuple(range(count))]:
-            inputs = {"x": given["x"]}
+            inputs = {"x": by_role["x"]}
             if group in overlays:
-                more, inputs["residual"] = self._mixture(node, given, overlays[group])
+                more, inputs["residual"] = self._mixture(node, by_role, overlays[group])
                 nodes += more
             for at, i in enumerate(group):
-                inputs |= {f"{n}.{at}": given[f"{n}.{i}"] for n in ("weight", "bias") if f"{n}.{i}" in given}
-            inputs |= _norm_of(given)
+                inputs |= {f"{n}.{at}": by_role[f"{n}.{i}"] for n in ("weight", "bias") if f"{n}.{i}" in by_role}
+            inputs |= _norm_of(by_role)
             widths = tuple(attrs["parts"][i] for i in group)
-            made = self._scratch("product", sum(widths))
+            product = self._scratch("product", sum(widths))
             changed = {**LINEAR, **_norm_attrs(node), "parts": widths, "residual": "residual" in inputs}
-            nodes.append(self._like(node, inputs, made, **changed))
-            parts.append(made)
-        last = node.outputs[0] if "residual" not in given else self._scratch("activated", self._width(node))
+            nodes.append(self._like(node, inputs, product, **changed))
+            parts.append(product)
+        last = node.outputs[0] if "residual" not in by_role else self._scratch("activated", self._width(node))
         if attrs["combine"] == "gated":
             facts = {name: attrs[name] for name in ("activation", "limit", "up_offset")}
             nodes.append(self._other(node, "gated", tuple(parts), last, **facts))
         else:
             nodes.append(self._other(node, "unary", tuple(parts), last, name=attrs["activation"], alpha=1.0, beta=0.0))
-        if "residual" in given:
-            nodes.append(self._other(node, "binary", (last, given["residual"]), node.outputs[0], name="add"))
+        if "residual" in by_role:
+            nodes.append(self._other(node, "binary", (last, by_role["residual"]), node.outputs[0], name="add"))
         return nodes
 
-    def _mixture(self, node: Node, given: Mapping[str, int], overlay: Overlay) -> tuple[list[Node], int]:
-        """Nodes of what adapters add, and their result.
+    def _mixture(self, node: Node, by_role: Mapping[str, int], overlay: Overlay) -> tuple[list[Node], int]:
+        """Return the nodes of the sum of adapters, and its tensor.
 
-        Where a node runs for some rows of a call alone, as an expert does, that decides for its adapters, too.
+        If a node has a predicate, as an expert does, its adapters have the same.
         """
         nodes, branches, width = [], [], sum(overlay.widths)
         for adapter in range(overlay.count):
@@ -197,23 +197,23 @@ class _Writer:
             keys, shapes = overlay.factor_keys(adapter), overlay.factor_shapes
             a, b = (self._parameter(key, shape) for key, shape in zip(keys, shapes, strict=True))
             low, branch = self._scratch("low rank", overlay.rank), self._scratch("adapter", width)
-            down = {"x": given["x"], "weight.0": a, **_norm_of(given)}
+            down = {"x": by_role["x"], "weight.0": a, **_norm_of(by_role)}
             first = self._product(node, down, low, overlay.rank, **_norm_attrs(node))
             last = self._product(node, {"x": low, "weight.0": b}, branch, width)
             nodes += [dataclasses.replace(one, guard=guard) for one in (first, last)]
             branches.append(branch)
-        made = self._scratch("overlay", width)
-        nodes.append(self._other(node, "mix", (self._weights, *branches), made, weighted=True))
-        return nodes, made
+        mixture = self._scratch("overlay", width)
+        nodes.append(self._other(node, "mix", (self._weights, *branches), mixture, weighted=True))
+        return nodes, mixture
 
-    def _product(self, node: Node, given: Mapping[str, int], output: int, width: int, **attrs: Any) -> Node:
-        facts = {**LINEAR, "parts": (width,), "roles": tuple(given), **attrs}
-        return self._other(node, "linear", tuple(given.values()), output, **facts)
+    def _product(self, node: Node, by_role: Mapping[str, int], output: int, width: int, **attrs: Any) -> Node:
+        facts = {**LINEAR, "parts": (width,), "roles": tuple(by_role), **attrs}
+        return self._other(node, "linear", tuple(by_role.values()), output, **facts)
 
-    def _like(self, node: Node, given: Mapping[str, int], output: int, **attrs: Any) -> Node:
-        """The node with other inputs, by role, and other attributes."""
-        changed = MappingProxyType({**node.attrs, **attrs, "roles": tuple(given)})
-        return dataclasses.replace(node, inputs=tuple(given.values()), outputs=(output,), attrs=changed)
+    def _like(self, node: Node, by_role: Mapping[str, int], output: int, **attrs: Any) -> Node:
+        """Return the node with other inputs, by role, and other attributes."""
+        changed = MappingProxyType({**node.attrs, **attrs, "roles": tuple(by_role)})
+        return dataclasses.replace(node, inputs=tuple(by_role.values()), outputs=(output,), attrs=changed)
 
     def _other(self, node: Node, op: str, inputs: tuple[int, ...], output: int, **attrs: Any) -> Node:
         return dataclasses.replace(node, op=op, inputs=inputs, outputs=(output,), attrs=MappingProxyType(attrs))
@@ -230,9 +230,9 @@ class _Writer:
         return self._graph.tensors[node.outputs[0]].width
 
 
-def _norm_of(given: Mapping[str, int]) -> dict[str, int]:
-    """The parameters of the norm before a product, by role."""
-    return {role: i for role, i in given.items() if role in ("norm.weight", "norm.bias")}
+def _norm_of(by_role: Mapping[str, int]) -> dict[str, int]:
+    """Return the parameters of the norm before a product, by role."""
+    return {role: i for role, i in by_role.items() if role in ("norm.weight", "norm.bias")}
 
 
 def _norm_attrs(node: Node) -> dict[str, Any]:

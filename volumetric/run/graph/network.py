@@ -1,4 +1,4 @@
-"""Whole networks as graphs, from the layer-level plan: links, residual wires and shared weights are resolved there."""
+"""Emits whole networks as graphs from the layer-level plan, in which links, residuals and sharing are resolved."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ DIALECT = frozenset(
         "grouped_norm",
     }
 )
-"""Operations on the rows of a call: what a graph whose rows are open is written in, as far as its layers allow."""
+"""Fused row operations, which graphs with open rows use if their layers allow it."""
 
 NATIVE = DIALECT | GENERAL.keys()
-"""All that fast devices run on the rows of a call."""
+"""All operations that fast devices run on the rows of a call."""
 
 GROUPED = frozenset({"experts"})
-"""Operations that a pass makes of those, for devices that have them."""
+"""Operations that a pass fuses from those, for devices that have them."""
 
 
 def graph_of(
@@ -56,13 +56,13 @@ def graph_of(
     Parameters
     ----------
     rows : rows (tokens, samples) of a call
-    sequences : None: inputs are ``[rows, …]``, one sequence where rows see each other. A number: inputs are
-        ``[sequences, rows, …]``, and so are outputs; each sequence is computed as if it were alone
-    resets : there is one more input, float32 ``[rows]`` or ``[sequences, rows]``: 1 where a new sequence begins with a
-        row. What comes from there on is as if nothing had been before
-    resumes : sequences go on from run to run: what layers keep of each lies in buffers of the store,
-        ``[sequences, …]`` by the keys of `resumed_states`, which start as zeros and which every run replaces
-    parted : as `GraphDevice.parted` says
+    sequences : None: inputs are ``[rows, …]``, one sequence for layers that mix rows. A number: inputs and outputs are
+        ``[sequences, rows, …]``, and the sequences are independent
+    resets : adds an input, float32 ``[rows]`` or ``[sequences, rows]``: 1 for a row that starts a new sequence, which
+        is independent of earlier rows
+    resumes : sequences continue from run to run: their states are in buffers of the store, ``[sequences, …]`` by the
+        keys of `resumed_states`, which start as zeros and which every run replaces
+    parted : see `GraphDevice.parted`
 
     Returns
     -------
@@ -71,8 +71,8 @@ def graph_of(
 
     Raises
     ------
-    UnsupportedError : a layer that looks at other rows, or at its place, takes no resets or cannot resume, as attention
-        cannot that sees all rows before
+    UnsupportedError : a layer that reads other rows or positions does not support resets or cannot resume, such as
+        attention without a window
     """
     plan = lower(network)
     if resumes:
@@ -80,50 +80,50 @@ def graph_of(
     work = GraphBuilder(parted=parted)
     lead = (rows,) if sequences is None else (sequences, rows)
     values = {name: plan.values[i] for name, i in plan.inputs.items()}
-    given = {name: work.input(name, (*lead, *value.shape[1:]), value.dtype) for name, value in values.items()}
+    inputs = {name: work.input(name, (*lead, *value.shape[1:]), value.dtype) for name, value in values.items()}
     starts = work.reshape(work.input("resets", lead), (sequences or 1, rows)) if resets else None
-    made = emit_plan(work, plan, given, EmitOptions(sequences=sequences, resumes=resumes, resets=starts))
-    return work.finish([*made.outputs.values()])
+    emitted = emit_plan(work, plan, inputs, EmitOptions(sequences=sequences, resumes=resumes, resets=starts))
+    return work.finish([*emitted.outputs.values()])
 
 
 def resumed_states(plan: Plan) -> dict[str, StateSpec]:
-    """Return what `graph_of` keeps of a sequence from run to run, by key.
+    """Return the states that `graph_of` stores of a sequence between runs, by key.
 
     Raises
     ------
-    UnsupportedError : a layer keeps, or needs to know, what only executables carry on
+    UnsupportedError : a layer needs states or positions that only executables have
     """
-    found: dict[str, StateSpec] = {}
+    states: dict[str, StateSpec] = {}
     for step in plan.steps:
         spec = step.attrs.get("spec")
         if step.op in DELAYS or (isinstance(spec, LayerSpec) and spec.contextual and not spec.takes_resets):
             raise UnsupportedError(
-                f"{step.op} at {step.where} cannot go on from run to run of a graph",
-                hint="compile the network with Device.compile, whose states hold rows of keys and values, too",
+                f"{step.op} at {step.where} cannot continue from run to run of a graph",
+                hint="compile the network with Device.compile, whose states also hold rows of keys and values",
             )
-        kept = bounded((plan.states[key] for key in step.states.values()), f"{step.op} at {step.where}")
-        found |= {f"{step.where}/{state.name}": state for state in kept}
-    return found
+        own_states = bounded((plan.states[key] for key in step.states.values()), f"{step.op} at {step.where}")
+        states |= {f"{step.where}/{state.name}": state for state in own_states}
+    return states
 
 
 def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = False) -> Graph:
-    """Return the forward pass of a layer-level plan for any number of rows, going on from the states of a sequence.
+    """Return the forward pass of a layer-level plan for any number of rows that continue from the states of a sequence.
 
-    Its buffers are parameters and states, by their keys. Norms, sums and soft caps are part of products beside them.
+    Its buffers are parameters and states, by key. Norms, sums and soft caps are fused into neighbouring products.
 
     Parameters
     ----------
-    dialect : operations on the rows of a call that the device runs
-    parted : as `GraphDevice.parted` says
+    dialect : fused row operations that the device runs
+    parted : see `GraphDevice.parted`
     """
     work = GraphBuilder(dialect, parted=parted)
-    made = _emit_open(work, plan).outputs
+    outputs_by_name = _emit_open(work, plan).outputs
     outputs: list[int] = []
-    for y in made.values():  # of features, each a tensor of its own
+    for y in outputs_by_name.values():  # of features, each a separate tensor
         apart = (work.tensors[y].role == "input" or y in outputs) and len(work.shape(y)) <= 2
         outputs.append(work.copy(y) if apart else y)
     graph = work.finish(outputs)
-    # Samples with noise by their number in the call: the rows that are open stand beside each other.
+    # The noise of samples depends on their index in the call: it needs all open rows at once.
     numbered = any(node.op == "gumbel" and graph.tensors[node.inputs[0]].shape[1] < 0 for node in graph.nodes)
     whole = numbered or any(looks_ahead(plan, step) for step in plan.steps)
     fused = fuse_rows(replace(graph, piece=plan.piece, whole=whole), dialect)
@@ -135,45 +135,45 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT, *, parted: bool = 
 
 
 def layered_graph(plan: Plan, *, values: bool = False) -> tuple[Graph, tuple[int, ...]]:
-    """Return the forward pass as its layers write it, for any number of rows: nothing is fused.
+    """Return the forward pass as emitted by the layers, without fusion, for any number of rows.
 
     Parameters
     ----------
-    values : the outputs are all values that steps make, instead of those of the plan
+    values : the outputs are the outputs of all steps, instead of those of the plan
 
     Returns
     -------
     Graph
-    outputs : for each output of the graph the value of the plan that it is
+    outputs : the value of the plan for each output of the graph
     """
     work = GraphBuilder(DIALECT)
-    made = _emit_open(work, plan)
+    emitted = _emit_open(work, plan)
     numbers = [i for step in plan.steps for i in step.outputs] if values else [*plan.outputs.values()]
-    tensors = dict(zip(plan.outputs.values(), made.outputs.values(), strict=True)) | made.values
+    tensors = dict(zip(plan.outputs.values(), emitted.outputs.values(), strict=True)) | emitted.values
     graph = work.finish([tensors[i] for i in numbers])
     return replace(graph, piece=plan.piece), tuple(numbers)
 
 
 def _emit_open(work: GraphBuilder, plan: Plan) -> Emitted:
-    """Emit a plan for rows whose number is open, which go on from the states of their sequence."""
+    """Emit a plan for open rows that continue from the states of their sequence."""
     values = {name: plan.values[i] for name, i in plan.inputs.items()}
-    given = {name: work.input(name, value.shape, value.dtype) for name, value in values.items()}
-    return emit_plan(work, plan, given, EmitOptions(resumes=True))
+    inputs = {name: work.input(name, value.shape, value.dtype) for name, value in values.items()}
+    return emit_plan(work, plan, inputs, EmitOptions(resumes=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitOptions:
-    """How a plan is emitted.
+    """Options of emitting a plan.
 
     Attributes
     ----------
     param : key and shape of a parameter → the tensor to use for it; None: the persistent buffer of that key
     sequences : None: inputs are ``[rows, …]``; a number: ``[sequences, rows, …]``
-    resumes : layers go on from the states of a sequence
+    resumes : layers continue from the states of a sequence
     training : None at inference
-    resets : ``[sequences, rows]``, 1 where a new sequence begins with a row; None: nowhere
-    states : key → value of what layers keep, which they replace here; None: it lies in buffers of the device
-    stack : gives parameters that lie as one
+    resets : ``[sequences, rows]``, 1 for a row that starts a new sequence; None: no resets
+    states : key → value of a state, which layers replace here; None: states are in buffers of the device
+    stack : returns the tensor of stacked parameters
     """
 
     param: Callable[[str, Shape], int] | None = None
@@ -187,7 +187,7 @@ class EmitOptions:
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """Tensors of a plan that was emitted: its outputs by name, with the axes of the inputs, and all its values."""
+    """Tensors of an emitted plan: its outputs by name, with the axes of the inputs, and all its values."""
 
     outputs: dict[str, int]
     values: dict[int, int]
@@ -196,7 +196,7 @@ class Emitted:
 def emit_plan(
     work: GraphBuilder, plan: Plan, given: Mapping[str, int], options: EmitOptions = EmitOptions()
 ) -> Emitted:
-    """Emit a layer-level plan (of `lower`); `given` are its inputs by name, see `EmitOptions.sequences`."""
+    """Emit a layer-level plan (of `lower`); `given` has its inputs by name, see `EmitOptions.sequences`."""
     sequences = options.sequences
     axes = 1 if sequences is None else 2
     lead = work.shape(given[INPUT])[:axes]
@@ -230,7 +230,7 @@ def emit_plan(
 
 
 def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
-    """Emit one step of a layer-level plan and return its output; `base` finds parameters by their keys."""
+    """Emit one step of a layer-level plan and return its output; `base` resolves parameters by key."""
     work, spec = base.work, step.attrs.get("spec")
     with work.at(step.where, mixes=mixes_rows(step) or sees_batch(step)):
         if isinstance(spec, LayerSpec):
@@ -244,19 +244,19 @@ def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
         return joined(work, inputs, "avg" if step.attrs["scale"] != 1 else "add")
 
 
-def _earlier(base: Scope, step: Step, inputs: Sequence[int], kept: StateSpec) -> int:
-    """Emit what a link with a delay reads, or keeps; `kept` are the last rows of its source."""
-    work, shape, count = base.work, kept.shape, kept.shape[0]
+def _earlier(base: Scope, step: Step, inputs: Sequence[int], spec: StateSpec) -> int:
+    """Emit a step of a link with a delay; `spec` is the state of the last rows of its source."""
+    work, shape, count = base.work, spec.shape, spec.shape[0]
     with work.at(step.where, mixes=True):
         if not base.resumes:
             if not inputs:
                 raise UnsupportedError(
-                    f"there is no training through the loop that the link {step.attrs['link']} closes",
+                    f"cannot train through the loop that the link {step.attrs['link']} closes",
                     hint="remove the link, or let its source come before its target",
                 )
             return _shifted(base, inputs[0], count)
         key = step.states["past"]
-        past = work.stored(key, shape, kept.dtype, role="state")
+        past = work.stored(key, shape, spec.dtype, role="state")
         if step.op == "recall":
             return work.slice(past, (0,) * len(shape), (ROWS, *shape[1:]))
         earlier, left = work.emit("delay", (inputs[0], past))
@@ -265,11 +265,13 @@ def _earlier(base: Scope, step: Step, inputs: Sequence[int], kept: StateSpec) ->
 
 
 def _shifted(base: Scope, x: int, count: int) -> int:
-    """The rows of each sequence `count` places later, zeros before them."""
+    """Return the rows of each sequence shifted `count` rows later, preceded by zeros."""
     work = base.work
     rows, *row = work.shape(x)
     length = rows // max(base.sequences, 1)
-    kept = max(length - count, 0)
+    remaining = max(length - count, 0)
     apart = work.reshape(x, (base.sequences, length, *row))
-    shifted = work.pad(work.part(apart, 1, 0, kept), (0, length - kept, *(0 for _ in row)), (0,) * (2 + len(row)))
+    shifted = work.pad(
+        work.part(apart, 1, 0, remaining), (0, length - remaining, *(0 for _ in row)), (0,) * (2 + len(row))
+    )
     return work.reshape(shifted, (rows, *row))

@@ -1,8 +1,8 @@
-"""Which nodes of a graph for open rows run on the rows of a call, and which are part of a core of fixed shape.
+"""Assigns the nodes of a graph with open rows to row operations or to subgraphs of fixed shape.
 
-The operations on rows take packed weights and states where they are. General operations run there too where each row of
-their result follows from one row of each input; but those that a core makes for itself, or reads alone, are part of it,
-because another program, and another value that goes in or out, costs more than they do.
+Fused row operations read packed weights and states in place. General operations run as row operations, too, if each row
+of their result depends on one row of each input. But a node whose inputs come from one subgraph only, or whose result
+only one subgraph reads, joins that subgraph: another program, or another value that crosses its border, costs more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from volumetric.graph.ops import Graph, Node
 
 
 class Kind(NamedTuple):
-    """What nodes of one segment have in common: on rows, each has a guard of its own."""
+    """The common properties of the nodes of a segment; row operations have separate predicates."""
 
     runs: bool
     tail: bool
@@ -33,21 +33,22 @@ def kinds(graph: Graph, native: Collection[str]) -> list[tuple[Kind, Node]]:
     native : operations that the device runs on the rows of a call
     """
     runs = [on_rows(graph, node, native) for node in graph.nodes]
-    found = [Kind(run, node.tail, None if run else node.guard) for run, node in zip(runs, graph.nodes, strict=True)]
+    pairs = zip(runs, graph.nodes, strict=True)
+    node_kinds = [Kind(run, node.tail, None if run else node.guard) for run, node in pairs]
     if not all(runs):
-        _Border(graph, found).move()
-    return list(zip(found, graph.nodes, strict=True))
+        _Border(graph, node_kinds).move()
+    return list(zip(node_kinds, graph.nodes, strict=True))
 
 
 def on_rows(graph: Graph, node: Node, native: Collection[str]) -> bool:
-    """Whether a device that has the operations `native` runs a node on the rows of a call."""
+    """Return whether a device with the operations `native` runs a node on the rows of a call."""
     values = [graph.tensors[i] for i in (*_values(graph, node.inputs), node.outputs[0])]
     open_rows = all(t.shape[0] == ROWS and len(t.shape) <= 2 for t in values if t.role in _VALUES)
     return node.op in native and open_rows and (node.op not in GENERAL or GENERAL[node.op](graph, node))
 
 
 _VALUES = ("input", "scratch")
-"""Roles of what a call has for each of its rows."""
+"""Roles of tensors with a value for each row of a call."""
 
 
 def _values(graph: Graph, tensors: Iterable[int]) -> list[int]:
@@ -59,12 +60,12 @@ def _of_values(graph: Graph, node: Node) -> bool:
 
 
 def _alike(graph: Graph, node: Node) -> bool:
-    """Whether all that a node reads and makes has one shape."""
+    """Return whether all inputs and outputs of a node have one shape."""
     return len({graph.tensors[i].shape for i in (*node.inputs, *node.outputs)}) == 1
 
 
 def _with_parameters(graph: Graph, node: Node) -> bool:
-    """Whether a node reads one value of the call, and else parameters as they are stored."""
+    """Return whether a node reads one value of the call, and otherwise only parameters as stored."""
     x, *others = node.inputs
     return bool(_values(graph, [x])) and all(graph.tensors[i].role == "parameter" for i in others)
 
@@ -82,14 +83,14 @@ GENERAL: Mapping[str, Callable[[Graph, Node], bool]] = MappingProxyType(
         "unary": _of_values,
     }
 )
-"""General operations that devices run on rows → whether they do so with a node whose values are rows of features."""
+"""General operations that devices run on rows → whether they run a node whose values are rows of features."""
 
 
 class _Border:
-    """Moves general nodes from the rows into the cores beside them."""
+    """Moves general nodes from row operations into neighbouring subgraphs."""
 
-    def __init__(self, graph: Graph, found: list[Kind]) -> None:
-        self._graph, self._found = graph, found
+    def __init__(self, graph: Graph, node_kinds: list[Kind]) -> None:
+        self._graph, self._kinds = graph, node_kinds
         self._maker = {i: at for at, node in enumerate(graph.nodes) for i in node.outputs}
         self._readers: dict[int, set[int]] = {}
         for at, node in enumerate(graph.nodes):
@@ -97,42 +98,42 @@ class _Border:
                 self._readers.setdefault(i, set()).add(at)
 
     def move(self) -> None:
-        """Change the kinds of all nodes that cores should have."""
-        found = self._found
-        parts = [[*places] for _, places in groupby(range(len(found)), key=found.__getitem__)]
+        """Change the kinds of all nodes that belong in subgraphs."""
+        node_kinds = self._kinds
+        parts = [[*places] for _, places in groupby(range(len(node_kinds)), key=node_kinds.__getitem__)]
         for before, places, after in zip([[], *parts], parts, [*parts[1:], []], strict=False):
-            if not found[places[0]].runs:
+            if not node_kinds[places[0]].runs:
                 continue
-            first, last = (found[part[0]] if part else None for part in (before, after))
+            first, last = (node_kinds[part[0]] if part else None for part in (before, after))
             if first is not None and first == last and all(self._fits(at, first) for at in places):
-                self._take(places, first)  # one core rather than two
+                self._take(places, first)  # one subgraph instead of two
                 continue
             self._take_while(before, places, self._is_made)
             self._take_while(after, places[::-1], self._is_read)
 
     def _take(self, places: list[int], core: Kind) -> None:
         for at in places:
-            self._found[at] = core
+            self._kinds[at] = core
 
     def _take_while(self, core: list[int], places: list[int], own: Callable[[int, set[int]], bool]) -> None:
-        """Let a core have nodes, from the one beside it on, as long as they are its own."""
+        """Move nodes into a subgraph, starting with its neighbour, while `own` holds."""
         inside = set(core)
         for at in places:
-            if not (core and self._fits(at, self._found[core[0]]) and own(at, inside)):
+            if not (core and self._fits(at, self._kinds[core[0]]) and own(at, inside)):
                 return
-            self._take([at], self._found[core[0]])
+            self._take([at], self._kinds[core[0]])
             inside.add(at)
 
     def _fits(self, at: int, core: Kind) -> bool:
-        """Whether a node may run in a core as well: a general one whose result is no output."""
+        """Return whether a node may run in a subgraph: it is general, and its result is not an output."""
         node = self._graph.nodes[at]
         inner = node.op in GENERAL and not set(node.outputs) & set(self._graph.outputs)
         return inner and not core.runs and (node.tail, node.guard) == (core.tail, core.guard)
 
     def _is_made(self, at: int, inside: set[int]) -> bool:
-        """Whether nodes of `inside` make all values that a node reads."""
+        """Return whether nodes of `inside` compute all values that a node reads."""
         return all(self._maker.get(i) in inside for i in _values(self._graph, self._graph.nodes[at].inputs))
 
     def _is_read(self, at: int, inside: set[int]) -> bool:
-        """Whether nodes of `inside` alone read what a node makes."""
+        """Return whether only nodes of `inside` read the outputs of a node."""
         return all(self._readers.get(i, set()) <= inside for i in self._graph.nodes[at].outputs)

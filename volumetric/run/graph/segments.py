@@ -1,8 +1,8 @@
-"""Segments: a graph for open rows cut into what a device runs on the rows of a call, and small graphs between.
+"""Segments: partitions a graph with open rows into fused row operations and the subgraphs between them.
 
-The operations on rows take any number of rows, packed weights and states where they are. Everything else is compiled
-for a number of rows; what it reads of a sequence's states comes in as a value, and what it leaves there goes out as
-one, so that its programs serve all sequences.
+Row operations take any number of rows, and read packed weights and states in place. Everything else is compiled for a
+fixed number of rows; it takes states of a sequence as inputs and returns new ones as outputs, so that its programs
+serve all sequences.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from volumetric.run.plan import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Neighbouring nodes of a graph that run in one way.
+    """Consecutive nodes of a graph that run in the same way.
 
     Attributes
     ----------
-    nodes : in the numbers of the whole graph
-    graph : the same as a graph of its own; None where they are operations on rows
-    inputs, outputs : tensors of the whole graph that `graph` takes and gives; a state that it reads or leaves is named
-        by its tensor, too
-    mixes : a row of a result depends on other rows, or on its place
-    tail : may run on the last row alone
-    guard : of all nodes of `graph`, see `Node`
+    nodes : with tensor numbers of the whole graph
+    graph : the nodes as a separate graph; None for row operations
+    inputs, outputs : tensors of the whole graph that `graph` takes and returns, including states that it reads or
+        writes
+    mixes : a row of a result depends on other rows, or on its position
+    tail : may run on the last row only
+    guard : predicate of all nodes of `graph`, see `Node`
     """
 
     nodes: tuple[Node, ...]
@@ -50,17 +50,17 @@ class Segment:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Keys of what `graph` reads of the network."""
+        """Keys of the parameters that `graph` reads."""
         return frozenset() if self.graph is None else frozenset(self.graph.keyed)
 
     @property
     def name(self) -> str:
-        """Operation and layer that it begins with, for people."""
+        """Operation and layer of the first node, for display."""
         return f"{self.nodes[0].op} {self.nodes[0].where}".rstrip()
 
 
 class Use(NamedTuple):
-    """Values that something reads and makes, which may be in the tail; `leaf`: it makes an output, and no more."""
+    """Values that a node or segment reads and writes; `tail`: it is in the tail; `leaf`: it only computes an output."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -69,21 +69,21 @@ class Use(NamedTuple):
 
 
 class Cut:
-    """A network as a device runs it: its graph for open rows in segments.
+    """The partition of a network's graph with open rows into segments.
 
     Parameters
     ----------
-    plan : layer by layer, of `lower`
+    plan : layer-level plan, of `lower`
     native : operations that the device runs on the rows of a call
-    parted : as `GraphDevice.parted` says
+    parted : see `GraphDevice.parted`
 
     Attributes
     ----------
-    inputs, outputs : name → tensor of the graph, of what a call gives and is handed back
-    parts : segments in their order
-    rows : nodes of those that run on rows
-    uses : what these nodes and the other segments read and make, in their order
-    body : how many of them there are before the tail
+    inputs, outputs : name → tensor of the graph that a call passes or gets
+    parts : segments in order
+    rows : nodes of the segments that are row operations
+    uses : the values that each of these nodes and each other segment reads and writes, in order
+    body : number of `uses` before the tail
     """
 
     def __init__(self, plan: Plan, native: Collection[str], *, parted: bool = False) -> None:
@@ -94,44 +94,45 @@ class Cut:
         self.parts = segments(graph, native)
         self.rows = tuple(node for part in self.parts if part.graph is None for node in part.nodes)
         self.uses = tuple(use for part in self.parts for use in _uses(graph, part))
-        made = {i: at for at, use in enumerate(self.uses, 1) for i in use.writes}
+        writer = {i: at for at, use in enumerate(self.uses, 1) for i in use.writes}
         self.body = sum(not use.tail for use in self.uses)
         self._needed: dict[frozenset[int], tuple[range, ...]] = {}
-        self._ends = {i: max(made.get(i, 0), self.body) for i in graph.outputs}
+        self._ends = {i: max(writer.get(i, 0), self.body) for i in graph.outputs}
 
     def needed(self, outputs: Iterable[int]) -> tuple[range, ...]:
-        """Which of `uses` run for these outputs.
+        """Return the ranges of `uses` that run for these outputs.
 
-        All before the tail, and up to the last that makes one of them; but not what makes another output and no more.
+        These are all before the tail, and those up to the last one that computes a requested output, without those
+        that only compute other outputs.
         """
-        wanted = frozenset(outputs)
-        if wanted not in self._needed:
-            end = max((self._ends[i] for i in wanted), default=self.body)
-            left = [at for at, use in enumerate(self.uses[:end]) if use.leaf and wanted.isdisjoint(use.writes)]
-            left = [at for at in left if at != self.body]  # with which the rows of the tail are brought together
+        requested = frozenset(outputs)
+        if requested not in self._needed:
+            end = max((self._ends[i] for i in requested), default=self.body)
+            left = [at for at, use in enumerate(self.uses[:end]) if use.leaf and requested.isdisjoint(use.writes)]
+            left = [at for at in left if at != self.body]  # it gathers the rows of the tail
             edges = zip([0, *(at + 1 for at in left)], [*left, end], strict=True)
-            self._needed[wanted] = tuple(range(start, stop) for start, stop in edges if start < stop)
-        return self._needed[wanted]
+            self._needed[requested] = tuple(range(start, stop) for start, stop in edges if start < stop)
+        return self._needed[requested]
 
     def within(self, needed: Iterable[range]) -> Iterator[Segment]:
-        """Yield the segments as far as they are `needed`."""
+        """Yield the segments, or the nodes of them, that are `needed`."""
         chosen = {at for some in needed for at in some}
         first = 0
         for part in self.parts:
             count = 1 if part.graph is not None else len(part.nodes)
-            kept = [at for at in range(count) if first + at in chosen]
-            if kept:
-                yield part if len(kept) == count else replace(part, nodes=tuple(part.nodes[at] for at in kept))
+            numbers = [at for at in range(count) if first + at in chosen]
+            if numbers:
+                yield part if len(numbers) == count else replace(part, nodes=tuple(part.nodes[at] for at in numbers))
             first += count
 
     @cached_property
     def positions(self) -> int | None:
-        """Rows that a sequence can have because of learned positions; None: any number."""
+        """Most rows of a sequence because of learned positions; None: any number."""
         return min((positions for _, positions in tables_of_positions(self.graph)), default=None)
 
 
 def row_wise(plan: Plan, native: Collection[str]) -> bool:
-    """Whether a network of layers becomes operations on the rows of a call alone, which packed weights serve."""
+    """Return whether a network consists of row operations only, which run on packed weights."""
     return all(part.graph is None for part in Cut(plan, native).parts)
 
 
@@ -140,44 +141,44 @@ def _uses(graph: Graph, part: Segment) -> Iterator[Use]:
         yield Use(graph.values(part.inputs), graph.values(part.outputs), part.tail)
         return
     for node in part.nodes:
-        made = node.outputs[0]
-        leaf = made in graph.outputs and not list(graph.readers(made)) and not node.mixes and node.guard is None
+        output = node.outputs[0]
+        leaf = output in graph.outputs and not list(graph.readers(output)) and not node.mixes and node.guard is None
         yield Use(graph.values(node.inputs), node.outputs[:1], node.tail, leaf and not graph.states(node))
 
 
 def segments(graph: Graph, native: Collection[str]) -> tuple[Segment, ...]:
-    """Cut a graph into segments.
+    """Partition a graph into segments.
 
     Parameters
     ----------
     native : operations that the device runs on the rows of a call
     """
-    found: list[Segment] = []
+    parts: list[Segment] = []
     for (runs, tail, _), nodes in groupby(kinds(graph, native), key=itemgetter(0)):
         part = tuple(node for _, node in nodes)
-        found.append(Segment(nodes=part, graph=None, tail=tail) if runs else _apart(graph, part))
-    return tuple(found)
+        parts.append(Segment(nodes=part, graph=None, tail=tail) if runs else _apart(graph, part))
+    return tuple(parts)
 
 
 def _apart(graph: Graph, nodes: tuple[Node, ...]) -> Segment:
-    """Make a graph of nodes; states that they read become inputs, states that they assign become outputs."""
+    """Turn nodes into a graph; states that they read become inputs, states that they assign become outputs."""
     tensors = list(graph.tensors)
-    made = {i for node in nodes for i in node.outputs}
-    read = dict.fromkeys(i for node in nodes for i in node.inputs if i not in made)
+    computed = {i for node in nodes for i in node.outputs}
+    read = dict.fromkeys(i for node in nodes for i in node.inputs if i not in computed)
     inputs = tuple(i for i in read if tensors[i].role in ("input", "scratch", "state"))
     left = {node.outputs[0]: node.inputs[0] for node in nodes if node.op == "assign" and _is_state(tensors, node)}
     inside = {id(node) for node in nodes}
     outside = {i for node in graph.nodes if id(node) not in inside for i in node.inputs} | set(graph.outputs)
-    crossing = tuple(i for i in sorted(made & outside) if i not in left)
+    crossing = tuple(i for i in sorted(computed & outside) if i not in left)
     for i in (*inputs, *crossing):
         if tensors[i].role != "state" and tensors[i].shape[0] != ROWS:
-            raise UnsupportedError(f"{tensors[i]} goes from segment to segment and does not begin with the rows")
+            raise UnsupportedError(f"{tensors[i]} crosses segments, but rows are not its first axis")
     for i in inputs:
         tensors[i] = replace(tensors[i], key=None, role="input")
-    kept = tuple(node for node in nodes if node.outputs[0] not in left)
+    inner = tuple(node for node in nodes if node.outputs[0] not in left)
     apart = Graph(
         tensors=tuple(tensors),
-        nodes=kept,
+        nodes=inner,
         inputs=inputs,
         outputs=(*crossing, *left.values()),
         constants=graph.constants,
@@ -199,7 +200,7 @@ def _is_state(tensors: list[Tensor], node: Node) -> bool:
 
 
 def _renumbered(graph: Graph) -> Graph:
-    """Leave out the tensors that nobody uses, and keep the order of inputs."""
+    """Remove unused tensors; the order of inputs stays."""
     used = {*graph.inputs, *graph.outputs, *(i for node in graph.nodes for i in (*node.inputs, *node.outputs))}
     number: Mapping[int, int] = {old: new for new, old in enumerate(sorted(used))}
     return Graph(

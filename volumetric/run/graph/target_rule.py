@@ -1,4 +1,4 @@
-"""How targets are made and followed, whether of whole batches (`targets`) or while ticks go by (`clocked/local`)."""
+"""The update rule of target propagation, for whole batches (`targets`) and for running ticks (`clocked/local`)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _TINY = 1e-30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """How targets are made and followed; the fields are those of `TargetPropagation`.
+    """Settings of target propagation; the fields are those of `TargetPropagation`.
 
     Attributes
     ----------
     scale, growth : s and ρ
-    inverse_rate : of what inverses learn, as a part of the update's rate
+    inverse_rate : learning rate of inverses, as a fraction of the update's rate
     """
 
     method: Literal["gradient", "difference"]
@@ -42,13 +42,13 @@ class Course:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRule:
-    """How arrays change in an update by targets.
+    """The update rule of arrays trained by targets.
 
     Attributes
     ----------
-    update : how the trained arrays change, inverses among them
+    update : update rule of the trained arrays, including inverses
     inverses : ``where`` of a step of a plan → its inverse
-    learns_inverses : whether the update of a plan changes these too
+    learns_inverses : whether the update of a plan also updates these
     """
 
     course: Course
@@ -57,7 +57,7 @@ class TargetRule:
     learns_inverses: bool = False
 
     def bounded(self, work: GraphBuilder, shift: int) -> int:
-        """Emit a way to a target within the bound."""
+        """Emit the shift to a target, limited to the bound."""
         bound = self.course.clamp
         return work.binary("min", work.binary("max", shift, work.scalar(-bound)), work.scalar(bound))
 
@@ -71,7 +71,7 @@ class TargetRule:
         paces: Mapping[str, Pace] | None = None,
         buffers: Mapping[str, int] | None = None,
     ) -> list[int]:
-        """Emit an update by gradients of layers with their paces, and of inverses; see `write_update`."""
+        """Emit an update by gradients of layers, with their paces, and of inverses; see `write_update`."""
         rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
         knobs = work.concat([rate, work.scalar(1.0), first, second], 0)  # the errors are means already
         own = Pace(work.scalar(self.course.inverse_rate), work.scalar(1.0))
@@ -80,9 +80,9 @@ class TargetRule:
 
 
 def drawn_noise(work: GraphBuilder, shape: Shape, where: str, key: int, noise: int) -> int:
-    """Emit plus or minus the noise for each element, by chance.
+    """Emit random ±`noise` for each element.
 
-    Of noise without correlation an inverse sees the mean and the variance alone, to the second order.
+    To second order, an inverse depends only on the mean and the variance of uncorrelated noise.
     """
     ones = work.broadcast(work.constant(np.ones((1,) * len(shape)), "ones"), shape)
     drawn = work.emit("dropout", (ones, key), p=0.5, stream=stream_of(f"{where}/inverse"))[0]  # 0 or 2
@@ -90,10 +90,7 @@ def drawn_noise(work: GraphBuilder, shape: Shape, where: str, key: int, noise: i
 
 
 def budget_of(work: GraphBuilder, h: int, target: int) -> int:
-    """Emit ``(cos(h, ĥ) + 1) / 2`` of each of n values ``[n, …]``: how far they point where they should.
-
-    ½ where one of the two is 0.
-    """
+    """Emit ``(cos(h, ĥ) + 1) / 2`` of each of n values ``[n, …]``: the alignment with the target; ½ if either is 0."""
     dot = _summed(work, work.binary("mul", h, target))
     norms = [work.unary(_squares(work, z), "sqrt") for z in (h, target)]
     size = work.binary("max", work.binary("mul", *norms), work.scalar(_TINY))
@@ -101,12 +98,12 @@ def budget_of(work: GraphBuilder, h: int, target: int) -> int:
 
 
 def gap_of(work: GraphBuilder, shift: int) -> int:
-    """Emit the root mean square of each of n ways to a target, ``[n, …]``."""
+    """Emit the root mean square of each of n shifts to a target, ``[n, …]``."""
     return work.unary(work.affine(_squares(work, shift), 1 / max(prod(work.shape(shift)[1:]), 1)), "sqrt")
 
 
 def pace_of(work: GraphBuilder, budgets: Sequence[int], gate: float) -> Pace:
-    """Emit the pace of an array that is part of layers with these budgets."""
+    """Emit the pace of an array that belongs to layers with these budgets."""
     budget = work.affine(work.add(*budgets), 1 / len(budgets))
     closed = work.binary("greater", work.scalar(gate), budget)
     return Pace(work.affine(budget, 0.5, 0.5), work.affine(closed, -1.0, 1.0))

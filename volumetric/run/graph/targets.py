@@ -1,7 +1,7 @@
-"""Target propagation as a graph: every layer is told what its output should have been, and learns that alone.
+"""Target propagation as a graph: every layer gets a target for its output, and learns from that target only.
 
-For layers i = 1 … L with outputs h_i a target ĥ_i is made from the top down, and the weights of a layer descend its own
-error ``E_i = ‖f_i(h_{i-1}) - ĥ_i‖² / (2 B κ_i)``, whose gradient stays inside of the layer. Two ways to make targets:
+For layers i = 1 … L with outputs h_i a target ĥ_i is computed from the top down, and the weights of a layer descend its
+error ``E_i = ‖f_i(h_{i-1}) - ĥ_i‖² / (2 B κ_i)``, whose gradient stays within the layer. Two methods compute targets:
 
 - ``"gradient"``: ``ĥ_i = h_i - κ_i ∂ℓ/∂h_i``, with ``κ_i = s ρ^(L-i)``. The gradient of E_i is then that of the loss.
 - ``"difference"``: ``ĥ_{i-1} = h_{i-1} + ρ (g_i(ĥ_i) - g_i(h_i))`` with an inverse g_i of each layer, so that no
@@ -32,13 +32,13 @@ from volumetric.run.plan import Plan, Step
 
 
 def taught(plan: Plan, trained: Iterable[str]) -> list[Step]:
-    """Return the steps that are told about: those with weights of which some are trained, in their order."""
+    """Return the steps that report statistics: those with trained weights, in order."""
     keys = set(trained)
     return [step for step in plan.steps if keys.intersection(step.params.values())]
 
 
 def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Graph:
-    """Do all of an update by one batch.
+    """Return the graph of a complete update by one batch.
 
     Inputs: the key of the pass, int32 [2], if layers draw or inverses learn; as `loss_graph`; the shares if it
     is `shared`; the noise on what inverses learn from [1], if they do; the knobs. Output [n + 2 + 2 m]: the sums of the
@@ -51,18 +51,18 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
     buffers = {name: work.stored(name, shape) for name, shape in rule.update.buffers.items()}
     training = GraphTraining(buffers=buffers, noise=key if of.draws else None)
     get = weights(work)
-    seen = emit_loss(work, of, lambda _: get, training)
-    made = seen.values
-    seeds = emit_seeds(work, seen.slopes, shared=of.shared)
+    forward = emit_loss(work, of, lambda _: get, training)
+    tensors = forward.values
+    seeds = emit_seeds(work, forward.slopes, shared=of.shared)
     noise = work.input("spread", (1,)) if rule.learns_inverses and learned else None
     knobs = work.input("knobs", (KNOBS,))
     scale = work.split(knobs, [1] * KNOBS, 0)[1]
-    pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
+    pass_ = _Pass(work=work, plan=of.plan, rule=rule, tensors=tensors, get=get, sequences=of.sequences or 1)
     slopes: dict[int, int] = {}
-    for objective, (output, _) in zip(of.objectives, seen.slopes, strict=True):
-        if output not in seeds:  # another name of the same tensor
+    for objective, (output, _) in zip(of.objectives, forward.slopes, strict=True):
+        if output not in seeds:  # an alias of the same tensor
             continue
-        y = made[of.plan.outputs[objective.name]]
+        y = tensors[of.plan.outputs[objective.name]]
         slope = work.reshape(seeds.pop(output), work.shape(y))
         slope = work.affine(
             work.binary("mul", slope, work.reshape(scale, (1,) * len(work.shape(y)))), float(pass_.rows)
@@ -70,26 +70,26 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
         slopes[y] = work.add(slopes[y], slope) if y in slopes else slope
     pass_.aim(slopes)
     steps = taught(of.plan, rule.update.masters)
-    gradients, paces, told = pass_.local(steps)
+    gradients, paces, facts = pass_.local(steps)
     inverses = pass_.inverse_gradients(key, noise) if noise is not None and key is not None else {}
-    update = rule.write(work, knobs, inverses, seen.totals, gradients, paces, training.buffers)
-    return work.finish([work.concat([seen.totals, *update, *told], 0)])
+    update = rule.write(work, knobs, inverses, forward.totals, gradients, paces, training.buffers)
+    return work.finish([work.concat([forward.totals, *update, *facts], 0)])
 
 
 def inverse_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Graph:
-    """Do an update of the inverses alone.
+    """Return the graph of an update of the inverses only.
 
     Inputs: key, inputs, noise and knobs, as of `target_graph`. Output [2]: norm of the gradients, 1 if it was written.
     """
     work = GraphBuilder(flush=True)
     key = work.input("noise", (2,), "int32")
-    given = emit_inputs(work, of)
+    inputs = emit_inputs(work, of)
     get = weights(work)
-    made = emit_plan(work, of.plan, given, EmitOptions(param=get, sequences=of.sequences)).values
+    tensors = emit_plan(work, of.plan, inputs, EmitOptions(param=get, sequences=of.sequences)).values
     noise, knobs = work.input("spread", (1,)), work.input("knobs", (KNOBS,))
-    pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
-    told = rule.write(work, knobs, pass_.inverse_gradients(key, noise))
-    return work.finish([work.concat(told, 0)])
+    pass_ = _Pass(work=work, plan=of.plan, rule=rule, tensors=tensors, get=get, sequences=of.sequences or 1)
+    facts = rule.write(work, knobs, pass_.inverse_gradients(key, noise))
+    return work.finish([work.concat(facts, 0)])
 
 
 @dataclass(kw_only=True)
@@ -99,30 +99,30 @@ class _Pass:
     work: GraphBuilder
     plan: Plan
     rule: TargetRule
-    made: Mapping[int, int]
+    tensors: Mapping[int, int]
     get: GetWeight
     sequences: int
 
     def __post_init__(self) -> None:
-        """Begin without any targets."""
+        """Start without targets."""
         self.shift: dict[int, int] = {}
-        """Value → how far its target is from it."""
+        """Value → shift from it to its target."""
         self.kappa: dict[int, float] = {}
-        self.rows = self.work.shape(self.made[next(iter(self.plan.outputs.values()))])[0]
+        self.rows = self.work.shape(self.tensors[next(iter(self.plan.outputs.values()))])[0]
 
     @cached_property
     def base(self) -> Scope:
-        """Where layers are written once more, and their inverses."""
+        """The scope in which layers are emitted again, and their inverses."""
         return Scope(work=self.work, param=self.get, path="", sequences=self.sequences)
 
     @cached_property
     def readers(self) -> dict[int, list[Step]]:
         """Value → the steps that read it."""
-        found: dict[int, list[Step]] = {}
+        readers: dict[int, list[Step]] = {}
         for step in self.plan.steps:
             for i in dict.fromkeys(step.inputs):
-                found.setdefault(i, []).append(step)
-        return found
+                readers.setdefault(i, []).append(step)
+        return readers
 
     @cached_property
     def weighted(self) -> set[int]:
@@ -131,11 +131,11 @@ class _Pass:
 
     @cached_property
     def maker(self) -> dict[int, Step]:
-        """Value → the step that makes it."""
+        """Value → the step that computes it."""
         return {step.outputs[0]: step for step in self.plan.steps}
 
     def aim(self, slopes: Mapping[int, int]) -> None:
-        """Give every value its target; `slopes`: output → gradient of each row's loss with respect to it."""
+        """Set the targets of all values; `slopes`: output → gradient of each row's loss with respect to it."""
         if self.rule.course.method == "gradient":
             self._by_gradient(slopes)
         else:
@@ -143,21 +143,21 @@ class _Pass:
 
     def _by_gradient(self, slopes: Mapping[int, int]) -> None:
         depth = self._depths()
-        found = differentiate(self.work, slopes, [self.made[i] for i in depth])
+        gradients = differentiate(self.work, slopes, [self.tensors[i] for i in depth])
         for value, layers in depth.items():
-            if self.made[value] in found:
+            if self.tensors[value] in gradients:
                 kappa = self.rule.course.scale * self.rule.course.growth**layers
-                self._ask(value, [(self.work.affine(found[self.made[value]], -kappa), kappa)])
+                self._ask(value, [(self.work.affine(gradients[self.tensors[value]], -kappa), kappa)])
 
     def _depths(self) -> dict[int, int]:
-        """Value that a layer made → layers from it to an output, on the longest way."""
-        found = dict.fromkeys(self.plan.outputs.values(), 0)
+        """Return output of a layer → number of layers from it to an output of the network, on the longest path."""
+        depths = dict.fromkeys(self.plan.outputs.values(), 0)
         for step in reversed(self.plan.steps):
-            if step.outputs[0] in found:
-                further = found[step.outputs[0]] + bool(step.params)
+            if step.outputs[0] in depths:
+                further = depths[step.outputs[0]] + bool(step.params)
                 for i in step.inputs:
-                    found[i] = max(found.get(i, 0), further)
-        return {value: layers for value, layers in found.items() if value in self.weighted}
+                    depths[i] = max(depths.get(i, 0), further)
+        return {value: layers for value, layers in depths.items() if value in self.weighted}
 
     def _by_difference(self, slopes: Mapping[int, int]) -> None:
         derived, last = last_steps(self.plan)
@@ -166,30 +166,30 @@ class _Pass:
             derived = [*derived, *last]
             ends |= {i for step in last for i in step.inputs if i in self.weighted}
         free = {id(step) for step in derived}
-        blocked = {self.made[i] for i, step in self.maker.items() if id(step) not in free}
-        asked: dict[int, list[tuple[int, float]]] = {}
+        blocked = {self.tensors[i] for i, step in self.maker.items() if id(step) not in free}
+        shifts: dict[int, list[tuple[int, float]]] = {}
         for value in ends:
-            tensor, stops = self.made[value], blocked - {self.made[value]}
-            found = differentiate(self.work, slopes, [tensor], stops=stops)
-            if tensor in found:
-                asked[value] = [(self.work.affine(found[tensor], -self.rule.course.scale), self.rule.course.scale)]
+            tensor, stops = self.tensors[value], blocked - {self.tensors[value]}
+            gradients = differentiate(self.work, slopes, [tensor], stops=stops)
+            if tensor in gradients:
+                shifts[value] = [(self.work.affine(gradients[tensor], -self.rule.course.scale), self.rule.course.scale)]
         for step in reversed(self.plan.steps):
             value = step.outputs[0]
-            if value in asked:
-                self._ask(value, asked[value])
+            if value in shifts:
+                self._ask(value, shifts[value])
                 if id(step) not in free:
                     for i, shift in self._cross(step):
-                        asked.setdefault(i, []).append(shift)
+                        shifts.setdefault(i, []).append(shift)
 
-    def _ask(self, value: int, asked: Sequence[tuple[int, float]]) -> None:
-        """Let a value move by the mean of what is asked of it, within the bound."""
-        work, many = self.work, len(asked)
-        shift = work.affine(work.add(*(shift for shift, _ in asked)), 1 / many)
+    def _ask(self, value: int, shifts: Sequence[tuple[int, float]]) -> None:
+        """Set the shift of a value to the mean of the requested shifts, within the bound."""
+        work, many = self.work, len(shifts)
+        shift = work.affine(work.add(*(shift for shift, _ in shifts)), 1 / many)
         self.shift[value] = self.rule.bounded(work, shift)
-        self.kappa[value] = sum(kappa for _, kappa in asked) / many
+        self.kappa[value] = sum(kappa for _, kappa in shifts) / many
 
     def _cross(self, step: Step) -> list[tuple[int, tuple[int, float]]]:
-        """Return what a step asks of the values that it reads, by the target of its output."""
+        """Return the shifts that a step requests of its inputs, given the target of its output."""
         work, value = self.work, step.outputs[0]
         shift, kappa = self.shift[value], self.kappa[value]
         inputs = [i for i in step.inputs if i in self.weighted]
@@ -197,9 +197,9 @@ class _Pass:
         if not inputs:
             return []
         if spec is None:
-            shares = cross_join(work, step, tuple(self.made[i] for i in step.inputs), shift)
+            shares = cross_join(work, step, tuple(self.tensors[i] for i in step.inputs), shift)
             return [(i, (share, kappa)) for i, share in zip(step.inputs, shares, strict=True) if i in self.weighted]
-        x, y = self.made[inputs[0]], self.made[value]
+        x, y = self.tensors[inputs[0]], self.tensors[value]
         if step.where in self.rule.inverses:
             inverse = self.rule.inverses[step.where]
             there, here = (
@@ -212,14 +212,14 @@ class _Pass:
         return [(inputs[0], (work.affine(shift, growth), kappa * growth))]
 
     def _discrete(self, value: int) -> Step | None:
-        """The discrete layer through which alone a value is read, if there is one."""
+        """Return the discrete layer that is the only reader of a value, or None."""
         readers = self.readers.get(value, [])
         specs = {step.attrs.get("spec") for step in readers}
         alone = len(specs) == 1 and isinstance(next(iter(specs)), Discrete)
         return readers[0] if alone and value not in self.plan.outputs else None
 
     def _sent(self, value: int, tensor: int) -> int:
-        """What the layers above see of a value."""
+        """Return a value as the layers above read it."""
         step = self._discrete(value)
         return tensor if step is None else sent(self.work, step.attrs["spec"], tensor)
 
@@ -228,38 +228,38 @@ class _Pass:
         work, rule = self.work, self.rule
         gradients: dict[str, int] = {}
         budgets: dict[str, list[int]] = {}
-        told: list[int] = []
+        facts: list[int] = []
         for step in steps:
             value = step.outputs[0]
             masters = {key: rule.update.masters[key] for key in step.params.values() if key in rule.update.masters}
-            if value not in self.shift:  # nothing that learns depends on it
-                told += [work.scalar(0.5), work.scalar(0.0)]
+            if value not in self.shift:  # no trained array depends on it
+                facts += [work.scalar(0.5), work.scalar(0.0)]
                 continue
-            h, shift = self.made[value], self.shift[value]
+            h, shift = self.tensors[value], self.shift[value]
             seed = work.affine(shift, -1 / (self.rows * self.kappa[value]))
             stored = {key: work.stored(key, shape) for key, shape in masters.items()}
-            stops = {self.made[i] for i in step.inputs} - {h}
-            found = differentiate(work, {h: seed}, stored.values(), stops=stops)
+            stops = {self.tensors[i] for i in step.inputs} - {h}
+            slopes = differentiate(work, {h: seed}, stored.values(), stops=stops)
             whole, far = (work.reshape(z, (1, *work.shape(z))) for z in (h, shift))
             budget = budget_of(work, whole, work.add(whole, far))
-            told += [budget, gap_of(work, far)]
+            facts += [budget, gap_of(work, far)]
             for key, tensor in stored.items():
-                if tensor in found:
+                if tensor in slopes:
                     before = gradients.get(key)
-                    gradients[key] = found[tensor] if before is None else work.add(before, found[tensor])
+                    gradients[key] = slopes[tensor] if before is None else work.add(before, slopes[tensor])
                     budgets.setdefault(key, []).append(budget)
-        paces = {key: pace_of(work, found, rule.course.gate) for key, found in budgets.items()}
-        return gradients, paces, told
+        paces = {key: pace_of(work, terms, rule.course.gate) for key, terms in budgets.items()}
+        return gradients, paces, facts
 
     def inverse_gradients(self, key: int, noise: int) -> dict[str, int]:
-        """Emit the gradients of what inverses learn: to find what a layer made its output of, near what it was."""
-        work, found = self.work, dict[str, int]()
+        """Emit the gradients of the inverses: they learn to reconstruct the input of a layer near its value."""
+        work, gradients = self.work, dict[str, int]()
         for step in self.plan.steps:
             inverse = self.rule.inverses.get(step.where)
             if inverse is None or inverse.layer is None:
                 continue
             value, through = self._before_discrete(step.inputs[0])
-            x = self.made[value]
+            x = self.tensors[value]
             moved = work.add(x, drawn_noise(work, work.shape(x), step.where, key, noise))
             y = moved
             for layer in reversed(through):
@@ -270,11 +270,11 @@ class _Pass:
             seed = work.affine(work.binary("sub", back, moved), 1 / self.rows)
             stops = {y}
             slopes = differentiate(work, {back: seed}, parts.values(), stops=stops)
-            found |= {name: slopes[i] for name, i in parts.items() if i in slopes}
-        return found
+            gradients |= {name: slopes[i] for name, i in parts.items() if i in slopes}
+        return gradients
 
     def _before_discrete(self, value: int) -> tuple[int, list[Step]]:
-        """The value before the discrete layers that a step reads it through, and these, last first."""
+        """Return the value before the discrete layers through which a step reads it, and these layers, last first."""
         through: list[Step] = []
         while value in self.maker and self.maker[value].op == "discrete":
             through.append(self.maker[value])

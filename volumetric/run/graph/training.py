@@ -1,7 +1,7 @@
-"""Training as graphs: forward, loss, backward, clipping and the optimiser's step, without a look from the host between.
+"""Training as graphs: forward, loss, backward, clipping and the optimiser's step, without synchronising with the host.
 
-Weights, slots and sums of gradients are persistent buffers; only a batch goes in, and a few numbers come out. An update
-that would leave a number that is not finite writes nothing.
+Weights, slots and sums of gradients are persistent buffers; inputs are a batch, outputs a few numbers. An update that
+would write a non-finite value writes nothing.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ GetWeight: TypeAlias = Callable[[str, Shape], int]
 
 
 class Weights(Protocol):
-    """What maps key and shape of a parameter to the tensor that the forward pass uses."""
+    """Maps key and shape of a parameter to the tensor that the forward pass uses."""
 
     def __call__(self, key: str, shape: Shape, /) -> int:
         """Return the tensor of a parameter."""
         ...
 
     def stack(self, keys: Sequence[str], /) -> int | None:
-        """Return the tensor in which parameters lie one behind the other, if they do."""
+        """Return the tensor in which parameters are stacked, or None."""
         ...
 
 
 EmitWeights: TypeAlias = Callable[[GraphBuilder], Weights]
 
 MARGIN = 1e-6
-"""What the norm of clipped gradients stays below the limit, as in torch."""
+"""Added to the norm in the divisor of clipping, as in torch."""
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -50,17 +50,17 @@ class ForwardPass:
 
     Attributes
     ----------
-    plan : the network, as `lower` wrote it, without what no loss needs
+    plan : plan of the network, of `lower`, without steps that no loss needs
     inputs : name and shape of each input, ``[rows, …]`` or ``[sequences, rows, …]``
-    sequences : how many sequences, or None where rows are samples
+    sequences : number of sequences, or None if rows are samples
     objectives : the losses
-    shared : whether they have shares in what is learned from, see `emit_seeds`
-    carried : sequences go on from those of the pass before: what they keep lies in buffers below this name, see
-        `carried_key`, as constants, and behind the inputs comes one more, float32 ``[sequences, rows]``: 1 where a
-        sequence begins anew
-    at_first : sequences begin anew with the first row or with none: that input is ``[sequences, 1]``
-    parted : as `GraphDevice.parted` says
-    draws : whether training draws random numbers, and so takes the key of a pass
+    shared : whether the losses have shares in the gradient, see `emit_seeds`
+    carried : sequences continue from the pass before: their states are in buffers below this name, see `carried_key`,
+        as constants, and there is one more input after the others, float32 ``[sequences, rows]``: 1 for a row that
+        starts a new sequence
+    at_first : sequences start only at the first row or not at all: that input is ``[sequences, 1]``
+    parted : see `GraphDevice.parted`
+    draws : whether training draws random numbers and needs the key of a pass
     """
 
     plan: Plan
@@ -75,21 +75,21 @@ class ForwardPass:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells it from others through the same network."""
+        """Identifies it among passes through the same network."""
         streams = self.carried, self.at_first
         return self.inputs, self.sequences, self.shared, streams, tuple(of.key for of in self.objectives)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRule:
-    """How trained arrays change.
+    """The update rule of trained arrays.
 
     Attributes
     ----------
-    masters : key → shape of everything that is trained
+    masters : key → shape of every trained array
     updates : key → attributes of its update operation
-    slots : names of the optimiser's arrays; that of a key is the buffer `slot_key`
-    clip : bound on the norm of all gradients together, or None
+    slots : names of the optimiser's arrays; `slot_key` returns the buffer of a key
+    clip : bound on the global norm of gradients, or None
     buffers : key → shape of the buffers that layers may change; they are written together with the weights
     """
 
@@ -102,7 +102,7 @@ class UpdateRule:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What four numbers of a `watch_graph` are about: a value of the plan or its gradient, of so many elements."""
+    """The subject of four numbers of a `watch_graph`: a value of the plan or its gradient, and its size."""
 
     value: int
     mode: Literal["forward", "backward"]
@@ -110,46 +110,46 @@ class Watched:
 
 
 KNOBS = 4
-"""Numbers that an update takes from the host: rate, factor on the gradients, and the optimiser's two (see `ops`)."""
+"""Scalars of an update from the host: rate, factor on the gradients, and the optimiser's two, see `update`."""
 
 
 def slot_key(slot: str, key: str) -> str:
-    """Name of the buffer of a slot."""
+    """Return the name of the buffer of a slot."""
     return f"slot/{slot}/{key}"
 
 
 def sum_key(key: str) -> str:
-    """Name of the buffer in which gradients of several batches are summed."""
+    """Return the name of the buffer in which gradients of several batches are summed."""
     return f"sum/{key}"
 
 
 def next_key(key: str) -> str:
-    """Name of the buffer that holds a layer's buffer as several batches have left it, until their update."""
+    """Return the name of the buffer with a layer's buffer after several batches, until their update."""
     return f"next/{key}"
 
 
 def carried_key(name: str, key: str) -> str:
-    """Name of the buffer ``[sequences, …]`` of a state that streams of a name carry from pass to pass."""
+    """Return the name of the buffer ``[sequences, …]`` of a state that streams carry from pass to pass."""
     return f"{name}/{key}"
 
 
 def loss_graph(of: ForwardPass, weights: EmitWeights, *, outputs: bool = False) -> Graph:
-    """Judge a batch.
+    """Return the graph of the losses of a batch.
 
-    Inputs: inputs [, resets], then for each of n losses targets [, weights]. Outputs: the sums of the losses' terms
-    [n], and each output that has a loss if asked.
+    Inputs: inputs [, resets], then for each of n losses targets [, weights]. Outputs: the totals of the losses [n], and
+    with `outputs` each output that has a loss.
     """
     work = GraphBuilder(flush=True, parted=of.parted)
-    seen = emit_loss(work, of, weights)
-    _leave(work, seen)
-    return work.finish([seen.totals, *(y for y, _ in seen.slopes)] if outputs else [seen.totals])
+    forward = emit_loss(work, of, weights)
+    _leave(work, forward)
+    return work.finish([forward.totals, *(y for y, _ in forward.slopes)] if outputs else [forward.totals])
 
 
 def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
-    """Add the gradients of a batch to their sums.
+    """Return the graph that adds the gradients of a batch to their sums.
 
-    Inputs: ``keep`` [1]: 0 starts the sums anew; the key of the pass if it `draws`; as `loss_graph`; the shares, see
-    `emit_seeds`. Output: the sums of the losses' terms [n].
+    Inputs: ``keep`` [1]: 0 resets the sums; the key of the pass if it `draws`; those of `loss_graph`; the shares, see
+    `emit_seeds`. Output: the totals of the losses [n].
     """
     work = GraphBuilder(flush=True, parted=of.parted)
     keep = work.input("keep", (1,))
@@ -163,18 +163,18 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
         },
         noise=_noise(work, of),
     )
-    seen = emit_loss(work, of, weights, training)
-    gradients = master_gradients(work, rule, seeds_of(work, of, seen, training))
+    forward = emit_loss(work, of, weights, training)
+    gradients = master_gradients(work, rule, seeds_of(work, of, forward, training))
     for key, g in gradients.items():
         work.assign(sum_key(key), work.add(_where(work, work.stored(sum_key(key), rule.masters[key]), keep), g))
     for key, value in training.buffers.items():
         work.assign(next_key(key), value)
-    _leave(work, seen)
-    return work.finish([seen.totals])
+    _leave(work, forward)
+    return work.finish([forward.totals])
 
 
 def update_graph(rule: UpdateRule) -> Graph:
-    """Update by the sums of gradients. Input: the knobs. Output [2]: norm of the gradients, 1 if it was written."""
+    """Return the graph of an update by summed gradients. Input: the knobs. Output [2]: gradient norm, 1 if written."""
     work = GraphBuilder(flush=True)
     gradients = {key: work.stored(sum_key(key), shape) for key, shape in rule.masters.items()}
     buffers = {key: work.stored(next_key(key), shape) for key, shape in rule.buffers.items()}
@@ -190,32 +190,34 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     """
     work = GraphBuilder(flush=True, parted=of.parted)
     training = begin_training(work, of, rule)
-    seen = emit_loss(work, of, weights, training)
-    gradients = master_gradients(work, rule, seeds_of(work, of, seen, training))
-    told = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), seen.totals)
-    _leave(work, seen, told[1])
-    return work.finish([work.concat([seen.totals, *told], 0)])  # one tensor: a device hands each over apart
+    forward = emit_loss(work, of, weights, training)
+    gradients = master_gradients(work, rule, seeds_of(work, of, forward, training))
+    facts = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), forward.totals)
+    _leave(work, forward, facts[1])
+    return work.finish([work.concat([forward.totals, *facts], 0)])  # one tensor: a device copies each output separately
 
 
 def watch_graph(
     of: ForwardPass, weights: EmitWeights, rule: UpdateRule, active: float
 ) -> tuple[Graph, tuple[Watched, ...]]:
-    """Statistics of what every step makes, and of the gradients of the sum of the loss's terms with respect to it.
+    """Return the graph of statistics of the output of every step, and of the gradients of the total loss by it.
 
-    Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`. Output ``[4 · n]``: for
-    each of the n entries returned least, greatest, mean, and the fraction above `active` in magnitude.
+    Inputs: the key of the pass if it `draws`; those of `loss_graph`; the shares if it is `shared`. Output ``[4 · n]``:
+    minimum, maximum, mean, and the fraction above `active` in magnitude, for each of the n returned entries.
     """
     work = GraphBuilder(flush=True, parted=of.parted)
     training = begin_training(work, of, rule)
-    seen = emit_loss(work, of, weights, training)
-    made = seen.values
-    ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
-    slopes = differentiate(work, seeds_of(work, of, seen, training), [made[end] for end in ends])
-    entries = [Watched(end, "forward", prod(work.shape(made[end]))) for end in ends]
-    entries += [Watched(end, "backward", prod(work.shape(made[end]))) for end in reversed(ends) if made[end] in slopes]
-    found = [made[e.value] if e.mode == "forward" else slopes[made[e.value]] for e in entries]
-    told = [number for x in found for number in _statistics(work, x, active)]
-    return work.finish([work.concat(told, 0)] if told else []), tuple(entries)
+    forward = emit_loss(work, of, weights, training)
+    tensors = forward.values
+    ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(tensors[step.outputs[0]])]
+    slopes = differentiate(work, seeds_of(work, of, forward, training), [tensors[end] for end in ends])
+    entries = [Watched(end, "forward", prod(work.shape(tensors[end]))) for end in ends]
+    entries += [
+        Watched(end, "backward", prod(work.shape(tensors[end]))) for end in reversed(ends) if tensors[end] in slopes
+    ]
+    watched = [tensors[e.value] if e.mode == "forward" else slopes[tensors[e.value]] for e in entries]
+    statistics = [number for x in watched for number in _statistics(work, x, active)]
+    return work.finish([work.concat(statistics, 0)] if statistics else []), tuple(entries)
 
 
 def _statistics(work: GraphBuilder, x: int, active: float) -> list[int]:
@@ -226,7 +228,7 @@ def _statistics(work: GraphBuilder, x: int, active: float) -> list[int]:
 
 
 def begin_training(work: GraphBuilder, of: ForwardPass, rule: UpdateRule) -> GraphTraining:
-    """Begin with the buffers as they are."""
+    """Return the training data of a graph, with the current values of the buffers."""
     buffers = {key: work.stored(key, shape) for key, shape in rule.buffers.items()}
     return GraphTraining(buffers=buffers, noise=_noise(work, of))
 
@@ -237,7 +239,7 @@ def _noise(work: GraphBuilder, of: ForwardPass) -> int | None:
 
 def emit_loss(work: GraphBuilder, of: ForwardPass, weights: EmitWeights, training: GraphTraining | None = None) -> Seen:
     """Emit the forward pass and the losses."""
-    given, name = emit_inputs(work, of), of.carried
+    inputs, name = emit_inputs(work, of), of.carried
     resets: int | None = None
     states: dict[str, int] = {}
     if name is not None:
@@ -246,14 +248,14 @@ def emit_loss(work: GraphBuilder, of: ForwardPass, weights: EmitWeights, trainin
         for key, state in resumed_states(of.plan).items():
             shape = (of.sequences or 1, *state.shape)
             states[key] = work.stored(carried_key(name, key), shape, role="state")
-        if of.at_first:  # what sequences forget before the first row, layers need not look for in any row
+        if of.at_first:  # resets before the first row need no checks in other rows
             keep = work.affine(resets, -1.0, 1.0)
             for key, state in states.items():
                 own = work.reshape(keep, (batch, *(1 for _ in work.shape(state)[1:])))
                 states[key] = work.binary("mul_nonzero", state, own)
             resets = None
     before, own = dict(states), weights(work)
-    told = [emit_targets(work, objective) for objective in of.objectives]
+    targets = [emit_targets(work, objective) for objective in of.objectives]
     options = EmitOptions(
         param=own,
         stack=own.stack,
@@ -263,20 +265,20 @@ def emit_loss(work: GraphBuilder, of: ForwardPass, weights: EmitWeights, trainin
         resets=resets,
         states=states,
     )
-    made = emit_plan(work, of.plan, given, options)
+    emitted = emit_plan(work, of.plan, inputs, options)
     left = {carried_key(name or "", key): value for key, value in states.items() if value != before[key]}
-    return replace(emit_objectives(work, of.objectives, made.outputs, told), values=made.values, left=left)
+    return replace(emit_objectives(work, of.objectives, emitted.outputs, targets), values=emitted.values, left=left)
 
 
-def _leave(work: GraphBuilder, seen: Seen, good: int | None = None) -> None:
-    """Write what streams keep, unless the one element of `good` is 0."""
-    for key, value in seen.left.items():
+def _leave(work: GraphBuilder, forward: Seen, good: int | None = None) -> None:
+    """Write the states of streams, unless the one element of `good` is 0."""
+    for key, value in forward.left.items():
         work.assign(key, value, good)
 
 
-def seeds_of(work: GraphBuilder, of: ForwardPass, seen: Seen, training: GraphTraining) -> dict[int, int]:
-    """Emit the gradients that all others come from: of the losses, and of what layers add to them."""
-    return emit_seeds(work, seen.slopes, shared=of.shared) | {i: work.scalar(1.0) for i in training.penalties}
+def seeds_of(work: GraphBuilder, of: ForwardPass, forward: Seen, training: GraphTraining) -> dict[int, int]:
+    """Emit the seeds of differentiation: the gradients of the losses, and of the penalties of layers."""
+    return emit_seeds(work, forward.slopes, shared=of.shared) | {i: work.scalar(1.0) for i in training.penalties}
 
 
 def emit_inputs(work: GraphBuilder, of: ForwardPass) -> dict[str, int]:
@@ -286,15 +288,15 @@ def emit_inputs(work: GraphBuilder, of: ForwardPass) -> dict[str, int]:
 
 
 def master_gradients(work: GraphBuilder, rule: UpdateRule, seeds: Mapping[int, int]) -> dict[str, int]:
-    """Emit the gradients of the masters; of those on which nothing depends they are zeros."""
+    """Emit the gradients of the masters, zeros for masters that no loss depends on."""
     masters = {key: work.stored(key, shape) for key, shape in rule.masters.items()}
-    found = differentiate(work, seeds, masters.values())
-    return {key: found[i] if i in found else work.zeros(rule.masters[key]) for key, i in masters.items()}
+    gradients = differentiate(work, seeds, masters.values())
+    return {key: gradients[i] if i in gradients else work.zeros(rule.masters[key]) for key, i in masters.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How far an array goes in an update: a factor on its rate [1], and a number [1] that leaves it as it is if 0."""
+    """The pace of an array in an update: a factor on its rate [1], and a number [1] that skips its update if 0."""
 
     rate: int
     moves: int
@@ -311,7 +313,7 @@ def write_update(
 ) -> list[int]:
     """Emit clipping and updates; nothing is written unless `totals`, norm, new weights and buffers are all finite.
 
-    Returns the norm of the gradients [1], and [1] of 1 where the update is written.
+    Returns the norm of the gradients [1], and [1] of 1 if the update is written.
     """
     norm, factor = _clipped(work, rule, gradients, knobs)
     rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
@@ -323,7 +325,7 @@ def write_update(
     paced = paces or {}
 
     def scalars(good: int) -> Callable[[str], int]:
-        """Return what gives an array the numbers of its update."""
+        """Return the function that returns the scalars of an array's update."""
         plain = work.concat([rate, factor, first, second, good], 0)
 
         def of(key: str) -> int:
@@ -350,7 +352,7 @@ def write_update(
 def tried_update(
     work: GraphBuilder, rule: UpdateRule, gradients: Mapping[str, int], knobs: int
 ) -> tuple[int, dict[str, int]]:
-    """Emit an update that writes nothing: the norm of the gradients [1], and the new value of each array by key."""
+    """Emit an update without writes: the norm of the gradients [1], and the new value of each array by key."""
     norm, factor = _clipped(work, rule, gradients, knobs)
     rate, _, first, second = work.split(knobs, [1] * KNOBS, 0)
     scalars = work.concat([rate, factor, first, second, work.scalar(1.0)], 0)
@@ -358,7 +360,7 @@ def tried_update(
 
 
 def _clipped(work: GraphBuilder, rule: UpdateRule, gradients: Mapping[str, int], knobs: int) -> tuple[int, int]:
-    """Emit the norm of all gradients together, and the factor by which the clipped ones are smaller or larger."""
+    """Emit the global norm of gradients, and the factor of clipping."""
     scale = work.split(knobs, [1] * KNOBS, 0)[1]
     norm = work.binary("mul", work.unary(work.sumsq(list(gradients.values())), "sqrt"), scale)
     if rule.clip is None:
@@ -370,8 +372,8 @@ def _clipped(work: GraphBuilder, rule: UpdateRule, gradients: Mapping[str, int],
 def _stepped(work: GraphBuilder, rule: UpdateRule, key: str, g: int, scalars: int, *, in_place: bool) -> int:
     """Emit the update of one array and return its new value.
 
-    Each is computed twice: once to see that all new values are finite, into scratch that the next one takes over, and
-    once in place. Keeping all new values until the last is known would take as much memory as weights and slots do.
+    Each is computed twice: once to check that all new values are finite, into scratch memory that the next one reuses,
+    and once in place. Storing all new values until the check is done would take as much memory as weights and slots.
     """
     shape = rule.masters[key]
     slots = [work.stored(slot_key(slot, key), shape) for slot in rule.slots]
@@ -382,10 +384,10 @@ def _stepped(work: GraphBuilder, rule: UpdateRule, key: str, g: int, scalars: in
 
 
 def _finite(work: GraphBuilder, x: int) -> int:
-    """1 where `x` is finite, else 0: NaN is not greater and not smaller than anything."""
+    """Emit 1 where `x` is finite, else 0: comparisons with NaN are false."""
     return work.binary("greater", work.scalar(_LARGEST), work.unary(x, "abs"))
 
 
-def _where(work: GraphBuilder, x: int, wanted: int) -> int:
-    """`x` if the one number `wanted` is 1, zeros (whatever x holds) if it is 0."""
-    return work.binary("mul_nonzero", x, work.reshape(wanted, (1,) * len(work.shape(x))))
+def _where(work: GraphBuilder, x: int, condition: int) -> int:
+    """Emit `x` if the one element `condition` is 1, zeros (even for NaN) if it is 0."""
+    return work.binary("mul_nonzero", x, work.reshape(condition, (1,) * len(work.shape(x))))

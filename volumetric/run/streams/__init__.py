@@ -1,4 +1,4 @@
-"""Streams: sequences without an end, side by side, through a network row by row, or as another kind of machine says."""
+"""Streams: endless sequences that run in parallel, through a network row by row or through another kind of machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ S_co = TypeVar("S_co", covariant=True)
 
 
 class Streamable(Protocol[S_co]):
-    """A machine that says itself how it is streamed, as clocked networks do."""
+    """A machine that implements its own streams, such as a clocked network."""
 
     def stream_on(self, device: Any, params: Params, *, batch: int = 1) -> S_co:
         """Return `batch` streams of it on a device."""
@@ -32,7 +32,7 @@ def open_stream(
 ) -> RowStream | S:
     """Return `batch` streams on a device; `Device.stream` is this.
 
-    `options` are for networks that run row by row; other machines compute in float32, and need no context.
+    `options` are for networks that run row by row; other machines compute in float32 and need no context.
     """
     if not isinstance(machine, Network):
         return machine.stream_on(device, params, batch=batch)

@@ -1,4 +1,4 @@
-"""Rows that come one after the other, put together to calls of some length."""
+"""Collects single rows into chunks, one for each call."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Chunk:
 
     Attributes
     ----------
-    x : input → ``[batch, count, …]``; empty: rows in which no input is given anything
-    resets : ``[batch, count]``, or None where no stream begins anew
+    x : input → ``[batch, count, …]``; empty: rows without any input
+    resets : ``[batch, count]``, or None if no stream is reset
     """
 
     x: Mapping[str, Array]
@@ -31,50 +31,50 @@ class Chunk:
 def in_chunks(
     rows: Iterable[Array | Mapping[str, Array]], resets: Iterable[Array] | None = None, *, chunk: int = 64
 ) -> Iterator[Chunk]:
-    """Yield rows as they come, `chunk` together and the rest at the end; no more than a chunk is held.
+    """Yield rows in chunks of `chunk`, and the rest at the end; stores at most one chunk.
 
-    Where a row has other inputs than the one before, a chunk ends early.
+    A chunk ends early if the next row has other inputs.
 
     Parameters
     ----------
-    rows : ``[batch, …]``, or such by input
-    resets : for each row ``[batch]``, 1 where a stream begins anew with it
+    rows : ``[batch, …]``, or a mapping of these by input
+    resets : for each row ``[batch]``, 1 for a stream that is reset before it
 
     Raises
     ------
-    ShapeError : a row has another shape than the one before, or there are not as many resets as rows
+    ShapeError : a row has another shape than the one before, or the numbers of resets and rows differ
     """
     if chunk < 1:
         raise SpecError(f"chunk must be 1 row or more, got {chunk}")
-    held: list[tuple[dict[str, Array], Array | None]] = []
+    pending: list[tuple[dict[str, Array], Array | None]] = []
     pairs = zip(rows, repeat(None) if resets is None else _all_of(resets), strict=False)
     for number, (row, mark) in enumerate(pairs):
         named = {name: np.asarray(x) for name, x in (row if isinstance(row, Mapping) else {INPUT: row}).items()}
-        if held and named.keys() != held[-1][0].keys():
-            yield _joined(held)
-            held = []
+        if pending and named.keys() != pending[-1][0].keys():
+            yield _joined(pending)
+            pending = []
         for name, x in named.items():
             if not x.ndim:
-                raise ShapeError(f"input {name!r}: row {number} is one number", hint="a row is [batch, …]")
-            if held and held[-1][0][name].shape != x.shape:
-                before = list(held[-1][0][name].shape)
-                raise ShapeError(f"input {name!r}: row {number} is {list(x.shape)}, the one before {before}")
-        held.append((named, None if mark is None else np.asarray(mark)))
-        if len(held) == chunk:
-            yield _joined(held)
-            held = []
-    if held:
-        yield _joined(held)
+                raise ShapeError(f"input {name!r}: row {number} needs an axis", hint="a row is [batch, …]")
+            if pending and pending[-1][0][name].shape != x.shape:
+                before = list(pending[-1][0][name].shape)
+                raise ShapeError(f"input {name!r}: row {number} has shape {list(x.shape)}, the row before {before}")
+        pending.append((named, None if mark is None else np.asarray(mark)))
+        if len(pending) == chunk:
+            yield _joined(pending)
+            pending = []
+    if pending:
+        yield _joined(pending)
 
 
 def _all_of(resets: Iterable[Array]) -> Iterator[Array]:
-    """Raise where there are fewer of them than rows."""
+    """Yield resets; raise `ShapeError` if there are fewer than rows."""
     yield from resets
-    raise ShapeError("there are fewer resets than rows", hint="give one for each row")
+    raise ShapeError("there are fewer resets than rows", hint="pass one for each row")
 
 
-def _joined(held: list[tuple[dict[str, Array], Array | None]]) -> Chunk:
-    x = {name: np.stack([row[name] for row, _ in held], 1) for name in held[0][0]}
-    marks = [mark for _, mark in held if mark is not None]
+def _joined(pairs: list[tuple[dict[str, Array], Array | None]]) -> Chunk:
+    x = {name: np.stack([row[name] for row, _ in pairs], 1) for name in pairs[0][0]}
+    marks = [mark for _, mark in pairs if mark is not None]
     resets = np.stack(marks, -1) if marks and any(mark.any() for mark in marks) else None
-    return Chunk(x=x, count=len(held), resets=resets)
+    return Chunk(x=x, count=len(pairs), resets=resets)

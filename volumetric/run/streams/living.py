@@ -1,4 +1,4 @@
-"""Which nodes of its fabrics live in a stream: told between calls, saved with it, its own in every fork."""
+"""The living nodes of fabrics in a stream: set between calls, saved with the stream, separate in every fork."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from volumetric.network.weights import WeightStore
 
 
 class Living:
-    """The buffers that say which nodes live, of all fabrics whose nodes can be masked. Values are never written to.
+    """The mask buffers of all fabrics whose nodes can be masked. Arrays are replaced, never written to.
 
     Parameters
     ----------
-    params : where nodes are masked at first
+    params : has the initial masks
     """
 
     def __init__(self, network: Network, params: Params) -> None:
         self._network = network
         self._fabrics: dict[str, NodeLayer] = {}
         if any(name.endswith("living") for name in params):
-            found = node_layers_in(network.layers)
-            self._fabrics = {network.resolve(f"{at}/living"): spec for at, spec in found.items() if spec.dynamic}
+            layers = node_layers_in(network.layers)
+            self._fabrics = {network.resolve(f"{at}/living"): spec for at, spec in layers.items() if spec.dynamic}
         self.values: Mapping[str, Array] = {key: params[key].values() for key in self._fabrics}
 
     def fork(self) -> Living:
-        """Return a copy, of which both go on independently."""
-        made = object.__new__(Living)
-        made._network, made._fabrics, made.values = self._network, self._fabrics, self.values
-        return made
+        """Return an independent copy."""
+        living = object.__new__(Living)
+        living._network, living._fabrics, living.values = self._network, self._fabrics, self.values
+        return living
 
     def ids(self, at: str | None) -> Array:
-        """Return the ids of the living nodes of a fabric, rising."""
+        """Return the ids of the living nodes of a fabric, ascending."""
         key, spec = self._key(at)
         return np.sort(spec.node_ids[self.values[key] != 0])
 
     def change(self, nodes: Iterable[int] | int, at: str | None, to: Literal[0, 1]) -> None:
-        """Mask nodes, or let them live."""
+        """Mask or unmask nodes."""
         key, spec = self._key(at)
         value = self.values[key].copy()
         value[places_of(spec, nodes)] = to
@@ -59,46 +59,46 @@ class Living:
         return self._network.resolve(f"{path}/living"), spec
 
     def saved(self) -> dict[str, list[int]]:
-        """Return what `restored` takes: the ids of masked nodes, rising."""
+        """Return the ids of masked nodes, ascending, for `restored`."""
         return {key: np.sort(spec.node_ids[self.values[key] == 0]).tolist() for key, spec in self._fabrics.items()}
 
     def after(self, other: Living) -> dict[str, list[int]]:
-        """Return what `restored` takes, where nodes that are also of the other network are masked as they are there."""
-        made: dict[str, list[int]] = {}
+        """Return the masks for `restored`, taking those of `other` for nodes that both networks have."""
+        masked: dict[str, list[int]] = {}
         before = other.saved()
         for key, ids in self.saved().items():
             if key not in before:
-                made[key] = ids
+                masked[key] = ids
                 continue
             there, known = self._fabrics[key].node_ids, other._fabrics[key].node_ids
-            made[key] = [*np.intersect1d(before[key], there).tolist(), *np.setdiff1d(ids, known).tolist()]
-        return made
+            masked[key] = [*np.intersect1d(before[key], there).tolist(), *np.setdiff1d(ids, known).tolist()]
+        return masked
 
     def restored(self, masked: Mapping[str, list[int]]) -> Mapping[str, Array]:
-        """Return the buffers of saved ids; those of fabrics that are not told stay.
+        """Return the buffers for saved ids; fabrics without saved ids keep theirs.
 
         Raises
         ------
-        CheckpointError : there is no such fabric or node
+        CheckpointError : a fabric or node does not exist
         """
-        made = dict(self.values)
+        values = dict(self.values)
         for key, ids in masked.items():
             order = self._fabrics[key].node_ids if key in self._fabrics else np.zeros(0, np.int64)
             if not np.isin(ids, order).all() or key not in self._fabrics:
                 raise CheckpointError(
-                    f"the saved stream has nodes masked at {key} that this network does not have",
+                    f"the saved stream masks nodes at {key} that this network does not have",
                     hint="restore it into the network that it was saved from",
                 )
-            made[key] = (~np.isin(order, ids)).astype(np.float32)
-        return made
+            values[key] = (~np.isin(order, ids)).astype(np.float32)
+        return values
 
 
 class Told:
-    """An executable, and which nodes it was last told to live; forks of a stream share it and take turns.
+    """An executable with its current masks; forks of a stream share it and take turns.
 
     Parameters
     ----------
-    keys : parameters that it has; a layer that is switched off has none
+    keys : parameters of the executable; a disabled layer has none
     """
 
     def __init__(self, executable: Any, living: Living, keys: Container[str]) -> None:
@@ -107,7 +107,7 @@ class Told:
 
     @contextmanager
     def turn(self, living: Living) -> Iterator[Any]:
-        """Give the executable, whose nodes live as told."""
+        """Lock the executable, and update its masks."""
         if not living.values:
             yield self._executable
             return
@@ -126,7 +126,7 @@ class HasLiving:
     _living: Living
 
     def living(self, *, at: str | None = None) -> Array:
-        """Return the ids of the nodes of a fabric that live, rising.
+        """Return the ids of the living nodes of a fabric, ascending.
 
         Parameters
         ----------
@@ -139,10 +139,10 @@ class HasLiving:
         return self._living.ids(at)
 
     def mask(self, nodes: Iterable[int] | int, *, at: str | None = None) -> None:
-        """Silence nodes of a fabric from the next row on, in all of these streams; nothing is compiled.
+        """Mask nodes of a fabric from the next row on, in all of these streams, without recompiling.
 
-        Nobody reads them, and what they kept is forgotten. A fork has its own masks from then on, and they are saved
-        with the streams; resets leave them.
+        No node reads them, and their states are reset. A fork has separate masks from then on; masks are saved with the
+        streams, and resets do not change them.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class HasLiving:
         self._tell()
 
     def unmask(self, nodes: Iterable[int] | int, *, at: str | None = None) -> None:
-        """Let nodes of a fabric live from the next row on, in all of these streams; masked ones begin anew.
+        """Unmask nodes of a fabric from the next row on, in all of these streams; they start with reset states.
 
         Raises
         ------
@@ -167,10 +167,10 @@ class HasLiving:
         self._tell()
 
     def live_as(self, other: HasLiving) -> None:
-        """Let those nodes live that live in other streams of the same fabrics."""
+        """Take over the masks of other streams of the same fabrics."""
         if self._living.values is not other._living.values:
             self._living.values = other._living.values
             self._tell()
 
     def _tell(self) -> None:
-        """Take over which nodes live; an executable is told when it runs."""
+        """Called when masks have changed; an executable gets them when it runs."""

@@ -1,4 +1,4 @@
-"""What streams are given, checked against what a network reads, and how they hand over what it makes."""
+"""Checks of the inputs of streams, and the form of their outputs."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ def check_rows(network: Network, x: Array | Mapping[str, Array] | None, batch: i
 
     Raises
     ------
-    SpecError : there is no input of a name
-    ShapeError : rows have another shape or type than their input, or there are not as many of each
+    SpecError : an input is unknown
+    ShapeError : rows have another shape or dtype than their input, or inputs have different numbers of rows
     GenerationError : an id is outside of the vocabulary
     """
-    given = {} if x is None else by_port(network, x, batch) if isinstance(x, Mapping) else {INPUT: x}
+    inputs = {} if x is None else by_port(network, x, batch) if isinstance(x, Mapping) else {INPUT: x}
     rows: int | None = None
-    for name, value in given.items():
+    for name, value in inputs.items():
         if name not in network.ports:
             raise _no_input(network, name)
         want, value = network.ports[name], np.asarray(value)
         if value.ndim != 2 + len(want.shape) or value.shape[0] != batch or value.shape[2:] != want.shape:
             shown = ", ".join(map(str, (batch, "T", *want.shape)))
             raise ShapeError(f"input {name!r}: expected [{shown}], got {list(value.shape)}")
-        if value.dtype.kind not in ("iu" if want.dtype == "int32" else "fbV"):  # bfloat16 is of kind V
+        if value.dtype.kind not in ("iu" if want.dtype == "int32" else "fbV"):  # bfloat16 has kind V
             raise ShapeError(f"input {name!r}: expected {want.dtype}, got {value.dtype}")
         if rows not in (None, value.shape[1]):
             raise ShapeError(f"input {name!r} has {value.shape[1]} rows, others have {rows}")
         rows = value.shape[1]
         if want.dtype == "int32":
             _check_ids(network, name, value)
-        given[name] = np.ascontiguousarray(value, want.dtype)
-    return given, rows or 0
+        inputs[name] = np.ascontiguousarray(value, want.dtype)
+    return inputs, rows or 0
 
 
 def _check_ids(network: Network, name: str, ids: Array) -> None:
@@ -54,33 +54,33 @@ def _check_ids(network: Network, name: str, ids: Array) -> None:
 
 
 def check_marks(resets: Array, batch: int, rows: int) -> Array:
-    """Return resets ``[batch, rows]``. Raises `ShapeError` where they have another shape, or are not 0 and 1."""
+    """Return resets ``[batch, rows]``. Raises `ShapeError` for another shape or values other than 0 and 1."""
     resets = np.asarray(resets)
     if resets.shape != (batch, rows):
         raise ShapeError(f"resets: expected [{batch}, {rows}], got {list(resets.shape)}")
     odd = ~np.isin(resets, (0, 1))
     if odd.any():
-        hint = "1 marks a row with which a stream begins anew"
+        hint = "1 marks a row that starts a new sequence"
         raise ShapeError(f"resets: expected 0 and 1, got {resets[odd].flat[0]}", hint=hint)
     return resets
 
 
 def check_streams(streams: Iterable[int] | None, batch: int) -> list[int]:
-    """Return the streams that are named, all without names. Raises `SpecError` where there is none of a number."""
-    found = list(range(batch)) if streams is None else list(streams)
-    for b in found:
+    """Return the selected streams, all for None. Raises `SpecError` for an unknown number."""
+    numbers = list(range(batch)) if streams is None else list(streams)
+    for b in numbers:
         if isinstance(b, bool) or not isinstance(b, (int, np.integer)) or not 0 <= b < batch:
             raise SpecError(f"there is no stream {b!r}", hint=f"streams are 0 … {batch - 1}")
-    return found
+    return numbers
 
 
 def by_port(network: Network, x: Mapping[str, Array], batch: int) -> dict[str, Array]:
-    """Return rows by input; where they are those of the first layer's ports, put together as its row.
+    """Return rows by input; rows of the first layer's ports are concatenated to its row.
 
     Raises
     ------
-    SpecError : there are rows of a port and of none
-    ShapeError : a port's rows are missing, or have another width, or there are not as many of each
+    SpecError : there are rows of a port and of an unknown name
+    ShapeError : rows of a port are missing or have another width, or ports have different numbers of rows
     """
     ports = row_ports(network, "inputs")
     if x.keys().isdisjoint(ports) or x.keys() == {INPUT}:
@@ -91,7 +91,7 @@ def by_port(network: Network, x: Mapping[str, Array], batch: int) -> dict[str, A
     parts: list[Array] = []
     for name, (first, last) in ports.items():
         if name not in x:
-            raise ShapeError(f"input {name!r} has no rows", hint="give rows for every input")
+            raise ShapeError(f"input {name!r} has no rows", hint="pass rows for every input")
         part = np.asarray(x[name])
         if part.ndim != 3 or part.shape[0] != batch or part.shape[2] != last - first:
             raise ShapeError(f"input {name!r}: expected [{batch}, T, {last - first}], got {list(part.shape)}")
@@ -106,26 +106,26 @@ def _no_input(network: Network, name: object) -> SpecError:
     return SpecError(f"the network has no input {name!r}", hint=f"its inputs are {known}")
 
 
-def parted(network: Network, x: object, made: dict[str, Array]) -> Array | dict[str, Array]:
-    """Return the one output there is, or all by name; by port where rows were given by port."""
+def parted(network: Network, x: object, outputs: dict[str, Array]) -> Array | dict[str, Array]:
+    """Return the only output, or all by name; by port if rows were passed by port."""
     if not isinstance(x, Mapping):
-        return only(made)
+        return only(outputs)
     ports = row_ports(network, "outputs")
-    given = row_ports(network, "inputs").keys()
-    if len(made) > 1 or not ports or x.keys() == {INPUT} or not x.keys() <= given:
-        return only(made)
-    [y] = made.values()
+    port_names = row_ports(network, "inputs").keys()
+    if len(outputs) > 1 or not ports or x.keys() == {INPUT} or not x.keys() <= port_names:
+        return only(outputs)
+    [y] = outputs.values()
     return {name: y[..., first:last] for name, (first, last) in ports.items()}
 
 
 def row_ports(network: Network, which: Literal["inputs", "outputs"]) -> Mapping[str, tuple[int, int]]:
-    """Return the parts of the row that the first layer reads, or of that which the last one makes, by name."""
+    """Return the named parts of the row that the first layer reads, or of the row that the last layer outputs."""
     layers = list(network.layers.values())
     if network.inputs or network.outputs:
         return {}
     return layers[0 if which == "inputs" else -1].ports(which)
 
 
-def only(made: dict[str, Array]) -> Array | dict[str, Array]:
-    """Return the one output there is, or all by name."""
-    return made if len(made) > 1 else next(iter(made.values()))
+def only(outputs: dict[str, Array]) -> Array | dict[str, Array]:
+    """Return the only output, or all by name."""
+    return outputs if len(outputs) > 1 else next(iter(outputs.values()))

@@ -1,4 +1,4 @@
-"""What streams keep, for a network whose fabrics have other nodes: it follows the nodes by their ids."""
+"""Converts the states of streams for a network whose fabrics have other nodes: states follow node ids."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from volumetric.run.state_file import HeldValues, restore_state, save_state
 
 
 def moved(parts: list[bytes], before: Network, after: Network) -> list[bytes]:
-    """Return what each stream saved of one network, for the other; nodes that are new begin.
+    """Convert the saved bytes of each stream from one network to the other; new nodes start with initial states.
 
     Raises
     ------
-    SpecError : something else of what they keep is different
+    SpecError : the states differ in something other than nodes
     """
-    told, asked = lower(before).states, lower(after).states
-    ways = ways_between(before, after, told, asked)
-    return [_moved(part, told, asked, ways) for part in parts]
+    old_states, new_states = lower(before).states, lower(after).states
+    ways = ways_between(before, after, old_states, new_states)
+    return [_moved(part, old_states, new_states, ways) for part in parts]
 
 
 def ways_between(
-    before: Network, after: Network, told: Mapping[str, Any], asked: Mapping[str, Any]
+    before: Network, after: Network, old_states: Mapping[str, Any], new_states: Mapping[str, Any]
 ) -> dict[str, tuple[Entries, Entries]]:
-    """Return how states follow nodes, by their keys.
+    """Return the old and new entries of each state whose entries follow nodes, by key.
 
     Parameters
     ----------
-    told, asked : what is kept of the two, by key: what has a shape
+    old_states, new_states : states of the two networks by key: objects with a shape
 
     Raises
     ------
-    SpecError : something else of what they keep is different
+    SpecError : the states differ in something other than nodes
     """
     old, new = node_layers_in(before.layers), node_layers_in(after.layers)
     ways: dict[str, tuple[Entries, Entries]] = {}
@@ -49,41 +49,41 @@ def ways_between(
         if old[path].whole() == new[path].whole():
             of, to = old[path].state_entries(), new[path].state_entries()
             ways |= {f"{path}/{name}": (of.get(name, to[name]), to[name]) for name in to}
-    _check(told, asked, ways)
+    _check(old_states, new_states, ways)
     return ways
 
 
-def _check(told: Mapping[str, Any], asked: Mapping[str, Any], follow: Collection[str]) -> None:
-    for key in (*asked, *told):
-        of, to = told.get(key), asked.get(key)
+def _check(old_states: Mapping[str, Any], new_states: Mapping[str, Any], follow: Collection[str]) -> None:
+    for key in (*new_states, *old_states):
+        of, to = old_states.get(key), new_states.get(key)
         if key not in follow and of != to and not key.endswith("/past"):
             here, there = ("nothing" if one is None else f"values {list(one.shape)}" for one in (to, of))
             raise SpecError(
-                f"streams cannot go on in the other network: it keeps {here} as {key}, they keep {there}",
+                f"streams cannot continue in the other network: its state {key} has {here}, theirs has {there}",
                 hint="only nodes of fabrics may differ",
             )
 
 
 def _moved(
     part: bytes,
-    told: Mapping[str, StateSpec],
-    asked: Mapping[str, StateSpec],
+    old_states: Mapping[str, StateSpec],
+    new_states: Mapping[str, StateSpec],
     ways: Mapping[str, tuple[Entries, Entries]],
 ) -> bytes:
-    held = HeldValues({}, 0)
-    restore_state(held, part, told, sys.maxsize)
-    made: dict[str, Held] = {}
-    for key, spec in asked.items() if held.position else ():
+    saved = HeldValues({}, 0)
+    restore_state(saved, part, old_states, sys.maxsize)
+    values: dict[str, Held] = {}
+    for key, spec in new_states.items() if saved.position else ():
         if key in ways:
-            given = held.values.get(key, np.zeros((0, *spec.shape[1:]), np.float32))
-            made[key] = followed(given, told.get(key, spec).shape, spec.shape, *ways[key])
+            value = saved.values.get(key, np.zeros((0, *spec.shape[1:]), np.float32))
+            values[key] = followed(value, old_states.get(key, spec).shape, spec.shape, *ways[key])
         else:
-            made[key] = held.values[key]
-    return save_state(HeldValues(made, held.position), asked)
+            values[key] = saved.values[key]
+    return save_state(HeldValues(values, saved.position), new_states)
 
 
 def followed(value: Held, shape: tuple[int, ...], to: tuple[int, ...], before: Entries, after: Entries) -> Array:
-    """Return a state of one stream in the shape `to`, of which `value` was in the shape before."""
+    """Return a state of one stream in the shape `to`, from `value` in the old shape."""
     fresh = np.zeros(to, np.float32)
     numbers = as_numbers(value, np.dtype(np.float32))
     if not numbers.size:
@@ -91,7 +91,7 @@ def followed(value: Held, shape: tuple[int, ...], to: tuple[int, ...], before: E
     numbers = numbers.reshape(shape)
     if after.axis == 0:
         return after.followed(numbers, before, fresh)
-    # Of what was shown in the last rows, newest first, as many rows are kept as edges with delays ask for.
+    # A history of the last rows, newest first, has as many rows as the longest delay of edges.
     count = min(shape[0], to[0])
     fresh[:count] = after.followed(numbers[:count], before, fresh[:count])
     return fresh

@@ -1,8 +1,8 @@
-"""Streams of rows whose states are all of fixed size: one program over all of them, with the states in its store.
+"""Streams with states of fixed size: one program runs all streams, with the states in its store.
 
-An executable serves pieces of any sequences, for which Python takes 70 µs and more a call; a program for so many rows
-of so many streams is one native call, resets and all. What follows from weights alone is computed once. Rows of a
-number that has been run before, as an array of float32, go to their program at once: nothing is left to be checked.
+An executable accepts rows of any sequences, for which Python takes 70 µs and more per call; a program for a fixed
+number of rows and streams is one native call, including resets. Values that depend only on weights are computed once. A
+float32 array with a row count that has run before goes directly to its program, without further checks.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ from volumetric.run.streams.marks import check_streams, parted
 from volumetric.run.streams.rows import RowStream, with_outputs
 
 LONGEST: Final = 128
-"""Rows of one program; longer runs take several, of powers of two."""
+"""Most rows of one program; longer runs take several programs, for powers of two."""
 MOST_NODES: Final = 8192
-"""Nodes of a program, its rows one behind the other, from which it has fewer rows: compiling takes 0.1 ms a node, and a
-row of so many nodes so long that a call costs nothing beside it."""
+"""Most nodes of a program with unrolled rows; larger ones get fewer rows: compiling takes 0.1 ms per node, and running
+that many nodes takes so long that the overhead of a call does not matter."""
 
 
 def stays_resident(network: Network, params: Params) -> bool:
-    """Whether a network can run so: float32 weights, states of fixed size and no places, no look at later rows."""
+    """Return whether a network can run so: float32 weights, states of fixed size, no positions, no later rows."""
     plan = lower(network)
     if not plan.states or not endless(plan) or any(looks_ahead(plan, step) for step in plan.steps):
         return False
     if any(str(weight.scheme) != "float32" for weight in params.values()):
         return False
     try:
-        kept = resumed_states(plan)
+        resumed = resumed_states(plan)
     except UnsupportedError:
         return False
-    return kept.keys() == plan.states.keys()
+    return resumed.keys() == plan.states.keys()
 
 
 class ResidentStream(RowStream):
-    """Streams side by side, as `RowStream`, in programs over all of them: one for each power of two of rows.
+    """A `RowStream` that runs all streams in one program for each power of two of rows.
 
     Parameters
     ----------
-    graphs : the device for tensor graphs; on a CPU one on which a row has the same bits in any company
-    network : one that `stays_resident`
-    batch : streams
+    graphs : the device for tensor graphs; on a CPU it must be batch-invariant
+    network : a network that `stays_resident`
+    batch : number of streams
     """
 
     def __init__(self, graphs: Any, network: Network, params: Params, *, batch: int = 1) -> None:
@@ -73,13 +73,13 @@ class ResidentStream(RowStream):
         self._living = Living(network, params)
         self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
         self._specs = resumed_states(lower(network))
-        self._kept = KeptBuffers(self._store, {key: Buffer(of.shape) for key, of in self._specs.items()}, batch)
-        self._rows = np.zeros(batch, np.int64)  # since a stream began
+        self._buffers = KeptBuffers(self._store, {key: Buffer(of.shape) for key, of in self._specs.items()}, batch)
+        self._rows = np.zeros(batch, np.int64)  # since the start of each stream
         self._longest = LONGEST
         self._quick: dict[Shape, Callable[[Array], Array]] = {}
         self._quick_rows = 0
         self._name_ends()
-        self._kept.put(self._kept.fresh(), together=True)
+        self._buffers.put(self._buffers.fresh(), together=True)
 
     def _name_ends(self) -> None:
         network = self.network
@@ -92,40 +92,40 @@ class ResidentStream(RowStream):
             if quick is not None:
                 self._quick_rows += x.shape[1]
                 return quick(x)
-        given, rows, marks = self._check(x, resets)
+        inputs, rows, marks = self._check(x, resets)
         marks = None if marks is None or not marks.any() else marks.astype(np.float32)
-        arrays = [given[name] for name in self._inputs]
-        found = self._windows(rows, arrays, marks)
+        arrays = [inputs[name] for name in self._inputs]
+        outputs = self._windows(rows, arrays, marks)
         self._rows += rows
         if marks is not None:
             self._count_quick()
-            since = np.argmax(marks[:, ::-1], axis=1) + 1  # rows from the last reset on
+            since = np.argmax(marks[:, ::-1], axis=1) + 1  # rows since the last reset
             self._rows = np.where(marks.any(1), since, self._rows)
-        return parted(self.network, x, dict(zip(self._outputs, found, strict=True)))
+        return parted(self.network, x, dict(zip(self._outputs, outputs, strict=True)))
 
     def _count_quick(self) -> None:
-        """Count rows that went straight to their program."""
+        """Add the rows that went directly to their program."""
         self._rows += self._quick_rows
         self._quick_rows = 0
 
     def _windows(self, rows: int, arrays: list[Array], marks: Array | None) -> list[Array]:
-        """Run rows, in as many parts as it takes."""
+        """Run rows in as many programs as necessary."""
         if 0 < rows <= self._longest and rows.bit_count() == 1:
             try:
                 return self._window(rows, arrays, marks)
             except _TooLongError as error:
                 self._longest = error.rows
-        made: list[list[Array]] = []
+        windows: list[list[Array]] = []
         at = 0
         while at < rows:
             many = min(1 << (rows - at).bit_length() - 1, self._longest)
             cut = slice(at, at + many)
-            made.append(self._windows(many, [a[:, cut] for a in arrays], None if marks is None else marks[:, cut]))
+            windows.append(self._windows(many, [a[:, cut] for a in arrays], None if marks is None else marks[:, cut]))
             at += many
-        return [np.concatenate([none, *ys], 1) for none, *ys in zip(self._nothing, *made, strict=True)]
+        return [np.concatenate([none, *ys], 1) for none, *ys in zip(self._nothing, *windows, strict=True)]
 
     def _window(self, rows: int, arrays: list[Array], marks: Array | None) -> list[Array]:
-        """Run a number of rows for which there is a program."""
+        """Run a row count that has a program."""
         marks = None if marks is None or not marks.any() else marks
         resets = marks is not None
         program = self._programs.get((rows, resets), lambda: self._compiled(rows, resets=resets))
@@ -142,7 +142,7 @@ class ResidentStream(RowStream):
             for key, value in zip(split.keys, frozen_values(split, self._graphs, self._store), strict=True):
                 self._store.put(key, value)
         program = self._graphs.compile(split.rest, self._store)
-        prepared = getattr(program, "prepared", None)  # of programs that run where they are called
+        prepared = getattr(program, "prepared", None)  # of programs that run in the calling thread
         quick = None if resets or prepared is None else prepared()
         if quick is not None:
             self._quick[split.rest.tensors[split.rest.inputs[0]].shape] = quick
@@ -152,29 +152,29 @@ class ResidentStream(RowStream):
         chosen = check_streams(streams, self.batch)
         self._count_quick()
         self._rows[chosen] = 0
-        self._kept.reset(chosen)
+        self._buffers.reset(chosen)
 
     def fork(self) -> ResidentStream:
         self._count_quick()
-        made = copy(self)
-        made._rows, made._programs, made._quick = self._rows.copy(), ProgramCache(), {}
-        made._living = self._living.fork()
-        made._store = self._store.share(set(self._store.keys()) - {*self._specs, *made._living.values})
-        made._kept = self._kept.onto(made._store, together=True)
-        made._tell()
-        return made
+        stream = copy(self)
+        stream._rows, stream._programs, stream._quick = self._rows.copy(), ProgramCache(), {}
+        stream._living = self._living.fork()
+        stream._store = self._store.share(set(self._store.keys()) - {*self._specs, *stream._living.values})
+        stream._buffers = self._buffers.onto(stream._store, together=True)
+        stream._tell()
+        return stream
 
     def tapped(self, outputs: Mapping[str, Coord], network: Network | None = None) -> ResidentStream:
-        made = self.fork()
-        made.network = with_outputs(network or self.network, outputs)
-        made._name_ends()
-        return made
+        stream = self.fork()
+        stream.network = with_outputs(network or self.network, outputs)
+        stream._name_ends()
+        return stream
 
     def _opened_with(self, network: Network, params: Params) -> RowStream:
         return ResidentStream(self._graphs, network, params, batch=self.batch)
 
     def strength(self, key: str) -> Array:
-        """Return it as for other streams; what is read back are the means, and not the state."""
+        """Return the same as other streams; only the means are copied back, not the state."""
         program = self._programs.get(("strength", key), lambda: self._reducing(key))
         with np.errstate(invalid="ignore"):
             return np.sqrt(program.run([])[0][..., 0].astype(np.float64))
@@ -188,25 +188,25 @@ class ResidentStream(RowStream):
 
     def save(self) -> bytes:
         self._count_quick()
-        values = self._kept.values()
+        values = self._buffers.values()
         of = [HeldValues({k: v[b] for k, v in values.items()}, int(self._rows[b])) for b in range(self.batch)]
-        return self._together([save_state(held, self._specs) for held in of])
+        return self._together([save_state(saved, self._specs) for saved in of])
 
     def restore(self, data: bytes) -> None:
-        found = []
+        streams = []
         parts, living = self._apart(data)
         for part in parts:
-            found.append(HeldValues({}, 0))
-            restore_state(found[-1], part, self._specs, sys.maxsize)
-        values = self._kept.fresh()  # as they stay of streams that had no row
-        for b, held in enumerate(found):
-            for key, value in held.values.items():
+            streams.append(HeldValues({}, 0))
+            restore_state(streams[-1], part, self._specs, sys.maxsize)
+        values = self._buffers.fresh()  # for streams without rows
+        for b, saved in enumerate(streams):
+            for key, value in saved.values.items():
                 values[key][b] = as_numbers(value, np.dtype(np.float32)).reshape(self._specs[key].shape)
-        self._kept.put(values)
+        self._buffers.put(values)
         self._living.values = living
         self._tell()
         self._quick_rows = 0
-        self._rows = np.array([held.position for held in found], np.int64)
+        self._rows = np.array([saved.position for saved in streams], np.int64)
 
     def _tell(self) -> None:
         for key, value in self._living.values.items():
@@ -221,7 +221,7 @@ class ResidentStream(RowStream):
 
 
 class _TooLongError(Exception):
-    """A program of so many rows would have too many nodes."""
+    """A program for this row count would have too many nodes."""
 
     def __init__(self, rows: int) -> None:
         super().__init__(rows)
@@ -229,6 +229,6 @@ class _TooLongError(Exception):
 
 
 def _fitting(graph: Graph) -> int:
-    """Return how many rows a program has at most, a power of two, by what a row of its longest loop takes."""
+    """Return the most rows of a program, a power of two, from the cost of a row of its longest loop."""
     each = max((len(node.attrs["body"].nodes) for node in graph.nodes if node.op == "scan"), default=0)
     return min(LONGEST, 1 << max(MOST_NODES // max(each, 1), 1).bit_length() - 1)

@@ -1,4 +1,4 @@
-"""Streams of rows through a network: calls of an executable, each from where its sequence was."""
+"""Streams of rows through a network: calls of an executable that continue from the states of each stream."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SEAL = Seal(magic=b"VOLSTRMS", version=1, what="a saved stream")
 
 
 TOGETHER = 64
-"""Parts between resets that share a call, at least; so many states are kept for the next ones."""
+"""Parts between resets that may share a call, or the batch if it is larger; also the number of cached spare states."""
 
 
 class _Part(NamedTuple):
-    """Rows of a stream, up to where it begins anew; and whether it does so with the first of them."""
+    """Rows of a stream up to its next reset, and whether it is reset before the first of them."""
 
     stream: int
     start: int
@@ -40,20 +40,20 @@ class _Part(NamedTuple):
 
 
 class Header(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Bytes of each stream, and nodes of fabrics that are masked, by the key of what says so."""
+    """Number of bytes of each stream, and masked nodes of fabrics by the key of the mask."""
 
     lengths: list[int]
     masked: dict[str, list[int]] = {}
 
 
 class RowStream(HasLiving):
-    """Streams side by side on a device. What layers keep of them stays there from call to call.
+    """Parallel streams on a device. Their states stay on the device between calls.
 
     Parameters
     ----------
-    device : where to compute
-    network : without layers that look at later rows; keys and values of attention grow up to the options' context
-    batch : streams
+    device : the device to run on
+    network : without layers that read later rows; keys and values of attention grow up to the options' context
+    batch : number of streams
     """
 
     def __init__(
@@ -78,50 +78,51 @@ class RowStream(HasLiving):
 
         Parameters
         ----------
-        x : ``[batch, T, …]``, or by input; of a network of a fabric also by the fabric's inputs
-        resets : ``[batch, T]``, 1 where a stream begins anew with a row: as if nothing had been before
+        x : ``[batch, T, …]``, or a mapping by input; for the network of a fabric also by the fabric's inputs
+        resets : ``[batch, T]``, 1 for a row that starts a new sequence
 
         Returns
         -------
-        float32 ``[batch, T, …]``; by name where the network has several outputs, or where rows were given by
-        a fabric's inputs
+        float32 ``[batch, T, …]``; a mapping by name if the network has several outputs, or if rows were passed by a
+        fabric's inputs
 
         Raises
         ------
-        ShapeError : rows or resets are not what the network reads; nothing has changed
+        ShapeError : rows or resets do not match the network's inputs; nothing has changed
         """
-        given, rows, marks = self._check(x, resets)
+        inputs, rows, marks = self._check(x, resets)
         taps = self.network.taps
-        made = {n: np.zeros((self.batch, rows, *self.network.shapes[c][1:]), np.float32) for n, c in taps.items()}
+        outputs = {n: np.zeros((self.batch, rows, *self.network.shapes[c][1:]), np.float32) for n, c in taps.items()}
         parts = [part for b in range(self.batch) for part in _parts(b, rows, None if marks is None else marks[b])]
         together = max(self.batch, TOGETHER)
         for now in (parts[at : at + together] for at in range(0, len(parts), together)):
             states = [self._fresh() if part.anew else self._states[part.stream] for part in now]
             pieces = [
-                self._piece(state, {n: value[part.stream, part.start : part.stop] for n, value in given.items()})
+                self._piece(state, {n: value[part.stream, part.start : part.stop] for n, value in inputs.items()})
                 for state, part in zip(states, now, strict=True)
             ]
             with self._told.turn(self._living) as executable:
                 results = executable.run(pieces)
-            for part, state, found in zip(now, states, results, strict=True):
-                for name, y in found.items() if isinstance(found, Mapping) else [(next(iter(taps)), found)]:
-                    made[name][part.stream, part.start : part.stop] = y
+            for part, state, result in zip(now, states, results, strict=True):
+                by_name = result if isinstance(result, Mapping) else {next(iter(taps)): result}
+                for name, y in by_name.items():
+                    outputs[name][part.stream, part.start : part.stop] = y
                 if part.anew:
                     self._states[part.stream].reset()
                     self._spare.append(self._states[part.stream])
                     self._states[part.stream] = state
             del self._spare[TOGETHER:]
-        return parted(self.network, x, made)
+        return parted(self.network, x, outputs)
 
     def _check(
         self, x: Array | Mapping[str, Array], resets: Array | None
     ) -> tuple[dict[str, Array], int, Array | None]:
-        """Return rows by input, how many there are, and where streams begin anew."""
-        given, rows = check_rows(self.network, x, self.batch)
-        missing = [name for name in self.network.ports if name not in given]
+        """Return rows by input, their number, and the resets."""
+        inputs, rows = check_rows(self.network, x, self.batch)
+        missing = [name for name in self.network.ports if name not in inputs]
         if missing:
-            raise ShapeError(f"input {missing[0]!r} has no rows", hint="give rows for every input")
-        return given, rows, None if resets is None else check_marks(resets, self.batch, rows)
+            raise ShapeError(f"input {missing[0]!r} has no rows", hint="pass rows for every input")
+        return inputs, rows, None if resets is None else check_marks(resets, self.batch, rows)
 
     def iterate(
         self,
@@ -130,17 +131,17 @@ class RowStream(HasLiving):
         resets: Iterable[Array] | None = None,
         chunk: int = 64,
     ) -> Iterator[Array | dict[str, Array]]:
-        """Run rows as they come, a chunk at a time and the rest at the end, in memory that does not grow.
+        """Run rows as they arrive, in chunks and the rest at the end, with constant memory.
 
         Parameters
         ----------
-        rows : each ``[batch, …]``, or such by input
-        resets : for each row ``[batch]``, 1 where a stream begins anew with it
+        rows : each ``[batch, …]``, or a mapping of these by input
+        resets : for each row ``[batch]``, 1 for a stream that is reset before it
         chunk : rows of a call
 
         Yields
         ------
-        What `run` returns of each chunk
+        The result of `run` for each chunk
         """
         return map(self.advance, in_chunks(rows, resets, chunk=chunk))
 
@@ -149,54 +150,57 @@ class RowStream(HasLiving):
         return self.run(chunk.x, resets=chunk.resets)
 
     def _fresh(self) -> Any:
-        """Return a state of a stream that begins."""
+        """Return the initial state of a stream."""
         return self._spare.pop() if self._spare else self._executable.new_state()
 
     def _piece(self, state: Any, rows: dict[str, Array]) -> Piece:
         return Piece(state, rows[INPUT] if len(self.network.ports) == 1 else rows, "all")
 
     def reset(self, streams: Iterable[int] | None = None) -> None:
-        """Let all streams, or those that are named, begin anew."""
+        """Reset all streams, or the selected ones."""
         for b in check_streams(streams, self.batch):
             self._states[b].reset()
 
     def fork(self) -> RowStream:
-        """Return a copy: both go on independently, with the same weights."""
-        made = copy(self)
-        made._living, made._states, made._spare = self._living.fork(), [state.fork() for state in self._states], []
-        return made
+        """Return an independent copy with the same weights."""
+        stream = copy(self)
+        stream._living, stream._spare = self._living.fork(), []
+        stream._states = [state.fork() for state in self._states]
+        return stream
 
     def tapped(self, outputs: Mapping[str, Coord], network: Network | None = None) -> RowStream:
-        """Return streams that go on from here on their own, of the same network with further outputs.
+        """Return independent streams that continue from here, of the same network with additional outputs.
 
         Parameters
         ----------
-        network : in its place one with the same parameters and states, as a program that is watched
+        network : a network to use instead, with the same parameters and states, such as an observed program
         """
         device, params, options = self._opened
         network = with_outputs(network or self.network, outputs)
-        made = RowStream(device, network, params, batch=self.batch, options=options)
-        made.restore(self.save())
-        return made
+        streams = RowStream(device, network, params, batch=self.batch, options=options)
+        streams.restore(self.save())
+        return streams
 
     def onto(self, network: Network, params: Params) -> RowStream:
-        """Return streams that go on from here on their own, of a network whose fabrics have more nodes, or fewer.
+        """Return independent streams that continue from here, of a network whose fabrics have more or fewer nodes.
 
-        What nodes keep follows them by their ids, and so does whether they are masked; new ones begin.
+        States and masks follow node ids; new nodes start with initial states.
 
         Raises
         ------
-        SpecError : something else is different of what streams of the two networks keep
+        SpecError : the states of the two networks differ in something other than nodes
         """
         from volumetric.run.streams.moved import moved
 
         parts = moved(self._apart(self.save())[0], self.network, network)
-        made = self._opened_with(network, params)
-        made.restore(SEAL.close(Header(lengths=list(map(len, parts)), masked=made._living.after(self._living)), parts))
-        return made
+        streams = self._opened_with(network, params)
+        streams.restore(
+            SEAL.close(Header(lengths=list(map(len, parts)), masked=streams._living.after(self._living)), parts)
+        )
+        return streams
 
     def _opened_with(self, network: Network, params: Params) -> RowStream:
-        """Return fresh streams of another network in the same place."""
+        """Return new streams of another network on the same device."""
         device, _, options = self._opened
         return RowStream(device, network, params, batch=self.batch, options=options)
 
@@ -205,21 +209,21 @@ class RowStream(HasLiving):
 
         Parameters
         ----------
-        key : of the state, as ``"0.0.0.0/shown"``
+        key : key of the state, such as ``"0.0.0.0/shown"``
         """
         values = np.stack([as_numbers(state.read(key), np.dtype(np.float64)) for state in self._states])
         with np.errstate(over="ignore", invalid="ignore"):
             return np.sqrt(np.square(values).mean(-1))
 
     def save(self) -> bytes:
-        """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
+        """Return the states of all streams as bytes for `restore`, on any device with these weights."""
         return self._together([state.save() for state in self._states])
 
     def _together(self, parts: list[bytes]) -> bytes:
         return SEAL.close(Header(lengths=list(map(len, parts)), masked=self._living.saved()), parts)
 
     def restore(self, data: bytes) -> None:
-        """Go on where the streams went that `data` was saved of.
+        """Restore the states of streams that were saved as `data`.
 
         Raises
         ------
@@ -230,31 +234,31 @@ class RowStream(HasLiving):
         self._living.values = living
 
     def _apart(self, data: bytes) -> tuple[list[bytes], Mapping[str, Array]]:
-        """Return what each stream saved, and which nodes of fabrics lived."""
+        """Split saved bytes into those of each stream, and the masks of fabrics."""
         header, body = SEAL.open(data, Header)
         if len(header.lengths) != self.batch:
             raise CheckpointError(
-                f"the saved stream has a batch of {len(header.lengths)}, this one of {self.batch}",
+                f"the saved stream has a batch of {len(header.lengths)}, expected {self.batch}",
                 hint="open the stream with the batch that it was saved with",
             )
         if min(header.lengths) < 0 or sum(header.lengths) != len(body):
-            raise SEAL.damaged("its parts do not have the lengths that it announces")
+            raise SEAL.damaged("the lengths in its header do not match its size")
         living = self._living.restored(header.masked)
         ends = np.cumsum(header.lengths).tolist()
         return [bytes(body[end - size : end]) for end, size in zip(ends, header.lengths, strict=True)], living
 
     def close(self) -> None:
-        """Give the device's memory back."""
+        """Free the device's memory."""
         self._executable.close()
 
 
 def with_outputs(network: Network, outputs: Mapping[str, Coord]) -> Network:
-    """Return a network with further outputs."""
+    """Return a network with additional outputs."""
     return replace(network, outputs={**network.outputs, **outputs}) if outputs else network
 
 
 def _parts(stream: int, rows: int, marks: Array | None) -> list[_Part]:
-    """Cut rows where a stream begins anew."""
+    """Split the rows of a stream at its resets."""
     if not rows:
         return []
     cuts = [0] if marks is None else sorted({0, *np.flatnonzero(marks).tolist()})
