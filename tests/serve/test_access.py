@@ -107,7 +107,7 @@ def test_figures_have_a_bound(server: Address):
     [
         (["--port", "70000"], "cannot listen on 127.0.0.1 port 70000"),
         (["--api-key", ""], "the API key is empty"),
-        (["--api-key", "clé"], "no header can hold"),
+        (["--api-key", "clé"], "invalid in an HTTP header"),
         (["--api-key-file", "nowhere.key:2"], "nowhere.key"),
         (["--cors", "example.org"], "is no origin"),
         (["--drain", "nan"], "drain must be 0 seconds or more"),
