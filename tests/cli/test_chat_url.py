@@ -42,8 +42,8 @@ def test_answers_come_from_the_server(talk, tmp_path):
 @pytest.mark.thorough
 def test_what_goes_wrong_is_told(talk, monkeypatch):
     assert "no model 'words'" in talk(flags=("--model", "words"))[2]
-    assert "does not answer" in talk(url="http://127.0.0.1:1")[2]
-    assert "no URL of a server" in talk(url="here")[2]
+    assert "does not respond" in talk(url="http://127.0.0.1:1")[2]
+    assert "not a URL of a server" in talk(url="here")[2]
     code, out, err = talk("/set temperature hot", "/set seed 1", "a" * 40, "/regen", "ab", flags=())
     assert (code, out) == (0, "cdefgh\n")
     assert "temperature must be" in err
@@ -71,8 +71,8 @@ def test_what_goes_wrong_is_told(talk, monkeypatch):
         (answered(b'{"choices": [{"message": {"content": "Hello"}}]}'), "", "broke off"),
         (answered(b"no", status="500 Broken"), "", "the server refused the request: no"),
         (answered(b"", status="503 Busy"), "", "the server refused the request: Busy"),
-        (b"SSH-2.0\r\n", "", "does not answer"),
-        (b"", "", "does not answer"),
+        (b"SSH-2.0\r\n", "", "does not respond"),
+        (b"", "", "does not respond"),
     ],
 )
 def test_what_others_answer_is_read_or_told(talk, answer: bytes, out: str, told: str):

@@ -228,7 +228,7 @@ def test_constants_are_taken_after_rows_and_exports_are_written(
         ([*flags, "--rows", str(tmp_path / "x.npz"), "--after", "2"], 1, "both given"),
         ([*flags, "--after", "0"], 1, "after"),
         (["program", "compile", str(file), "-o", str(tmp_path / "y.json"), "--rows", "x.npz"], 2, "has no weights"),
-        (["program", "check", str(file), "--after", "2"], 2, "are of program compile"),
+        (["program", "check", str(file), "--after", "2"], 2, "apply only to program compile"),
     ):
         assert main(arguments) == code
         assert message in capsys.readouterr().err

@@ -43,7 +43,12 @@ def server():
     [
         (TEXT, {"prompt": "a", "stop_token_ids": list(range(1025))}, "stop_token_ids", "at most 1024 items"),
         (TEXT, {"prompt": "a", "stop_token_ids": [1] * 1_000_000}, "stop_token_ids", "at most 1024 items"),
-        (TEXT, {"prompt": "a", "logit_bias": {str(i): 1 for i in range(10)}}, "logit_bias", "10 tokens, the model 9"),
+        (
+            TEXT,
+            {"prompt": "a", "logit_bias": {str(i): 1 for i in range(10)}},
+            "logit_bias",
+            "10 tokens, the model has 9",
+        ),
         (TEXT, {"prompt": "a", "guided_choice": ["a"] * 65_537}, "guided_choice", "at most 65536 items"),
         (TEXT, {"prompt": [1] * 1_000_000}, "prompt", "1000000 tokens, the context holds"),
         (TEXT, {"prompt": [[1] * 33, [1]]}, "prompt", "33 tokens, the context holds"),
