@@ -50,7 +50,7 @@ def written(kind: str, what: Any) -> tuple[Form, str]:
     ------
     SpecError : it is too long, or an empty choice
     """
-    form: Form = kind  # pyright: ignore[reportAssignmentType]  (whoever asks has one of them)
+    form: Form = kind  # pyright: ignore[reportAssignmentType]  (the type depends on `kind`)
     if form == "choice" and (not what or not all(what)):
         raise SpecError("a choice needs texts that are not empty")
     text = json.dumps(spaced(what)) if form == "json_schema" else json.dumps(list(what)) if form == "choice" else what

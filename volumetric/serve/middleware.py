@@ -52,7 +52,7 @@ class Access:
     ----------
     app : the wrapped application
     serving : its metrics count responses
-    paths : paths with metrics of their own; others share one label, so that clients cannot fill the memory with paths
+    paths : paths with separate metrics; others share one label, so that clients cannot fill the memory
     """
 
     def __init__(self, app: ASGIApp, serving: Serving, paths: Collection[str]) -> None:

@@ -106,7 +106,9 @@ def problem_of(error: Exception, *, param: str | None = None) -> RequestError:
         return error
     if not isinstance(error, VolumetricError):
         logger.error("%s", error, exc_info=error)
-        return RequestError(500, "the server failed; its log tells why", kind="server_error", code="internal_error")
+        return RequestError(
+            500, "the server failed; see its log for the reason", kind="server_error", code="internal_error"
+        )
     message = f"{error}; {error.hint}" if error.hint and error.hint not in _COMMANDS else str(error)
     if isinstance(error, OverloadedError):
         return RequestError(429, message, kind="rate_limit_error", code="queue_full", retry_after=error.retry_after)
