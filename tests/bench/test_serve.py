@@ -41,11 +41,11 @@ def test_a_client_reads_a_stream(server: Address):
         (streamed(said("a"), whole=False), "IncompleteReadError"),
         (streamed(said("a")), "the stream ended before the answer"),
         (streamed({"error": {"message": "lost"}}), "lost"),
-        (streamed("data: [1]"), "a piece of a chat completion was expected"),
-        (answered(b"<html>", "text/html"), "no stream of a chat completion"),
+        (streamed("data: [1]"), "expected a chunk of a chat completion"),
+        (answered(b"<html>", "text/html"), "not a stream of a chat completion"),
         (answered(b'{"error": {"message": "full"}}', status="429 Later"), "429 full"),
-        (b"", "no HTTP"),
-        (b"SSH-2.0\r\n", "no HTTP"),
+        (b"", "not HTTP"),
+        (b"SSH-2.0\r\n", "not HTTP"),
     ],
 )
 def test_answers_that_are_none_are_failures(answer: bytes, told: str):
@@ -57,7 +57,7 @@ def test_answers_that_are_none_are_failures(answer: bytes, told: str):
 
 @pytest.mark.parametrize("url", ["ftp://a", "here", "http://", "http://a:b"])
 def test_what_is_no_server_is_refused(url: str):
-    with pytest.raises(SpecError, match="no URL"):
+    with pytest.raises(SpecError, match="not a URL"):
         Target.of(url)
 
 

@@ -42,8 +42,8 @@ def test_answers_come_from_the_server(talk, tmp_path):
 @pytest.mark.thorough
 def test_what_goes_wrong_is_told(talk, monkeypatch):
     assert "no model 'words'" in talk(flags=("--model", "words"))[2]
-    assert "does not answer" in talk(url="http://127.0.0.1:1")[2]
-    assert "no URL of a server" in talk(url="here")[2]
+    assert "does not respond" in talk(url="http://127.0.0.1:1")[2]
+    assert "not a URL of a server" in talk(url="here")[2]
     code, out, err = talk("/set temperature hot", "/set seed 1", "a" * 40, "/regen", "ab", flags=())
     assert (code, out) == (0, "cdefgh\n")
     assert "temperature must be" in err
@@ -64,15 +64,15 @@ def test_what_goes_wrong_is_told(talk, monkeypatch):
         (streamed(": wait", {"choices": [{"delta": None}, None]}, said("Hello"), "data: [DONE]"), "Hello\n", ""),
         (streamed(said("Hello"), whole=False), "Hello\n", "broke off: the server closed"),
         (streamed(said("Hello")), "Hello\n", "broke off: the server closed"),
-        (streamed(said("Hello"), "data: [1]"), "Hello\n", "a piece of a chat completion was expected, got '[1]'"),
-        (streamed(said("Hello"), "data: {"), "Hello\n", "a piece of a chat completion was expected"),
+        (streamed(said("Hello"), "data: [1]"), "Hello\n", "expected a chunk of a chat completion, got '[1]'"),
+        (streamed(said("Hello"), "data: {"), "Hello\n", "expected a chunk of a chat completion"),
         (streamed({"error": {"message": "lost"}}), "", "the server ended the answer: lost"),
         (streamed({"error": "lost"}), "", "the server ended the answer: lost"),
         (answered(b'{"choices": [{"message": {"content": "Hello"}}]}'), "", "broke off"),
-        (answered(b"no", status="500 Broken"), "", "the server refuses: no"),
-        (answered(b"", status="503 Busy"), "", "the server refuses: Busy"),
-        (b"SSH-2.0\r\n", "", "does not answer"),
-        (b"", "", "does not answer"),
+        (answered(b"no", status="500 Broken"), "", "the server refused the request: no"),
+        (answered(b"", status="503 Busy"), "", "the server refused the request: Busy"),
+        (b"SSH-2.0\r\n", "", "does not respond"),
+        (b"", "", "does not respond"),
     ],
 )
 def test_what_others_answer_is_read_or_told(talk, answer: bytes, out: str, told: str):
@@ -96,7 +96,7 @@ def test_what_has_no_models_is_told(talk, models: bytes):
     with stranger(b"", answered(models)) as url:
         code, _, err = talk("hi", url=url)
     assert code == 1
-    assert "no server of OpenAI's API" in err or "has no model" in err
+    assert "not a server of OpenAI's API" in err or "has no model" in err
     assert "defect" not in err
 
 
@@ -105,4 +105,4 @@ def test_what_cannot_be_asked_for_is_told(talk, monkeypatch, url: str | None, ke
     monkeypatch.setenv("VOLUMETRIC_API_KEY", key)
     code, _, err = talk("hi", **({} if url is None else {"url": url}))
     assert code in (1, 2)
-    assert "no URL" in err or "no header can hold" in err
+    assert "not a URL" in err or "invalid in an HTTP header" in err

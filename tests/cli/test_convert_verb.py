@@ -13,8 +13,8 @@ def test_types_that_rows_do_not_fill_are_told(run, tmp_path):
     code, out, _ = run("convert", str(TINY / "llama"), str(tmp_path / "m.gguf"), "--dtype", "q4_k")
     assert code == 0
     assert "m.gguf: llama as q4_k, " in out
-    assert "% of the weights are q5_0: rows of 64 fill no blocks of 256" in out
-    assert "% of the weights are q5_0: rows of 160 fill no blocks" in out
+    assert "% of the weights are q5_0: rows of 64 do not fill its blocks of 256" in out
+    assert "% of the weights are q5_0: rows of 160 do not fill its blocks" in out
     _, out, _ = run("convert", str(TINY / "llama"), str(tmp_path / "b.gguf"), "--dtype", "bf16")
     assert out == f"{tmp_path / 'b.gguf'}: llama as bfloat16, {out.rpartition(', ')[2]}"
 

@@ -50,8 +50,8 @@ def test_lines_become_arrays(run, tmp_path, monkeypatch, kind):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("a", "--file", "x.txt"), 2, "texts and --file were given"),
-        (("a", "--out", "x.bin"), 2, "ends in none of .jsonl, .npy, .npz"),
+        (("a", "--file", "x.txt"), 2, "texts and --file exclude each other"),
+        (("a", "--out", "x.bin"), 2, "must end in one of .jsonl, .npy, .npz"),
         (("a", "--pooling", "sum"), 1, "unknown pooling 'sum'"),
         (("a", "--prompt-name", "x"), 1, "has no prompt 'x'"),
         (("--file", "not-there.txt"), 1, "not-there.txt"),

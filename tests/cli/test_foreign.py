@@ -60,20 +60,20 @@ def test_flags_of_others_become_ours_or_go(line, ours, built):
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ("generate m hi -vq", "generate has no flag -vq", "letters do not share a dash"),
-        ("generate m hi -temp 1", "generate has no flag -temp", "did you mean --temp?"),
-        ("train x.toml -fa", "train has no flag -fa", "letters do not share a dash"),
-        ("program check x.json -abc", "program has no flag -abc", "letters do not share a dash"),
-        ("generate m -cnv", "generate has no flag -cnv", "volumetric chat MODEL"),
-        ("chat m -st", "chat has no flag -st", "volumetric generate MODEL --chat"),
-        ("generate m hi -mu https://example.org/x.gguf", "no flag -mu", "download the file"),
-        ("generate m hi --grammar g", "no flag --grammar", "volumetric serve"),
+        ("generate m hi -vq", "unknown flag -vq of generate", "write each flag with its own dash"),
+        ("generate m hi -temp 1", "unknown flag -temp of generate", "did you mean --temp?"),
+        ("train x.toml -fa", "unknown flag -fa of train", "write each flag with its own dash"),
+        ("program check x.json -abc", "unknown flag -abc of program", "write each flag with its own dash"),
+        ("generate m -cnv", "unknown flag -cnv of generate", "volumetric chat MODEL"),
+        ("chat m -st", "unknown flag -st of chat", "volumetric generate MODEL --chat"),
+        ("generate m hi -mu https://example.org/x.gguf", "unknown flag -mu", "download the file"),
+        ("generate m hi --grammar g", "unknown flag --grammar", "volumetric serve"),
         ("generate m hi -ctk q4_0", "cannot be stored as q4_0", "int8 (q8_0)"),
-        ("generate m hi -ctk q8_0 -ctv f16", "-ctv says another thing than --kv-dtype int8", None),
+        ("generate m hi -ctk q8_0 -ctv f16", "-ctv contradicts --kv-dtype int8", None),
         ("generate m hi -ctk", "-ctk requires an argument", None),
-        ("generate m hi -sm none", "no flag -sm", "gpu:1"),
-        ("inspect m -ctk f16", "inspect has no flag -ctk", "letters do not share a dash"),
-        ("serve m -to 3", "serve has no flag -to", "--request-timeout"),
+        ("generate m hi -sm none", "unknown flag -sm", "gpu:1"),
+        ("inspect m -ctk f16", "unknown flag -ctk of inspect", "write each flag with its own dash"),
+        ("serve m -to 3", "unknown flag -to of serve", "--request-timeout"),
         ("generate -hf org/name:Q4_K_M hi", "org/name:Q4_K_M", "org/name/FILE.gguf"),
     ],
 )
@@ -93,7 +93,7 @@ def test_a_file_of_a_system_prompt_is_read(built, tmp_path):
 def test_what_has_no_effect_is_told_once_and_not_with_quiet(capsys):
     assert main(["generate", "/no/such/model", "hi", "-fa", "--mlock"]) == 1
     err = capsys.readouterr().err
-    assert "-fa has no effect: attention never stores its scores\n" in err
+    assert "-fa has no effect: attention never materialises its scores\n" in err
     assert err.count("--mlock has no effect") == 1
     assert main(["generate", "/no/such/model", "hi", "-fa", "--quiet"]) == 1
     assert "-fa" not in capsys.readouterr().err
@@ -121,12 +121,12 @@ def test_the_table_is_of_use(built):
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["generate", "m", "hi", "--colr"], "no flag --colr", "see: volumetric generate --help"),
-        (["generate", "m", "hi", "--tmperature", "1"], "no flag --tmperature", "did you mean --temperature?"),
-        (["stop"], "no command 'stop'", "Ctrl-C"),
-        (["pull", "a/b"], "no command 'pull'", "volumetric inspect ORG/NAME"),
-        (["generat", "m"], "no command 'generat'", "did you mean generate?"),
-        (["run", "m", "hi"], "run takes no 'hi'", "volumetric generate MODEL PROMPT"),
+        (["generate", "m", "hi", "--colr"], "unknown flag --colr", "see: volumetric generate --help"),
+        (["generate", "m", "hi", "--tmperature", "1"], "unknown flag --tmperature", "did you mean --temperature?"),
+        (["stop"], "unknown command 'stop'", "Ctrl-C"),
+        (["pull", "a/b"], "unknown command 'pull'", "volumetric inspect ORG/NAME"),
+        (["generat", "m"], "unknown command 'generat'", "did you mean generate?"),
+        (["run", "m", "hi"], "unexpected argument of run: 'hi'", "volumetric generate MODEL PROMPT"),
         (["generate", "m", "hi", "--device", "CUDA0"], "no device 'CUDA0'", "gpu:0 is what you mean"),
         (["generate", "m", "hi", "--device", "mps"], "no device 'mps'", "gpu is what you mean"),
         (["generate", "m", "hi", "--dtype", "Q4_K_M"], "unknown dtype 'Q4_K_M'", "q4_k for all of them"),

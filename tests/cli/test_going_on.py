@@ -130,7 +130,7 @@ def test_a_run_has_one_process_and_a_kill_lets_it_go_without_a_trace(tmp_path: P
     try:
         assert resume(home) == 1
         told = capsys.readouterr().err
-        assert f"still goes on, in process {process.pid}" in told
+        assert f"is still running, in process {process.pid}" in told
         assert "--out" in told
         assert main(["evolve", str(tmp_path / "job.toml")]) == 1
     finally:

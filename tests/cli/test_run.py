@@ -227,8 +227,11 @@ def test_arrays_that_do_not_fit_are_named(run, plain, ticking, tmp_path):
         ({"input": X[..., :2]}, "expected [T, 3] or [B, T, 3], got [2, 70, 2]"),
         ({"input": X[0, 0]}, "got [3]"),
         ({"input": X.astype(str)}, "got text"),
-        ({"input": X[:0]}, "of no stream"),
-        ({"input": X, "reset": np.zeros((2, 3))}, "the same streams and rows, got input [2, 70], reset [2, 3]"),
+        ({"input": X[:0]}, "has no streams"),
+        (
+            {"input": X, "reset": np.zeros((2, 3))},
+            "must have the same streams and rows, got input [2, 70], reset [2, 3]",
+        ),
         ({"input": X, "reset": np.full((2, 70), 2)}, "must be 0 and 1"),
     ):
         np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]  (there is no array of that name)
@@ -247,15 +250,15 @@ def test_arrays_that_do_not_fit_are_named(run, plain, ticking, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--in", "x.txt"), "ends in none of .npz, .csv, .jsonl"),
-        (("--in", "x.npz", "--header"), "--header is of .csv files"),
+        (("--in", "x.txt"), "must end in one of .npz, .csv, .jsonl"),
+        (("--in", "x.npz", "--header"), "--header applies only to .csv files"),
         (("--ticks", "0"), "--ticks must be 1 or more"),
-        (("--ticks", "3"), "--ticks is of networks that run tick by tick"),
-        (("--per-row", "2"), "--per-row is of networks"),
+        (("--ticks", "3"), "--ticks applies only to networks that run tick by tick"),
+        (("--per-row", "2"), "--per-row applies only to networks"),
         (("--ticks", "1", "--batch", "-1"), "--batch must be"),
-        (("--ticks", "1", "--out", "y.npy"), "does not end in .npz"),
+        (("--ticks", "1", "--out", "y.npy"), "must end in .npz"),
         (("--device", "tpu"), "--device"),
-        (("--clocked", "--context", "9"), "--context is of networks that run row by row"),
+        (("--clocked", "--context", "9"), "--context applies only to networks that run row by row"),
     ],
 )
 def test_flags_that_make_no_sense(run, plain, monkeypatch, arguments, message):
@@ -307,7 +310,7 @@ def test_rows_come_one_by_one_and_ctrl_c_keeps_the_state(ticking, tmp_path):
 def test_inspect_tells_how_a_model_ticks(run, plain, ticking):
     code, out, err = run("inspect", ticking, "--clocked", "--window", "10")
     assert (code, err) == (0, "")
-    assert "1 layers do not fire at every tick" in out
+    assert "1 layers do not run at every tick" in out
     assert "through 10 ticks" in out
     assert [line.split()[-1] for line in out.splitlines() if line.split()[:2] == ["input", "output"]][1:] == ["1"]
     told = json.loads(run("inspect", plain, "--clocked", "--checkpoint", "4", "--json")[1])
@@ -341,7 +344,7 @@ def test_a_film_has_every_tick_and_changes_nothing(run, ticking, tmp_path, monke
     monkeypatch.setattr("volumetric.cli.run.MOST", 8)
     code, out, err = run(*arguments, "--record", str(tmp_path / "a.html"))
     assert "4 ticks drawn" in err
-    assert "9 more are not" in err
+    assert "9 more do not fit" in err
     same(numbers(out), numbers(plainly))
 
 
@@ -355,7 +358,7 @@ def test_what_runs_row_by_row_is_recorded_too(run, plain, tmp_path):
     same(numbers(out), numbers(plainly))
     assert (tmp_path / "a.state").read_bytes() == (tmp_path / "plain.state").read_bytes()
     assert len(Recording.open(tmp_path / "a.scope")) == 5
-    assert "ends in none of .html, .gif, .scope" in run("run", plain, "--record", "a.png")[2]
+    assert "must end in one of .html, .gif, .scope" in run("run", plain, "--record", "a.png")[2]
 
 
 def test_the_context_is_of_layers_that_look_back(run, tmp_path):
@@ -374,7 +377,7 @@ def test_no_row_at_all_is_said(run, plain, monkeypatch):
     type_in(monkeypatch, b"")
     code, out, err = run("run", plain, *ON_REFERENCE)
     assert (code, out) == (0, "")
-    assert "there was no row on stdin: nothing was run" in err
+    assert "stdin had no rows: nothing was run" in err
     type_in(monkeypatch, b"[1, 2, 3]\n")
     assert "no row" not in run("run", plain, *ON_REFERENCE)[2]
 

@@ -99,7 +99,7 @@ def test_a_model_and_a_recording_are_served(model: str, run: Any, capsys: pytest
     ("arguments", "code", "part"),
     [
         (["film", "net"], 2, "film"),
-        (["record", "net", "--in", "rows.npz", "--out", "a.gif"], 2, "does not end in .scope"),
+        (["record", "net", "--in", "rows.npz", "--out", "a.gif"], 2, "must end in .scope"),
         (["record", "net", "--in", "rows.npz", "--row", "2"], 1, "row must be in 0 … 1"),
         (["record", "net", "--in", "rows.npz", "--ticks", "0"], 2, "--ticks must be 1 or more"),
         (["record", "net", "--in", "rows.npz", "--no-clocked", "--ticks", "3"], 1, "tick by tick"),
@@ -108,7 +108,7 @@ def test_a_model_and_a_recording_are_served(model: str, run: Any, capsys: pytest
         (["gif", "net.scope"], 1, "no such file"),
         (["html", "net"], 1, "net is a directory, not a recording"),
         (["gif", "rows.npz"], 1, "rows.npz: it has no meta.json"),
-        (["html", "net.scope", "--in", "rows.npz"], 2, "takes no rows"),
+        (["html", "net.scope", "--in", "rows.npz"], 2, "cannot run rows"),
         (["html", "net.scope", "--rate", "0"], 2, "--rate must be 1 or more"),
         (["serve", "net", "--in", "rows.npz", "--out", "a.scope"], 2, "writes no file"),
     ],

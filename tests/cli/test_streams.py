@@ -25,7 +25,7 @@ def shell(redirected: str) -> subprocess.CompletedProcess[str]:
 def test_a_closed_stdout_is_told_as_such(verb):
     done = shell(f"{verb} >&-")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[0] == "error: stdout cannot be written: Bad file descriptor"
+    assert done.stderr.splitlines()[0] == "error: cannot write to stdout: Bad file descriptor"
     assert "defect" not in done.stderr
     assert "ignored" not in done.stderr
 
@@ -36,7 +36,7 @@ def test_a_full_disk_is_told_as_such():
     done = shell(f"devices --json > {FULL}")
     assert (done.returncode, done.stderr.splitlines()[0]) == (
         1,
-        "error: stdout cannot be written: No space left on device",
+        "error: cannot write to stdout: No space left on device",
     )
 
 

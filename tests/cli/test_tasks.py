@@ -71,7 +71,7 @@ def test_processes_give_what_one_gives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
-        (["list", "copy"], 2, "takes no names"),
+        (["list", "copy"], 2, "does not accept names"),
         (["run", "cpoy"], 2, "unknown task 'cpoy'"),
         (["forget"], 2, "forget"),
         (["run", "copy", "--seeds", "0"], 2, "--seeds must be 1 or more"),

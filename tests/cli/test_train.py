@@ -94,7 +94,7 @@ def test_a_run_goes_on_with_the_same_bits(run, tmp_path):
     run(SPIRALS, "--set", "train.epochs=4", "--set", "train.max_steps=9", "--out", str(tmp_path / "parts"))
     code, _, err = run(SPIRALS, "--set", "train.epochs=4", "--out", str(tmp_path / "parts"))
     assert code == 2
-    assert "parts holds an earlier run\nhint: --resume goes on with it, --out " in err
+    assert "parts already holds a run\nhint: --resume continues it, --out " in err
     parts = run(SPIRALS, "--set", "train.epochs=4", "--out", str(tmp_path / "parts"), "--resume")
     assert "resumed after update 9, in epoch 1" in parts[2]
     assert (parts[1]["loss"], parts[1]["accuracy"]) == (whole["loss"], whole["accuracy"])

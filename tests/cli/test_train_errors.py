@@ -187,5 +187,5 @@ def test_a_run_that_is_there_already_says_how_to_go_on(tmp_path, capsys):
     command = ["train", str(tmp_path / "a.toml"), "--device", "reference", "--quiet"]
     assert [main(command), main(command)] == [0, 2]
     err = capsys.readouterr().err
-    assert err.endswith("--resume goes on with it, --out a-2 writes to another directory\n")
+    assert err.endswith("--resume continues it, --out a-2 writes to another directory\n")
     assert [main([*command, "--resume"]), main([*command, "--out", f"{tmp_path / 'a'}-2"])] == [0, 0]

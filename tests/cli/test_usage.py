@@ -113,7 +113,7 @@ def test_a_library_error_is_exit_code_1_and_debug_shows_its_traceback(capsys):
 def test_a_key_of_a_file_that_is_given_as_a_flag_is_told_how_to_set(verb, flag, key, capsys):
     code, out, err = run(capsys, verb, "x.toml", flag, "5")
     assert (code, out) == (2, "")
-    assert err == f"error: {verb} has no flag {flag}\nhint: it is a key of the file: --set {key}=…\n"
+    assert err == f"error: unknown flag {flag} of {verb}\nhint: it is a key of the file: use --set {key}=…\n"
 
 
 @pytest.mark.parametrize(

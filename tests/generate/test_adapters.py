@@ -122,7 +122,7 @@ def test_generation_goes_on_with_another_adapter() -> None:
 
 def test_wrong_names_and_scales_are_named() -> None:
     model = opened("reference", ["plain", "saved"])
-    with pytest.raises(SpecError, match="no adapter 'other'"):
+    with pytest.raises(SpecError, match="unknown adapter 'other'"):
         model.set_adapter("other")
     with pytest.raises(SpecError, match="scale of adapter plain"):
         model.set_adapter("plain", float("nan"))

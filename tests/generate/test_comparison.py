@@ -54,7 +54,7 @@ def test_what_cannot_be_compared_is_named() -> None:
     with pytest.raises(SpecError, match="window must be 2 to 64"):
         compare_models(a, a, IDS, window=65)
     encoder = load(str(TINY.with_name("hf_encoders") / "bert_masked"), device="reference")
-    with pytest.raises(GenerationError, match="is an encoder and predicts no next token"):
+    with pytest.raises(GenerationError, match="is an encoder and does not predict the next token"):
         compare_models(encoder, encoder, [5, 6, 7])
     with pytest.raises(GenerationError, match="2 tokens or more"):
         compare_models(a, a, [5])

@@ -56,7 +56,9 @@ def test_a_context_that_is_asked_for_is_kept(recurrent: str) -> None:
 def test_the_end_of_a_context_is_told(attending: str, recurrent: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["--max-tokens", "40", "--device", "reference", "--ignore-eos"]
     assert main(["generate", attending, "And", *command]) == 0
-    assert f"the text ends where the context of {TRAINED_FOR} tokens does; the model was" in capsys.readouterr().err
+    assert (
+        f"the text ended because the context of {TRAINED_FOR} tokens is full; the model was" in capsys.readouterr().err
+    )
     assert main(["generate", attending, "And", *command, "--context", "8", "--json"]) == 0
     captured = capsys.readouterr()
     assert "--context N holds more, up to 16" in captured.err

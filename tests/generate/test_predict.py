@@ -185,9 +185,9 @@ def test_a_sequence_longer_than_the_context_says_how_to_open_the_model(opened):
 def test_what_is_for_tokens_points_to_predict(opened):
     with opened(DENSE) as model:
         for call in (model.logits, model.generate, model.stream, model.perplexity, lambda _: model.session()):
-            with pytest.raises(GenerationError, match=r"does not read tokens but float32 \[samples, 3\]") as caught:
+            with pytest.raises(GenerationError, match=r"reads float32 \[samples, 3\], not tokens") as caught:
                 call(X)
-            assert caught.value.hint == "model.predict(inputs) takes rows, and volumetric run MODEL --in FILE"
+            assert caught.value.hint == "use model.predict(inputs), or volumetric run MODEL --in FILE"
 
 
 def test_a_language_model_predicts_the_logits_of_several_texts():

@@ -38,7 +38,7 @@ def test_every_form_of_ids_is_a_prompt() -> None:
 
 @pytest.mark.parametrize("given", ["abc", b"abc", None, 5, {"a": 1}, {"abc"}])
 def test_a_batch_is_a_list_of_prompts(given: Any) -> None:
-    with letters() as model, pytest.raises(GenerationError, match="generate_batch takes a list of prompts, got"):
+    with letters() as model, pytest.raises(GenerationError, match="generate_batch requires a list of prompts, got"):
         model.generate_batch(given)
 
 

@@ -182,11 +182,11 @@ def test_wrong_adapters_are_named() -> None:
     job = Job(prompt=[3], params=base.sampling(), adapter="poet")
     with pytest.raises(SpecError, match="no adapter 'poet'"):
         Scheduler(base).submit(job)
-    with pytest.raises(SpecError, match="has no name"):
+    with pytest.raises(SpecError, match="name of a model with adapters is empty"):
         base.together({"": PEFT / "plain"})
     base.together({"plain": PEFT / "plain"})
     with pytest.raises(SpecError, match="no adapter 'poet'") as caught:
         Scheduler(base).submit(job)
     assert caught.value.hint == "loaded: plain"
-    with pytest.raises(SpecError, match="has adapters already"):
+    with pytest.raises(SpecError, match="already has adapters"):
         base.together({"wide": PEFT / "wide"})

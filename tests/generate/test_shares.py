@@ -150,13 +150,13 @@ def test_many_texts_of_a_request_leave_room_in_the_queue_for_others():
     scheduler = Scheduler(model, Limits(seats=2, queue=3, queue_tokens=None))
     for _ in range(7):  # two further texts for each of three that may wait
         scheduler.submit(job(model, "ab", request="many"))
-    with pytest.raises(OverloadedError, match="6 further texts of requests wait already, 1 more exceed 6"):
+    with pytest.raises(OverloadedError, match="6 further texts of requests are waiting, 1 more exceed the limit of 6"):
         scheduler.submit(job(model, "ab", request="many"))
     for number in range(4):
         scheduler.submit(job(model, "ab", request=number))
-    with pytest.raises(OverloadedError, match="5 requests wait already, 3 may"):
+    with pytest.raises(OverloadedError, match="5 requests are waiting, the limit is 3"):
         scheduler.submit(job(model, "ab", request="last"))
-    with pytest.raises(OverloadedError, match="5 requests wait already, 3 may"):
+    with pytest.raises(OverloadedError, match="5 requests are waiting, the limit is 3"):
         scheduler.submit(job(model, "ab"))
     scheduler.close()
     for weight in (0, -1.0, float("nan"), float("inf")):

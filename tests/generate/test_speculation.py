@@ -159,6 +159,6 @@ def test_a_draft_that_cannot_be_one_is_refused():
         model.generate("a", draft=3)
     loaded = loaded_letters(np.zeros((5, 5), np.float32), text=False)
     other = Model(replace(loaded, name="other"), ReferenceDevice(), RunOptions(context=32))
-    with pytest.raises(GenerationError, match="other has 5 tokens, letters has 9"):
+    with pytest.raises(GenerationError, match="other has 5 tokens, but letters has 9"):
         model.generate("a", draft=other)
     assert model.generate("f").text == "gh"

@@ -366,7 +366,7 @@ def test_inspect_says_what_weights_are_taken_for(tmp_path: Path, capsys: pytest.
     home = str(bare("llama", tmp_path))
     assert main(["inspect", home]) == 0
     text = capsys.readouterr().out
-    assert "taken for:  llama (possible)" in text
+    assert "detected:   llama (possible)" in text
     assert "gated MLP 64 → 160" in text
     given = [
         word for text in ("num_attention_heads=4", "rope_theta=1e5", "rope_scaling=null") for word in ("--assume", text)

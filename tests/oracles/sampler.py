@@ -66,7 +66,7 @@ class ReferenceSampler:
             if ids.max() >= scores.size:
                 raise GenerationError(
                     f"logit_bias names token {ids.max()}, but the model has {scores.size} tokens",
-                    hint="token ids belong to one model's vocabulary",
+                    hint="token ids are specific to a model's vocabulary",
                 )
             scores[ids] += np.fromiter(params.logit_bias.values(), np.float32)
         if params.repetition_penalty != 1.0 and self._recent:

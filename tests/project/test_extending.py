@@ -78,7 +78,7 @@ def test_a_package_adds_all_that_the_page_says(run: Run) -> None:
     done = run("-m", "volumetric", "count", "network.json")
     assert (done.returncode, done.stdout) == (0, "dense 2\nswiglu 1\nsquash 1\n"), done.stderr
     listed = " ".join(run("-m", "volumetric", "--help").stdout.replace("│", " ").split())
-    assert "count Of volumetric-squash: count --help says what it does." in listed
+    assert "count From volumetric-squash: see count --help." in listed
     assert "Its network.json." in run("-m", "volumetric", "count", "--help").stdout
     done = run("-m", "volumetric", "evolve", "half.toml", "--set", "generations=2")
     assert done.returncode == 0, done.stderr

@@ -107,9 +107,9 @@ def test_figures_have_a_bound(server: Address):
     [
         (["--port", "70000"], "cannot listen on 127.0.0.1 port 70000"),
         (["--api-key", ""], "the API key is empty"),
-        (["--api-key", "clé"], "no header can hold"),
+        (["--api-key", "clé"], "invalid in an HTTP header"),
         (["--api-key-file", "nowhere.key:2"], "nowhere.key"),
-        (["--cors", "example.org"], "is no origin"),
+        (["--cors", "example.org"], "is not an origin"),
         (["--drain", "nan"], "drain must be 0 seconds or more"),
     ],
 )
@@ -128,7 +128,7 @@ def test_keys_in_files_are_read_as_editors_write_them(tmp_path, monkeypatch: pyt
     (tmp_path / "other").write_text("lentil")
     files = str(tmp_path / "key"), f"{tmp_path / 'other'}:2.5"
     assert AddressOptions(api_key_file=files).keys() == {"sesame": 1.0, "lentil": 2.5}
-    with pytest.raises(UsageError, match="has a key that another one has"):
+    with pytest.raises(UsageError, match="has the same key as another file"):
         AddressOptions(api_key_file=(*files, files[0])).keys()
     monkeypatch.setenv(KEY, " sesame\n")
     assert AddressOptions().keys() == {"sesame": 1.0}

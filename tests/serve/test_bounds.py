@@ -43,7 +43,12 @@ def server():
     [
         (TEXT, {"prompt": "a", "stop_token_ids": list(range(1025))}, "stop_token_ids", "at most 1024 items"),
         (TEXT, {"prompt": "a", "stop_token_ids": [1] * 1_000_000}, "stop_token_ids", "at most 1024 items"),
-        (TEXT, {"prompt": "a", "logit_bias": {str(i): 1 for i in range(10)}}, "logit_bias", "10 tokens, the model 9"),
+        (
+            TEXT,
+            {"prompt": "a", "logit_bias": {str(i): 1 for i in range(10)}},
+            "logit_bias",
+            "10 tokens, the model has 9",
+        ),
         (TEXT, {"prompt": "a", "guided_choice": ["a"] * 65_537}, "guided_choice", "at most 65536 items"),
         (TEXT, {"prompt": [1] * 1_000_000}, "prompt", "1000000 tokens, the context holds"),
         (TEXT, {"prompt": [[1] * 33, [1]]}, "prompt", "33 tokens, the context holds"),
@@ -137,7 +142,7 @@ def test_bodies_must_come_within_a_time():
             with contextlib.suppress(OSError):
                 sock.sendall(b" ")  # parts come all the time
         assert got.startswith(b"HTTP/1.1 408 ")
-        assert b"the body did not come within 0.3 s" in got
+        assert b"the body did not arrive within 0.3 s" in got
 
 
 @pytest.mark.thorough
@@ -170,7 +175,7 @@ def test_there_are_no_more_connections_than_files(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(resource, "getrlimit", lambda _, bounds=bounds: bounds)
         assert descriptors.admitted(2048) == possible
     assert given == [(2304, 4096), (2000, 2000)]
-    assert "1744 connections at most" in caplog.text
+    assert "at most 1744 connections" in caplog.text
 
 
 @pytest.mark.thorough

@@ -317,6 +317,6 @@ def test_the_client_gets_calls_that_are_written_as_elements():
         assert "".join(pieces) == call.function.arguments
         dated = SCHEMA | {"properties": {"town": {"type": "string", "format": "date"}}}
         ask["tools"] = [{"type": "function", "function": {"name": "weather", "parameters": dated}}]
-        with pytest.raises(Exception, match="'format' of 'town' is not enforced") as caught:
+        with pytest.raises(Exception, match="'format' of 'town' cannot be enforced") as caught:
             client.chat.completions.create(**ask)
         assert getattr(caught.value, "param", None) == "tools"

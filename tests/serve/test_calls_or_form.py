@@ -165,7 +165,7 @@ def test_the_client_gets_a_call_or_an_answer(client: openai.OpenAI, choice: Any,
 @pytest.mark.thorough
 def test_calls_that_are_json_go_with_no_other_json(client: openai.OpenAI):
     ask = ASK | {"model": "llama"}
-    with pytest.raises(openai.BadRequestError, match="for this model, whose calls are JSON, too") as caught:
+    with pytest.raises(openai.BadRequestError, match="for this model: its calls are JSON, too") as caught:
         client.chat.completions.create(**ask)
     assert caught.value.param == "response_format"
     called = client.chat.completions.create(**ask, tool_choice="required", seed=1).choices[0].message
@@ -183,7 +183,7 @@ def test_calls_that_are_json_go_with_no_other_json(client: openai.OpenAI):
         (
             {"messages": [{"role": "assistant", "content": "{"}], "continue_final_message": True},
             "continue_final_message",
-            "not both",
+            "both tools and a constraint",
         ),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema", "is missing"),
         (

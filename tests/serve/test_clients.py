@@ -37,7 +37,7 @@ def client(server: Address):
 def test_models_are_listed(client):
     assert [model.id for model in client.models.list()] == ["letters", "random", "encoder"]
     assert client.models.retrieve("letters").max_model_len == 32
-    with pytest.raises(openai.NotFoundError, match="there is: letters, random, encoder"):
+    with pytest.raises(openai.NotFoundError, match="the models are letters, random, encoder"):
         client.models.retrieve("words")
 
 
@@ -180,7 +180,9 @@ def test_embeddings_are_those_of_the_library(client):
 
 def test_texts_to_embed_are_cut_only_where_that_is_asked_for(client):
     texts = ["a", "cat " * 50]
-    with pytest.raises(openai.BadRequestError, match=r"input\[1\] has 52 tokens, the model takes 24") as caught:
+    with pytest.raises(
+        openai.BadRequestError, match=r"input\[1\] has 52 tokens, the model accepts at most 24"
+    ) as caught:
         client.embeddings.create(model="encoder", input=texts)
     assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "input")
     library = load(TINY / "sentences_mean", device="reference")
@@ -198,17 +200,17 @@ def test_texts_to_embed_are_cut_only_where_that_is_asked_for(client):
     ("asked", "param", "message"),
     [
         ({"temperatur": 1}, "temperatur", "did you mean 'temperature'"),
-        ({"pictures": {}}, "pictures", "does not honour it"),
-        ({"audio": {}}, "audio", "text alone"),
+        ({"pictures": {}}, "pictures", "does not support it"),
+        ({"audio": {}}, "audio", "text only"),
         ({"temperature": "hot"}, "temperature", "float"),
         ({"temperature": -1}, "temperature", "0 to 1,000,000"),
         ({"max_tokens": 0}, "max_tokens", "1 or more"),
         ({"n": 9}, "n", "from 1 to 8"),
         ({"stop": ["a"] * 17}, "stop", "at most 16"),
-        ({"top_logprobs": 2}, "top_logprobs", "takes logprobs"),
+        ({"top_logprobs": 2}, "top_logprobs", "requires logprobs"),
         ({"max_tokens": 1, "max_completion_tokens": 2}, "max_tokens", "differ"),
         ({"store": "long"}, "store", "nothing is stored"),
-        ({"stream_options": {}}, "stream_options", "takes stream"),
+        ({"stream_options": {}}, "stream_options", "requires stream"),
         ({"messages": []}, "messages", "at least one"),
         ({"messages": [{"role": "robot", "content": "a"}]}, "messages[0].role", "robot"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]", "image_url"),
@@ -230,7 +232,7 @@ def test_a_prompt_that_does_not_fit_is_refused_with_both_numbers(client):
 
 
 def test_an_encoder_makes_no_text_and_a_generator_no_embeddings(client):
-    with pytest.raises(openai.BadRequestError, match="makes embeddings, and no text"):
+    with pytest.raises(openai.BadRequestError, match="computes embeddings and does not generate text"):
         client.completions.create(model="encoder", prompt="a")
     with pytest.raises(openai.BadRequestError, match="serve an encoder"):
         client.embeddings.create(model="letters", input="a")

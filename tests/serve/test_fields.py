@@ -53,22 +53,22 @@ def test_what_is_done_anyway_is_taken(fields: dict[str, Any]):
 @pytest.mark.parametrize(
     ("fields", "name", "why"),
     [
-        ({"echo": True}, "echo", "does not begin with the conversation; it can be false"),
+        ({"echo": True}, "echo", "never includes the conversation; allowed: false"),
         ({"cache_prompt": False}, "cache_prompt", "cache_salt"),
         ({"n_probs": 5}, "n_probs", "logprobs"),
-        ({"mirostat": 2}, "mirostat", "sampled by temperature"),
-        ({"typical_p": 0.9}, "typical_p", "sampled by temperature"),
+        ({"mirostat": 2}, "mirostat", "only temperature"),
+        ({"typical_p": 0.9}, "typical_p", "only temperature"),
         ({"typical_p": True}, "typical_p", "True is refused"),
-        ({"skip_special_tokens": False}, "skip_special_tokens", "no text here; it can be true"),
+        ({"skip_special_tokens": False}, "skip_special_tokens", "never part of the text; allowed: true"),
         ({"bad_words": ["a"]}, "bad_words", "logit_bias"),
         ({"web_search_options": {}}, "web_search_options", "does not search the web"),
-        ({"truncation": "middle"}, "truncation", "nothing is cut"),
+        ({"truncation": "middle"}, "truncation", "nothing is truncated"),
         ({"functions": [{"name": "f"}]}, "functions", "called tools now"),
         ({"think": False}, "think", "chat_template_kwargs"),
         ({"samplers": ["top_k"]}, "samplers", "order is fixed"),
         ({"min_token": 1}, "min_token", "did you mean 'min_tokens'"),
-        ({"prompt_truncate_len": 1}, "prompt_truncate_len", "does not honour it"),
-        ({"max_thinking_tokens": 1}, "max_thinking_tokens", "does not honour it"),
+        ({"prompt_truncate_len": 1}, "prompt_truncate_len", "does not support it"),
+        ({"max_thinking_tokens": 1}, "max_thinking_tokens", "does not support it"),
     ],
 )
 def test_what_is_not_done_is_refused_with_the_reason(fields: dict[str, Any], name: str, why: str):
@@ -136,7 +136,7 @@ def test_a_schema_may_stand_beside_its_type():
         assert asked.response_format is not None
         assert asked.response_format.json_schema is not None
         assert asked.response_format.json_schema.schema == {"type": "object"}
-    with pytest.raises(RequestError, match="takes a type of JSON"):
+    with pytest.raises(RequestError, match="requires a JSON type"):
         read(body(response_format={"type": "text", "schema": {}}), ChatRequest)
 
 
@@ -156,7 +156,7 @@ def test_some_tools_may_be_allowed():
         with pytest.raises(RequestError) as caught:
             tools_of([WEATHER, other], wrong, parallel=True)
         assert caught.value.param == "tool_choice"
-    with pytest.raises(RequestError, match="takes tools"):
+    with pytest.raises(RequestError, match="requires tools"):
         tools_of(None, choice("auto", "clock"), parallel=True)
 
 
@@ -203,7 +203,7 @@ def test_stop_texts_may_be_shown(client):
 def test_several_texts_are_not_ranked(client):
     assert len(client.completions.create(model="letters", prompt="a", n=2, best_of=2).choices) == 2
     for kind in ({"n": 1}, {}):
-        with pytest.raises(openai.BadRequestError, match="not ranked"):
+        with pytest.raises(openai.BadRequestError, match="does not rank"):
             client.completions.create(model="letters", prompt="a", best_of=3, **kind)
 
 

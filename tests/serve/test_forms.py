@@ -93,7 +93,7 @@ def test_other_forms(client):
         ({"guided_regex": "a", "ignore_eos": True}, "ignore_eos", "has an end"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema", "is missing"),
         ({"response_format": {"type": "xml"}}, "response_format.type", "xml"),
-        ({"tool_choice": "required"}, "tool_choice", "takes tools"),
+        ({"tool_choice": "required"}, "tool_choice", "requires tools"),
         ({"tools": [{"type": "function"}]}, "tools[0]", "a function"),
         ({"tools": [WEATHER, WEATHER]}, "tools", "the same name"),
         ({"tools": [WEATHER], "tool_choice": "always"}, "tool_choice", "must be"),

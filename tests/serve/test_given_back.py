@@ -129,7 +129,7 @@ def test_a_body_that_comes_slowly_but_comes_is_taken(pause: float, taken: bool):
         if taken:
             assert runner.run(body).prompt == "ab"
         else:
-            with pytest.raises(RequestError, match="no more of the body came") as refused:
+            with pytest.raises(RequestError, match="no part of the body arrived") as refused:
                 runner.run(body)
             assert (refused.value.status, len(parts)) == (408, 4)
 

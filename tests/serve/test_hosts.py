@@ -67,7 +67,7 @@ def test_other_addresses_check_names_too(host: str, no_auth: bool, monkeypatch: 
 
 @pytest.mark.parametrize("name", ["http://a.example", "a.example:8080", "a b", "", "a/b"])
 def test_what_is_no_name_is_refused(name: str):
-    with pytest.raises(UsageError, match="is no name"):
+    with pytest.raises(UsageError, match="is not a host name"):
         AddressOptions(allow_host=(name,)).hosts()
 
 

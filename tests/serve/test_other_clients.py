@@ -106,7 +106,7 @@ def test_litellm_errors(litellm, ask, server):
         litellm.completion("openai/letters", LONG, **ask)
     with pytest.raises(litellm.BadRequestError, match="0 to 1,000,000"):
         litellm.completion("openai/letters", MESSAGES, temperature=-1, **ask)
-    with pytest.raises(litellm.NotFoundError, match="no model 'words'"):
+    with pytest.raises(litellm.NotFoundError, match="unknown model 'words'"):
         litellm.completion("openai/words", MESSAGES, **ask)
     with pytest.raises(litellm.AuthenticationError, match="API key"):
         litellm.completion("openai/letters", MESSAGES, **ask | {"api_key": "wrong"})
@@ -161,7 +161,7 @@ def test_langchain_errors(chat, server):
     with pytest.raises(ContextOverflowError, match=r"40 tokens.* 32") as caught:
         chat().invoke("a" * 40)
     assert isinstance(caught.value, openai.BadRequestError)
-    with pytest.raises(openai.NotFoundError, match="no model 'words'"):
+    with pytest.raises(openai.NotFoundError, match="unknown model 'words'"):
         chat("words").invoke("ab")
     with pytest.raises(openai.AuthenticationError):
         chat(default_headers={"Authorization": "Bearer wrong"}).invoke("ab")

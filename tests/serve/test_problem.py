@@ -52,7 +52,7 @@ def test_clients_are_told_the_cause_and_the_log_where(
         client.completions.create(model="letters", prompt="ab")
     told = {
         "checkpoint": ("tokenizer.json: damaged tokenizer", "model_error"),
-        "unforeseen": ("the server failed; its log tells why", "internal_error"),
+        "unforeseen": ("the server failed; see its log for the reason", "internal_error"),
     }
     assert caught.value.body is not None
     assert (caught.value.body["message"], caught.value.code) == told[error]  # pyright: ignore[reportIndexIssue]  (JSON)

@@ -73,7 +73,7 @@ def test_reloads_wait_for_each_other_and_leave_what_cannot_be_replaced(caplog: p
         for _ in range(4):  # the first runs, the second waits, and the others would do the same
             reload(address.server)
         until(lambda: len(opened) == 2 and not address.server._opening.locked())
-        assert "letters was not opened anew: the file is gone" in caplog.text
+        assert "letters was not reloaded: the file is gone" in caplog.text
         assert client.completions.create(model="letters", prompt="a").choices[0].text == "bcdefgh"
 
 

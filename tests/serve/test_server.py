@@ -77,7 +77,7 @@ def test_other_kinds_of_bodies_paths_and_methods_are_refused(server):
     assert status == 404
     assert "/v1/completions" in told["error"]["message"]
     status, told = ask(server, "/v1/completions")
-    assert (status, told["error"]["message"]) == (405, "/v1/completions takes POST, not GET")
+    assert (status, told["error"]["message"]) == (405, "/v1/completions allows POST, not GET")
     status, told = ask(server, "/tokenize", b"{}", JSON | {"Host": "evil.example"})
     assert (status, told["error"]["code"]) == (403, "unknown_host")
 

@@ -91,7 +91,7 @@ def test_chains_nesting_and_rules_have_bounds():
             "expression": ("regex", "(" * 5000 + "a" + ")" * 5000, "exceed the maximum number of nested"),
             "lines": ("cfg", "\n" * 1_000_000, "no rule 'root'"),
             "long": ("regex", "a" * 2**21, "characters"),
-            "nothing": ("json_schema", {"$ref": "#"}, "no text fits it"),
+            "nothing": ("json_schema", {"$ref": "#"}, "no text matches it"),
             "cause": ("regex", "(?=a)b", "look-around"),
         }
     )
@@ -107,7 +107,7 @@ def test_what_no_bound_foresees_breaks_a_copy_alone():
         {
             "stack": ("json_schema", anchored, "nested, or refer to each other, too deeply"),
             "terminals": ("lark", f'start: R0\n{terminals}\nR8000: "b"', "too deeply"),
-            "time": ("choice", [f"a{i}" for i in range(80_000)], "more than 1 s of processor time"),
+            "time": ("choice", [f"a{i}" for i in range(80_000)], "more than 1 s of CPU time"),
         }
     )
 

@@ -1,4 +1,4 @@
-"""Speed of a model on a device, in the rows that readers of llama-bench know."""
+"""Speed of a model on a device, in rows like those of llama-bench."""
 
 from __future__ import annotations
 

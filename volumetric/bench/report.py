@@ -23,13 +23,13 @@ class Row:
     ----------
     model : name of the model
     size, params : bytes and number of its weights
-    device, dtype : where it ran, and the scheme of most of its weights
-    threads : CPU threads, None where the device has none
+    device, dtype : device, and the scheme of most weights
+    threads : CPU threads; None on other devices
     test : name of the case
     tps, tps_std : mean and sample standard deviation of the tokens per second; 0 for a single repetition
     samples : tokens per second of each repetition
-    state_per_token : bytes of keys and values that a token of context takes on the device
-    steps : where the time of a call goes, if it was asked for
+    state_per_token : bytes of keys and values per token of context on the device
+    steps : time of each step of a call, with a profile
     version : version of volumetric
     """
 
@@ -54,7 +54,7 @@ class Row:
 
     @classmethod
     def of(cls, case: Case, samples: Sequence[float], **about: Any) -> Row:
-        """Summarise the repetitions of one case; `about` gives the fields on model and device."""
+        """Summarise the repetitions of one case; `about` has the fields of model and device."""
         return cls(
             test=case.name,
             **asdict(case),
@@ -66,7 +66,7 @@ class Row:
 
 
 def render(rows: Sequence[Row], form: str) -> str:
-    """Write `rows` in one of the formats; ends with a newline. CSV has a table of steps behind an empty line.
+    """Format `rows`, with a final newline. CSV has a table of steps after an empty line.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def _markdown(rows: Sequence[Row]) -> str:
 
 
 def _aligned(table: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
-    """Markdown whose columns line up; `numeric` ones to the right."""
+    """Markdown with aligned columns; `numeric` ones are right-aligned."""
     widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
     rule = [("-" * (w - 1) + ":") if right else "-" * w for w, right in zip(widths, numeric, strict=True)]
     padded = (
@@ -116,7 +116,7 @@ def _aligned(table: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
 
 
 def _step_cells(row: Row) -> list[list[str]]:
-    """One line for each kind of step; shares are of the whole call, which is the last line."""
+    """One line for each kind of step, with its share of the whole call; the last line is the call."""
     whole = row.steps[-1].seconds if row.steps else 0.0
     return [
         [

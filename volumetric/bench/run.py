@@ -1,4 +1,4 @@
-"""Cases and their runs: random tokens, straight on the executable, so that neither tokenising nor sampling counts."""
+"""Cases and their runs: random tokens, straight on the executable, without tokenising and sampling."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class Case:
                 f"at depth {self.depth}"
             )
         if self.batch < 1 or (self.batch > 1 and self.prompt):
-            raise SpecError(f"a batch is of 1 or more sequences that generate without a prompt, got {self}")
+            raise SpecError(f"a batch must have 1 or more sequences that generate without a prompt, got {self}")
 
     @property
     def name(self) -> str:
-        """``pp512``, ``tg128``, ``tg128 x4`` or ``pp512+tg128``, with ``@ d4096`` where there is depth."""
+        """``pp512``, ``tg128``, ``tg128 x4`` or ``pp512+tg128``, with ``@ d4096`` for a depth above 0."""
         generated = f"tg{self.generate}" + (f" x{self.batch}" if self.batch > 1 else "")
         parts = [f"pp{self.prompt}"] * bool(self.prompt) + [generated] * bool(self.generate)
         return "+".join(parts) + (f" @ d{self.depth}" if self.depth else "")
 
     @property
     def context(self) -> int:
-        """Tokens that the context must hold."""
+        """Least context of the case."""
         return self.depth + self.prompt + self.generate
 
 
@@ -65,9 +65,9 @@ def cases(
     depths: Sequence[int] = (0,),
     batches: Sequence[int] = (1,),
 ) -> tuple[Case, ...]:
-    """Return the rows for lists of sizes; a size of 0 leaves its test out, as in llama-bench.
+    """Return the cases for lists of sizes; a size of 0 leaves its test out, as in llama-bench.
 
-    Generation runs once for each size of batch; prompts and pairs stay single.
+    Generation runs once for each batch size; prompts and pairs run with a single sequence.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def cases(
         ]
     ]
     if not rows:
-        raise SpecError("nothing to measure", hint="give a prompt size (-p), a generation size (-n), or both")
+        raise SpecError("nothing to measure", hint="set a prompt size (-p), a generation size (-n), or both")
     return tuple(rows)
 
 
@@ -96,14 +96,14 @@ def measure(
     *,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[float]:
-    """Return the tokens per second of each repetition of `case`; a warm-up before them does not count.
+    """Return the tokens per second of each repetition of `case`, after a warm-up.
 
-    Prompts go in the chunks in which `Session` feeds them. Generation is the device's greedy loop, which includes the
-    arg max of each step. A batch counts the tokens of all its sequences; each step of it is one call.
+    Prompts are split into the same chunks as by `Session`. Generation is the device's greedy loop, which includes the
+    arg max of each step. A batch counts the tokens of all its sequences; each of its steps is one call.
 
     Parameters
     ----------
-    clock : gives seconds: of the clock, or of processor time, as `time.process_time`
+    clock : returns seconds of wall time, or of CPU time, such as `time.process_time`
 
     Raises
     ------
@@ -130,13 +130,13 @@ def measure(
 def profile(
     executable: Executable, vocab_size: int, case: Case, repetitions: int = 10, seed: int = 0
 ) -> tuple[StepTime, ...]:
-    """Return where the time goes: of the first call of the prompt, or of one token, where only these are generated.
+    """Return the time of each step: of the first call of the prompt, or of one token if the case only generates.
 
-    A batch has a token of each of its sequences in a call.
+    With a batch a call has a token of each sequence.
 
     Raises
     ------
-    UnsupportedError : the device cannot tell
+    UnsupportedError : the device has no profiler
     """
     state = executable.new_state()
     _feed(executable, state, rng.generator(seed).integers(0, vocab_size, case.depth).astype(np.int32))
@@ -172,10 +172,10 @@ def _repeat(
 
 
 def _back(state: State, origin: State) -> State:
-    """Return a state that stands where `origin` does: `state` cut back, or a copy where that cannot be."""
+    """Return a state at the position of `origin`: `state` truncated, or a copy of `origin` if that is impossible."""
     try:
         state.trim(origin.position)
-    except GenerationError:  # of layers whose state is one value
+    except GenerationError:  # layers whose state is a single value cannot be truncated
         return origin.fork()
     return state
 

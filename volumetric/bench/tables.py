@@ -13,14 +13,14 @@ from volumetric.base.errors import SpecError
 def render_table(
     rows: Sequence[Mapping[str, object]], head: str, cells: Sequence[Sequence[str]], form: str, *, left: int
 ) -> str:
-    """Write rows; ends with a newline.
+    """Format rows, with a final newline.
 
     Parameters
     ----------
-    rows : fields of each, for all formats but Markdown
-    head, cells : names of the columns of a Markdown table, ``"a | b"``, and for each row its texts
+    rows : fields of each row, for all formats but Markdown
+    head, cells : column names of a Markdown table, ``"a | b"``, and the cells of each row
     form : md, csv, json, jsonl
-    left : columns that are aligned to the left: the first ones
+    left : number of left-aligned columns, from the first
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The command ``volumetric``: verbs are imported when they are called, so that ``--help`` is fast."""
+"""The command ``volumetric``: commands are imported when they are called, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from volumetric.cli.streams import open_closed_streams, replace_what_cannot_be_s
 
 VERBS = {
     "generate": "Generate text after one prompt.",
-    "chat": "Talk with a model; /help lists the commands.",
-    "serve": "Serve models to many users at once, with the interface of OpenAI's API.",
-    "embed": "Turn texts into embeddings, as npy, npz or JSON lines.",
+    "chat": "Chat with a model; /help lists the commands.",
+    "serve": "Serve models to many clients at once, with OpenAI's API.",
+    "embed": "Compute embeddings of texts, and write them as npy, npz or JSON lines.",
     "run": "Run a stream of rows through a network, row by row or tick by tick.",
-    "scope": "Record what layers do while a network runs, draw it, or show it live.",
-    "train": "Train a network as a TOML file says.",
+    "scope": "Record the activity of layers while a network runs, draw it, or show it live.",
+    "train": "Train a network from a TOML file.",
     "program": "Check, compile or draw programs of regions and edges, compare two, import or export one.",
-    "tasks": "List tasks that take memory, or let networks learn them.",
-    "evolve": "Evolve networks for a problem as a TOML file says, or draw a run.",
-    "bench": "Measure prompt processing and token generation (pp/tg rows, as llama-bench).",
-    "perplexity": "Tell how well a model predicts a text.",
-    "compare": "Tell how far the predictions of two models are apart.",
-    "inspect": "Show what a model is made of: layers, tensors, numeric types, size.",
-    "devices": "List the devices of this machine, and which one is chosen by default.",
-    "convert": "Write a model in another numeric type or file format.",
+    "tasks": "List tasks that need memory, or train networks on them.",
+    "evolve": "Evolve networks for a problem from a TOML file, or draw a run.",
+    "bench": "Measure prompt processing and token generation (pp/tg rows, as in llama-bench).",
+    "perplexity": "Measure the perplexity of a model on a text.",
+    "compare": "Measure the difference between the predictions of two models.",
+    "inspect": "Show the structure of a model: layers, tensors, numeric types, size.",
+    "devices": "List the devices of this machine, and the default one.",
+    "convert": "Convert a model to another numeric type or file format.",
     "dna": "Compare two models layer by layer, whatever their numeric types.",
     "merge": "Merge two models of one architecture, layer by layer.",
     "warmup": "Compile and cache the kernels that a model needs on a device.",
@@ -36,14 +36,14 @@ VERBS = {
 
 
 _ALLOCATIONS = 100_000
-"""Objects between two collections of cycles. By Python's 700 a tenth of the time to a first token goes into looking
-through what importing and opening have made, all of which stays."""
+"""Objects between two garbage collections. With Python's default of 700, a tenth of the time to the first token goes
+into scanning objects of imports and model loading, all of which stay alive."""
 
 
 def app(*, others: bool = False) -> cyclopts.App:
-    """Build the command line. Each verb is a function of its name in the module of its name.
+    """Build the command line. Each command is a function in the module of the same name.
 
-    With `others`, packages add verbs of their own, by entry points: see `base.plugins`.
+    With `others`, other packages add commands through entry points: see `base.plugins`.
     """
     built = cyclopts.App(
         name="volumetric",
@@ -64,7 +64,7 @@ def app(*, others: bool = False) -> cyclopts.App:
         for point in points(GROUP):
             if point.name not in VERBS:
                 home = "another package" if point.dist is None else point.dist.name
-                built.command(point.value, name=point.name, help=f"Of {home}: {point.name} --help says what it does.")
+                built.command(point.value, name=point.name, help=f"From {home}: see {point.name} --help.")
     return built
 
 

@@ -1,4 +1,4 @@
-"""The verb ``bench``: llama-bench style rows."""
+"""The command ``bench``: rows in the style of llama-bench."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 SERVERS = Group("Servers (--suite serve)", sort_key=2)
 _REQUESTS = ((1, 4), (4, 12), (16, 32), (64, 64))
-"""Up to so many clients, so many requests, unless told otherwise."""
+"""Pairs of the most clients and the default number of requests."""
 
 
 @Parameter(name="*", group=SERVERS)
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """Servers, and how much they are asked.
+    """Servers, and their load.
 
     Parameters
     ----------
     url : str
-        Where the server is, or several servers, separated by commas, which take turns.
+        URL of the server, or of several servers, separated by commas, which are measured in turn.
     clients : str
-        Numbers of clients at once.
+        Numbers of concurrent clients, separated by commas.
     requests : int
-        Requests of a load; 4, 12, 32 and 64 for 1, 4, 16 and 64 clients unless given.
+        Requests of a load; default: 4, 12, 32 and 64 for 1, 4, 16 and 64 clients.
     field : list[str]
-        Further field of each request, as temperature=0.8; any number of times.
+        Further field of each request, such as temperature=0.8; may be repeated.
     """
 
     url: str = "http://127.0.0.1:8080"
@@ -61,7 +61,7 @@ class ServerOptions:
             raise UsageError(f"--url: {error}", hint=error.hint) from None
 
     def loads(self, tokens: int) -> list[Load]:
-        """Return what is asked for, with answers of so many tokens. Raises `UsageError`."""
+        """Return the loads, with answers of `tokens` tokens. Raises `UsageError`."""
         from volumetric.bench.serve import Load
 
         try:
@@ -84,7 +84,7 @@ def _requests(clients: int) -> int:
 def _field(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise UsageError(f"--field {text} is no NAME=VALUE", hint="as in --field temperature=0.8")
+        raise UsageError(f"--field must be NAME=VALUE, got {text}", hint="as in --field temperature=0.8")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -115,30 +115,30 @@ def bench(
 ) -> int:
     """Measure prompt processing (pp) and token generation (tg) in tokens per second; or servers under load.
 
-    Random token ids go straight to the device: neither tokenising nor sampling is counted, nor is a warm-up.
-    Sizes are lists separated by commas. The suite "serve" needs no model: many clients ask a server that runs, or
-    several in turn, for answers of --n-gen tokens.
+    Random token ids go straight to the device: tokenising, sampling and a warm-up are not counted.
+    Sizes are lists separated by commas. The suite "serve" needs no model: concurrent clients request answers of --n-gen
+    tokens from a running server, or from several in turn.
 
     Parameters
     ----------
     model : str
-        As for generate.
+        The model, see generate.
     prompt : str
         Prompt sizes; 0 for none.
     generate : str
         Numbers of tokens to generate; 0 for none.
     pair : tuple of str
-        PROMPT,GENERATE measured as one; may be repeated.
+        PROMPT,GENERATE measured together; may be repeated.
     depth : str
         Tokens in the context beforehand.
     batch : str
-        Numbers of sequences that generate together; their speed is that of all of them.
+        Numbers of sequences that generate together; the speed is the sum over all of them.
     profile : bool
-        Also show where the time goes, step by step: of one call of the prompt, or of one token of each sequence.
+        Also show the time of each step: of one prompt call, or of one token of each sequence.
     threads : str
-        Numbers of CPU threads; the physical cores unless given.
+        Numbers of CPU threads; default: the physical cores.
     repetitions : int
-        Repetitions, whose mean and standard deviation are shown.
+        Repetitions; mean and standard deviation are shown.
     form : str
         Format of the rows on stdout.
     suite : str
@@ -149,7 +149,7 @@ def bench(
         return _serve(servers, sizes("-n", generate)[0], repetitions, form)
     if suite != "model":
         name = suite if suite in _SUITES else "--help"
-        raise UsageError(f"bench has no suite {suite!r}", hint=f"{MOVED}: python -m benchmarks {name}")
+        raise UsageError(f"unknown suite {suite!r}", hint=f"{MOVED}: python -m benchmarks {name}")
     chosen_cases = cases(
         sizes("-p", prompt),
         sizes("-n", generate),
@@ -182,7 +182,7 @@ def _serve(servers: ServerOptions, tokens: int, repetitions: int, form: str) -> 
 
 def _rows(model: Model, chosen_cases: Sequence[Case], repetitions: int, *, profiled: bool) -> Iterator[Row]:
     about, device = model.info, model.device.info
-    profiled_calls: set[tuple[int, int, int]] = set()  # calls that have a profile: lengths differ in nothing else
+    profiled_calls: set[tuple[int, int, int]] = set()  # the calls with a profile; a length changes nothing else
     for case in chosen_cases:
         with console.progress(f"{case.name} on {about.device}…"):
             samples = measure(model.executable, about.vocab_size, case, repetitions)
@@ -208,7 +208,7 @@ def _rows(model: Model, chosen_cases: Sequence[Case], repetitions: int, *, profi
 
 
 def sizes(flag: str, text: str) -> list[int]:
-    """Return the whole numbers of a flag, which commas separate; raise `UsageError` if they are none."""
+    """Return the whole numbers of a flag, separated by commas. Raises `UsageError` for anything else."""
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:

@@ -1,4 +1,4 @@
-"""The verb ``chat``: a conversation on the terminal."""
+"""The command ``chat``: a conversation on the terminal."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ HELP = '''\
 /regen              answer the last message again
 /reset              forget the conversation
 /save FILE          write the conversation to a file
-/load FILE          go on with the conversation of a file
-/system TEXT        begin anew with this system message; without TEXT, with none
+/load FILE          continue the conversation of a file
+/system TEXT        start again with this system message; without TEXT, with none
 /set                show the sampling parameters
 /set NAME VALUE     change one, as in: /set temperature 0.7
-/quit               leave; so does the end of the input (Ctrl-D)
+/quit               exit, as does the end of the input (Ctrl-D)
 Ctrl-C stops an answer.
-A message of several lines stands between """ and """, or its lines end with a backslash.
-When the context is full, the oldest messages are forgotten; the system message is kept.'''
+Enclose a message of several lines in """ and """, or end its lines with a backslash.
+When the context is full, the oldest messages are dropped; the system message is kept.'''
 
 
 ALIASES = {"/?": "/help", "/bye": "/quit", "/clear": "/reset", "/exit": "/quit", "/regenerate": "/regen"}
-"""Words that other programs use."""
+"""Aliases from other programs."""
 
 
 def chat(
@@ -55,24 +55,26 @@ def chat(
     sampling: SamplingOptions = SamplingOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Talk with a model; /help lists the commands.
+    """Chat with a model; /help lists the commands.
 
     Parameters
     ----------
     model : str
-        As for generate; with --url, the name of one of the server's.
+        See generate; with --url, the name of one of the server's models.
     url : str
-        Talk with a server of OpenAI's API instead, as http://127.0.0.1:8080; VOLUMETRIC_API_KEY is shown to it.
+        Chat with a server of OpenAI's API instead, such as http://127.0.0.1:8080; VOLUMETRIC_API_KEY is sent to it.
     lora : list
-        Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE; any number of times.
+        Directory of a LoRA adapter saved by PEFT, PATH or PATH:SCALE; may be repeated.
     draft : str
-        As for generate: a smaller model, or lookup, that guesses.
+        A smaller draft model, or lookup; see generate.
     """
     output.apply()
     settings = sampling.given()
     if url is not None:
         if lora or draft or template.chat_template or template.arguments():
-            raise UsageError("--url excludes a template, adapters and a draft", hint="the server has its own")
+            raise UsageError(
+                "--url cannot be combined with a template, adapters or a draft", hint="the server has its own"
+            )
         return _converse(remote(url, model, settings, template.opening()))
     with (
         open_for(
@@ -90,7 +92,7 @@ def chat(
         if opened.loaded.chat_template is None:
             raise GenerationError(
                 f"{opened.name} has no chat template",
-                hint="generate continues a plain text; --chat-template gives a template",
+                hint="generate continues a plain text; --chat-template sets a template",
             )
         console.explain_sampling(opened.merged(**settings))
         console.note(f"{opened.name} on {opened.info.device}; /help lists the commands")
@@ -100,7 +102,7 @@ def chat(
 
 
 def _converse(talk: Talk) -> int:
-    left_open = False  # Ctrl-C at the prompt, once: the next one leaves
+    left_open = False  # first Ctrl-C at the prompt: the next one exits
     while True:
         try:
             line = read_message()
@@ -110,13 +112,13 @@ def _converse(talk: Talk) -> int:
             _do(talk, line)
         except EOFError:
             if at_terminal():
-                console.note("")  # the shell's prompt gets a line of its own
+                console.note("")  # the shell's prompt starts on a new line
             return exits.OK
         except KeyboardInterrupt:
             if left_open or not at_terminal():
                 raise
             left_open = True
-            console.note("\nthe conversation is kept; Ctrl-C again, Ctrl-D or /quit leaves, /save FILE writes it down")
+            console.note("\nthe conversation is kept; Ctrl-C again, Ctrl-D or /quit exits, /save FILE saves it")
 
 
 def _do(talk: Talk, line: str) -> None:
@@ -126,7 +128,7 @@ def _do(talk: Talk, line: str) -> None:
         elif line:
             talk.answer(line)
     except OutputError:
-        raise  # nobody would see what comes next
+        raise  # further output would not be seen
     except VolumetricError as error:
         exits.explain_error(error, "chat")
 
@@ -153,6 +155,6 @@ def _command(talk: Talk, line: str) -> None:
         case "/set" if value:
             talk.change(name, value.strip())
         case "/save" | "/load" | "/set":
-            exits.explain(exits.FAILED, f"{verb} needs more", "/help shows what")
+            exits.explain(exits.FAILED, f"{verb} needs an argument", "see /help")
         case _:
             exits.explain(exits.FAILED, f"unknown command {line!r}", "/help lists the commands")

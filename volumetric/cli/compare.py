@@ -1,4 +1,4 @@
-"""The verb ``compare``: how far the predictions of two models are apart."""
+"""The command ``compare``: the difference between the predictions of two models."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def compare(
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Tell how far the predictions of two models are apart: KL divergence, agreement, logits, perplexities.
+    """Measure the difference between the predictions of two models: KL divergence, agreement, logits, perplexities.
 
-    Both read the text in windows of --context tokens, 512 unless given, each from an empty sequence. The first model
-    counts as right. --compute float32 leaves the weights as the only difference.
+    Both read the text in windows of --context tokens (default: 512), each from an empty sequence. The first model is
+    the reference. --compute float32 leaves the weights as the only difference.
 
     Parameters
     ----------
     a : str
-        Anything that generate takes as MODEL.
+        The first model, see generate.
     b : str
-        The other model; --dtype converts this one.
+        The second model; --dtype converts this one.
     file : path
-        Text file; stdin unless given.
+        Text file; default: stdin.
     json : bool
         Print one JSON object.
     """
@@ -64,7 +64,7 @@ def _rows(comparison: ModelComparison, a: str, b: str) -> list[tuple[str, str]]:
     return [
         ("KL divergence, nats a token", f"{comparison.kl:.5f} ± {comparison.kl_error:.5f}"),
         ("largest KL of a token", f"{comparison.kl_max:.3f}"),
-        ("same likeliest token", f"{100 * comparison.top1:.2f} %"),
+        ("same most likely token", f"{100 * comparison.top1:.2f} %"),
         ("largest difference of logits", f"{comparison.max_difference:.3f}"),
         (f"perplexity of {a}", f"{comparison.perplexity_a:.4f}"),
         (f"perplexity of {b}", f"{comparison.perplexity_b:.4f}"),

@@ -1,4 +1,4 @@
-"""stdout is the product, stderr the commentary: notes, progress on a terminal, log records."""
+"""stdout carries the result, stderr notes, progress on a terminal, and log records."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ if TYPE_CHECKING:
     from volumetric.generate.params import Merged
 
 WORKERS = ("volumetric.devices.cpu.kernels.jit", "volumetric.devices.cpu.compiling", "volumetric.base.progress")
-"""Loggers that tell when kernels are compiled because none were cached, how far that is, and how far other work is."""
+"""Loggers that report the compilation of kernels, and the progress of other work."""
 
 UNBOUNDED = 100_000
-"""Width of a table that no terminal limits."""
+"""Width of a table without a terminal."""
 READABLE = 100
-"""Width that tables keep to by folding the columns that may be folded, where no terminal has another."""
+"""Width to which tables are folded without a terminal."""
 _LEAST = 14
-"""Width of a folded column, at least."""
+"""Least width of a folded column."""
 _JOINTS = re.compile(r" (?=&&|\|\|)|(?<=,) (?=[A-Za-z_])")
-"""Where text is folded that has no parts with two spaces between them: before what joins clocks, and between names."""
+"""Places to fold text without double spaces: before ``&&`` and ``||`` of clocks, and between names."""
 
 NOTES = f"{__name__}.notes"
-"""Logger of commentary."""
+"""Logger of notes."""
 _notes = logging.getLogger(NOTES)
 
 
 def configure(*, verbose: bool, quiet: bool, debug: bool) -> None:
-    """Choose what stderr shows: warnings, with ``-v`` also what was chosen and why, with ``--quiet`` only errors."""
+    """Set the level of stderr: warnings; with ``-v`` also choices and their reasons; with ``--quiet`` only errors."""
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.ERROR if quiet else logging.WARNING
     logger = logging.getLogger("volumetric")
     logger.handlers[:] = [StderrHandler()]
     logger.setLevel(level)
-    # Compiling takes seconds, once; a person who waits wants to know why.
+    # The first compilation takes seconds; a waiting user should see why.
     for always in (_notes, *map(logging.getLogger, WORKERS)):
         always.setLevel(level if quiet else min(level, logging.INFO))
 
 
 def note(text: str) -> None:
-    """Write one line of commentary, unless ``--quiet`` was given."""
+    """Write one note to stderr, unless ``--quiet`` was given."""
     _notes.info("%s", text)
 
 
 def notes_shown() -> bool:
-    """Whether commentary is wanted: not with ``--quiet``."""
+    """Whether notes are shown: not with ``--quiet``."""
     return _notes.isEnabledFor(logging.INFO)
 
 
 def explain_sampling(merged: Merged) -> None:
-    """Tell the parameters in force and where each came from, with ``-v``."""
+    """Log the sampling parameters in force and the source of each, with ``-v``."""
     logging.getLogger(__name__).info("sampling: %s", merged)
 
 
-write = streams.write  # a piece of the product, at once and as it is
+write = streams.write  # write a part of the result at once, unchanged
 
 
 def write_json(value: Any, *, indent: int | None = None) -> None:
-    """Write a JSON value as the product, and a line break; what JSON has no form for is written as text."""
+    """Write a JSON value and a line break to stdout; values without a JSON form are written as text."""
     write(json.dumps(value, indent=indent, default=str) + "\n")
 
 
@@ -76,7 +76,7 @@ def read_all() -> str:
 
 @contextmanager
 def progress(text: str) -> Iterator[None]:
-    """Show that something takes its time; only on a terminal."""
+    """Show a spinner during slow work; only on a terminal."""
     if not _notes.isEnabledFor(logging.INFO) or not sys.stderr.isatty():
         yield
         return
@@ -89,13 +89,13 @@ def progress(text: str) -> Iterator[None]:
 def table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), fold: Sequence[str] = ()
 ) -> None:
-    """Print a table to stdout; where that is not a terminal its full width, so that it can be searched and cut.
+    """Print a table to stdout; in full width unless that is a terminal, so that it works with grep and cut.
 
     Parameters
     ----------
-    right : columns whose text stands at the right
-    fold : columns whose long text is put on several lines, between parts with two spaces between them or else between
-        the parts of a clock or a list, so that the table is no wider than `READABLE` or the terminal if it can be
+    right : right-aligned columns
+    fold : columns whose long text is folded, at double spaces or else between the parts of a clock or a list, so that
+        the table is no wider than `READABLE` or the terminal if possible
     """
     from rich import box
     from rich.console import Console
@@ -114,7 +114,7 @@ def table(
 def _fitted(
     columns: Sequence[str], rows: Sequence[Sequence[str]], fold: Sequence[str], width: int
 ) -> Iterator[Sequence[str]]:
-    """Yield the rows, with text of columns that may be folded on as many lines as make the table `width` wide."""
+    """Yield the rows, with the columns in `fold` folded so that the table is `width` wide."""
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     over = sum(widths) + 3 * len(columns) - width  # a space at each side of a cell, and one between columns
     limits: dict[int, int] = {}
@@ -139,31 +139,31 @@ def _lines(text: str, width: int) -> str:
 
 
 EVERY = 5.0
-"""Seconds between two lines about the same work, where stderr is a file."""
+"""Seconds between two progress lines about the same work, if stderr is a file."""
 
 
 class StderrHandler(logging.Handler):
-    """Writes ``warning: …`` lines to whatever stderr is at that moment.
+    """Writes ``warning: …`` lines to the current `sys.stderr`.
 
     A record whose attribute ``progress`` is a pair (done, all) is shown in a line that the next one replaces, or in the
-    spinner that is shown already, until one comes whose ``progress`` is None. Where stderr is no terminal, a line now
-    and then must do, and nothing for a record that is ``passing``, which leaves no line on a terminal either.
+    current spinner, until a record with the ``progress`` None. If stderr is not a terminal, progress is a line now and
+    then; records with the attribute ``passing`` are skipped there, and leave no line on a terminal.
     """
 
     _spinner: ClassVar[Status | None] = None
     _spins: ClassVar[str] = ""
-    """What the spinner says where there is no progress."""
+    """Text of the spinner without progress."""
 
     def __init__(self) -> None:
         super().__init__()
         self._shown = 0
-        """Characters of the line that will be replaced."""
+        """Length of the line that the next one replaces."""
         self._told = 0.0
 
     @classmethod
     @contextmanager
     def waiting_in(cls, spinner: Status, text: str) -> Iterator[None]:
-        """Show progress in `spinner` meanwhile, which says `text` otherwise."""
+        """Show progress in `spinner` within the context; `text` is its default text."""
         cls._spinner, cls._spins = spinner, text
         try:
             yield

@@ -1,4 +1,4 @@
-"""A conversation: its messages, how answers are drawn, and what is forgotten when the context is full."""
+"""A conversation: its messages, the sampling of answers, and the dropping of messages when the context is full."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Conversation(Talk):
-    """A conversation with a model that is open, and the session that holds its tokens.
+    """A conversation with an open model, and the session that holds its tokens.
 
     Attributes
     ----------
-    template : keywords of `Session.stream` that concern the chat template
-    draft : what guesses
+    template : arguments of `Session.stream` for the chat template
+    draft : proposer of tokens for speculative decoding
     """
 
     model: Model
@@ -32,17 +32,17 @@ class Conversation(Talk):
     draft: Draft | None = field(default=None, kw_only=True)
 
     def check(self, settings: dict[str, Any]) -> str:
-        """Return the sampling parameters in force, and where each comes from."""
+        """Return the sampling parameters in force, and the source of each."""
         return str(self.model.merged(**settings)).replace(", ", "\n")
 
     def begin_anew(self) -> None:
-        """Forget the session's tokens."""
+        """Clear the session's tokens."""
         self.session.reset()
 
     def regenerate(self) -> None:
-        """Print another reply to the last message; greedy ones are all alike."""
+        """Print another reply to the last message; with greedy decoding it is the same."""
         if self.messages and self.model.merged(**self.settings).params.temperature == 0.0:
-            console.note("temperature 0 takes the most likely words again; to draw others: /set temperature 0.8")
+            console.note("temperature 0 always gives the same answer; to sample another one: /set temperature 0.8")
         super().regenerate()
 
     def _reply(self, messages: Messages) -> None:
@@ -65,15 +65,17 @@ class Conversation(Talk):
         if generation.finish_reason != "length":
             return
         if full(self.model, generation):
-            console.note(f"the answer ends where the context of {context} tokens does; {self._more_room()}")
+            console.note(f"the answer ended because the context of {context} tokens is full; {self._more_room()}")
         else:
-            console.note(f"the answer was cut after {stats.generated_tokens} tokens; longer ones: /set max_tokens 1000")
+            console.note(
+                f"the answer was cut off after {stats.generated_tokens} tokens; for longer ones: /set max_tokens 1000"
+            )
 
     def _fitted(self, messages: Messages) -> Messages:
-        """Return `messages` without its oldest turns, where the context has no room for all of them and an answer.
+        """Return `messages` without its oldest turns, if the context cannot hold all of them and an answer.
 
-        The system message stays. As llama.cpp does, half of the context is freed at once: what is left has other
-        positions, so that its tokens are computed anew, which not every message shall cost.
+        The system message stays. As in llama.cpp, half of the context is freed at once: the other tokens change their
+        positions and are recomputed, which should not happen at every message.
         """
         context = self.model.info.context
         reserve = min(self.model.merged(**self.settings).params.max_tokens, context // 4)
@@ -89,7 +91,7 @@ class Conversation(Talk):
         gone = len(messages) - len(recent)
         if gone and self._length(recent) <= context:
             what = "oldest message is" if gone == 1 else f"{gone} oldest messages are"
-            console.note(f"the context of {context} tokens is full: the {what} forgotten; {self._more_room()}")
+            console.note(f"the context of {context} tokens is full: the {what} dropped; {self._more_room()}")
         return recent
 
     def _length(self, messages: Messages) -> int:
@@ -98,4 +100,4 @@ class Conversation(Talk):
     def _more_room(self) -> str:
         context, limit = self.model.info.context, self.model.info.context_length
         more = f"; volumetric chat --context N holds more, up to {limit}" if limit > context else ""
-        return f"/reset begins anew{more}"
+        return f"/reset starts again{more}"

@@ -1,4 +1,4 @@
-"""The verb ``convert``: a model in another numeric type or file format."""
+"""The command ``convert``: a model in another numeric type or file format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from volumetric.loaders.convert import convert_model, open_merged
 from volumetric.loaders.quantise import filled
 
 MEASURED = 2048
-"""Tokens that a report is measured on, at most."""
+"""Most tokens that a report is measured on."""
 
 
 def convert(
@@ -42,37 +42,37 @@ def convert(
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Write a model in another numeric type or file format.
+    """Convert a model to another numeric type or file format.
 
     Parameters
     ----------
     source : str
-        Anything that generate takes as MODEL.
+        The model, see generate.
     target : path
         Directory or file to write.
     dtype : str
-        Scheme of the weights: bf16, fp8, int8, int4:g32, q4_0, …; as stored unless given.
+        Scheme of the weights: bf16, fp8, int8, int4:g32, q4_0, …; default: as stored.
     bits : float
-        Instead of --dtype: bits a weight, scales included, at most. Every matrix gets the type by which predictions for
-        the text of --calibrate lose least.
+        Instead of --dtype: most bits per weight, scales included. The type of each matrix is chosen so that predictions
+        for the text of --calibrate lose least.
     tensor_type : list
-        PATTERN=TYPE for matrices by name, as "*/down.weight=q6_k", whatever the others take; any number of times.
+        PATTERN=TYPE: type of the matrices whose names match, such as "*/down.weight=q6_k"; may be repeated.
     calibrate : path
-        Text file. Weights of less than 8 bits are rounded so that what layers put out for this text changes least; the
-        last fifth of it is kept to measure the result beside plain rounding.
+        Text file. Weights of less than 8 bits are rounded so that the layers' outputs for this text change least; its
+        last fifth is held out, to compare the result with plain rounding.
     lora : list
-        Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE, to add to the weights before they are
-        rounded; any number of times.
+        Directory of a LoRA adapter saved by PEFT, PATH or PATH:SCALE, to merge into the weights before rounding; may be
+        repeated.
     context : int
-        Tokens of a sequence that the result is for, where that shall be fewer than the model's. A GGUF file then has no
-        window that is as long, as it cuts nothing.
+        Most tokens of a sequence, to shorten the model's context. A GGUF file then omits attention windows of that
+        length or more, which have no effect.
     allow_differences : bool
-        Write a GGUF file also where llama.cpp is known to compute something else from it than the model does.
+        Write a GGUF file even if llama.cpp is known to compute other results from it than the model does.
     form : str
         hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file; loom: JSON
-        of the Go engine. By the ending of TARGET (.gguf, .json), else native, unless given.
+        of the Go engine. Default: by the ending of TARGET (.gguf, .json), else native.
     overwrite : bool
-        Replace TARGET if it is there.
+        Replace an existing TARGET.
     offline : bool
         Use local files only.
     """
@@ -81,7 +81,7 @@ def convert(
     check_new(target, source, overwrite=overwrite)
     if bits is not None and (dtype is not None or calibrate is None):
         raise UsageError(
-            "--bits chooses types by what a text loses", hint="give --calibrate TEXT with it, and no --dtype"
+            "--bits chooses types by their loss on a text", hint="add --calibrate TEXT, and leave --dtype out"
         )
     named = _named(tensor_type or [])
     text, held_out = (None, "") if calibrate is None else _split(calibrate.read_text(encoding="utf-8"))
@@ -116,7 +116,7 @@ def convert(
 
 
 def _instead(model: LoadedModel, dtype: str | None) -> list[str]:
-    """What share of the weights has another type than was asked for, as their rows do not fill its blocks."""
+    """Describe the share of weights with another type than requested, because their rows do not fill its blocks."""
     target = None if dtype is None else Scheme.parse(dtype)
     if target is None or target.blocks is None:
         return []
@@ -126,34 +126,35 @@ def _instead(model: LoadedModel, dtype: str | None) -> list[str]:
         if len(store.shape) > 1 and store.scheme == filled(target, store.shape) != target:
             counts[store.shape[-1], str(store.scheme)] += math.prod(store.shape)
     return [
-        f"{100 * count / total:.0f} % of the weights are {scheme}: rows of {k} fill no blocks of {target.blocks.size}"
+        f"{100 * count / total:.0f} % of the weights are {scheme}: "
+        f"rows of {k} do not fill its blocks of {target.blocks.size}"
         for (k, scheme), count in counts.most_common()
     ]
 
 
 def _named(texts: list[str]) -> dict[str, str]:
-    """Pattern → type of ``PATTERN=TYPE``."""
+    """Return pattern → type of ``PATTERN=TYPE`` texts."""
     named: dict[str, str] = {}
     for text in texts:
         pattern, _, dtype = text.rpartition("=")
         if not pattern:
-            raise UsageError(f"--tensor-type {text!r} is no PATTERN=TYPE", hint='as "*/down.weight=q6_k"')
+            raise UsageError(f"--tensor-type must be PATTERN=TYPE, got {text!r}", hint='as "*/down.weight=q6_k"')
         check_dtype(dtype, "--tensor-type")
         named[pattern] = dtype
     return named
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The text to calibrate with, and its last fifth."""
+    """Return the calibration text, and the held-out last fifth."""
     cut = len(text) * 4 // 5
     return text[:cut], text[cut:]
 
 
 def report(opened: Callable[[str | None], LoadedModel], model: LoadedModel, dtype: str | None, text: str) -> None:
-    """Print perplexity, KL and size of a calibrated model beside plain rounding, on a text it was not made with.
+    """Print perplexity, KL and size of a calibrated model and of plain rounding, on held-out text.
 
-    `opened` opens the model in a numeric type, None for the one that it is stored in; no `dtype`: there is no one type
-    to compare with.
+    `opened` opens the model in a numeric type; None: as stored. Without `dtype` there is no single type to compare
+    with.
     """
     from volumetric.devices.open import open_device
     from volumetric.generate.comparison import compare_models

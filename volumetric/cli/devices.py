@@ -1,4 +1,4 @@
-"""The verb ``devices``: what there is, and what ``auto`` takes."""
+"""The command ``devices``: the devices of this machine, and the choice of ``auto``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def devices(
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """List the devices of this machine, and which one is chosen by default.
+    """List the devices of this machine, and the default one.
 
     Parameters
     ----------
     json : bool
-        Print a JSON object with every detail: limits, features, drivers, and what each GPU does when it is opened.
+        Print a JSON object with all details: limits, features, drivers, and a test of opening each GPU.
     """
     output.apply()
     infos = list_devices()

@@ -1,4 +1,4 @@
-"""The verb ``dna``: how alike two models are, layer by layer, whatever their numeric types."""
+"""The command ``dna``: the similarity of two models, layer by layer, across numeric types."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def dna(
     Parameters
     ----------
     a : str
-        Anything that generate takes as MODEL.
+        The first model, see generate.
     b : str
-        The other model.
+        The second model.
     heatmap : path
         Also draw the similarities: .html, or .png, .svg, .pdf with matplotlib.
     shift : float
-        Similarity from which on a layer counts as found again at another place.
+        Least similarity for a layer to count as moved to another place.
     json : bool
         Print one JSON object with everything.
     offline : bool
@@ -67,20 +67,20 @@ def dna(
         console.table(("moved from", "to", "layer", "similarity"), moved, right=("similarity",))
     console.write(f"overall {comparison.overall:.4f} over {len(comparison.overlaps)} layers with weights in both\n")
     if abs(comparison.overall) < _UNRELATED:
-        console.note("models that were trained apart have their hidden units in another order, and look unrelated")
+        console.note("models that were trained separately have their hidden units in another order, and look unrelated")
     return exits.OK
 
 
 _UNRELATED = 0.1
 _NOTE = (
-    "Cosine of the weights of each layer: 1 alike, -1 opposite, 0 unrelated, which n weights miss by about 1/√n, or "
-    "0.016. "
-    "Hidden units in another order give 0 as well: models that were trained apart look unrelated."
+    "Cosine of the weights of each layer: 1 equal, -1 opposite, 0 unrelated, with an error of about 1/√n for n weights"
+    ", at least 0.016. "
+    "Hidden units in another order give 0 as well: models that were trained separately look unrelated."
 )
 
 
 def overlap_map(comparison: Comparison, title: str) -> Heatmap:
-    """Lay the similarities out: a row for each cell ``z.y.x``, a column for each place inside it."""
+    """Arrange the similarities: a row for each cell ``z.y.x``, a column for each place inside it."""
     cells = [_split(path) for path in comparison.overlaps]
     rows = list(dict.fromkeys(cell for cell, _ in cells))
     columns = sorted({place for _, place in cells}, key=_numeric)
@@ -91,7 +91,7 @@ def overlap_map(comparison: Comparison, title: str) -> Heatmap:
 
 
 def _numeric(place: str) -> list[tuple[bool, int, str]]:
-    """Order of ``"2"``, ``"10"``, ``"10/0"``, ``"10/gate"``: numbers as numbers, before names."""
+    """Sort key of ``"2"``, ``"10"``, ``"10/0"``, ``"10/gate"``: numbers by value, before names."""
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in place.split("/")]
 
 

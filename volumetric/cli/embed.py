@@ -1,4 +1,4 @@
-"""The verb ``embed``: texts to embeddings."""
+"""The command ``embed``: embeddings of texts."""
 
 from __future__ import annotations
 
@@ -39,38 +39,38 @@ def embed(
     size: SizeOptions = SizeOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Turn texts into embeddings, one float32 row each, as sentence-transformers makes them.
+    """Compute embeddings of texts, one float32 row each, as in sentence-transformers.
 
     Parameters
     ----------
     model : str
-        As for generate.
+        The model, see generate.
     texts : str
-        Texts; with none and no --file, each line of stdin is one.
+        Texts; without texts and --file, the lines of stdin.
     file : path
-        A text for each line; or of a .jsonl file the string, or the member "text" of the object, in each line.
+        File with a text per line; in a .jsonl file a string, or an object with the member "text".
     out : path
-        File to write, whole or not at all; stdout unless given.
+        File to write, atomically; default: stdout.
     form : str
         jsonl: an object with the text and its embedding in each line. npy: the array [n, d]. npz: the arrays embeddings
-        and texts. By the ending of --out unless given, else jsonl.
+        and texts. Default: by the ending of --out, else jsonl.
     prompt_name : str
-        Prompt of the model's files that goes before each text, such as query.
+        Name of a prompt in the model's files that precedes each text, such as query.
     prompt : str
-        Text that goes before each text.
+        Prompt that precedes each text.
     pooling : str
-        cls, max, mean, mean_sqrt_len_tokens, weightedmean or lasttoken; as the model's files say unless given.
+        cls, max, mean, mean_sqrt_len_tokens, weightedmean or lasttoken; default: from the model's files.
     normalise : bool
-        Scale embeddings to length 1; as the model's files say unless given.
+        Scale embeddings to length 1; default: from the model's files.
     max_length : int
-        Tokens of a text that count; as the model's files say unless given.
+        Tokens after which a text is truncated; default: from the model's files.
     """
     output.apply()
     if texts and file is not None:
-        raise UsageError("texts and --file were given", hint="one of them")
+        raise UsageError("texts and --file exclude each other", hint="give only one of them")
     chosen = _form(out, form)
     if out is None and chosen != "jsonl" and sys.stdout.isatty():
-        raise UsageError(f"{chosen} is no text for a terminal", hint="name a file: --out FILE, or redirect stdout")
+        raise UsageError(f"{chosen} cannot be written to a terminal", hint="use --out FILE, or redirect stdout")
     inputs = list(texts) or _read(file)
     with (
         open_for(model, source, device, context=size.context, threads=size.threads) as opened,
@@ -87,7 +87,7 @@ def embed(
     data = _encoded(chosen, inputs, rows)
     if out is not None:
         write_atomic(out, data)
-        console.note(f"{len(inputs)} embeddings of {rows.shape[1]} numbers written to {out}")
+        console.note(f"{len(inputs)} embeddings of size {rows.shape[1]} written to {out}")
     elif chosen == "jsonl":
         console.write(data.decode())
     else:
@@ -103,14 +103,14 @@ def _form(out: Path | None, form: Form | None) -> Form:
     if out is None:
         return "jsonl"
     if out.suffix not in endings:
-        raise UsageError(f"{out} ends in none of {', '.join(endings)}", hint="say which with --format")
+        raise UsageError(f"--out must end in one of {', '.join(endings)}, got {out}", hint="or set --format")
     return endings[out.suffix]
 
 
 def _read(file: Path | None) -> list[str]:
     if file is None:
         if sys.stdin.isatty():
-            raise UsageError("no text", hint="give texts, a --file, or lines on stdin")
+            raise UsageError("no text", hint="pass texts, --file, or lines on stdin")
         return console.read_all().splitlines()
     lines = file.read_text(encoding="utf-8").splitlines()
     if file.suffix != ".jsonl":

@@ -1,4 +1,4 @@
-"""The verb ``evolve``: networks for a problem from a configuration file, and pictures of a run."""
+"""The command ``evolve``: networks for a problem from a configuration file, and pictures of a run."""
 
 from __future__ import annotations
 
@@ -31,49 +31,48 @@ def evolve(
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Evolve networks as a TOML file says, or draw a run: evolve CONFIG, evolve --resume RUN, evolve plot RUN.
+    """Evolve networks from a TOML file, or draw a run: evolve CONFIG, evolve --resume RUN, evolve plot RUN.
 
-    Every key has a default, and an empty file evolves XOR. Checkpoint, history and champion go to a directory of
-    the file's name in the working directory. Ctrl-C ends the run after the generation and keeps a checkpoint.
-    docs/evolution.md has all
-    keys.
+    Every key has a default, and an empty file evolves XOR. Checkpoint, history and champion are written to a directory
+    in the working directory, named after the file. Ctrl-C stops the run after the generation and saves a checkpoint.
+    docs/evolution.md lists all keys.
 
     Parameters
     ----------
     config : str
-        The TOML file; or the word plot, and then RUN.
+        The TOML file; or the word plot, followed by RUN.
     run : path
         With plot: the directory of a run.
     resume : path
-        Go on with the run in this directory, as if it had not been interrupted. What would make it another run, as
-        another seed or problem, is refused; rates, species, goal, budget, workers and generations may change.
+        Continue the run in this directory, as if it had not been interrupted. Changes that would make it another run,
+        such as another seed or problem, are refused; rates, species, goal, budget, workers and generations may change.
     out : path
         Directory to write.
     generations : int
-        Generations of the whole run, in place of what the file says.
+        Generations of the whole run; default: from the file.
     device : str
-        Where problems activate all genomes at once, in place of what the file says: auto, cpu, gpu, gpu:1, or
-        reference. auto, the default, is what VOLUMETRIC_DEVICE names, else the CPU.
+        Device for problems that activate all genomes at once: auto, cpu, gpu, gpu:1, or reference; default: from the
+        file, else auto, which is the device in VOLUMETRIC_DEVICE, else the CPU.
     workers : int
-        Processes that evaluate, in place of what the file says.
+        Processes that evaluate genomes; default: from the file.
     change : tuple of str
-        KEY=VALUE in place of what the file says, as species.target=6; may be repeated.
+        KEY=VALUE overrides a key of the file, such as species.target=6; may be repeated.
     form : str
-        Of pictures: png (the default), svg or pdf.
+        Format of pictures: png (the default), svg or pdf.
     json : bool
         Print the result as one JSON object.
     """
     output.apply()
     if config == PLOT:
         if resume or out or change or json or any(flag is not None for flag in (generations, device, workers)):
-            raise UsageError("evolve plot draws a run that there is: it takes --format alone")
+            raise UsageError("evolve plot draws an existing run: its only option is --format")
         return _plot(run, form or "png")
     if run is not None or (config is None) == (resume is None):
-        raise UsageError("name one configuration, or --resume RUN, or plot RUN")
+        raise UsageError("pass one configuration, or --resume RUN, or plot RUN")
     if form is not None:
-        raise UsageError("--format is for pictures: evolve plot RUN --format svg")
+        raise UsageError("--format applies only to pictures: evolve plot RUN --format svg")
     if resume is not None and out is not None:
-        raise UsageError("a run goes on in its own directory", hint="leave --out out, or move the directory")
+        raise UsageError("a run continues in its own directory", hint="leave --out out, or move the directory")
     if device is not None:
         check_device(device)
     changes = dict(map(change_of, change))
@@ -112,7 +111,7 @@ def _text(outcome: dict[str, Any]) -> str:
 
 def _plot(run: Path | None, form: str) -> int:
     if run is None:
-        raise UsageError("name the directory of the run: evolve plot RUN")
+        raise UsageError("evolve plot needs the directory of a run: evolve plot RUN")
     from volumetric.viz.evolution import plot_run
 
     for path in plot_run(run, form):

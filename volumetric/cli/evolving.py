@@ -1,4 +1,4 @@
-"""One evolution run: its directory, what is shown meanwhile, and what is left at the end."""
+"""One evolution run: its directory, its progress display, and its results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ROWS, _REDRAW = 12, 0.1
 
 @contextmanager
 def begun(config: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Any, Any]]:
-    """Open a new run and keep its directory, which must not hold another one, to this process."""
+    """Open a new run and lock its directory, which must not hold another run."""
     job = read_job(config, changes)
     problem = open_problem(job)
     run = open_run(job, problem)
@@ -54,8 +54,8 @@ def begun(config: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Any, Any
     with only_one(home):
         if (home / CHECKPOINT).exists():
             raise UsageError(
-                f"{home} holds a run already",
-                hint=f"go on with --resume {home}, or write to another directory with --out",
+                f"{home} already holds a run",
+                hint=f"continue it with --resume {home}, or write to another directory with --out",
             )
         text = config.read_bytes()
         write_atomic(home / CONFIG, text)
@@ -65,12 +65,12 @@ def begun(config: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Any, Any
 
 @contextmanager
 def resumed(home: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Any, Any]]:
-    """Open a run where its checkpoint left it, and keep its directory to this process.
+    """Open a run at its checkpoint, and lock its directory.
 
-    The configuration is obeyed where a run can go on with it, and refused where it would be another run.
+    Changes to the configuration are applied if the run can continue with them, and refused otherwise.
     """
     if not (home / CONFIG).is_file() or not (home / ORIGIN).is_file():
-        raise UsageError(f"{home} is no directory of a run", hint="name the directory that evolve wrote")
+        raise UsageError(f"{home} is not the directory of a run", hint="pass a directory that evolve wrote")
     with only_one(home):
         origin = _read_origin(home)
         changes = {**origin["changes"], **changes, "output": str(home.absolute())}
@@ -108,19 +108,19 @@ def _read_origin(home: Path) -> dict[str, Any]:
         raise ValueError("home, name and changes are expected")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{home / ORIGIN} is damaged: {error}", hint="begin again from the configuration, with --out"
+            f"{home / ORIGIN} is damaged: {error}", hint="start a new run from the configuration, with --out"
         ) from None
 
 
 def _tell_of_edits(home: Path, job: Job, checksum: int | None) -> None:
-    """Say that the file which the run began from has changed: it is the copy that counts."""
+    """Warn if the run's configuration file has changed: the run uses its copy."""
     source = job.home / f"{job.name}.toml"
     if checksum is not None and source.is_file() and crc32(source.read_bytes()) != checksum:
-        console.note(f"{source} has changed since the run began, which goes on by its copy, {home / CONFIG}")
+        console.note(f"{source} has changed since the run began; the run continues with its copy, {home / CONFIG}")
 
 
 def evolve_opened(job: Job, run: Run[Any, Any] | ParetoRun, problem: Any, stop: Any) -> dict[str, Any]:
-    """Evolve until the end, or until Ctrl-C, and keep what was found, also where it fails; return what to tell."""
+    """Evolve until the end, or until Ctrl-C, save the results, also after an error, and return a summary."""
     home = job.directory
     if isinstance(run, ParetoRun):
         return evolve_front(job, run, problem, stop, history=home / HISTORY, checkpoint=home / CHECKPOINT)
@@ -146,13 +146,13 @@ def evolve_opened(job: Job, run: Run[Any, Any] | ParetoRun, problem: Any, stop: 
         except BaseException:
             with suppress(VolumetricError):
                 if keep_champion(home, run):
-                    console.note(f"{home}: the best genome until then is kept")
+                    console.note(f"{home}: the best genome so far is saved")
             raise
     return told_of(job, run, keep_champion(home, run))
 
 
 def keep_champion(home: Path, run: Run[Any, Any]) -> str:
-    """Write the best genome as JSON and, where it is a network, as a checkpoint; return the latter's path or ``""``."""
+    """Write the best genome as JSON and, if it is a network, as a checkpoint; return the latter's path or ``""``."""
     if run.champion is None:
         return ""
     genome = run.champion.genome
@@ -166,13 +166,13 @@ def keep_champion(home: Path, run: Run[Any, Any]) -> str:
     try:
         save_native(home / MODEL, *genome.to_network())
     except UnsupportedError as error:
-        console.note(f"no checkpoint of the champion: {error}")
+        console.note(f"the champion could not be saved as a model: {error}")
         return ""
     return str(home / MODEL)
 
 
 def told_of(job: Job, run: Run[Any, Any], model: str) -> dict[str, Any]:
-    """Return what a run gave, as JSON data."""
+    """Return the summary of a run, as JSON data."""
     champion = run.champion
     return {
         "reason": run.ended or ("solved" if run.solved else "generations"),
@@ -187,11 +187,11 @@ def told_of(job: Job, run: Run[Any, Any], model: str) -> dict[str, Any]:
 
 
 class Screen:
-    """A table that is redrawn on a terminal, else a line for some generations.
+    """Progress display: a table that is redrawn on a terminal, else a line for some generations.
 
     Parameters
     ----------
-    total : generations of the run
+    total : number of generations of the run
     """
 
     def __init__(self, total: int) -> None:
@@ -204,7 +204,7 @@ class Screen:
         self._shown = 0.0
 
     def start(self, step: int, epoch: int) -> None:
-        """Begin at generation `epoch`, and open the table where stderr is a terminal."""
+        """Begin at generation `epoch`, and open the table if stderr is a terminal."""
         self._done = self._first = epoch
         if self._done:
             console.note(f"resumed after generation {self._done - 1}")
@@ -216,7 +216,7 @@ class Screen:
             self._live.start()
 
     def close(self) -> None:
-        """Close the table, and print the line of the last generation unless it is there already."""
+        """Close the table, and print the line of the last generation unless it has been printed."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -225,18 +225,18 @@ class Screen:
         self._last = []
 
     def report(self, event: Event, /) -> None:
-        """Show an evaluated generation; remember a failed genome for its line."""
+        """Show an evaluated generation; store a failed genome for its line."""
         if isinstance(event, EvaluationFailed):
             self._failed = f"genome {event.genome}: {event.reason}"
         if not isinstance(event, Evaluated):
             return
         self._done = event.generation + 1
-        if self._began is None:  # the first generation compiles kernels, which tells nothing of those to come
+        if self._began is None:  # the first generation compiles kernels, and does not predict the time of the next ones
             self._began, self._first = time.monotonic(), self._done
         self._last = [*self._last, event][-_ROWS:]
         now = time.monotonic()
         if self._live is not None:
-            if now - self._shown > _REDRAW:  # a table takes longer to build than a small generation
+            if now - self._shown > _REDRAW:  # building a table takes longer than a small generation
                 self._live.update(self._drawn())
                 self._shown = now
         elif now - self._shown > 1.0:
@@ -288,7 +288,7 @@ FRONT = "front"
 def evolve_front(
     job: Job, run: ParetoRun, problem: Any, stop: Any, *, history: Path, checkpoint: Path
 ) -> dict[str, Any]:
-    """Evolve until the end, or until Ctrl-C, and keep the front; return what to tell."""
+    """Evolve until the end, or until Ctrl-C, save the front, and return a summary."""
     home, done = job.directory, run.evaluated
     reporters: list[Any] = [JsonLines(history)]
     reporters += [ConsoleReporter(seconds=1.0)] if console.notes_shown() else []
@@ -317,10 +317,10 @@ def evolve_front(
 
 
 def keep_front(home: Path, front: tuple[Point, ...]) -> None:
-    """Write every genome of a front under its id, grids as models, and ``front.json`` with their objectives."""
+    """Save every genome of a front under its id, grids as models, and ``front.json`` with their objectives."""
     home.mkdir(exist_ok=True)
     front_ids = {str(point.id) for point in front}
-    for old in home.glob("*.json"):  # of an earlier end of the run; models are named by front.json alone
+    for old in home.glob("*.json"):  # files of an earlier end of the run; only front.json lists the current models
         if old.stem.isdigit() and old.stem not in front_ids:
             old.unlink()
     for point in front:

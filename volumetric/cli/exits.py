@@ -1,4 +1,4 @@
-"""From exceptions to two lines on stderr and an exit code; no traceback unless ``--debug`` asks for it."""
+"""Converts exceptions to two lines on stderr and an exit code; a traceback is shown only with ``--debug``."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _LESS: Final = {
     "run": "a smaller --batch or --dtype needs less",
     "evolve": "a smaller population, or fewer workers, need less",
 }
-"""Verb → what needs less memory, where it is not what generates text."""
+"""Command → hint to use less memory, for commands that do not generate text."""
 
 
 _NEARLY: Final = 0.75
-"""How alike names must be for one to be told in the place of the other, from 0 to 1."""
+"""Least similarity of a suggested name, from 0 to 1."""
 
 
 class UsageError(VolumetricError):
-    """The flags do not make sense together."""
+    """Invalid flags, or flags that contradict each other."""
 
 
 def guard(run: Callable[[], Any], *, debug: bool, verb: str) -> int:
-    """Call `run` and return the exit code of what happened."""
+    """Call `run` and return its exit code; errors are explained on stderr."""
     try:
         result = run()
         with writing():
@@ -42,7 +42,7 @@ def guard(run: Callable[[], Any], *, debug: bool, verb: str) -> int:
     except KeyboardInterrupt:
         return explain(INTERRUPTED, "interrupted", None)
     except BrokenPipeError:
-        return FAILED  # the reader of our stdout has gone, as in `volumetric … | head`: nobody wants more
+        return FAILED  # the reader of our stdout has closed it, as in `volumetric … | head`
     except Exception as error:
         if debug and not isinstance(error, cyclopts.CycloptsError):
             raise
@@ -68,8 +68,8 @@ def _classify(error: Exception, verb: str) -> int:
         case OSError(filename=str() as name, strerror=str() as reason):
             return explain(FAILED, f"{name}: {reason}", path_hint(name))
         case OSError():
-            reason = error.strerror or str(error)  # help and version are written by the parser, not by `console`
-            return explain(FAILED, f"stdout cannot be written: {reason}" if drop_unwritable() else reason, None)
+            reason = error.strerror or str(error)  # the parser, not `console`, writes help and version
+            return explain(FAILED, f"cannot write to stdout: {reason}" if drop_unwritable() else reason, None)
         case UnicodeDecodeError():
             return explain(FAILED, f"the input is not UTF-8 text: {error}", None)
         case MemoryError():
@@ -78,14 +78,12 @@ def _classify(error: Exception, verb: str) -> int:
             what = f"{type(error).__name__}: {error}"
             own = own_code(error)
             if own is not None:
-                return explain(
-                    FAILED, f"{what} ({own})", "it was raised in a module of yours; --debug shows the way there"
-                )
-            return explain(FAILED, f"unexpected {what}", "this is a defect; --debug shows where it happened")
+                return explain(FAILED, f"{what} ({own})", "your own module raised it; --debug shows the traceback")
+            return explain(FAILED, f"unexpected {what}", "this is a bug; --debug shows the traceback")
 
 
 def _settable(error: cyclopts.CycloptsError, verb: str) -> str | None:
-    """Say how a key of a configuration file is set, where it was given as a flag."""
+    """Return the hint for a key of a configuration file that was given as a flag; None if it is not one."""
     token = getattr(error, "token", None)
     if verb not in ("train", "evolve") or not isinstance(error, cyclopts.UnknownOptionError) or token is None:
         return None
@@ -105,7 +103,7 @@ def _settable(error: cyclopts.CycloptsError, verb: str) -> str | None:
     if home is None:
         return None
     value = "'{kind=\"adam\", lr=0.01}'" if name == "optimiser" else "VALUE"
-    return f"what files say is changed by --set {home + '.' if home else ''}{name}={value}"
+    return f"override a key of the file with --set {home + '.' if home else ''}{name}={value}"
 
 
 def _usage_hint(verb: str) -> str:
@@ -115,14 +113,14 @@ def _usage_hint(verb: str) -> str:
 
 
 def _unknown_option(error: cyclopts.UnknownOptionError, verb: str) -> tuple[str, str]:
-    """What to say of a flag that there is not; only one that is nearly spelled so is named beside it."""
+    """Return message and hint for an unknown flag; only a nearly equal name is suggested."""
     name = (error.token.keyword or error.token.value).partition("=")[0]
     known = [own for argument in error.argument_collection if argument.parse for own in argument.names]
-    return f"{verb} has no flag {name}", _set(verb, name) or f"{_meant(name, known)}{_usage_hint(verb)}"
+    return f"unknown flag {name} of {verb}", _set(verb, name) or f"{_meant(name, known)}{_usage_hint(verb)}"
 
 
 def _set(verb: str, name: str) -> str | None:
-    """How to say what is no flag, but a key of the file that a verb takes."""
+    """Return the hint for a flag that is a key of the command's file; None if it is not one."""
     if verb == "train":
         from volumetric.train.settings import place_of
     elif verb == "evolve":
@@ -130,7 +128,7 @@ def _set(verb: str, name: str) -> str | None:
     else:
         return None
     place = place_of(name.lstrip("-").replace("-", "_"))
-    return place and f"it is a key of the file: --set {place}=…"
+    return place and f"it is a key of the file: use --set {place}=…"
 
 
 def _unknown_verb(error: cyclopts.UnknownCommandError) -> tuple[str, str]:
@@ -138,11 +136,11 @@ def _unknown_verb(error: cyclopts.UnknownCommandError) -> tuple[str, str]:
     from volumetric.cli.foreign_flags import VERBS as OTHERS
 
     name = next(iter(error.unused_tokens or ()), "")
-    return f"there is no command {name!r}", OTHERS.get(name) or f"{_meant(name, VERBS)}see: volumetric --help"
+    return f"unknown command {name!r}", OTHERS.get(name) or f"{_meant(name, VERBS)}see: volumetric --help"
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    import difflib  # errors alone ask for it
+    import difflib  # imported only for errors
 
     close = difflib.get_close_matches(name, list(known), 1, _NEARLY)
     return f"did you mean {close[0]}? " if close else ""
@@ -150,17 +148,17 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 def _too_many(error: cyclopts.UnusedCliTokensError, verb: str) -> tuple[str, str]:
     names = " ".join(error.unused_tokens or ())
-    text = "run is for streams of rows; texts: volumetric generate MODEL PROMPT, or chat MODEL. "
-    return f"{verb} takes no {names!r} there", f"{text if verb == 'run' else ''}{_usage_hint(verb)}"
+    text = "run processes streams of rows; for text use volumetric generate MODEL PROMPT, or chat MODEL. "
+    return f"unexpected argument of {verb}: {names!r}", f"{text if verb == 'run' else ''}{_usage_hint(verb)}"
 
 
 def explain_error(error: VolumetricError, verb: str) -> int:
-    """Write an error of the library in the words of the command line; returns `FAILED`."""
+    """Write an error of the library with flags in place of Python arguments; return `FAILED`."""
     return explain(FAILED, as_flags(str(error), verb), error.hint and as_flags(error.hint, verb))
 
 
 def explain(code: int, message: str, hint: str | None) -> int:
-    """Write what went wrong, and what to do, to stderr; return `code`."""
+    """Write an error and its hint to stderr; return `code`."""
     print(f"error: {message}", file=sys.stderr)
     if hint:
         print(f"hint: {hint}", file=sys.stderr)

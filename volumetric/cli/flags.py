@@ -1,11 +1,11 @@
-"""Python's keywords in messages of the library, as the flags that a person at the command line would type."""
+"""Converts Python keyword arguments in messages of the library to command-line flags."""
 
 from __future__ import annotations
 
 import re
 
 _SETTINGS_FROM_FILES = frozenset({"train", "evolve"})
-"""Verbs whose settings stand in a TOML file, where a name is followed by ``=`` as in Python."""
+"""Commands with a TOML file, where a name is followed by ``=`` as in Python."""
 
 _NAMES = (
     "chat_template",
@@ -25,7 +25,7 @@ _KEYWORD = re.compile(rf"""\b({"|".join(_NAMES)})=("[^"]*"|'[^']*'|[\w.+-]+)""")
 
 
 def as_flags(text: str, verb: str) -> str:
-    """Write ``context=90`` as ``--context 90`` and ``strict=False`` as ``--no-strict``, for a verb that has flags."""
+    """Write ``context=90`` as ``--context 90`` and ``strict=False`` as ``--no-strict``, for a command with flags."""
     return text if verb in _SETTINGS_FROM_FILES else _KEYWORD.sub(_flag, text)
 
 

@@ -1,7 +1,7 @@
-"""Command lines as users of other programs write them: their flags are honoured, taken with a word, or answered.
+"""Flags of other programs: they are translated, accepted with a note, or refused with a hint.
 
-Without this a flag of several letters behind one dash, ``-fa``, would be read as a bundle, ``-f a``, and mean something
-that nobody asked for. No flag here is a bundle: one that is neither ours nor in the table is refused.
+Without this a flag of several letters after one dash, such as ``-fa``, would be parsed as the bundle ``-f a``. No
+bundles are allowed: a flag that is neither ours nor in the table is refused.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 _SWITCH: Final = frozenset({"on", "off", "auto", "true", "false", "enabled", "disabled", "0", "1"})
 _BUNDLE: Final = re.compile(r"-[A-Za-z]{2}[\w-]*")
-"""Several letters behind one dash; not ``-n128``, a value that stands close."""
+"""Several letters after one dash; but not ``-n128``, a flag with its value."""
 _NAMES: Final = frozenset(name for flag in FLAGS for name in flag.names)
 
 
 def in_our_words(tokens: Sequence[str], app: App) -> list[str]:
-    """Return a command line with the flags of other programs replaced by ours, or left out with a word on stderr.
+    """Return a command line with the flags of other programs replaced by ours, or dropped with a note on stderr.
 
     Raises
     ------
-    UsageError : a flag of another program cannot be honoured, or letters stand behind one dash that are no flag
+    UsageError : a flag of another program is not supported, or letters after one dash are not a flag
     """
     if not any(_plain(token) in _NAMES or _BUNDLE.match(token) for token in tokens[1:]):
-        return list(tokens)  # as most are, and nothing has to be imported
+        return list(tokens)  # the common case, which needs no imports
     chain, apps, _ = app.parse_commands(tokens)
     if not chain:
         return list(tokens)
@@ -45,17 +45,17 @@ def in_our_words(tokens: Sequence[str], app: App) -> list[str]:
 
 
 def _plain(token: str) -> str:
-    """The name of a flag, without its value, in the spelling of the table."""
+    """Return the name of a flag, without its value, in the spelling of the table."""
     name = token.partition("=")[0]
     return name.replace("_", "-") if name.startswith("--") else name
 
 
 class _Line:
-    """The words behind a verb.
+    """The arguments of a command.
 
     Parameters
     ----------
-    own : flags of the verb
+    own : the command's own flags
     """
 
     def __init__(self, own: Mapping[str, Argument], verb: str, words: Sequence[str]) -> None:
@@ -65,7 +65,7 @@ class _Line:
         self._notes: list[str] = []
 
     def translated(self) -> tuple[list[str], list[str]]:
-        """Return the words in ours, and what is to be told."""
+        """Return the translated arguments, and the notes."""
         while self._left:
             word = self._left.pop()
             if word == "--":
@@ -84,7 +84,7 @@ class _Line:
         return self._done, self._notes
 
     def _reads_anything(self, name: str) -> bool:
-        """Whether what follows a flag is its value, though it looks like a flag."""
+        """Whether the next argument is the flag's value, even if it looks like a flag."""
         argument = self._own.get(name)
         return argument is not None and bool(argument.parameter.allow_leading_hyphen) and argument.token_count()[0] > 0
 
@@ -93,7 +93,7 @@ class _Line:
 
     def _take(self, flag: Flag, name: str, value: str | None) -> None:
         if flag.kind == "refused":
-            raise UsageError(f"{self._verb} has no flag {name}", hint=flag.says)
+            raise UsageError(f"unknown flag {name} of {self._verb}", hint=flag.says)
         if flag.values == "switch":
             if value is None and self._left and self._left[-1].lower() in _SWITCH:
                 self._left.pop()
@@ -106,22 +106,25 @@ class _Line:
             return
         ours = flag.becomes(value or "")
         if ours[0] not in self._own:
-            raise UsageError(f"{self._verb} has no flag {name}", hint=f"nor {ours[0]}, its name here")
+            raise UsageError(
+                f"unknown flag {name} of {self._verb}",
+                hint=f"its name here is {ours[0]}, which {self._verb} does not have either",
+            )
         if not self._is_there(ours, name):
             self._done += ours
 
     def _is_there(self, ours: Sequence[str], name: str) -> bool:
-        """Whether these words are there already, as where keys and values are given one type each."""
+        """Whether these flags are already set, as by llama.cpp's separate types for keys and values."""
         if ours[0] not in self._done or self._own[ours[0]].token_count()[1]:
             return False
         at = self._done.index(ours[0])
         if self._done[at : at + len(ours)] != list(ours):
-            raise UsageError(f"{name} says another thing than {' '.join(self._done[at : at + len(ours)])}")
+            raise UsageError(f"{name} contradicts {' '.join(self._done[at : at + len(ours)])}")
         return True
 
     def _no_flag(self, name: str) -> UsageError:
         if f"-{name}" in self._own:
             hint = f"did you mean -{name}?"
         else:
-            hint = f"letters do not share a dash, and a value stands apart; see: volumetric {self._verb} --help"
-        return UsageError(f"{self._verb} has no flag {name}", hint=hint)
+            hint = f"write each flag with its own dash, and values after a space; see: volumetric {self._verb} --help"
+        return UsageError(f"unknown flag {name} of {self._verb}", hint=hint)

@@ -1,7 +1,7 @@
-"""Flags and verbs of llama.cpp, mlx-lm, vLLM, Ollama and transformers, and what each of them is here.
+"""Flags and commands of llama.cpp, mlx-lm, vLLM, Ollama and transformers, and their equivalents here.
 
-A flag that changes nothing here is taken with a word, one that has another name here becomes that, and what cannot be
-done is refused with what to do instead. `foreign` reads the table; flags that a verb has itself are never looked up.
+A flag without effect here is accepted with a note, a flag with another name here is translated, and an unsupported one
+is refused with an alternative. `foreign` reads the table; a command's own flags are never looked up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from volumetric.cli.exits import UsageError
 TEXT: Final = frozenset({"generate", "chat"})
 SERVE: Final = frozenset({"serve"})
 RUNS: Final = frozenset({*TEXT, *SERVE, "embed", "bench", "perplexity", "compare", "warmup"})
-"""Verbs that run language models."""
+"""Commands that run language models."""
 OPENS: Final = frozenset({*RUNS, "inspect", "convert"})
 
 
@@ -27,11 +27,11 @@ class Flag:
     Attributes
     ----------
     names : its spellings
-    kind : it is taken without effect, becomes flags of ours, or is refused
-    says : why it has no effect, or what to do instead
-    values : words that follow it; ``"switch"`` for on, off, auto or nothing
-    becomes : of one that becomes ours: its value → our flags
-    verbs : where this holds
+    kind : it is accepted without effect, translated, or refused
+    says : why it has no effect, or the alternative
+    values : number of values that follow it; ``"switch"`` for on, off, auto or nothing
+    becomes : for a translated flag: its value → our flags
+    verbs : commands to which this entry applies
     """
 
     names: tuple[str, ...]
@@ -51,7 +51,7 @@ def _refused(names: str, says: str, values: int = 0, verbs: frozenset[str] = OPE
 
 
 def _ours(names: str, becomes: str | Callable[[str], list[str]], values: int = 1, verbs: frozenset[str] = RUNS) -> Flag:
-    """One that has another name here; a text is that name, behind which the value stands if there is one."""
+    """Return a flag with another name here; if `becomes` is a text, it is that name, followed by the value, if any."""
     if isinstance(becomes, str):
         name = becomes
         convert = (lambda value: [name, value]) if values else (lambda value: [name])
@@ -84,45 +84,45 @@ def _hub(value: str) -> list[str]:
     name, colon, kind = value.partition(":")
     if colon:
         raise UsageError(
-            f"{value}: a file of a repository is not found by its type",
-            hint=f"name it: {name}/FILE.gguf, where FILE ends with {kind} or so",
+            f"{value}: files of a repository cannot be chosen by type",
+            hint=f"name the file: {name}/FILE.gguf, whose FILE probably ends with {kind}",
         )
     return ["--model", name]
 
 
 _ONE_DEVICE = "a model runs on one device as a whole: --device gpu, or cpu"
-_WHICH_GPU = "one GPU runs a model: --device gpu:1 chooses the second, `volumetric devices` lists them"
-_NO_SHIFT = "a text ends where the context does, and nothing of its beginning is given away"
-_GUESSES = "how many tokens are guessed follows from how often guesses are right; --draft MODEL says who guesses"
-_ROPE = "the rotation of positions is what the model's configuration says"
-_SAMPLERS = "--temperature, --top-k, --top-p, --min-p and penalties are what there is to draw by"
-_GRAMMARS = "`volumetric serve` holds answers to a schema or a grammar (response_format); this verb does not"
-_IMAGES = "models of images and sounds are read as text models"
-_THREADS = "--threads N is how many run, and the system's tools (taskset, numactl, nice) say where"
-_CHAT = "volumetric chat MODEL is a conversation; here --chat applies the chat template to one message"
+_WHICH_GPU = "a model runs on one GPU: --device gpu:1 chooses the second, `volumetric devices` lists them"
+_NO_SHIFT = "a text ends when the context is full; its beginning is never dropped"
+_GUESSES = "the number of draft tokens adapts to the acceptance rate; --draft MODEL sets the draft model"
+_ROPE = "RoPE parameters come from the model's configuration"
+_SAMPLERS = "the samplers are --temperature, --top-k, --top-p, --min-p and penalties"
+_GRAMMARS = "only `volumetric serve` constrains answers to a schema or a grammar (response_format)"
+_IMAGES = "multimodal models are loaded as text models"
+_THREADS = "--threads N sets their number; use taskset, numactl or nice for placement and priority"
+_CHAT = "use volumetric chat MODEL for a conversation; --chat applies the chat template to one message"
 
-SUITES: Final = "suites of layers, training and the like are run from a clone of the repository"
+SUITES: Final = "suites of layers, training and others need a clone of the repository"
 
 FLAGS: Final[tuple[Flag, ...]] = (
-    # How weights and attention are held: always so, or of no effect on numbers
-    _taken("-fa --flash-attn --flash-attention", "attention never stores its scores", "switch"),
-    _taken("--mmap --no-mmap --mlock --no-direct-io -dio --direct-io", "weights become resident as the device wants"),
-    _taken("-b --batch-size -ub --ubatch-size", "prompts are computed in pieces that the device chooses", 1),
-    _taken("--jinja", "chat templates are always run as Jinja"),
-    _taken("-co --color --colors", "what is written has no colours", "switch"),
-    _taken("--no-warmup --warmup", "kernels are compiled when they are first needed"),
-    _taken("--simple-io -mli --multiline-input", "lines are read so anyway", verbs=TEXT),
-    _taken("--no-display-prompt", "the prompt is never shown again", verbs=TEXT),
+    # Storage of weights and attention: always so, or without effect on results
+    _taken("-fa --flash-attn --flash-attention", "attention never materialises its scores", "switch"),
+    _taken("--mmap --no-mmap --mlock --no-direct-io -dio --direct-io", "the device decides how weights are loaded"),
+    _taken("-b --batch-size -ub --ubatch-size", "the device chooses the chunks of prompts", 1),
+    _taken("--jinja", "chat templates are always rendered with Jinja"),
+    _taken("-co --color --colors", "the output has no colours", "switch"),
+    _taken("--no-warmup --warmup", "kernels are compiled at first use; `volumetric warmup` compiles them now"),
+    _taken("--simple-io -mli --multiline-input", "this is always on", verbs=TEXT),
+    _taken("--no-display-prompt", "the prompt is never printed", verbs=TEXT),
     _taken("--keep", _NO_SHIFT, 1),
     _taken("--no-context-shift", _NO_SHIFT),
-    _taken("-tb --threads-batch", "--threads is for prompts and answers alike", 1),
+    _taken("-tb --threads-batch", "--threads applies to prompts and answers", 1),
     _taken(
-        "--no-perf --perf --show-timings --no-show-timings", "speeds stand in the last line unless --quiet is given"
+        "--no-perf --perf --show-timings --no-show-timings", "the last line shows the speeds unless --quiet is given"
     ),
-    _taken("--log-colors --log-prefix --log-timestamps", "the commentary has none", "switch"),
+    _taken("--log-colors --log-prefix --log-timestamps", "log output has none", "switch"),
     _taken("--use-default-chat-template", "the model's own template is used", verbs=TEXT),
     _taken("--no-mmproj --mmproj-auto --no-mmproj-auto", _IMAGES),
-    # What has another name here
+    # Flags with another name here
     _ours("-ctk --cache-type-k -ctv --cache-type-v --kv-bits --kv-cache-dtype", _kv_dtype),
     _ours("-md --model-draft --draft-model --spec-draft-model", "--draft", verbs=TEXT | SERVE),
     _ours("--adapter-path", "--lora", verbs=TEXT | {"perplexity", "convert"}),
@@ -137,82 +137,101 @@ FLAGS: Final[tuple[Flag, ...]] = (
     _ours("--served-model-name", "--alias", verbs=SERVE),
     _ours("--reasoning-format", lambda v: ["--reasoning", "none" if v == "none" else "auto"], verbs=SERVE),
     # Conversations
-    _taken("-cnv --conversation -i --interactive -if --interactive-first", "chat is one", verbs=frozenset({"chat"})),
+    _taken(
+        "-cnv --conversation -i --interactive -if --interactive-first",
+        "chat is a conversation",
+        verbs=frozenset({"chat"}),
+    ),
     _refused("-cnv --conversation -i --interactive -if --interactive-first -ins --instruct -cml --chatml", _CHAT),
     _refused("-st --single-turn", "volumetric generate MODEL --chat --prompt TEXT answers one message"),
-    _refused("-no-cnv --no-conversation", "volumetric generate MODEL --prompt TEXT goes on with a plain text"),
-    _refused("--in-prefix --in-suffix", "a template says what stands around messages: --chat-template FILE", 1),
-    _refused("--in-prefix-bos --no-jinja", "a template says what stands around messages: --chat-template FILE"),
+    _refused("-no-cnv --no-conversation", "volumetric generate MODEL --prompt TEXT continues a plain text"),
+    _refused(
+        "--in-prefix --in-suffix", "the text around messages comes from the chat template: --chat-template FILE", 1
+    ),
+    _refused(
+        "--in-prefix-bos --no-jinja", "the text around messages comes from the chat template: --chat-template FILE"
+    ),
     # Devices
     _refused("-sm --split-mode -ts --tensor-split -tp --tensor-parallel-size --pipeline-parallel-size", _WHICH_GPU, 1),
     _refused("-mg --main-gpu", _WHICH_GPU, 1),
     _refused("-ot --override-tensor -ncmoe --n-cpu-moe -ngld --gpu-layers-draft -devd --device-draft", _ONE_DEVICE, 1),
     _refused("-cmoe --cpu-moe -nkvo --no-kv-offload -kvo --kv-offload -nr --no-repack --no-op-offload", _ONE_DEVICE),
     _refused("-C --cpu-mask -Cr --cpu-range --cpu-strict --prio --poll --numa", _THREADS, 1),
-    _refused("--gpu-memory-utilization", "--kv-memory MIB bounds what is kept of texts, weights come on top", 1),
+    _refused(
+        "--gpu-memory-utilization", "--kv-memory MIB limits the memory of the KV cache; weights are not included", 1
+    ),
     # Context and positions
-    _refused("--context-shift", f"{_NO_SHIFT}: --context N holds more"),
+    _refused("--context-shift", f"{_NO_SHIFT}; --context N sets a larger context"),
     _refused("--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale -gan -gaw", _ROPE, 1),
     _refused("--yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast", _ROPE, 1),
-    _refused("--override-kv", "a configuration is changed in its file, config.json beside the weights", 1),
-    _refused("--kv-group-size --quantized-kv-start", "--kv-dtype int8 has a scale for each head of each token", 1),
-    _refused("-cd --ctx-size-draft", "what guesses has the context of the model", 1),
+    _refused("--override-kv", "change the configuration in config.json, next to the weights", 1),
+    _refused(
+        "--kv-group-size --quantized-kv-start", "--kv-dtype int8 always has a scale for each head of each token", 1
+    ),
+    _refused("-cd --ctx-size-draft", "the draft model has the context of the model", 1),
     _taken("--draft-max --draft-n --draft-min --draft-n-min --num-draft-tokens --draft-p-min", _GUESSES, 1),
-    # Sampling and forms of answers
-    _refused("--do-sample", "--temperature above 0 draws, 0 takes the most likely token"),
+    # Sampling and constrained answers
+    _refused("--do-sample", "--temperature above 0 samples, 0 is greedy"),
     _refused("--samplers --sampler-seq --sampling-seq --mirostat --mirostat-lr --mirostat-ent --typical", _SAMPLERS, 1),
     _refused("--typical-p --xtc-probability --xtc-threshold --top-nsigma --top-n-sigma --dynatemp-range", _SAMPLERS, 1),
     _refused("--dynatemp-exp --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n", _SAMPLERS, 1),
     _refused("--grammar --grammar-file -j --json-schema -jf --json-schema-file", _GRAMMARS, 1, TEXT),
-    _refused("-bf --binary-file --prompt-cache", "--file PATH reads a text, session.save(path) keeps a state", 1),
-    _refused("-mm --mmproj -mmu --mmproj-url --image --audio", f"{_IMAGES}: there is nothing to see them with", 1),
-    # Where models are
+    _refused(
+        "-bf --binary-file --prompt-cache", "--file PATH reads a text, session.save(path) in Python saves a state", 1
+    ),
+    _refused("-mm --mmproj -mmu --mmproj-url --image --audio", f"{_IMAGES}, without their encoders", 1),
+    # Location of models
     _refused("-mu --model-url", "download the file and name its path, or name a model of the hub: ORG/NAME", 1),
-    _refused("-hff --hf-file --hf-repo-file", "a file of a repository is named with it: ORG/NAME/FILE.gguf", 1),
-    _refused("-hft --hf-token", "the variable HF_TOKEN is read, and no other user sees it there", 1),
+    _refused("-hff --hf-file --hf-repo-file", "name a file together with its repository: ORG/NAME/FILE.gguf", 1),
+    _refused("-hft --hf-token", "set the variable HF_TOKEN, which other users cannot see", 1),
     _refused("--revision --model-revision", "name it with the model: ORG/NAME@REVISION", 1),
     _refused("--lora-scaled", "--lora PATH:SCALE", 1),
     _refused("--load-in-4bit --load-in-8bit", "--dtype int4, or int8"),
-    _refused("-lv --verbosity --log-verbosity", "-v tells what was chosen, --debug all there is", 1),
-    _refused("--log-file", "the commentary goes to stderr: 2> FILE", 1),
-    _refused("--verbose-prompt -sp --special", "--debug shows what is read; special tokens are not written"),
+    _refused("-lv --verbosity --log-verbosity", "-v logs choices, --debug everything", 1),
+    _refused("--log-file", "log output goes to stderr: 2> FILE", 1),
+    _refused("--verbose-prompt -sp --special", "--debug logs the prompt; special tokens are not printed"),
     # Servers
     _taken(
-        "-cb --cont-batching --enable-prefix-caching --enforce-eager --slots --metrics --props", "it is so", verbs=SERVE
+        "-cb --cont-batching --enable-prefix-caching --enforce-eager --slots --metrics --props",
+        "this is always on",
+        verbs=SERVE,
     ),
-    _taken("--embedding --embeddings --webui", "/v1/embeddings and the page at / are always there", verbs=SERVE),
-    _taken("--cache-reuse -sps --slot-prompt-similarity", "what prompts begin with is reused anyway", 1, SERVE),
-    _taken("--threads-http", "requests are read by one thread", 1, SERVE),
-    _taken("--enable-auto-tool-choice", "calls are read as the model's family writes them", verbs=SERVE),
-    _taken("--tool-call-parser --reasoning-parser", "answers are read as the model's family writes them", 1, SERVE),
-    _refused("-nocb --no-cont-batching", "--max-seqs 1 computes one text after the other"),
-    _refused("--no-webui --no-slots", "a proxy in front can hide paths"),
-    _refused("-to --timeout", "--request-timeout and --queue-timeout say which", 1, SERVE),
-    _refused("--ssl-key-file --ssl-cert-file --ssl-keyfile --ssl-certfile", "a proxy in front does TLS", 1, SERVE),
-    _refused("--max-num-batched-tokens", "--max-stall says how long a prompt may keep others waiting", 1, SERVE),
-    _refused("--slot-save-path --path --api-prefix --root-path", "a proxy in front can move and add paths", 1, SERVE),
+    _taken("--embedding --embeddings --webui", "/v1/embeddings and the page at / are always available", verbs=SERVE),
+    _taken("--cache-reuse -sps --slot-prompt-similarity", "common prefixes of prompts are always reused", 1, SERVE),
+    _taken("--threads-http", "one thread reads requests", 1, SERVE),
+    _taken("--enable-auto-tool-choice", "calls are parsed in the format of the model's family", verbs=SERVE),
+    _taken("--tool-call-parser --reasoning-parser", "answers are parsed in the format of the model's family", 1, SERVE),
+    _refused("-nocb --no-cont-batching", "--max-seqs 1 computes one text at a time"),
+    _refused("--no-webui --no-slots", "use a reverse proxy to hide paths"),
+    _refused("-to --timeout", "use --request-timeout and --queue-timeout", 1, SERVE),
+    _refused("--ssl-key-file --ssl-cert-file --ssl-keyfile --ssl-certfile", "use a reverse proxy for TLS", 1, SERVE),
+    _refused("--max-num-batched-tokens", "--max-stall limits how long a prompt may block other requests", 1, SERVE),
+    _refused("--slot-save-path --path --api-prefix --root-path", "use a reverse proxy to move and add paths", 1, SERVE),
     _refused(
-        "--reranking --rerank", "there is no such endpoint; in Python: volumetric.load(JUDGE).score(pairs)", 0, SERVE
+        "--reranking --rerank",
+        "there is no endpoint for it; in Python: volumetric.load(RERANKER).score(pairs)",
+        0,
+        SERVE,
     ),
-    _refused("--disable-log-requests --log-requests", "--quiet leaves the log out", 0, SERVE),
-    # Suites, which `bench` had once
+    _refused("--disable-log-requests --log-requests", "--quiet turns the log off", 0, SERVE),
+    # Suites of earlier versions of `bench`
     _refused("--only --torch-python", f"{SUITES}: python -m benchmarks layers --help", 1, frozenset({"bench"})),
 )
 
 VERBS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("pull", "download"), "a model is downloaded when it is first opened: volumetric inspect ORG/NAME"),
-    **dict.fromkeys(("list", "ls"), "models lie in the cache of Hugging Face: `hf cache ls` lists them"),
-    **dict.fromkeys(("rm", "delete"), "models lie in the cache of Hugging Face: `hf cache rm` deletes them"),
-    **dict.fromkeys(("ps", "stop"), "nothing runs behind: a server ends with Ctrl-C where it was started"),
-    "show": "volumetric inspect MODEL shows what it is made of",
+    **dict.fromkeys(("list", "ls"), "models are in the Hugging Face cache: `hf cache ls` lists them"),
+    **dict.fromkeys(("rm", "delete"), "models are in the Hugging Face cache: `hf cache rm` deletes them"),
+    **dict.fromkeys(("ps", "stop"), "there is no background process: stop a server with Ctrl-C in its terminal"),
+    "show": "volumetric inspect MODEL shows its structure",
     "quantize": "volumetric convert SOURCE TARGET --dtype q4_k (--bits and --calibrate choose types by tensor)",
-    "tokenize": "`volumetric serve` has /tokenize, and volumetric.load(MODEL).tokenizer is one in Python",
+    "tokenize": "`volumetric serve` has /tokenize; in Python use volumetric.load(MODEL).tokenizer",
     **dict.fromkeys(("complete", "completion", "cli", "predict"), "volumetric generate MODEL PROMPT"),
     **dict.fromkeys(("server", "api"), "volumetric serve MODEL"),
     **dict.fromkeys(
         ("create", "push", "cp"), "a model is a file or a directory here; volumetric convert writes others"
     ),
     "finetune": "volumetric train FILE.toml",
-    "lora": "volumetric train FILE.toml trains; --lora PATH adds an adapter that PEFT has saved",
+    "lora": "volumetric train FILE.toml trains; --lora PATH adds an adapter saved by PEFT",
 }
-"""Verbs of other programs → what does the same here."""
+"""Commands of other programs → their equivalents here."""

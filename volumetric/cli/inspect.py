@@ -1,4 +1,4 @@
-"""The verb ``inspect``: what a model is made of. Opens no device and reads no weights, but where these are evidence."""
+"""The command ``inspect``: the structure of a model. It opens no device, and reads weights only to detect a model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from volumetric.detect import Detection
 
 _NAMES = 12
-"""Names of classes that are shown; --json has all."""
+"""Most names of classes that are shown; --json shows all."""
 
 
 def inspect(
@@ -46,23 +46,23 @@ def inspect(
     source: SourceOptions = SourceOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Show what a model is made of: layers, tensors, numeric types, size.
+    """Show the structure of a model: layers, tensors, numeric types, size.
 
-    Of safetensors without a configuration: what they are taken for, how certain that is, and why. Of a program,
+    For safetensors without a configuration: the detected model, its certainty, and the reasons. For a program, as
     x.program.json or as a layer: its regions, edges, clocks and ports.
 
     Parameters
     ----------
     model : str
-        As for generate.
+        The model, see generate.
     tensors : bool
         List every tensor.
     clocked : bool
-        Show how it runs tick by tick instead: latencies, buckets, what a stream keeps, what gradients need.
+        Show how it runs tick by tick instead: latencies, buckets, state of a stream, memory of gradients.
     window : int
-        With --clocked: ticks that gradients go through.
+        With --clocked: ticks of backpropagation through time.
     checkpoint : int
-        With --clocked: ticks between two states from which the others are computed again; 0 computes none again.
+        With --clocked: ticks between two stored states, from which the others are recomputed; 0 stores all.
     json : bool
         Print one JSON object with everything.
     """
@@ -107,7 +107,7 @@ def inspect(
 
 
 def overview(loaded: LoadedModel) -> dict[str, Any]:
-    """Return the facts about a model, in the order in which they are shown."""
+    """Return the facts about a model, in display order."""
     weight = footprint(loaded.params)
     network = loaded.network
     kinds = [spec.kind for spec in network.layers.values()]
@@ -129,7 +129,7 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def _of_texts(loaded: LoadedModel) -> dict[str, Any]:
-    """Facts about what reads token ids."""
+    """Facts about a model that reads token ids."""
     network = loaded.network
     return {
         "context": loaded.context_length,
@@ -143,7 +143,7 @@ def _of_texts(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def _of_numbers(loaded: LoadedModel) -> dict[str, Any]:
-    """Facts about what reads features: what a row is, what comes out, and what the numbers of both mean."""
+    """Facts about a model that reads features: its input and output rows, and their meaning."""
     network = loaded.network
     ends = {
         "reads": show_shape((ROWS, *network.input_shape)),
@@ -157,7 +157,7 @@ def _of_numbers(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def _fabrics(network: Network, params: Params) -> dict[str, Any]:
-    """What fabrics come to: nodes, edges, populations, the state of a stream, rows from inputs to outputs."""
+    """Facts about fabrics: nodes, edges, populations, the state of a stream, rows from inputs to outputs."""
     there = {str(coord): spec for coord, spec in network.layers.items() if spec.kind == "fabric"}
     if not there:
         return {}
@@ -171,7 +171,7 @@ def _fabrics(network: Network, params: Params) -> dict[str, Any]:
 
 
 def _repacked(loaded: LoadedModel) -> dict[str, Any]:
-    """Block formats that take more room on GPUs, which hold the same numbers in codes that a shader can cut out."""
+    """Block formats that are larger on GPUs, which repack the same values into codes that a shader can extract."""
     sizes = {}
     for name in sorted({store.scheme.blocks.name for store in loaded.params.values() if store.scheme.blocks}):
         on_gpu, stored = LAYOUTS[name].bits_per_weight, Scheme.parse(name).bits_per_weight((1, 1024))
@@ -181,7 +181,7 @@ def _repacked(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def _ends(network: Network) -> dict[str, Any]:
-    """Inputs and outputs by name, where there are several: what they are, and at which layer."""
+    """Inputs and outputs by name, if there are several: type, shape and layer."""
     added = {"add": " (added)", "replace": ""}
     inputs = {
         name: f"{port.dtype} {show_shape((ROWS, *port.shape))} at {port.coord}{added[port.combine]}"
@@ -203,7 +203,7 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """One layer of a plane of the grid, or of several planes that are alike; `path` leads to one that is nested."""
+    """A layer of one plane of the grid, or of several equal planes; `path` is the path of a nested layer."""
 
     first: Coord
     last: Coord
@@ -220,7 +220,7 @@ class _Row:
 
 
 def _rows(loaded: LoadedModel) -> Iterator[_Row]:
-    """Yield the layers in reading order; runs of planes with the same layers become one."""
+    """Yield the layers in reading order; consecutive equal planes are merged."""
     planes = [list(group) for _, group in groupby(_layer_rows(loaded), key=lambda row: row.first.z)]
     for _, run in groupby(planes, key=lambda plane: [[*row.cells()[1:], row.path, row.first.slot] for row in plane]):
         alike = list(run)
@@ -267,19 +267,19 @@ def _tensors(loaded: LoadedModel) -> list[dict[str, Any]]:
 
 
 def show_detection(detection: Detection, *, json: bool, tensors: bool) -> None:
-    """Print what was recognised, why, and what is not known.
+    """Print a detection: its result, reasons and unknowns.
 
     Parameters
     ----------
-    json : as one JSON object
-    tensors : each layer on its own, with the names of its tensors
+    json : print one JSON object
+    tensors : print each layer with the names of its tensors
     """
     if json:
         console.write_json(describe(detection), indent=2)
         return
     from volumetric.detect.findings import collapsed
 
-    console.write(f"taken for:  {detection.architecture or 'nothing that makes a network'} ({detection.certainty})\n")
+    console.write(f"detected:   {detection.architecture or 'no network'} ({detection.certainty})\n")
     console.write(f"because:    {detection.reason}\n")
     shown = list(detection.findings if tensors else collapsed(detection.findings))
     columns = ("tensors", "taken for", "certainty", "because")
@@ -288,14 +288,14 @@ def show_detection(detection: Detection, *, json: bool, tensors: bool) -> None:
         names = [[name, f.path or "(root)"] for f in shown for name in f.tensors]
         console.table(("tensor", "of"), names)
     rows = [[name, str(one.value), one.reason] for name, one in detection.known.items()]
-    rows += [[name, value, "by convention; --assume says otherwise"] for name, value in detection.assumed.items()]
+    rows += [[name, value, "by convention; --assume overrides them"] for name, value in detection.assumed.items()]
     rows += [[name, "?", why] for name, why in detection.missing.items()]
     if rows:
         console.table(("value", "is", "because"), rows)
     if detection.left_out:
         console.table(("left out", "because"), [[name, why] for name, why in detection.left_out.items()])
     if detection.missing:
-        console.note("to run it, say " + " ".join(f"--assume {name}=…" for name in detection.missing))
+        console.note("to run it, add " + " ".join(f"--assume {name}=…" for name in detection.missing))
 
 
 def describe(detection: Detection) -> dict[str, Any]:

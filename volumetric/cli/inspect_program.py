@@ -1,4 +1,4 @@
-"""What ``inspect`` tells of programs (regions, edges, clocks, ports, latencies) and of clocked networks."""
+"""The part of ``inspect`` for programs (regions, edges, clocks, ports, latencies) and clocked networks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def show_program(path: str, *, json: bool) -> None:
-    """Print what a program comes to, as text or as one JSON object.
+    """Print the facts about a program, as text or as one JSON object.
 
     Raises
     ------
-    VolumetricError : the file cannot be read, or holds no program
+    VolumetricError : the file cannot be read, or does not contain a program
     """
     from volumetric.program import read_program
     from volumetric.program.describe import describe
@@ -46,7 +46,7 @@ def show_program(path: str, *, json: bool) -> None:
 
 
 def show_programs(network: Network) -> None:
-    """Print regions, edges and ports of the programs that are layers of a network; of those that are alike once."""
+    """Print regions, edges and ports of the programs that are layers of a network; equal ones are printed once."""
     from volumetric.program.describe import describe
     from volumetric.program.layer.spec import Program as Layer
 
@@ -60,13 +60,13 @@ def show_programs(network: Network) -> None:
 
 
 def parts_of(program: Program) -> str:
-    """Return how many parts a program has."""
+    """Return the numbers of regions, edges and ports of a program."""
     return f"{len(program.canvas.regions):,} regions, {len(program.edges):,} edges, {len(program.ports):,} ports"
 
 
 def _show_parts(facts: dict[str, Any]) -> None:
     """Print tables of regions, edges and ports, and the problems."""
-    first = int(facts["canvas"]["frames"] == 1)  # boxes are of space alone where there is one frame
+    first = int(facts["canvas"]["frames"] == 1)  # with one frame, boxes have only spatial extent
     regions = [
         [
             name,
@@ -168,8 +168,8 @@ def show_clocked(loaded: LoadedModel, *, window: int, checkpoint: int, json: boo
         "clocked.json": "yes" if facts["clocked_json"] else "no: every layer at every tick",
         "start": facts["start"],
         "inputs hold": ", ".join(f"{name}: {what}" for name, what in facts["hold"].items()),
-        "clocks": f"{len(facts['clocks'])} layers do not fire at every tick",
-        "depth": f"{facts['depth']:,} ticks on the longest way that does not go backwards",
+        "clocks": f"{len(facts['clocks'])} layers do not run at every tick",
+        "depth": f"{facts['depth']:,} ticks on the longest path without backward connections",
         "buckets": how,
         "state": f"{byte_size(facts['state_bytes'])} a stream",
         "history": f"{byte_size(history)} a stream for gradients through {window:,} ticks{remade}",

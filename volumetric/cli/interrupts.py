@@ -1,4 +1,4 @@
-"""Ctrl-C as a request: what is being done ends well, and a second one ends it at once."""
+"""Ctrl-C as a request to stop: the current work is finished, and a second Ctrl-C stops at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from volumetric.generate import Stream
 
 _LOOK = 0.1
-"""Seconds from one look for signals to the next, while a line is typed."""
+"""Seconds between two checks for signals while a line is typed."""
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def stop_on_interrupt(after: str) -> Iterator[threading.Event]:
 
     Parameters
     ----------
-    after : what is finished first, as ``"this update"``
+    after : the work that is finished first, such as ``"this update"``
     """
     stop = threading.Event()
 
@@ -38,11 +38,11 @@ def stop_on_interrupt(after: str) -> Iterator[threading.Event]:
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C came while nothing was being done but waiting for input."""
+    """Ctrl-C was pressed while the program waited for input."""
 
 
 class Stopping:
-    """A request to stop, and whether it may end what is being done."""
+    """A request to stop, and whether it may interrupt at once."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -50,7 +50,7 @@ class Stopping:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Let Ctrl-C end what is inside at once, by `Stopped`."""
+        """Raise `Stopped` at once on Ctrl-C within the context."""
         self._waits = True
         try:
             yield
@@ -58,7 +58,7 @@ class Stopping:
             self._waits = False
 
     def handle(self, after: str) -> None:
-        """Take one signal."""
+        """Handle a signal."""
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
@@ -69,17 +69,17 @@ class Stopping:
 
 @contextmanager
 def stop_between(stopping: Stopping, after: str) -> Iterator[None]:
-    """Have Ctrl-C ask `stopping`: as `stop_on_interrupt`, but where input is waited for, it ends the waiting."""
+    """Connect Ctrl-C to `stopping`: like `stop_on_interrupt`, but it also interrupts waiting for input."""
     with _handling(lambda number, frame: stopping.handle(after)):
         yield
 
 
 @contextmanager
 def end_on_interrupt(stream: Stream) -> Iterator[None]:
-    """Let Ctrl-C end `stream`, and nothing else, whenever it comes.
+    """Let Ctrl-C end only `stream`.
 
-    A prompt that is still being read is interrupted where it stands (KeyboardInterrupt); later the stream ends before
-    its next token. One that comes when the stream is at its end has nothing left to do.
+    During prompt processing it raises KeyboardInterrupt at once; later the stream ends before its next token. At the
+    end of the stream it has no effect.
     """
 
     def handle(number: int, frame: object) -> None:
@@ -93,11 +93,11 @@ def end_on_interrupt(stream: Stream) -> Iterator[None]:
 
 @contextmanager
 def heard_while_typing() -> Iterator[None]:
-    """Have `input` hear Ctrl-C whenever it comes.
+    """Make `input` react to Ctrl-C at any time.
 
-    Python's line editing looks for signals where one ends its ``select`` on the terminal. One that comes after the
-    prompt was written and before ``select`` began is noted, and looked at when the line is finished. A timer ends the
-    waiting ten times a second.
+    Python's line editing checks for signals only if one interrupts its ``select`` on the terminal. A signal between the
+    output of the prompt and the start of ``select`` would be handled only after the line. A timer interrupts ``select``
+    ten times a second.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
@@ -113,7 +113,7 @@ def heard_while_typing() -> Iterator[None]:
 
 @contextmanager
 def _handling(handle: Callable[[int, object], None]) -> Iterator[None]:
-    """Have `handle` called for Ctrl-C; only the main thread of a process can."""
+    """Install `handle` for Ctrl-C; only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

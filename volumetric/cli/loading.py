@@ -1,4 +1,4 @@
-"""Opening a model for a verb, with a word on stderr while it takes its time."""
+"""Opening a model for a command, with progress on stderr."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def open_for(
     chat_template: str | None = None,
     lora: Sequence[str] = (),
 ) -> Model:
-    """Load what the flags ask for.
+    """Load the model that the flags describe.
 
     Raises
     ------
-    UsageError : no model is named, and none is installed
-    VolumetricError : whatever `volumetric.load` raises
+    UsageError : no model is named, and no default model is installed
+    VolumetricError : see `volumetric.load`
     """
     from volumetric.generate import load
 
@@ -55,7 +55,7 @@ def open_for(
 def opened_draft(
     draft: str | None, model: Model, source: SourceOptions, device: DeviceOptions
 ) -> Iterator[Model | Literal["lookup"] | None]:
-    """Open what guesses for `model`, with its context, and close it behind."""
+    """Open the draft model for `model`, with its context, and close it after the context manager ends."""
     if draft is None or draft == "lookup":
         yield "lookup" if draft else None
         return

@@ -1,4 +1,4 @@
-"""The verb ``merge``: two models of one architecture into a new one."""
+"""The command ``merge``: two models of one architecture into a new one."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def merge(
     Parameters
     ----------
     a : str
-        Anything that generate takes as MODEL.
+        The first model, see generate.
     b : str
-        The other model, of the same architecture and sizes; its numeric types may differ.
+        The second model, of the same architecture and sizes; its numeric types may differ.
     target : path
         Directory or file to write.
     mode : str
         blend: a weighted mean; point: the first part of each layer from A, the rest from B; uniform: each weight from
-        one of the two by chance.
+        A or B at random.
     share : float
-        Part of B, 0 to 1.
+        Share of B, 0 to 1.
     by_similarity : bool
-        Blend unlike layers less; --plain takes the same share everywhere.
+        Blend dissimilar layers less; --plain uses the same share everywhere.
     seed : int
-        Of the uniform mode.
+        Seed of the uniform mode.
     form : str
-        As for convert. Where the ending of TARGET does not say it, native if A is in that format, else hf.
+        File format, see convert. Default: by the ending of TARGET, else native if A is in that format, else hf.
     overwrite : bool
-        Replace TARGET if it is there.
+        Replace an existing TARGET.
     json : bool
-        Print what became of each layer as JSON.
+        Print the result of each layer as JSON.
     offline : bool
         Use local files only.
     """
@@ -67,7 +67,7 @@ def merge(
     check_new(target, a, b, overwrite=overwrite)
     with console.progress(f"merging {a} and {b}…"):
         first, second = (open_model(source, offline=offline) for source in (a, b))
-        # A model that was trained here is of no family of Hugging Face's, and one in format native stays in it.
+        # A model that was trained here has no Hugging Face family, and one in format native stays in it.
         native = not first.config or (first.directory / NATIVE_NAME).is_file()
         to = format_of(target, form, "native" if native else "hf")
         config = SpliceConfig(mode=mode, share=share, by_similarity=by_similarity, seed=seed)

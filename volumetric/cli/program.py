@@ -1,4 +1,4 @@
-"""The verb ``program``: check programs, compile and draw them, compare two, and exchange them with another package."""
+"""The command ``program``: check, compile, draw and compare programs, and exchange them with another package."""
 
 from __future__ import annotations
 
@@ -34,52 +34,52 @@ def program(
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Check, compile or draw a program, tell how two differ, or import or export one of canvas-engineering.
+    """Check, compile, draw or compare programs, or import or export one of canvas-engineering.
 
-    program check x.program.json tells all that keeps it from being run, and exits with 1 if there is something. program
-    compile MODEL -o DIRECTORY writes what hands out the same with less to compute, and tells what went and why; of
-    x.program.json it writes another one, without weights. program draw x.program.json -o x.svg draws regions, edges and
-    clocks; program draw MODEL --in rows.npz what fired while a model that ends with a program ran. program diff
-    a.program.json b.program.json lists differences, and whether what a has learned loads into b. program import
-    canvas.json -o x.program.json writes what a file of canvas-engineering 0.5.0 says, and tells on stderr what it
-    cannot mean; program export x.program.json goes the other way. docs/programs.md has more.
+    program check x.program.json lists all errors, and exits with 1 if there are any. program compile MODEL -o DIRECTORY
+    writes a model with the same outputs and less computation, and lists the removed parts with reasons; from
+    x.program.json it writes another program, without weights. program draw x.program.json -o x.svg draws regions, edges
+    and clocks; program draw MODEL --in rows.npz draws which of them fired during a run of a model that ends with a
+    program. program diff a.program.json b.program.json lists differences, and whether a's weights load into b. program
+    import canvas.json -o x.program.json converts a file of canvas-engineering 0.5.0, and lists unsupported parts on
+    stderr; program export x.program.json converts back. docs/programs.md has more.
 
     Parameters
     ----------
     what : {"check", "compile", "draw", "diff", "import", "export"}
-        What to do.
+        The action.
     files : str
         One file to check, compile, draw, import or export, two to compare; a model's directory to compile or draw.
     out : path
-        With compile, import and export: what to write; with the last two stdout unless given. With draw: .svg, .png or
-        .pdf; the source's name with .svg, in the current directory, unless given.
+        With compile, import and export: file to write; default for the last two: stdout. With draw: a .svg, .png or
+        .pdf file; default: the source's name with .svg, in the current directory.
     heads : int
-        With import: heads of attention, which those files do not tell.
+        With import: attention heads, which those files do not contain.
     operators : bool
-        With import: operators have the rule and way of writing that the package documents; --no-operators: they are
-        words, as its version 0.5.0 treats them.
+        With import: operators have the rule and write mode that the package documents; --no-operators: they are only
+        labels, as its version 0.5.0 treats them.
     deploy : bool
-        With compile: it will not learn any more; --no-deploy keeps what regions learn by.
+        With compile: for inference only; --no-deploy keeps the parts that regions need for learning.
     outputs : str
-        With compile: names of outputs to keep, with commas between; all unless given.
+        With compile: names of outputs to keep, separated by commas; default: all.
     drop_inputs : bool
-        With compile: inputs that no output depends on go too, which moves the columns of others.
+        With compile: also remove inputs that no output depends on, which moves the columns of others.
     after : int
-        With compile: regions to be constants are what they hold after so many rows of zeros; once settled unless given.
+        With compile: constant regions get their values after this many rows of zeros; default: when they settle.
     constants : str
-        With compile: a .npz or .jsonl file of rows of one stream, as of run: regions to be constants are what they hold
-        after these.
+        With compile: a .npz or .jsonl file with rows of one stream, see run: constant regions get their values after
+        these rows.
     rows : str
-        With draw: rows of a model, as of run: a .npz or .jsonl file, or - for stdin.
+        With draw: rows of a model, see run: a .npz or .jsonl file, or - for stdin.
     row : int
-        With draw: which of the streams side by side, from 0.
+        With draw: index of the stream, from 0.
     meters : str
-        With draw: meters whose curves are drawn, region.kind with commas between, or none; those that clocks read
-        unless given.
+        With draw: meters whose curves are drawn, region.kind separated by commas, or none; default: those that clocks
+        read.
     device : str
-        With draw: where the model runs: auto, cpu, gpu, gpu:1, or reference.
+        With draw: device of the model: auto, cpu, gpu, gpu:1, or reference.
     overwrite : bool
-        With compile, import and export: replace what is there.
+        With compile, import and export: replace existing files.
     json : bool
         With check, compile and diff: print one JSON object.
     """
@@ -88,15 +88,15 @@ def program(
     if len(files) != count:
         raise UsageError(f"program {what} takes {count} {'files' if count > 1 else 'file'}, got {len(files)}")
     if what != "import" and (heads != 4 or not operators):
-        raise UsageError("--heads and --no-operators are of program import")
+        raise UsageError("--heads and --no-operators apply only to program import")
     if what != "compile" and (not deploy or outputs is not None or drop_inputs or (after, constants) != (None, None)):
-        raise UsageError("--no-deploy, --outputs, --drop-inputs, --after and --rows are of program compile")
+        raise UsageError("--no-deploy, --outputs, --drop-inputs, --after and --rows apply only to program compile")
     if what in ("check", "diff") and out is not None:
         raise UsageError(f"program {what} writes no file", hint="--json prints one JSON object")
     if what != "draw" and (rows is not None or row or meters is not None):
-        raise UsageError("--in, --row and --meters are of program draw")
+        raise UsageError("--in, --row and --meters apply only to program draw")
     if overwrite and what not in ("compile", "import", "export"):
-        raise UsageError("--overwrite is of program compile, import and export")
+        raise UsageError("--overwrite applies only to program compile, import and export")
     if what == "compile":
         named = None if outputs is None else tuple(name.strip() for name in outputs.split(",") if name.strip())
         options = {"deploy": deploy, "outputs": named, "drop_inputs": drop_inputs, "after": after}
@@ -128,7 +128,7 @@ def _check(path: str, *, json: bool) -> int:
         lines = [f"problem: {problem}" for problem in faults]
         if not faults:
             count = sum(prod(shape) for shape in parameters_of(read).values())
-            lines = [f"{count:,} parameters ({byte_size(4 * count)})", "nothing keeps it from being run"]
+            lines = [f"{count:,} parameters ({byte_size(4 * count)})", "it can run"]
             lines += [f"warning: {warning}" for warning in warnings]
         console.write("\n".join([f"{path}: {parts_of(read)}", *lines]) + "\n")
     return exits.FAILED if faults else exits.OK
@@ -140,7 +140,7 @@ def _compile(
     from volumetric.cli.program_compile import compile_file
 
     if out is None:
-        raise UsageError("program compile writes a program or a network", hint="name it: -o PATH")
+        raise UsageError("program compile writes a program or a network", hint="set the path: -o PATH")
     compile_file(path, out, options=options, rows=rows, overwrite=overwrite, json=json)
     return exits.OK
 

@@ -1,4 +1,4 @@
-"""What ``program compile`` does: a program, or a network with programs, with less to compute."""
+"""The action ``program compile``: reduces the computation of a program, or of a network with programs."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 def compile_file(
     source: str, out: Path, *, options: Mapping[str, Any], rows: str | None, overwrite: bool, json: bool
 ) -> None:
-    """Compile what a file or directory holds, write it, and print what was done.
+    """Compile a file or directory, write the result, and print the changes.
 
     Parameters
     ----------
-    source : ``*.json``: a program without weights; else anything that `open_model` takes
-    out : of the same kind
-    options : of `volumetric.program.compile`
-    rows : file of rows after which constants are taken, as of ``run``
-    overwrite : replace what is there, and what was exported beside it
+    source : ``*.json``: a program without weights; else an argument of `open_model`
+    out : target of the same kind
+    options : options of `volumetric.program.compile`
+    rows : file of rows, see ``run``, after which constants are read
+    overwrite : replace an existing target, and the files exported with it
 
     Raises
     ------
-    UsageError : one is a file of a program and the other is not; a file is to be run; `out` is there
-    VolumetricError : the one cannot be read or compiled, or the other not written; both are the same
+    UsageError : only one of both is a program file; rows are set for a program file; `out` exists
+    VolumetricError : `source` cannot be read or compiled, or `out` cannot be written; both are the same
     """
     alone = Path(source).suffix == ".json"
     if alone != (out.suffix == ".json"):
@@ -46,7 +46,7 @@ def compile_file(
             hint="compile a file to a file, or a model to a directory",
         )
     if alone and (rows is not None or options["after"] is not None):
-        raise UsageError(f"{source} has no weights, with which rows could be run", hint="give a model's directory")
+        raise UsageError(f"{source} has no weights, so that it cannot run rows", hint="pass a model's directory")
     check_new(out, source, overwrite=overwrite)
     if not alone:
         check_new(_exported(out), source, overwrite=overwrite)
@@ -60,7 +60,7 @@ def compile_file(
             console.write(f"{name}:\n")
         console.write("".join(f"{line}\n" for line in _lines(report)))
     if frozen:
-        console.write(f"frozen: {len(frozen):,} tensors of regions that stay as they are\n")
+        console.write(f"frozen: {len(frozen):,} tensors of regions that do not change\n")
 
 
 def _program(source: str, out: Path, options: Mapping[str, Any]) -> tuple[dict[str, Report], tuple[str, ...]]:
@@ -85,11 +85,12 @@ def _model(
         loaded = open_model(source, offline=True)
     if loaded.clocked is not None:
         raise SpecError(
-            f"{source}: a clocked network cannot be compiled", hint="compile its program before it is clocked"
+            f"{source}: a clocked network cannot be compiled", hint="compile its program before you make it clocked"
         )
     if loaded.inputs is not None and options.get("drop_inputs"):
         raise SpecError(
-            f"{source}: its inputs are standardised column by column, and cannot go", hint="leave --drop-inputs out"
+            f"{source}: its inputs are standardised column by column, and cannot be dropped",
+            hint="leave --drop-inputs out",
         )
     row_arrays = None if rows is None else _rows(loaded, rows)
     compilation = compile_network(loaded.network, loaded.params, **options, rows=row_arrays)
@@ -110,22 +111,24 @@ def _model(
 
 
 def _exported(out: Path) -> Path:
-    """Where regions of a compiled model are exported."""
+    """Return the directory of exported regions of a compiled model."""
     return out.with_name(f"{out.name}.exported")
 
 
 def _rows(loaded: LoadedModel, rows: str) -> dict[str, Array]:
-    """Return the rows of a file, by input, as the model was trained on them."""
+    """Return the rows of a file, by input, standardised as in training."""
     from volumetric.cli.interrupts import Stopping
     from volumetric.cli.run import rows_of, standardised
 
     with ExitStack() as opened:
         chunks, batch = rows_of(rows, None, loaded, None, opened, Stopping())
         if batch != 1:
-            raise UsageError(f"{rows} has rows of {batch} streams, constants are taken of one")
+            raise UsageError(f"{rows} has rows of {batch} streams, expected one stream")
         read = list(chunks)
     if any(chunk.resets is not None and np.any(chunk.resets) for chunk in read):
-        raise UsageError(f"{rows} has resets", hint="give rows of one sequence, up to where constants are taken")
+        raise UsageError(
+            f"{rows} has resets", hint="pass rows of one sequence, up to the row after which constants are read"
+        )
     parts = [standardised(loaded, chunk).x for chunk in read if chunk.count]
     if not parts:
         raise UsageError(f"{rows} has no rows")

@@ -1,4 +1,4 @@
-"""Pictures for ``program draw``: a program on its canvas, or what fired while one ran."""
+"""Pictures for ``program draw``: a program on its canvas, or the regions and edges that fired during a run."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 _ROWS: Final = 4096
-"""Rows that are drawn; of more, the first ones."""
+"""Most rows that are drawn: the first ones."""
 
 
 def draw(source: str, out: Path | None, *, rows: str | None, row: int, meters: str | None, device: str) -> int:
-    """Draw a program of a file, or with rows what fired in a model, and say where the picture is."""
+    """Draw a program file, or with rows the regions and edges that fired in a model, and print the picture's path."""
     from volumetric.program.describe import problems
     from volumetric.viz.program import draw_program
 
     path = out or Path(f"{Path(source).name.removesuffix('.json').removesuffix('.program')}.svg")
     if path.suffix not in SUFFIXES:
-        raise UsageError(f"--out {path} ends in none of {', '.join(SUFFIXES)}")
+        raise UsageError(f"--out must end in one of {', '.join(SUFFIXES)}, got {path}")
     if rows is not None:
         return _firing(source, path, rows, row, meters, device)
     if row or meters is not None:
-        raise UsageError("--row and --meters are of a run", hint="--in gives a model rows")
+        raise UsageError("--row and --meters require a run", hint="add --in FILE with rows of a model")
     program = _program_of(source)
     with console.progress(f"drawing {source}…"):
         save_figure(draw_program(program, Path(source).name), path)
@@ -43,7 +43,7 @@ def draw(source: str, out: Path | None, *, rows: str | None, row: int, meters: s
 
 
 def _program_of(source: str) -> Program:
-    """Return the program of a file, or that with which a saved model ends."""
+    """Return the program of a file, or the one at the end of a saved model."""
     from volumetric.loaders import open_model
     from volumetric.observe.firing import watchable
     from volumetric.program import read_program
@@ -52,7 +52,7 @@ def _program_of(source: str) -> Program:
         return read_program(source)
     spec = watchable(open_model(source).network)
     if spec is None:
-        raise UsageError(f"{source} does not end with a program", hint="name a program, as x.program.json")
+        raise UsageError(f"{source} does not end with a program", hint="pass a program, such as x.program.json")
     return spec.program
 
 
@@ -70,7 +70,7 @@ def _firing(source: str, path: Path, rows: str, row: int, meters: str | None, de
     with ExitStack() as opened:
         chunks, batch = rows_of(rows, None, loaded, None, opened, Stopping())
         if not 0 <= row < batch:
-            raise UsageError(f"--row {row}: there are streams 0 … {batch - 1}")
+            raise UsageError(f"--row must be 0 to {batch - 1}, got {row}")
         parts, count = [], 0
         for chunk in chunks:
             parts.append(standardised(loaded, chunk))

@@ -1,4 +1,4 @@
-"""Flags that say what a model continues: a prompt, or a message that goes through a chat template."""
+"""Flags of the prompt, or of a message for the chat template."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from volumetric.cli.exits import UsageError
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class PromptOptions:
-    r"""Where the prompt comes from.
+    r"""Source of the prompt.
 
     Parameters
     ----------
     prompt : str
-        The prompt; - reads it from stdin, without a last line break.
+        The prompt; - reads it from stdin, without a final line break.
     file : path
-        Read the prompt from a text file, without a last line break.
+        Read the prompt from a text file, without a final line break.
     prompt_ids : tuple of int
         The prompt as token ids, for models without a tokenizer; separated by commas or spaces.
     escape : bool
-        Read \n, \t, \r and escaped quotes and backslashes in a prompt of the command line as in C.
+        Interpret \n, \t, \r and escaped quotes and backslashes in a prompt on the command line as in C.
     """
 
     prompt: Annotated[str | None, Parameter(name=["--prompt", "-p"], allow_leading_hyphen=True)] = None
@@ -41,11 +41,11 @@ class PromptOptions:
 
         Parameters
         ----------
-        text : the prompt, where it was given without a flag
+        text : the prompt as a positional argument
 
         Raises
         ------
-        UsageError : none, or more than one source is named, or ids that are not whole numbers
+        UsageError : there is no prompt or more than one, or ids are not whole numbers
         """
         named = {"PROMPT": text, "--prompt": self.prompt, "--file": self.file, "--prompt-ids": self.prompt_ids}
         sources = [name for name, value in named.items() if value is not None]
@@ -74,11 +74,11 @@ def unescape(text: str) -> str:
 
 
 def whole_numbers(flag: str, text: str) -> list[int]:
-    """Return the numbers of `text`, which commas or spaces separate.
+    """Return the numbers of `text`, separated by commas or spaces.
 
     Raises
     ------
-    UsageError : it holds something else
+    UsageError : it contains anything else
     """
     try:
         return [int(word) for word in text.replace(",", " ").split()]
@@ -89,18 +89,18 @@ def whole_numbers(flag: str, text: str) -> list[int]:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TemplateOptions:
-    """How messages become the text that a chat model was trained on.
+    """The chat template, and its arguments.
 
     Parameters
     ----------
     system : str
         System message before the conversation.
     chat_template : str
-        Jinja source, or a file of it, in place of the model's template.
+        Jinja template, or a file with it, in place of the model's template.
     template_args : str
-        JSON object of further names for the template.
+        JSON object of further arguments for the template.
     parse_special : bool
-        Let control tokens that are written in messages count as such, and not as text.
+        Parse control tokens in messages as such, not as text.
     """
 
     system: Annotated[
@@ -112,15 +112,15 @@ class TemplateOptions:
 
     @property
     def given(self) -> bool:
-        """Whether any of the flags was given."""
+        """Whether any of the flags is set."""
         return self.parse_special or (self.system, self.chat_template, self.template_args) != (None, None, None)
 
     def opening(self) -> list[dict[str, str]]:
-        """Messages that every conversation begins with."""
+        """Messages at the start of every conversation."""
         return [] if self.system is None else [{"role": "system", "content": self.system}]
 
     def arguments(self) -> dict[str, Any]:
-        """Keywords of `Session.stream` that concern the template."""
+        """Arguments of `Session.stream` for the template."""
         keywords: dict[str, Any] = {"parse_special": True} if self.parse_special else {}
         return (
             keywords if self.template_args is None else keywords | {"template_args": _json_object(self.template_args)}

@@ -23,42 +23,42 @@ _FIELDS = {
     "allowed_ids": "allowed_token_ids",
     "include_stop": "include_stop_str_in_output",
 }
-"""Sampling parameters whose field in a request has another name."""
-_WHERE: Final = "is it the address of such a server, as in http://127.0.0.1:8080?"
-_AGAIN: Final = "is the server still up? then ask again"
-_ELSE: Final = "its log may tell more"
+"""Sampling parameters → their field names in requests, if different."""
+_WHERE: Final = "check the URL, such as http://127.0.0.1:8080"
+_AGAIN: Final = "check that the server still runs, and try again"
+_ELSE: Final = "see the server's log"
 _HINTS: Final = {
-    401: "VOLUMETRIC_API_KEY holds the key that the server wants",
+    401: "set VOLUMETRIC_API_KEY to the server's key",
     404: _WHERE,
-    429: "it has much to do: try again",
-    503: "it has much to do, loads or shuts down: try again",
+    429: "it is busy: try again",
+    503: "it is busy, loading or shutting down: try again",
 }
-"""What to do about a status."""
+"""Hint for each status."""
 
 
 @dataclass
 class RemoteConversation(Talk):
-    """A conversation whose answers come from a server.
+    """A conversation with a server.
 
     Attributes
     ----------
-    server : what answers
-    model : one of the server's
+    server : the server
+    model : name of one of its models
     """
 
     server: Target
     model: str
 
     def check(self, settings: dict[str, Any]) -> str:
-        """Return what requests say; what they do not is up to the server."""
+        """Return the sampling parameters that requests set; the server decides the others."""
         SamplingParams(**settings)
-        return "\n".join(f"{name}={value!r}" for name, value in settings.items()) or "all as the server has it"
+        return "\n".join(f"{name}={value!r}" for name, value in settings.items()) or "the server's defaults"
 
     def begin_anew(self) -> None:
-        """Forget nothing: the server is told the whole conversation each time."""
+        """Do nothing: each request contains the whole conversation."""
 
     def _reply(self, messages: Messages) -> None:
-        """Stream the server's reply to stdout, and add it to the conversation; Ctrl-C ends the reply."""
+        """Stream the server's reply to stdout, and add it to the conversation; Ctrl-C stops the reply."""
         fields = {_FIELDS.get(name, name): value for name, value in self.settings.items()}
         if fields.pop("logprobs", None) is not None:
             console.note("logprobs: not shown here")
@@ -68,7 +68,7 @@ class RemoteConversation(Talk):
             try:
                 for piece in pieces:
                     tokens = piece.tokens or tokens
-                    # Reasoning is shown, and not sent back with the conversation.
+                    # Reasoning is shown, but not sent back with the conversation.
                     if piece.thought:
                         first, thinking = first or time.monotonic(), True
                         console.write(piece.thought)
@@ -79,7 +79,7 @@ class RemoteConversation(Talk):
                         first = first or time.monotonic()
                         console.write(piece.text)
                         text += piece.text
-            except KeyboardInterrupt:  # closing the connection ends the answer at the server, too
+            except KeyboardInterrupt:  # closing the connection also stops the answer on the server
                 pass
             except GenerationError:
                 if first:
@@ -93,12 +93,12 @@ class RemoteConversation(Talk):
 
 
 def remote(url: str, model: str | None, settings: dict[str, Any], messages: Messages) -> RemoteConversation:
-    """Return a conversation with a server, whose models are asked for.
+    """Return a conversation with a server, after a request for its list of models.
 
     Raises
     ------
-    SpecError : `url` is none
-    GenerationError : there is no server, or it has no such model
+    SpecError : `url` is not a URL
+    GenerationError : there is no server, or it does not have the model
     """
     server = Target.of(url, os.environ.get("VOLUMETRIC_API_KEY", "-"))
     base = server.base
@@ -107,9 +107,9 @@ def remote(url: str, model: str | None, settings: dict[str, Any], messages: Mess
         try:
             names = [str(one["id"]) for one in json.loads(answer.read())["data"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise GenerationError(f"{base} is no server of OpenAI's API: {error!r}"[:200], hint=_WHERE) from None
+            raise GenerationError(f"{base} is not a server of OpenAI's API: {error!r}"[:200], hint=_WHERE) from None
     if not names or (model is not None and model not in names):
-        raise GenerationError(f"{base} has no model {model!r}", hint=f"it has: {', '.join(names) or 'none'}")
+        raise GenerationError(f"{base} has no model {model!r}", hint=f"its models are: {', '.join(names) or 'none'}")
     chosen = model or names[0]
     console.note(f"{chosen} at {base}; /help lists the commands")
     return RemoteConversation(server, chosen, settings=settings, messages=messages)
@@ -123,7 +123,7 @@ def _connection(server: Target) -> http.client.HTTPConnection:
 def _request(
     connection: http.client.HTTPConnection, server: Target, method: str, path: str, body: dict[str, Any] | None
 ) -> http.client.HTTPResponse:
-    """Return an answer whose status is 200. Raises `GenerationError`."""
+    """Return the response if its status is 200. Raises `GenerationError`."""
     headers = {
         "Content-Type": "application/json",
         "Authorization": f"Bearer {server.key}",
@@ -134,16 +134,16 @@ def _request(
         answer = connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
         raise GenerationError(
-            f"{server.base} does not answer: {error}", hint="is the server up? `volumetric serve` starts one"
+            f"{server.base} does not respond: {error}", hint="check that the server runs; `volumetric serve` starts one"
         ) from None
     if answer.status != 200:
         reason = error_of(answer.read(10_000)) or answer.reason
-        raise GenerationError(f"the server refuses: {reason}", hint=_HINTS.get(answer.status, _ELSE))
+        raise GenerationError(f"the server refused the request: {reason}", hint=_HINTS.get(answer.status, _ELSE))
     return answer
 
 
 def _pieces(server: Target, body: dict[str, Any]) -> Generator[Piece, None, None]:
-    """Yield the pieces of an answer. Raises `GenerationError` where the server refuses or the answer breaks off."""
+    """Yield the chunks of an answer. Raises `GenerationError` if the server refuses or the answer breaks off."""
     with closing(_connection(server)) as connection:
         answer = _request(connection, server, "POST", "/chat/completions", body)
         finished = False

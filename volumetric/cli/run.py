@@ -1,4 +1,4 @@
-"""The verb ``run``: a stream of rows through a network."""
+"""The command ``run``: a stream of rows through a network."""
 
 from __future__ import annotations
 
@@ -51,46 +51,45 @@ def run(
     source: SourceOptions = SourceOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Run a stream of rows through a network, row by row or tick by tick, and write what it makes of them.
+    """Run a stream of rows through a network, row by row or tick by tick, and write its outputs.
 
-    Ctrl-C ends the stream after the rows that are being computed, and what it keeps is written to --state.
+    Ctrl-C ends the stream after the current rows, and its state is written to --state.
     docs/clocked.md has more.
 
     Parameters
     ----------
     model : str
-        A directory that train, evolve or save_native has written, or anything else that generate takes.
+        A directory that train, evolve or save_native has written, or any other model, see generate.
     rows : str
         A .npz file with arrays [B, T, …] or [T, …] by input, or by the ports of a program or fabric; a .jsonl file with
-        a row a line, a list or an object by input or port, in which "reset": true lets the stream begin anew; a .csv
-        file; or - for JSON lines on stdin, which are taken as they come. stdin unless given, but with --ticks none. A
-        .npz file that volumetric train reads will do: its inputs are taken. So will its .csv file: the columns that the
-        model learned from are taken by their names.
+        a row per line, a list or an object by input or port, in which "reset": true restarts the stream; a .csv file;
+        or - for JSON lines on stdin, which are processed as they arrive. Default: stdin, or no rows with --ticks.
+        Files of volumetric train work, too: of a .npz file the inputs are read, of a .csv file the columns that the
+        model was trained on, by name.
     ticks : int
-        Ticks after the last row, on what the inputs hold; of clocked networks.
+        Clocked networks: ticks after the last row, in which the inputs keep their values.
     per_row : int
-        Ticks for each row; of clocked networks.
+        Clocked networks: ticks for each row.
     clocked : bool
-        Run tick by tick; --no-clocked row by row. As the model's clocked.json says unless given, which need not be
-        there.
+        Run tick by tick; --no-clocked: row by row. Default: clocked if the model has a clocked.json.
     state : path
-        File from which the streams go on, if it is there, and to which they are saved at the end.
+        File with the state of the streams: loaded at the start if it exists, and saved at the end.
     batch : int
-        Streams side by side; a line has a row for each then. Those of the .npz file, else 1, unless given.
+        Parallel streams; a line then has a row for each. Default: those of the .npz file, else 1.
     out : path
-        A .npz file to write, with an array [B, ticks, …] for each output, or port if rows are given by ports. Lines
-        of JSON on stdout unless given: the output, or an object of several; of a model with classes an object with the
-        likeliest class and the output.
+        A .npz file to write, with an array [B, ticks, …] for each output, or for each port if rows are given by port.
+        Default: JSON lines on stdout, each the output, an object of several outputs, or for a model with classes an
+        object with the most likely class and the output.
     record : path
-        A file to write: how strong the output of every layer of the first stream is after each tick or row, as a film,
-        .html or .gif, or as a recording, .scope (see volumetric scope).
+        File for the activity of every layer of the first stream after each tick or row: an animation, .html or .gif, or
+        a recording, .scope (see volumetric scope).
     header : bool
-        Whether the first line of a .csv file has the names of its columns; unless given, it has if it does not hold
-        numbers where all lines below do.
+        Whether the first line of a .csv file has column names. Default: yes if it has text where all other lines have
+        numbers.
     context : int
-        Rows that a stream can hold where layers look back, as attention does; 2048 unless given.
+        Most rows of a stream for layers such as attention; default: 2048.
     device : str
-        auto, cpu, gpu, gpu:1, or reference. auto is what VOLUMETRIC_DEVICE names, else the best GPU, else the CPU.
+        auto, cpu, gpu, gpu:1, or reference. auto is the device in VOLUMETRIC_DEVICE, else the best GPU, else the CPU.
     """
     output.apply()
     check_device(device)
@@ -103,16 +102,21 @@ def run(
     tick_flags = {"--ticks": ticks is not None, "--per-row": per_row != 1}
     if not isinstance(machine, Clocked) and any(tick_flags.values()):
         flag = next(name for name, is_set in tick_flags.items() if is_set)
-        raise UsageError(f"{flag} is of networks that run tick by tick", hint="--clocked runs a network so")
+        raise UsageError(
+            f"{flag} applies only to networks that run tick by tick", hint="add --clocked to run a network tick by tick"
+        )
     stopping = Stopping()
     if isinstance(machine, Clocked) and context is not None:
-        raise UsageError("--context is of networks that run row by row", hint="--no-clocked runs a network so")
+        raise UsageError(
+            "--context applies only to networks that run row by row",
+            hint="add --no-clocked to run a network row by row",
+        )
     options = None if context is None else RunOptions(context=context)
     with ExitStack() as opened:
         chunks, streams = rows_of(
             rows, ticks, loaded, batch, opened, stopping, header=header, afresh=not isinstance(machine, Clocked)
         )
-        with console.progress(f"putting {loaded.name} on {device}…"):
+        with console.progress(f"loading {loaded.name} on {device}…"):
             stream = open_stream(open_device(device), machine, loaded.params, batch=streams, options=options)
         if state is not None and state.exists():
             _restore(stream, state)
@@ -135,7 +139,7 @@ def run(
                 if stopping.asked:
                     break
         if not rows_read and rows in (None, "-") and ticks is None and not stopping.asked:
-            console.note("there was no row on stdin: nothing was run")
+            console.note("stdin had no rows: nothing was run")
         if isinstance(sink, ArraySink):
             sink.finish()
         if recorder is not None and record is not None:
@@ -149,22 +153,24 @@ def run(
 def _check(
     rows: str | None, ticks: int | None, per_row: int, batch: int | None, out: Path | None, header: bool | None
 ) -> None:
-    """Raise `UsageError` unless the flags make sense whatever the model is."""
+    """Raise `UsageError` for flags that are invalid for any model."""
     for flag, value in (("--ticks", ticks), ("--per-row", per_row), ("--batch", batch)):
         if value is not None and value < 1:
             raise UsageError(f"{flag} must be 1 or more, got {value}")
     if rows is not None and rows != "-" and Path(rows).suffix not in (".npz", ".jsonl", ".csv"):
-        raise UsageError(f"--in {rows} ends in none of .npz, .csv, .jsonl", hint="--in - takes JSON lines from stdin")
+        raise UsageError(
+            f"--in must end in one of .npz, .csv, .jsonl, got {rows}", hint="--in - reads JSON lines from stdin"
+        )
     if header is not None and Path(rows or "").suffix != ".csv":
-        raise UsageError("--header is of .csv files", hint="leave it out, or give --in FILE.csv")
+        raise UsageError("--header applies only to .csv files", hint="leave it out, or add --in FILE.csv")
     if out is not None and out.suffix != ".npz":
-        raise UsageError(f"--out {out} does not end in .npz", hint="without --out, JSON lines go to stdout")
+        raise UsageError(f"--out must end in .npz, got {out}", hint="without --out, JSON lines go to stdout")
     if rows in (None, "-") and (rows or ticks is None) and sys.stdin.isatty():
-        raise UsageError("no rows", hint="give --in FILE, lines of JSON on stdin, or --ticks alone")
+        raise UsageError("no rows", hint="pass --in FILE, JSON lines on stdin, or only --ticks")
 
 
 def machine_of(loaded: LoadedModel, clocked: bool | None) -> Network | Clocked:
-    """Return what is run: as the files say, unless the flag says otherwise."""
+    """Return the network to run: clocked or not by its files, unless the flag overrides them."""
     if clocked is None:
         return loaded.clocked or loaded.network
     return loaded.clocked or Clocked(network=loaded.network) if clocked else loaded.network
@@ -181,12 +187,12 @@ def rows_of(
     header: bool | None = None,
     afresh: bool = False,
 ) -> tuple[Iterator[Chunk], int]:
-    """Return the rows, and how many streams they are of.
+    """Return the rows, and the number of streams.
 
     Parameters
     ----------
     header : whether a CSV file has a line of names; None: see `read_csv`
-    afresh : streams begin anew with each sample, where rows are samples of a file that training reads
+    afresh : streams are reset at each sample, if rows are samples of a training file
     """
     if rows is None and ticks is not None:
         return iter(()), batch or 1
@@ -214,7 +220,7 @@ def _restore(stream: RowStream | ClockedStream, path: Path) -> None:
             stream.restore(handle.read())
     except CheckpointError as error:
         raise CheckpointError(
-            f"{path}: {error}", hint="give the model that it was saved with, or another FILE"
+            f"{path}: {error}", hint="use the model that it was saved with, or another FILE"
         ) from None
 
 
@@ -224,7 +230,7 @@ def advance(stream: RowStream | ClockedStream | Recorder, chunk: Chunk, per_row:
 
 
 def _outputs(outputs: Array | dict[str, Array], network: Network, chunk: Chunk) -> dict[str, Array]:
-    """Outputs by name, and by those of the parts of a row where rows were given so."""
+    """Return outputs by name, and by port if rows were given by port."""
     named = outputs if isinstance(outputs, dict) else {OUTPUT: outputs}
     if named.keys() != {OUTPUT} or not chunk.x:
         return named
@@ -233,7 +239,7 @@ def _outputs(outputs: Array | dict[str, Array], network: Network, chunk: Chunk) 
 
 
 def standardised(loaded: LoadedModel, chunk: Chunk) -> Chunk:
-    """Return rows as the network was trained on them."""
+    """Return rows standardised as in training."""
     if loaded.inputs is None or not chunk.x:
         return chunk
     port_rows = by_port(loaded.network, chunk.x, len(next(iter(chunk.x.values()))))

@@ -1,4 +1,4 @@
-"""Arrays of files of rows, by the inputs of a network."""
+"""Reads files of rows into arrays by the inputs of a network."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NOT_READ: Final = ("targets", "target", "mask")
 
 
 def npz_arrays(path: Path, network: Network, afresh: bool) -> dict[str, Array]:
-    """Read the arrays of an ``.npz`` file: by input, or as training reads them.
+    """Read the arrays of an ``.npz`` file: by input, or in the format of training data.
 
-    Of a file with arrays ``inputs``, ``inputs.NAME`` or with targets, the inputs are read, and targets and masks left
-    out.
+    From a file with arrays ``inputs``, ``inputs.NAME`` or with targets, the inputs are read; targets and masks are
+    ignored.
 
     Parameters
     ----------
-    afresh : mark each row where samples of training are single rows: they know nothing of each other
+    afresh : reset the stream at each row if samples of training are single, independent rows
 
     Raises
     ------
@@ -48,7 +48,7 @@ def npz_arrays(path: Path, network: Network, afresh: bool) -> dict[str, Array]:
         of = (name.partition(".")[2] or INPUT) if plain else name
         of = RESET if plain and of == RESETS and RESETS not in ports else of
         if of in inputs:
-            raise UsageError(f"{path} has two arrays for {of!r}", hint="leave one of them out")
+            raise UsageError(f"{path} has two arrays for the input {of!r}", hint="remove one of them")
         inputs[of] = _as_learned(array, ports[of].shape) if plain and of in ports else array
     first = next((name for name in ports if name in inputs), None)
     if afresh and first is not None and inputs[first].ndim == 1 + len(ports[first].shape):
@@ -57,48 +57,48 @@ def npz_arrays(path: Path, network: Network, afresh: bool) -> dict[str, Array]:
 
 
 def _marked(arrays: dict[str, Array], rows: int, network: Network) -> dict[str, Array]:
-    """Let the stream begin anew with each row, unless the file itself says where it does."""
+    """Reset the stream at each row, unless the file has resets."""
     if RESET in arrays or RESET in inputs_of(network):
         return arrays
     return {**arrays, RESET: np.ones(rows, np.int64)}
 
 
 def _as_learned(array: Array, shape: tuple[int, ...]) -> Array:
-    """Return samples in the shape of a row, where that alone differs, as training does."""
+    """Reshape samples to the shape of a row, if only that differs, as training does."""
     if array.shape[1:] == shape or array.shape[2:] == shape or array.ndim < 1 or prod(array.shape[1:]) != prod(shape):
         return array
     return array.reshape(len(array), *shape)
 
 
 def csv_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: bool) -> dict[str, Array]:
-    """Read the rows of a CSV file: the columns that the model learned from, by their names, else all columns.
+    """Read the rows of a CSV file: the columns that the model was trained on, by name, else all columns.
 
     Parameters
     ----------
     header : see `read_csv`
-    afresh : mark each row if the model learned from a table, whose rows know nothing of each other
+    afresh : reset the stream at each row if the model was trained on a table, whose rows are independent
 
     Raises
     ------
-    CheckpointError : the file cannot be read, or has what are no numbers
+    CheckpointError : the file cannot be read, or contains text
     SpecError : it lacks a column
-    UsageError : the network does not read one row of as many numbers
+    UsageError : the network does not have a single input with as many numbers
     """
     port = inputs_of(loaded.network).get(INPUT)
     if port is None:
         known = ", ".join(map(repr, inputs_of(loaded.network)))
-        raise UsageError(f"{path}: a table has rows of one input, the network has {known}", hint="give an .npz file")
+        raise UsageError(f"{path}: a table has rows of one input, the network has {known}", hint="pass an .npz file")
     table = read_csv(path, header)
     size = prod(port.shape)
     if not loaded.features and len(table.columns) != size:
         raise UsageError(
             f"{path} has {len(table.columns)} columns, the network reads {size} numbers",
-            hint="leave out columns that are no inputs; models that learned from a table know theirs by name",
+            hint="leave out columns that are not inputs; models trained on a table select columns by name",
         )
     x = table.numbers(table.positions(loaded.features or table.columns))
     if port.dtype == "int32":
         if (x != np.floor(x)).any():
-            raise CheckpointError(f"{path}: the network reads ids, which are whole numbers")
+            raise CheckpointError(f"{path}: the network reads ids, which must be whole numbers")
         x = x.astype(np.int64)
     arrays = {INPUT: x.reshape(len(x), *port.shape)}
     return _marked(arrays, len(x), loaded.network) if afresh and loaded.features else arrays

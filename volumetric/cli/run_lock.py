@@ -1,4 +1,4 @@
-"""One process to a run: a lock on its directory, which the operating system lets go of when the process ends."""
+"""A lock on the directory of a run, which the operating system releases when the process ends."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from volumetric.cli import console
 NAME = ".lock"
 _BUSY = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
 _FAR = 1 << 30
-"""Byte that Windows locks, which keeps others from reading it: beyond the number of the process."""
+"""Offset of the byte that Windows locks: after the process id, because a locked byte cannot be read."""
 
 
 @contextmanager
 def only_one(home: Path) -> Iterator[None]:
-    """Keep other processes from going on with the run in `home`, which is made if it is missing.
+    """Lock the run in `home` against other processes; the directory is created if missing.
 
     Raises
     ------
     CheckpointError
-        Another process has the run, or the directory cannot be written.
+        Another process holds the lock, or the directory cannot be written.
     """
     try:
         home.mkdir(parents=True, exist_ok=True)
         handle = (home / NAME).open("a+b", buffering=0)
     except OSError as error:
         raise CheckpointError(
-            f"cannot write {home}: {error.strerror or error}", hint="check space and rights"
+            f"cannot write {home}: {error.strerror or error}", hint="check free space and permissions"
         ) from None
     with handle:
         try:
             _lock(handle.fileno())
         except OSError as error:
-            if error.errno not in _BUSY:  # a file system without locks
+            if error.errno not in _BUSY:  # the file system has no locks
                 console.note(f"{home} cannot be locked against a second process: {error.strerror or error}")
                 yield
                 return
             handle.seek(0)
             owner = handle.read(20).decode(errors="replace").strip() or "another process"
             raise CheckpointError(
-                f"the run in {home} still goes on, in process {owner}",
-                hint="wait until it ends, or end it; another run needs a directory of its own (--out)",
+                f"the run in {home} is still running, in process {owner}",
+                hint="wait until it ends, or end it; another run needs its own directory (--out)",
             ) from None
         handle.truncate(0)
         handle.write(f"{os.getpid()}\n".encode())

@@ -1,4 +1,4 @@
-"""What streams make, as JSON lines or in a file of arrays, in memory that does not grow; and films of them."""
+"""Outputs of streams as JSON lines, or as an array file in constant memory; and recordings of their activity."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from volumetric.observe.activity import Recorder
 from volumetric.observe.recording import SUFFIX
 
 CLASS: Final = "class"
-"""Name under which lines have the name of the likeliest class."""
+"""Key of the most likely class in a line."""
 
 
 class Sink(Protocol):
-    """Takes outputs by name, ``[batch, ticks, …]`` each."""
+    """Receives outputs by name, ``[batch, ticks, …]`` each."""
 
     def take(self, outputs: dict[str, Array]) -> None:
-        """Take some ticks."""
+        """Receive some ticks."""
         ...
 
 
 def classed(loaded: LoadedModel) -> tuple[str, ...]:
-    """Return the names of the classes whose logits the output of a network is; none where it is something else."""
+    """Return the names of the classes if the output of a network is their logits, else nothing."""
     network, names = loaded.network, loaded.classes
     coord = network.taps.get(OUTPUT)
     if not names or coord is None or loaded.head is not None or CLASS in network.taps:
@@ -45,9 +45,9 @@ def classed(loaded: LoadedModel) -> tuple[str, ...]:
 
 
 class LineSink:
-    """Writes a line for each tick to stdout: numbers, those of several streams in a list, several outputs by name.
+    """Writes a JSON line for each tick to stdout: a list of several streams, an object of several outputs.
 
-    Of a network with `classes`, a line has the name of the likeliest one under ``"class"``.
+    With `classes`, a line has the name of the most likely one under ``"class"``.
     """
 
     def __init__(self, classes: Sequence[str] = ()) -> None:
@@ -65,11 +65,11 @@ class LineSink:
 
 
 class ArraySink:
-    """Collects outputs on disk, beside the ``.npz`` file that `finish` writes.
+    """Collects outputs on disk, next to the ``.npz`` file that `finish` writes.
 
     Raises
     ------
-    CheckpointError : nothing can be written there
+    CheckpointError : the directory cannot be written
     """
 
     def __init__(self, path: Path, network: Network, batch: int) -> None:
@@ -80,14 +80,14 @@ class ArraySink:
         self._ticks = 0
 
     def __enter__(self) -> Self:
-        """Open what is written to in between."""
+        """Open the temporary files."""
         self._begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Forget what was collected."""
+        """Delete the collected outputs."""
         self._open.close()
 
     def _begin(self) -> None:
@@ -102,10 +102,12 @@ class ArraySink:
             raise self._refused(error) from error
 
     def take(self, outputs: dict[str, Array]) -> None:
-        """Keep the ticks; the first ones say whether outputs are by port."""
+        """Store the ticks; the first ones determine whether outputs are by port."""
         if outputs.keys() != self._shapes.keys():
             if self._ticks:
-                raise UsageError("some rows are given by port, and others as a whole", hint="give all in one way")
+                raise UsageError(
+                    "some rows are given by port, and others as a whole", hint="write all rows the same way"
+                )
             self._shapes = {name: (y.shape[0], *y.shape[2:]) for name, y in outputs.items()}
             self._open.close()
             self._begin()
@@ -117,7 +119,7 @@ class ArraySink:
         self._ticks += next(iter(outputs.values())).shape[1]
 
     def finish(self) -> None:
-        """Write the file, whole or not at all: float32 ``[batch, ticks, …]`` for each output."""
+        """Write the file atomically: float32 ``[batch, ticks, …]`` for each output."""
         arrays: dict[str, Array] = {}
         for name, (batch, *shape) in self._shapes.items():
             arrays[name] = np.zeros((batch, 0, *shape), np.float32)
@@ -126,26 +128,28 @@ class ArraySink:
                 stored = np.memmap(self._files[name], "<f4", "r", shape=(self._ticks, batch, *shape))
                 arrays[name] = stored.swapaxes(0, 1)
         with atomic_file(self._path) as handle, zipfile.ZipFile(handle, "w") as archive:
-            for name, array in arrays.items():  # numpy.savez takes no array that is called "file"
+            for name, array in arrays.items():  # numpy.savez refuses an array named "file"
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
         console.note(f"{self._ticks} ticks written to {self._path}")
 
     def _refused(self, error: OSError) -> CheckpointError:
-        return CheckpointError(f"cannot write {self._path}: {error.strerror or error}", hint="check space and rights")
+        return CheckpointError(
+            f"cannot write {self._path}: {error.strerror or error}", hint="check free space and permissions"
+        )
 
 
 FILMS = (".html", ".gif")
 
 
 def check_recording(path: Path) -> None:
-    """Raise `UsageError` unless a path is that of a film or a recording."""
+    """Raise `UsageError` unless a path is one of an animation or a recording."""
     if path.suffix not in (*FILMS, SUFFIX):
-        raise UsageError(f"--record {path} ends in none of {', '.join((*FILMS, SUFFIX))}")
+        raise UsageError(f"--record must end in one of {', '.join((*FILMS, SUFFIX))}, got {path}")
 
 
 def keep(recorder: Recorder, name: str, path: Path, *, per_row: int = 1, device: str = "") -> None:
-    """Write what was recorded, and say how much."""
+    """Write a recording, and print its length."""
     recording = recorder.recording(title=f"{name}: {len(recorder.frames):,} ticks", device=device, per_row=per_row)
     if path.suffix == SUFFIX:
         recording.save(path)
@@ -153,5 +157,5 @@ def keep(recorder: Recorder, name: str, path: Path, *, per_row: int = 1, device:
         from volumetric.viz.activity import save_film
 
         save_film(recording, path)
-    rest = f"; {recording.meta.missed} more are not: it is full" if recording.meta.missed else ""
+    rest = f"; {recording.meta.missed} more do not fit" if recording.meta.missed else ""
     console.note(f"{len(recording)} ticks drawn in {path}{rest}")

@@ -19,16 +19,16 @@ from volumetric.run.streams.chunks import Chunk, in_chunks
 from volumetric.run.streams.marks import row_ports
 
 CHUNK: Final = 64
-"""Rows that are computed together."""
+"""Most rows of a call."""
 
 LINE, NUMBER = 1 << 20, 64
-"""Bytes of a line, and for each of its numbers, with room to spare; one that goes on for ever is no row."""
+"""Most bytes of a line, and for each of its numbers, with a margin; longer lines are refused."""
 
 PIECE: Final = 1 << 16
-"""Bytes that are read together, where there are as many."""
+"""Most bytes of a read."""
 
 RESET: Final = "reset"
-"""Name of the mark with which streams begin anew, where no input is called so."""
+"""Key that resets a stream, unless an input has this name."""
 
 
 def line_chunks(
@@ -38,17 +38,17 @@ def line_chunks(
     batch: int,
     waiting: Callable[[], AbstractContextManager[None]],
 ) -> Iterator[Chunk]:
-    """Yield the rows of JSON lines as they come: what is there is not held back until more is.
+    """Yield the rows of JSON lines as soon as they arrive.
 
     Parameters
     ----------
-    read : return some bytes, at most as many as it is told, as soon as there are any; none at the end
+    read : returns available bytes, at most as many as its argument; none at the end
     what : name of the file in errors
-    waiting : what is entered while nothing is done but reading
+    waiting : context that is entered while a read waits
 
     Raises
     ------
-    UsageError : a line is no row; the message has its number
+    UsageError : a line is not a row; the message has its number
     """
     reader = _Reader(network, batch, what)
     for lines in _lines(read, what, waiting, reader.longest):
@@ -59,7 +59,7 @@ def line_chunks(
                 rows.append(row)
                 marks.append(mark)
         except UsageError:
-            yield from in_chunks(rows, marks, chunk=CHUNK)  # those before are rows all the same
+            yield from in_chunks(rows, marks, chunk=CHUNK)  # the rows before the invalid one are still processed
             raise
         yield from in_chunks(rows, marks, chunk=CHUNK)
 
@@ -67,7 +67,7 @@ def line_chunks(
 def _lines(
     read: Callable[[int], bytes], what: str, waiting: Callable[[], AbstractContextManager[None]], longest: int
 ) -> Iterator[list[bytes]]:
-    """Yield the lines of each piece that arrives; the last one may lack its end."""
+    """Yield the lines of each block that arrives; the last line may lack its line break."""
     begun: list[bytes] = []
     while True:
         with waiting():
@@ -80,13 +80,13 @@ def _lines(
             yield [b"".join(begun), *others[:-1]]
             begun = [others[-1]]
         if sum(map(len, begun)) > longest:
-            raise UsageError(f"{what} has a line of more than {longest:,} bytes", hint="write one row a line")
+            raise UsageError(f"{what} has a line of more than {longest:,} bytes", hint="write one row per line")
     if any(begun):
         yield [b"".join(begun)]
 
 
 class _Reader:
-    """Reads rows of a network from lines, which it counts."""
+    """Parses lines into rows of a network, and counts them."""
 
     def __init__(self, network: Network, batch: int, what: str) -> None:
         self._ports, self._batch, self._what = inputs_of(network), batch, what
@@ -94,7 +94,7 @@ class _Reader:
         self.longest = LINE + NUMBER * batch * sum(prod(port.shape) for port in self._ports.values())
 
     def row(self, text: bytes) -> tuple[dict[str, Array], Array] | None:
-        """Return what a line gives to each input, and which streams begin anew; None: the line is empty."""
+        """Return a line's values by input, and the streams that it resets; None for an empty line."""
         self._number += 1
         if not text.strip():
             return None
@@ -132,9 +132,9 @@ class _Reader:
 
 
 def numbers(array: Array, port: Port, where: str) -> Array:
-    """Return an array in the type of an input. Raises `UsageError` where it has no such numbers."""
+    """Convert an array to the type of an input. Raises `UsageError` if that is impossible."""
     if array.dtype.kind not in ("iu" if port.dtype == "int32" else "iuf"):
-        expected = "ids, which are whole numbers" if port.dtype == "int32" else "numbers"
+        expected = "ids, which must be whole numbers" if port.dtype == "int32" else "numbers"
         raise UsageError(f"{where}: expected {expected}, got {_told(array)}")
     with np.errstate(over="ignore"):
         converted = array.astype(port.dtype)
@@ -150,7 +150,7 @@ def _told(array: Array) -> str:
 
 
 def inputs_of(network: Network) -> dict[str, Port]:
-    """Return the inputs of a network, and the parts of its row that have names of their own."""
+    """Return the inputs of a network, and the named parts of its row."""
     first = next(iter(network.layers))
     parts = row_ports(network, "inputs").items()
     named = {name: Port(coord=first, shape=(stop - start,), dtype="float32") for name, (start, stop) in parts}
@@ -158,7 +158,7 @@ def inputs_of(network: Network) -> dict[str, Port]:
 
 
 def check_names(names: Mapping[str, Any], ports: Mapping[str, Port], where: str) -> None:
-    """Raise `UsageError` where there is a name of no input."""
+    """Raise `UsageError` for an unknown name of an input."""
     for name in names:
         if name not in ports:
             known = ", ".join(map(repr, ports))
@@ -166,15 +166,15 @@ def check_names(names: Mapping[str, Any], ports: Mapping[str, Port], where: str)
 
 
 class ArrayRows:
-    """Rows of a file: arrays by input, ``[B, T, …]`` or ``[T, …]``, and perhaps marks ``reset`` alike.
+    """Rows of a file: arrays by input, ``[B, T, …]`` or ``[T, …]``, and optionally ``reset``, ``[B, T]`` or ``[T]``.
 
     Attributes
     ----------
-    batch : streams that the arrays are of
+    batch : number of streams
 
     Raises
     ------
-    UsageError : it has other arrays than the network has inputs, or of other shapes
+    UsageError : the arrays do not match the inputs of the network in name or shape
     """
 
     def __init__(self, arrays: Mapping[str, Array], path: Path, network: Network) -> None:
@@ -182,7 +182,7 @@ class ArrayRows:
         marks = arrays.pop(RESET, None) if RESET not in ports else None
         check_names(arrays, ports, str(path))
         if not arrays:
-            raise UsageError(f"{path} has no rows", hint=f"name arrays as the inputs: {', '.join(ports)}")
+            raise UsageError(f"{path} has no rows", hint=f"name arrays like the inputs: {', '.join(ports)}")
         self._x = {name: _sequences(array, name, ports[name], path) for name, array in arrays.items()}
         sizes = {name: x.shape[:2] for name, x in self._x.items()}
         if marks is not None:
@@ -192,11 +192,11 @@ class ArrayRows:
                 raise UsageError(f"{path}: {RESET!r} must be 0 and 1")
         if len(set(sizes.values())) > 1:
             shapes = ", ".join(f"{name} {list(size)}" for name, size in sizes.items())
-            raise UsageError(f"{path}: all arrays have the same streams and rows, got {shapes}")
+            raise UsageError(f"{path}: all arrays must have the same streams and rows, got {shapes}")
         self._marks = marks
         self.batch, self._rows = next(iter(sizes.values()))
         if not self.batch:
-            raise UsageError(f"{path} has rows of no stream")
+            raise UsageError(f"{path} has no streams")
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows."""

@@ -1,4 +1,4 @@
-"""Sampling parameters as flags: one for each field of `SamplingParams`, with the spellings that other tools use."""
+"""Sampling parameters as flags: one for each field of `SamplingParams`, with spellings of other tools."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ GROUP = Group("Sampling", sort_key=2)
 
 _SHORT = {"max_tokens": ["-n"], "seed": ["-s"], "stop": ["-r"]}
 _BIAS = re.compile(r"(\d+)(?:=|(?=[+-]))(.+)")
-"""``42=-1.5``; and ``42-1.5``, as llama.cpp writes it."""
+"""``42=-1.5``; and ``42-1.5``, llama.cpp's format."""
 
 
 def _flag(field: dataclasses.Field[Any], kind: Any) -> tuple[str, Any, Any]:
-    """Turn one field of `SamplingParams` into an optional flag: None says that it was not given."""
+    """Turn one field of `SamplingParams` into an optional flag; None means not set."""
     names = [field.name, *(alias for alias, name in ALIASES.items() if name == field.name)]
     default = field.default if field.default is not dataclasses.MISSING else None
     shown = f"model's, else {default}" if field.name in FROM_CONFIG else str(default)
@@ -63,7 +63,7 @@ _READERS = {
     "allowed_ids": _ids("--allowed-ids"),
     "logit_bias": _biases,
 }
-"""Parameters whose text on the command line is not simply their value."""
+"""Parsers of parameters whose text on the command line is not simply their value."""
 
 
 def _given(self: Any) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def _given(self: Any) -> dict[str, Any]:
 if TYPE_CHECKING:
 
     class SamplingOptions:
-        """Sampling parameters that were given as flags."""
+        """Sampling parameters that were set by flags."""
 
         def given(self) -> dict[str, Any]:
-            """Return the names and values that were given; raise `UsageError` where one is out of its range."""
+            """Return the names and values that were set. Raises `UsageError` for a value out of range."""
             ...
 else:
     _hints = get_type_hints(SamplingParams)

@@ -1,4 +1,4 @@
-"""The verb ``scope``: what layers do while a network runs, recorded, as films, and live for viewers of this machine."""
+"""The command ``scope``: the activity of layers while a network runs, as recordings, animations, and a live page."""
 
 from __future__ import annotations
 
@@ -33,44 +33,43 @@ def scope(
     files: SourceOptions = SourceOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Record what layers do while a network runs, draw it, or show it to viewers of this machine.
+    """Record the activity of layers while a network runs, draw it, or show it live to browsers on this machine.
 
     scope record MODEL --in rows.npz writes a .scope file; scope gif and scope html draw one; scope serve shows one, or
-    a model that runs, as a page for a browser: GET / is the page, GET /scene tells what there is, GET /ticks is a frame
-    for each tick as server-sent events.
+    a running model, in a browser: GET / is the page, GET /scene describes the network, GET /ticks streams a frame for
+    each tick as server-sent events.
     docs/activity.md has more.
 
     Parameters
     ----------
     what : {"record", "gif", "html", "serve"}
-        What to do.
+        The action.
     source : str
-        With record a model, as run takes it; with gif and html a .scope file; with serve either.
+        With record a model, see run; with gif and html a .scope file; with serve either.
     out : path
-        File to write; the source's name with another ending, in the current directory, unless given.
+        File to write; default: the source's name with another ending, in the current directory.
     rows : str
-        Rows of the model, as of run: a .npz, .jsonl or .csv file, or - for stdin.
+        Rows of the model, see run: a .npz, .jsonl or .csv file, or - for stdin.
     ticks : int
-        Ticks after the last row, on what the inputs hold; of clocked networks.
+        Clocked networks: ticks after the last row, in which the inputs keep their values.
     per_row : int
-        Ticks for each row; of clocked networks.
+        Clocked networks: ticks for each row.
     clocked : bool
-        Run tick by tick; --no-clocked row by row. As the model says unless given.
+        Run tick by tick; --no-clocked: row by row. Default: from the model.
     batch : int
-        Streams side by side, as of run.
+        Parallel streams, see run.
     row : int
-        Which of them is looked at, from 0.
+        Index of the recorded stream, from 0.
     every : int
-        Ticks or rows from one frame to the next.
+        Ticks or rows per frame.
     edges : int
-        Most edges that the scene shows.
+        Most edges in the scene.
     rate : int
-        Frames a second, of films and when serving: 25, or fewer in a film that would take less than two seconds, unless
-        given.
+        Frames a second of animations and when serving; default: 25, or fewer in an animation shorter than two seconds.
     port : int
-        TCP port to serve on; 0 takes a free one.
+        TCP port to serve on; 0 chooses a free one.
     device : str
-        Where the model runs: auto, cpu, gpu, gpu:1, or reference.
+        Device of the model: auto, cpu, gpu, gpu:1, or reference.
     """
     output.apply()
     check_device(device)
@@ -85,7 +84,7 @@ def scope(
     if what == "record" or (what == "serve" and not recorded):
         if rows is None and ticks is None:
             raise UsageError(
-                f"scope {what} {source} needs rows", hint="give --in FILE, --in - for stdin, or --ticks alone"
+                f"scope {what} {source} needs rows", hint="add --in FILE, --in - for stdin, or only --ticks"
             )
         from volumetric.cli.scope_run import Watched
 
@@ -106,7 +105,7 @@ def scope(
             return watched.serve(port, rate or 25) if out is None else _no_file()
         return watched.record(_written(source, out, SUFFIX))
     if rows is not None or ticks is not None or batch is not None:
-        raise UsageError(f"scope {what} shows what was recorded: it takes no rows", hint="scope record runs a model")
+        raise UsageError(f"scope {what} shows a recording: it cannot run rows", hint="scope record runs a model")
     if what == "serve":
         from volumetric.cli.scope_run import replay
 
@@ -121,10 +120,10 @@ def scope(
 
 
 def _no_file() -> int:
-    raise UsageError("scope serve writes no file", hint="leave --out out")
+    raise UsageError("scope serve writes no file", hint="remove --out")
 
 
 def _written(source: str, out: Path | None, suffix: str) -> Path:
     if out is not None and out.suffix != suffix:
-        raise UsageError(f"--out {out} does not end in {suffix}")
+        raise UsageError(f"--out must end in {suffix}, got {out}")
     return out or Path(f"{Path(source).stem}{suffix}")

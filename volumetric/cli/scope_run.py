@@ -1,4 +1,4 @@
-"""Running a model, or what was recorded of one, for ``scope``."""
+"""Running a model, or replaying a recording, for ``scope``."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from volumetric.run.streams.chunks import Chunk
 from volumetric.viz.activity import live_page
 
 _LAST: Final = 10.0
-"""Seconds that viewers have for the last frames."""
+"""Seconds for viewers to receive the last frames."""
 _LOOK: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """A model that runs while its layers are looked at; the fields are flags of ``scope``."""
+    """A run of a model with its layers observed; the fields are flags of ``scope``."""
 
     model: str
     rows: str | None
@@ -58,7 +58,7 @@ class Watched:
         return exits.INTERRUPTED if stopping.asked else exits.OK
 
     def serve(self, port: int, rate: int) -> int:
-        """Run, and show it to viewers of this machine, from when the first one looks."""
+        """Run, and show it to browsers on this machine, after the first one has connected."""
         stopping = Stopping()
         with self._open(stopping, 0) as (recorder, chunks, name):
             server = ActivityServer(recorder.scene, port, page=live_page(recorder.scene, name))
@@ -80,12 +80,15 @@ class Watched:
             )
         machine = machine_of(loaded, self.clocked)
         if not isinstance(machine, Clocked) and (self.ticks is not None or self.per_row != 1):
-            raise SpecError("ticks are of networks that run tick by tick", hint="--clocked runs a network so")
+            raise SpecError(
+                "--ticks and --per-row apply only to networks that run tick by tick",
+                hint="add --clocked to run a network tick by tick",
+            )
         with ExitStack() as opened:
             rows, streams = rows_of(
                 self.rows, self.ticks, loaded, self.batch, opened, stopping, afresh=not isinstance(machine, Clocked)
             )
-            with console.progress(f"putting {loaded.name} on {self.device}…"):
+            with console.progress(f"loading {loaded.name} on {self.device}…"):
                 stream = open_stream(open_device(self.device), machine, loaded.params, batch=streams)
             recorder = Recorder(stream, row=self.row, every=self.every, most=most, edges=self.edges)
             yield recorder, (standardised(loaded, chunk) for chunk in rows), loaded.name
@@ -103,7 +106,7 @@ class Watched:
 
 
 def replay(recording: Recording, port: int, rate: int) -> int:
-    """Show what was recorded, once, to viewers of this machine, from when the first one looks."""
+    """Show a recording once to browsers on this machine, after the first one has connected."""
     title = recording.meta.title or describe(recording)
     server = ActivityServer(recording.scene, port, page=live_page(recording.scene, title))
     stopping = Stopping()
@@ -124,8 +127,8 @@ def replay(recording: Recording, port: int, rate: int) -> int:
 
 
 def _somebody(server: ActivityServer, stopping: Stopping) -> bool:
-    """Wait for the first viewer; Ctrl-C ends that."""
-    console.note(f"{server.address} shows it in a browser, and begins when somebody looks; Ctrl-C ends it")
+    """Wait for the first viewer; Ctrl-C ends the wait."""
+    console.note(f"open {server.address} in a browser to start; Ctrl-C ends it")
     with stop_between(stopping, "waiting"), contextlib.suppress(Stopped):
         while not stopping.asked:
             if server.wait_for_viewers(_LOOK):
@@ -134,7 +137,7 @@ def _somebody(server: ActivityServer, stopping: Stopping) -> bool:
 
 
 def _paced(server: ActivityServer, rate: int) -> Callable[[Frame], None]:
-    """Return what hands on frames, no more than so many a second."""
+    """Return a function that sends frames to the server, at most `rate` a second."""
     due = time.monotonic()
 
     def tell(frame: Frame) -> None:

@@ -1,4 +1,4 @@
-"""The verb ``serve``: an HTTP server with the interface of OpenAI's API."""
+"""The command ``serve``: an HTTP server with OpenAI's API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ADDRESS = Group("Address and access", sort_key=2)
 LOAD = Group("Load", sort_key=2)
 KEY = "VOLUMETRIC_API_KEY"
-"""Variable of the environment that may hold the key; on a command line every user of the machine can read it."""
+"""Environment variable for the key; every user of the machine can read a command line."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NAME = re.compile(r"[\w.-]+|\[?[0-9A-Fa-f:.]+\]?")
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+/?")
@@ -44,27 +44,27 @@ _MIB = 2**20
 @Parameter(name="*", group=ADDRESS)
 @dataclass(frozen=True, kw_only=True)
 class AddressOptions:
-    """Where the server listens, and to whom.
+    """Address and access.
 
     Parameters
     ----------
     host : str
-        Address to listen at. Any other than this machine's own takes a key, or --no-auth.
+        Address to listen on. Any other than a loopback address requires a key, or --no-auth.
     port : int
-        Port to listen at; 0 takes a free one.
+        Port to listen on; 0 chooses a free one.
     api_key : str
-        Key that clients must show. Better in the variable VOLUMETRIC_API_KEY, or in --api-key-file.
+        Key that clients must send. The variable VOLUMETRIC_API_KEY or --api-key-file is safer.
     api_key_file : list[str]
-        File whose first line is a key; any number of times, one for each user. PATH:SHARE gives the requests of a key
-        so many times the slots that those of others have.
+        File whose first line is a key; may be repeated, with one key per user. PATH:SHARE sets the share of slots of
+        the key's requests, relative to 1 for other keys.
     no_auth : bool
-        Let everybody in who reaches the address.
+        Allow access without a key.
     allow_host : list[str]
-        Name under which the server may be asked for, as behind a proxy that keeps the name; any number of times. It
-        always answers to localhost, and on other addresses than this machine's own to addresses and this machine's
-        name. * lets any name in, and with it web pages of others where there is no key.
+        Allowed Host header, for example behind a proxy that keeps it; may be repeated. localhost is always allowed, and
+        on addresses other than loopback also IP addresses and this machine's name. * allows any name, and without a key
+        thereby also access from foreign web pages.
     cors : list[str]
-        Origin of web pages that may ask, such as https://example.org; any number of times.
+        Allowed origin of web pages, such as https://example.org; may be repeated.
     """
 
     host: str = "127.0.0.1"
@@ -76,16 +76,16 @@ class AddressOptions:
     cors: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
 
     def keys(self) -> dict[str, float]:
-        """Return the keys, and how much of the slots the requests of each have.
+        """Return the keys, and the share of slots of each key's requests.
 
         Raises
         ------
-        UsageError : keys were given in two ways, or twice; a file cannot be read; there is none for an address that
-            others reach
+        UsageError : keys are set in two ways, or twice; a file cannot be read; there is no key, although others can
+            reach the address
         """
         if self.api_key is not None and self.api_key_file:
-            raise UsageError("--api-key and --api-key-file were given", hint="one of them")
-        # One that is given and empty is no wish to have none: it is a variable of a shell that is not set.
+            raise UsageError("--api-key and --api-key-file exclude each other", hint="give only one of them")
+        # An empty key does not mean no key: it is probably an unset shell variable.
         api_key = self.api_key if self.api_key is not None else os.environ.get(KEY) or None
         keys = {} if api_key is None or self.api_key_file else {api_key.strip(): 1.0}
         for one in self.api_key_file:
@@ -95,28 +95,30 @@ class AddressOptions:
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"--api-key-file: {error}") from None
             if key in keys:
-                raise UsageError(f"--api-key-file {path} has a key that another one has, too", hint="one for each user")
+                raise UsageError(
+                    f"--api-key-file {path} has the same key as another file", hint="use a different key for each user"
+                )
             keys[key] = share
         if not keys and not self.local and not self.no_auth:
             raise UsageError(
-                f"--host {self.host} can be reached by others, and there is no key",
-                hint=f"set {KEY} or --api-key-file, or say --no-auth",
+                f"other machines can reach --host {self.host}, but there is no key",
+                hint=f"set {KEY} or --api-key-file, or add --no-auth",
             )
         return keys
 
     @property
     def local(self) -> bool:
-        """Whether only this machine reaches the address."""
+        """Whether only this machine can reach the address."""
         return self.host in _LOOPBACK
 
     def hosts(self) -> frozenset[str] | None:
-        """Return the names under which the server may be asked for; None: any. Raises `UsageError` for what is none."""
+        """Return the allowed host names; None: any. Raises `UsageError` for an invalid name."""
         from volumetric.serve.middleware import host_of
 
         for name in self.allow_host:
             if name != "*" and not _NAME.fullmatch(name):
                 raise UsageError(
-                    f"--allow-host {name} is no name", hint="as in llm.example.org, without scheme and port"
+                    f"--allow-host {name} is not a host name", hint="as in llm.example.org, without scheme and port"
                 )
         if "*" in self.allow_host:
             return None
@@ -125,47 +127,47 @@ class AddressOptions:
         return frozenset(map(host_of, (*_LOOPBACK, *own, *self.allow_host)))
 
     def origins(self) -> tuple[str, ...]:
-        """Return the origins, as browsers tell them. Raises `UsageError` for what no browser tells."""
+        """Return the allowed origins in the format of browsers. Raises `UsageError` for an invalid one."""
         for origin in self.cors:
             if origin not in ("*", "null") and not _ORIGIN.fullmatch(origin):
-                raise UsageError(f"--cors {origin} is no origin", hint="as in https://example.org, or * for all")
+                raise UsageError(f"--cors {origin} is not an origin", hint="as in https://example.org, or * for all")
         return tuple(origin.lower().rstrip("/") for origin in self.cors)
 
 
 @Parameter(name="*", group=LOAD)
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """How much the server takes on.
+    """Limits of the load.
 
     Parameters
     ----------
     max_seqs : int
-        Texts computed together, for each model.
+        Most texts computed together, for each model.
     kv_memory : int
-        MiB of all keys, values and states together, of all models; a quarter of the free memory unless given. Each
-        model has as much of it as holds the same number of whole sequences.
+        MiB for the KV cache and states of all models; default: a quarter of the free memory. It is divided so that each
+        model can hold the same number of full-length sequences.
     prefix_memory : int
-        MiB of it that kept prefixes may take, of all models; 0 keeps none.
+        MiB of it for cached prefixes, of all models; 0 caches none.
     max_stall : int
-        Milliseconds that a new prompt may keep those waiting who are being answered.
+        Most milliseconds that a new prompt may delay running answers.
     max_queue : int
-        Requests that may wait.
+        Most waiting requests.
     max_queue_tokens : int
-        Tokens of their prompts.
+        Most prompt tokens of waiting requests.
     queue_timeout : float
-        Seconds that a request may wait for its turn.
+        Most seconds that a request may wait.
     request_timeout : float
         Seconds after which a request fails.
     step_timeout : float
-        Seconds after which a device that has not answered counts as hung, and /health says so; 0: never.
+        Seconds without a response after which a device counts as hung, and /health reports it; 0: never.
     max_body : int
-        MiB of a request.
+        Most MiB of a request body.
     body_timeout : float
-        Seconds in which the body of a request must have come.
+        Seconds within which the body of a request must arrive.
     max_connections : int
-        Connections that may be open at a time; more are refused.
+        Most open connections; more are refused.
     drain : float
-        Seconds that requests under way have when the server is to end.
+        Seconds that running requests have to finish at a shutdown.
     """
 
     max_seqs: Annotated[int, Parameter(name=["--max-seqs", "-np", "--parallel", "--max-num-seqs"])] = 16
@@ -200,39 +202,38 @@ def serve(
     lenient: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Serve models at /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models, and a page to talk at /.
+    """Serve models at /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models, and a chat page at /.
 
-    Ctrl-C or SIGTERM lets requests under way end, a second one ends at once; SIGHUP opens the models anew.
+    Ctrl-C or SIGTERM shuts down after running requests have finished, a second one at once; SIGHUP reloads the models.
 
     Parameters
     ----------
     models : str
-        As for generate; any number of them.
+        The models, see generate.
     alias : list
-        Name of each model for clients, in the order of the models; their own names unless given.
+        Name of a model for clients, in the order of the models; may be repeated. Default: the models' own names.
     chat_template : str
-        Jinja template, or a file of one, in the place of the model's own.
+        Jinja template, or a file with it, in place of the model's template.
     lora : list
-        NAME=DIRECTORY: serve the first model with this adapter as NAME, too; any number of times.
+        NAME=DIRECTORY: also serve the first model with this adapter, as NAME; may be repeated.
     draft : str
-        What proposes tokens that a model checks together, where that saves time: a smaller model of the same tokens,
-        for the first model and its adapters, or "lookup" in the text so far, for all models. Answers are the same.
+        Speculative decoding, used if it saves time: a smaller model with the same tokenizer, for the first model and
+        its adapters, or "lookup" in the text so far, for all models. Answers stay the same.
     reasoning : str
-        "auto" tells what a model thinks apart from its answers, as reasoning_content, where its template has marks for
-        it; "none" leaves it in them.
+        "auto" returns reasoning separately, as reasoning_content, if the template has marks for it; "none" leaves it in
+        the answers.
     temperature : float
-        At which tokens are drawn where neither a request nor the model's files say anything of sampling; 0 takes the
-        likeliest.
+        Sampling temperature if neither the request nor the model's files specify sampling; 0 is greedy.
     parse_special : bool
-        Let control tokens that are written in messages count as such, and not as text: whoever writes a part of a
-        message can end it then, and speak as the system.
+        Parse control tokens in messages as such, not as text. Unsafe: the author of a part of a message can then end
+        the message, and write as the system.
     lenient : bool
-        Leave fields of requests out that would have no effect, and log their names, instead of refusing them.
+        Drop and log fields of requests that have no effect, instead of refusing the requests.
     """
     output.apply()
     for name in ("starlette", "uvicorn"):
         if importlib.util.find_spec(name) is None:
-            hint = "the server is an extra: pip install 'volumetric-engine[serve]'"
+            hint = "install the server with: pip install 'volumetric-engine[serve]'"
             raise UsageError(f"{name} is not installed", hint=hint)
     keys = address.keys()
     openers = _openers(models, alias or (), lora or (), partial(_open, source, device, size, chat_template))
@@ -278,14 +279,12 @@ def serve(
         raise UsageError(str(error), hint=error.hint) from None
     sock = listen(address.host, address.port)
     if settings.hosts is None and not keys:
-        console.note(
-            "any web page can reach this server by a name that it lets point here: --allow-host * without a key"
-        )
+        console.note("--allow-host * without a key: any web page can reach this server by DNS rebinding")
     where = f"[{address.host}]" if ":" in address.host else address.host
     url = f"http://{where}:{sock.getsockname()[1]}"
     if not output.quiet:
         logging.getLogger("volumetric.serve").setLevel(logging.INFO)
-    console.note(f"listening at {url}; opening {', '.join(openers)}…")
+    console.note(f"listening at {url}; loading {', '.join(openers)}…")
     with json_lines((console.NOTES,)):
         server.run(sock, on_ready=lambda: console.note(f"ready: {url}/v1 serves {', '.join(openers)}"))
     return exits.OK
@@ -306,11 +305,11 @@ def _openers(
     lora: Sequence[str],
     open_one: Callable[..., Model],
 ) -> dict[str, Callable[[], Model]]:
-    """Return names of models and adapters, and what opens each."""
+    """Return names of models and adapters, and the function that opens each."""
     chosen = models or (choose_model(None),)
     if len(alias) > len(chosen):
         raise UsageError(
-            f"{len(alias)} names were given for {len(chosen)} models", hint="one --alias for each, or fewer"
+            f"{len(alias)} times --alias for {len(chosen)} models", hint="give at most one --alias per model"
         )
     names = [*alias, *map(_name, chosen[len(alias) :])]
     openers: dict[str, Callable[[], Model]] = {
@@ -321,22 +320,22 @@ def _openers(
     for one in lora:
         name, equals, path = one.partition("=")
         if not (name and equals and path):
-            raise UsageError(f"--lora {one} is no NAME=DIRECTORY", hint="as in --lora poet=adapters/poet")
+            raise UsageError(f"--lora must be NAME=DIRECTORY, got {one}", hint="as in --lora poet=adapters/poet")
         if name in openers:
-            raise UsageError(f"two models are called {name!r}", hint="name adapters otherwise, or models with --alias")
+            raise UsageError(f"two models have the name {name!r}", hint="rename the adapter, or the model with --alias")
         base.lora[name] = path
         openers[name] = partial(base.adapted, name)
     if len(openers) < len(chosen) + len(lora):
-        raise UsageError(f"two models are called alike: {', '.join(names)}", hint="name them with --alias")
+        raise UsageError(f"two models have the same name: {', '.join(names)}", hint="rename them with --alias")
     return openers
 
 
 class _Base:
-    """The model that adapters belong to: those are opened with it, use its weights, and share its calls.
+    """The base model of adapters, which are opened with it, use its weights, and share its device calls.
 
     Attributes
     ----------
-    lora : name → path of each
+    lora : name → path of each adapter
     """
 
     def __init__(self, open_it: Callable[[], Model]) -> None:
@@ -345,8 +344,8 @@ class _Base:
         self.lora: dict[str, str] = {}
 
     def open(self) -> Model:
-        """Open it and its adapters, also once more."""
-        for left in self._adapted.values():  # nobody has taken them
+        """Open the model and its adapters; called again at a reload."""
+        for left in self._adapted.values():  # models that were not taken
             left.close()
         model = self._open()
         try:
@@ -359,14 +358,14 @@ class _Base:
         return model
 
     def adapted(self, name: str) -> Model:
-        """Return the model with an adapter, once for each opening."""
+        """Return the model with an adapter, once for each `open`."""
         if name not in self._adapted:
-            raise SpecError("an adapter is opened before its model")
+            raise SpecError("the model of an adapter is not open")
         return self._adapted.pop(name)
 
 
 def _name(model: str) -> str:
-    """Return the name of a model that has no other: the last part of its path or id."""
+    """Return the default name of a model: the last part of its path or id."""
     return Path(model.removeprefix("pkg:").partition("@")[0]).name.removesuffix(".gguf")
 
 
@@ -378,12 +377,12 @@ def _open(
     model: str,
 ) -> Model:
     opened = open_for(model, source, device, context=size.context, threads=size.threads, chat_template=chat_template)
-    opened.prepare()  # a server that is ready has no kernel to compile
+    opened.prepare()  # compile all kernels before the server is ready
     return opened
 
 
 def _state_bytes(mib: int | None) -> int | None:
-    """Return the memory of states in bytes: what was asked for, or a quarter of what is free."""
+    """Return the memory of states in bytes: as requested, else a quarter of the free memory."""
     if mib is not None:
         if mib < 1:
             raise UsageError(f"--kv-memory must be 1 MiB or more, got {mib}")

@@ -14,10 +14,11 @@ _STREAMS = (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr"
 
 
 def open_closed_streams() -> None:
-    """Put something where the process was started with a closed stream: Python has None there.
+    """Replace standard streams that were closed when the process started, which are None in Python.
 
-    A closed stdin is empty and a closed stderr takes all. A closed stdout fails at the first write, as it does for
-    other programs. Their numbers are taken too, so that no file of a model is opened as number 1 and written to.
+    A closed stdin becomes empty, and a closed stderr discards all output. A closed stdout fails at the first write, as
+    in other programs. Their file descriptors are occupied, so that no model file is opened as descriptor 1 and
+    overwritten.
     """
     for number, (name, mode, flags) in enumerate(_STREAMS):
         if getattr(sys, name) is not None:
@@ -33,18 +34,18 @@ def open_closed_streams() -> None:
 
 
 def replace_what_cannot_be_shown() -> None:
-    """Let a terminal without a character show a question mark: models write any character."""
+    """Write a question mark for characters that the terminal's encoding lacks: models generate any character."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 class OutputError(VolumetricError):
-    """What was made cannot be written to stdout."""
+    """The output cannot be written to stdout."""
 
 
 def drop_unwritable() -> bool:
-    """Drop what stdout holds and cannot write, over which Python would complain when it exits; tell if there is any."""
+    """Drop buffered output that stdout cannot write, which Python would report at exit; return whether any was."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -55,12 +56,12 @@ def drop_unwritable() -> bool:
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Write to stdout, and to the end.
+    """Context for writes to stdout, which it flushes at the end.
 
     Raises
     ------
-    BrokenPipeError : the reader has gone, as in ``volumetric … | head``
-    OutputError : it cannot be written for another reason
+    BrokenPipeError : the reader has closed the pipe, as in ``volumetric … | head``
+    OutputError : stdout cannot be written for another reason
     """
     try:
         yield
@@ -70,10 +71,10 @@ def writing() -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             raise
         reason = error.strerror or error
-        raise OutputError(f"stdout cannot be written: {reason}", hint="check where it is redirected to") from error
+        raise OutputError(f"cannot write to stdout: {reason}", hint="check the target of the redirection") from error
 
 
 def write(text: str) -> None:
-    """Write a piece of the product at once, as it is. Raises what `writing` does."""
+    """Write a part of the result unchanged, and flush. Raises the errors of `writing`."""
     with writing():
         sys.stdout.write(text)

@@ -1,4 +1,4 @@
-"""A talk: the messages of a conversation, wherever its answers come from, and the files that keep them."""
+"""Chat history: the messages of a conversation, local or with a server, and files to save them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Messages = list[dict[str, str]]
 
 @dataclass(kw_only=True)
 class Talk(ABC):
-    """Messages and settings.
+    """Messages and settings of a conversation.
 
     Attributes
     ----------
-    settings : sampling parameters that were given, by flags or by ``/set``
-    file : where the messages were saved to or loaded from last
+    settings : sampling parameters that were set, by flags or by ``/set``
+    file : the last file that messages were saved to or loaded from
     """
 
     settings: dict[str, Any]
@@ -33,70 +33,70 @@ class Talk(ABC):
 
     @abstractmethod
     def _reply(self, messages: Messages) -> None:
-        """Print the reply to `messages`, and go on with both."""
+        """Print the reply to `messages`, and store both."""
 
     @abstractmethod
     def check(self, settings: dict[str, Any]) -> str:
-        """Return what `settings` come to, line by line; raises `SpecError` for one that cannot be."""
+        """Return the sampling parameters with `settings`, line by line. Raises `SpecError` for an invalid one."""
 
     @abstractmethod
     def begin_anew(self) -> None:
-        """Forget what was computed, if anything is kept."""
+        """Clear the computed state, if there is any."""
 
     def answer(self, text: str) -> None:
-        """Say `text` and print the reply; an interrupted reply stays in the conversation as far as it came.
+        """Add the message `text` and print the reply; the text of an interrupted reply stays in the conversation.
 
         Raises
         ------
-        GenerationError : the message does not fit into the context by itself; the conversation is as before
+        GenerationError : the message alone does not fit into the context; the conversation is unchanged
         """
         self._reply([*self.messages, {"role": "user", "content": text}])
 
     def regenerate(self) -> None:
-        """Print another reply to the last message, in place of the one that was given.
+        """Replace the last reply by another one, and print it.
 
         Raises
         ------
-        GenerationError : nothing was said yet
+        GenerationError : there is no message yet
         """
         messages = list(self.messages)
         while messages and messages[-1]["role"] == "assistant":
             messages.pop()
         if not messages or messages[-1]["role"] != "user":
-            raise GenerationError("there is no message to answer again", hint="say something first")
+            raise GenerationError("there is no message to answer", hint="type a message first")
         self._reply(messages)
 
     def _keep(self, messages: Messages, reply: str, *, begun: bool) -> None:
-        """Go on with a reply as far as it came."""
+        """Store a reply, which may be incomplete."""
         console.write("\n")
         if begun:
             self.messages = [*messages, {"role": "assistant", "content": reply}]
         else:
-            console.note("stopped before the first word; the conversation is as before")
+            console.note("stopped before the first word; the conversation is unchanged")
 
     def reset(self) -> None:
-        """Forget all but the system message."""
+        """Drop all messages but the system message."""
         self.messages = [message for message in self.messages if message["role"] == "system"]
         self.begin_anew()
 
     def system(self, text: str) -> None:
-        """Begin anew with another system message."""
+        """Start again with another system message."""
         self.messages = [{"role": "system", "content": text}] if text else []
         self.begin_anew()
 
     def change(self, name: str, value: str) -> None:
-        """Change one sampling parameter; the old value stays where the new one is refused."""
+        """Change one sampling parameter; the old value stays if the new one is refused."""
         plain = name.replace("-", "_")
         changed = self.settings | {ALIASES.get(plain, plain): _value(value)}
         self.check(changed)
         self.settings = changed
 
     def save(self, name: str) -> None:
-        """Write the messages as JSON, as `load` and other programs read them.
+        """Write the messages as JSON, in the format that `load` and other programs read.
 
         Raises
         ------
-        GenerationError : another file of this name is there
+        GenerationError : another file has this name
         CheckpointError : it cannot be written
         """
         path = _file(name)
@@ -107,11 +107,11 @@ class Talk(ABC):
         console.note(f"{len(self.messages)} messages in {path}")
 
     def load(self, name: str) -> None:
-        """Go on with the messages of a file.
+        """Continue with the messages of a file.
 
         Raises
         ------
-        GenerationError : it cannot be read, or holds no messages; the conversation is as before
+        GenerationError : it cannot be read, or does not contain messages; the conversation is unchanged
         """
         path = _file(name)
         try:
@@ -119,10 +119,10 @@ class Talk(ABC):
         except OSError as error:
             raise GenerationError(f"{path}: {error.strerror}", hint="/save FILE writes one") from error
         except (ValueError, RecursionError) as error:
-            raise GenerationError(f"{path}: not JSON: {error}", hint="/save FILE writes one") from error
+            raise GenerationError(f"{path} is not JSON: {error}", hint="/save FILE writes one") from error
         if not isinstance(read, list) or not all(map(_is_message, read)):
             raise GenerationError(
-                f"{path} holds no conversation", hint='it is a list of {"role": "user", "content": "…"}'
+                f"{path} does not contain a conversation", hint='expected a list of {"role": "user", "content": "…"}'
             )
         self.messages, self.file = read, path
         self.begin_anew()
@@ -130,14 +130,14 @@ class Talk(ABC):
 
 
 def _file(name: str) -> Path:
-    """Path of a file that a person named; raises `GenerationError` where no file can be called so."""
+    """Return the path of a file that the user named. Raises `GenerationError` for an invalid name."""
     try:
         path = Path(name).expanduser()
         path.exists()
     except (OSError, RuntimeError, ValueError) as error:
-        raise GenerationError(f"{name[:80]!r} cannot be a file: {error}", hint="choose another name") from error
+        raise GenerationError(f"{name[:80]!r} is not a valid file name: {error}", hint="choose another name") from error
     if "\0" in name:
-        raise GenerationError("a file's name cannot hold a null byte", hint="choose another name")
+        raise GenerationError("a file name cannot contain a null byte", hint="choose another name")
     return path
 
 
@@ -148,7 +148,7 @@ def _is_message(value: object) -> bool:
 
 
 def _value(text: str) -> Any:
-    """Read a number, a list or true as JSON has them; anything else is text."""
+    """Parse a number, a list or true as JSON; anything else is text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

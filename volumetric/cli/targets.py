@@ -1,4 +1,4 @@
-"""What a verb that writes a model or a program may replace."""
+"""Checks of the target of a command that writes a model or a program."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Overwrite: TypeAlias = Annotated[bool, Parameter(negative="", show_default=False
 
 
 def check_new(target: Path, *sources: str, overwrite: bool) -> None:
-    """Refuse to replace what is there, unless that is asked for; never replace a source.
+    """Refuse to replace an existing target without `overwrite`, and always refuse to replace a source.
 
     Raises
     ------
-    CheckpointError : `target` is one of what is read
-    UsageError : a file is there, or a directory that is not empty
+    CheckpointError : `target` is one of the sources
+    UsageError : `target` is a file, or a directory that is not empty
     """
     check_target(target, *sources)
     if not overwrite and (target.is_file() or (target.is_dir() and any(target.iterdir()))):
-        raise UsageError(f"{target} exists and is not overwritten", hint="choose another name, or --overwrite")
+        raise UsageError(f"{target} exists and is not overwritten", hint="choose another name, or add --overwrite")

@@ -1,4 +1,4 @@
-"""The verb ``tasks``: what networks can be held to remember, and what some of them do."""
+"""The command ``tasks``: memory tasks, and the results of networks on them."""
 
 from __future__ import annotations
 
@@ -30,45 +30,46 @@ def tasks(
     device: Annotated[str, Parameter(name=["--device", "-dev"])] = "cpu",
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """List tasks that take memory, or let networks learn them: tasks list, tasks run assoc_recall --model MS.
+    """List tasks that need memory, or train networks on them: tasks list, tasks run assoc_recall --model MS.
 
-    A network learns samples of the first length and is judged on others of all lengths, beside what can be done without
-    memory. Shown are shares of right answers, mean ± deviation over seeds; of sines squared errors in units of the
-    variance. docs/memory_tasks.md has more. Ctrl-C ends after the trials that have begun, and shows what there is.
+    A network is trained on samples of the first length and tested on new samples of all lengths; the table includes the
+    chance level without memory. It shows accuracies, mean ± standard deviation over seeds; for sines the squared error
+    in units of the variance. docs/memory_tasks.md has more. Ctrl-C stops after the running trials, and shows the
+    results so far.
 
     Parameters
     ----------
     what : {"list", "run"}
-        What to do.
+        The action.
     names : str
-        Tasks to run; all unless given.
+        Tasks to run; default: all.
     model : str
         Cells of a stack by their letters: A Axon, X attention with a memory, M mLSTM, S sLSTM, L LSTM, C causal
-        convolution, Ag AGaLiTe; with ^ behind it, projections that remember. Several letters are a column of cells,
-        M/S is one layer behind another. Or fabric. Several networks are separated by commas.
+        convolution, Ag AGaLiTe; followed by ^, with projections that remember. Several letters are a column of cells,
+        M/S is two layers. Or fabric. Separate several networks by commas.
     width : int
         Features of a row between the cells.
     seeds : int
-        Networks of each kind, from other weights and other samples.
+        Networks of each kind, each with its own weights and samples.
     lengths : str
-        Rows of samples, separated by commas: the first to learn, all to judge. The task's own and four times that
-        unless given.
+        Lengths of samples in rows, separated by commas: the first for training, all for testing. Default: the task's
+        length, and four times that.
     steps : int
-        Updates, unless a mean loss of 0.002 is reached before.
+        Most updates; training stops earlier at a mean loss of 0.002.
     batch : int
         Samples of an update.
     lr : float
         Learning rate.
     judged : int
-        Samples to judge a network on, for each length.
+        Test samples for each length.
     workers : int
         Processes, each with one thread.
     log : path
-        File to which each outcome is added as a line of JSON; what it has already is not run again.
+        File to which each result is appended as a JSON line; trials that it already contains are not run again.
     form : {"md", "csv", "json", "jsonl"}
         Format of the table on stdout.
     device : str
-        Where to learn: cpu, gpu, gpu:1, reference, or auto.
+        Device for training: cpu, gpu, gpu:1, reference, or auto.
     """
     output.apply()
     check_device(device)
@@ -76,7 +77,7 @@ def tasks(
 
     if what == "list":
         if names:
-            raise UsageError("tasks list takes no names", hint=f"tasks run {names[0]}")
+            raise UsageError("tasks list does not accept names", hint=f"tasks run {names[0]}")
         return _list(form)
     from volumetric.cli.interrupts import stop_on_interrupt
     from volumetric.train.memory.baselines import names_of
@@ -101,7 +102,7 @@ def tasks(
         scores = ", ".join(f"{score:.3f} at {length}" for length, score in of.scores.items())
         console.note(f"{of.trial.task} {of.trial.model} seed {of.trial.seed}: {scores} ({of.seconds:.0f} s)")
 
-    with stop_on_interrupt("the trials that have begun") as stop:
+    with stop_on_interrupt("the running trials") as stop:
         outcomes = run_trials(trials, workers=workers, device=device, log=log, tell=tell, stop=stop.is_set)
     _show(summary(outcomes), form)
     return exits.INTERRUPTED if stop.is_set() else exits.OK

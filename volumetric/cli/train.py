@@ -1,4 +1,4 @@
-"""The verb ``train``: a network from a configuration file."""
+"""The command ``train``: a network from a configuration file."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def train(
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Train a network as a TOML file says; every key has a default, and an empty file trains on XOR.
+    """Train a network from a TOML file; every key has a default, and an empty file trains on XOR.
 
-    Model, checkpoints and history go to a directory of the file's name in the working directory. Ctrl-C ends training
-    after the update and keeps a checkpoint, from which --resume goes on with the same bits. docs/training.md lists all
-    keys.
+    Model, checkpoints and history are written to a directory in the working directory, named after the file. Ctrl-C
+    stops training after the update and saves a checkpoint, from which --resume continues bit-exactly. docs/training.md
+    lists all keys.
 
     Parameters
     ----------
     config : path
         The TOML file.
     device : str
-        Where to train, in place of what the file says: auto, cpu, gpu, gpu:1, or reference. auto, the default, is what
-        VOLUMETRIC_DEVICE names, else the best GPU, else the CPU.
+        Device: auto, cpu, gpu, gpu:1, or reference; default: from the file, else auto, which is the device in
+        VOLUMETRIC_DEVICE, else the best GPU, else the CPU.
     dtype : str
-        Numeric type in which the weights are trained and saved, as int8 or bf16, in place of train.dtype.
+        Numeric type in which the weights are trained and saved, such as int8 or bf16; default: train.dtype of the file.
     out : path
-        Directory to write, in place of one of the file's name.
+        Directory to write; default: named after the file.
     resume : bool
         Continue from the newest checkpoint in that directory.
     change : tuple of str
-        KEY=VALUE in place of what the file says, as train.epochs=5; may be repeated.
+        KEY=VALUE overrides a key of the file, such as train.epochs=5; may be repeated.
     json : bool
         Print the result as one JSON object.
     """
@@ -63,15 +63,15 @@ def train(
     run = read_settings(config, changes)
     if not run.resume and any(run.checkpoints.glob("*.npz")):
         raise UsageError(
-            f"{run.directory} holds an earlier run",
-            hint=f"--resume goes on with it, --out {run.directory}-2 writes to another directory",
+            f"{run.directory} already holds a run",
+            hint=f"--resume continues it, --out {run.directory}-2 writes to another directory",
         )
     from volumetric.cli import training_run
     from volumetric.cli.run_lock import only_one
     from volumetric.cli.training_open import open_run
     from volumetric.cli.training_progress import TrainingProgress, updates_of
 
-    with console.progress(f"reading what {config} names…"):
+    with console.progress(f"reading the files of {config}…"):
         opened = open_run(run)
     progress = TrainingProgress(*updates_of(opened.samples.data, opened.config, opened.machine))
     with only_one(run.directory):
@@ -82,7 +82,7 @@ def train(
 
 
 def change_of(text: str) -> tuple[str, Any]:
-    """Read ``key=value``; the value is TOML, or a string where it is none."""
+    """Parse ``key=value``; the value is TOML, or else a string."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set must be KEY=VALUE, got {text!r}")
@@ -106,5 +106,5 @@ def _text(summary: dict[str, Any]) -> str:
 
 
 def _each(of: Mapping[str, float], form: str) -> str:
-    """Numbers by output, in brackets."""
+    """Format numbers by output, in brackets."""
     return f" ({', '.join(f'{name} {value:{form}}' for name, value in of.items())})" if of else ""

@@ -1,4 +1,4 @@
-"""What a training run works on, opened from its settings: network, weights, samples."""
+"""Opens the network, weights and samples of a training run from its settings."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from volumetric.train.settings import RunSettings
 from volumetric.train.sources import Samples, Tokenize, open_samples
 
 OF_SEQUENCES: Final = ("transformer", "stack", "fabric")
-"""Builders of networks whose rows come one behind the other, and are as wide inside as they are told."""
+"""Builders of networks on sequences of rows, with a configurable inner width."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What a run works on.
+    """Inputs of a training run.
 
     Attributes
     ----------
-    machine : the network as it runs tick by tick, where it learns so
-    files : name → content of files that are saved beside the weights, such as a tokenizer
-    facts : what the saved model says of itself
-    model : that the run starts from, where it does
+    machine : the clocked network, if it is trained tick by tick
+    files : name → content of files that are saved with the weights, such as a tokenizer
+    facts : metadata of the saved model
+    model : the model that the run starts from, if any
     """
 
     network: Network
@@ -53,17 +53,17 @@ class Opened:
 
     @property
     def subject(self) -> Network | Clocked:
-        """What is trained."""
+        """The network or clocked network that is trained."""
         return self.machine or self.network
 
 
 def open_run(run: RunSettings) -> Opened:
-    """Read everything that the settings name.
+    """Read all files of the settings.
 
     Raises
     ------
     VolumetricError
-        Something is missing, damaged, or does not go together.
+        A file is missing or damaged, or files do not match each other.
     """
     opened = _reshaped(_of_model(run) if run.network.model else _of_structure(run))
     if not run.ticking:
@@ -126,8 +126,8 @@ def _built(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
     name = settings.builder or ("sequential" if run.ticking else _fitting(problem))
     if samples.named:
         raise SpecError(
-            f"[network] builder: {name} makes networks with one input and one output, the samples have {samples.named}",
-            hint="name a network that has these, by file or model",
+            f"[network] builder: {name} builds networks of one input and one output, the samples have {samples.named}",
+            hint="set [network] file or model to a network that has these",
         )
     known: dict[str, Any] = {"outputs": problem.outputs}
     if problem.vocabulary:
@@ -138,7 +138,7 @@ def _built(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
     if problem.shape:
         known["shape"] = problem.shape
     if name in OF_SEQUENCES:
-        known.pop("width", None)  # of what is inside, which the data do not tell
+        known.pop("width", None)  # sizes of inner layers, which the data do not determine
     network = tables.choose(BUILDERS, {"kind": name, **settings.options}, "[network] builder", **known)
     return network, initialise(network, run.seed)
 
@@ -150,7 +150,7 @@ def _fitting(problem: Problem) -> str:
 
 
 def _reshaped(opened: Opened) -> Opened:
-    """Give samples that are images the shape that the network reads, where only that differs."""
+    """Reshape image samples to the shape that the network reads, if only that differs."""
     shape, problem = opened.network.input_shape, opened.samples.problem
     rows_or_sequences = (problem.inputs.shape[1:], problem.inputs.shape[2:])
     if problem.vocabulary or shape in rows_or_sequences or shape == ():
@@ -160,9 +160,9 @@ def _reshaped(opened: Opened) -> Opened:
         if x[0].size != int(np.prod(shape)):
             raise SpecError(
                 f"the network reads rows of shape {list(shape)}, the samples have {list(x.shape[1:])}",
-                hint="sizes that the data tell need not stand in [network] options"
+                hint="leave sizes that the data determine out of [network] options"
                 if opened.model is None
-                else "name data with as many features as the model was trained on",
+                else "use data with as many features as the model was trained on",
             )
         return x.reshape(len(x), *shape)
 

@@ -1,4 +1,4 @@
-"""How far training is: a bar with the time left on a terminal, else a line for each epoch."""
+"""Progress of training: a bar with the time left on a terminal, else a line for each epoch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINES, _QUIET = 10, 10.0
 
 
 def updates_of(data: ArrayData, config: TrainConfig, machine: Clocked | None = None) -> tuple[int, int]:
-    """Return how many updates a whole run makes at most, and how many of them an epoch."""
+    """Return the most updates of a run, and the updates of an epoch."""
     each = -(-data.batches_per_epoch // config.accumulate)
     if machine is not None and isinstance(config.mode, Systolic | TargetPropagation):
         each *= windows_of(machine, config.mode, config.losses, data.features.shape[1])
@@ -30,15 +30,15 @@ def updates_of(data: ArrayData, config: TrainConfig, machine: Clocked | None = N
 
 
 class TrainingProgress:
-    """Reports to stderr.
+    """Reports progress to stderr.
 
-    Without a terminal every epoch is a line; where epochs are longer than a tenth of the run, every tenth is one too,
-    and so is the update that comes `_QUIET` seconds after the last line.
+    Without a terminal each epoch is a line. If epochs are longer than a tenth of the run, each tenth is a line, too,
+    and so is the first update `_QUIET` seconds after the last line.
 
     Parameters
     ----------
     total, each : updates of the whole run, and of an epoch
-    live : draw a bar (None: if stderr is a terminal and ``--quiet`` was not given)
+    live : draw a bar; None: if stderr is a terminal, without ``--quiet``
     """
 
     def __init__(self, total: int, each: int = 1, *, live: bool | None = None) -> None:
@@ -51,10 +51,10 @@ class TrainingProgress:
         self._task: TaskID | None = None
         self._said = 0.0
         self._second: tuple[float, int] | None = None
-        """When the second update of the run began, and how many were made; the first one compiles kernels."""
+        """Time after the first update, which compiles kernels, and the number of updates then."""
 
     def start(self, step: int, epoch: int) -> None:
-        """Begin at an update, which is above 0 where a run is resumed."""
+        """Begin at an update, above 0 for a resumed run."""
         self._said, self._second = time.monotonic(), None
         if step:
             console.note(f"resumed after update {step}, in epoch {epoch}")

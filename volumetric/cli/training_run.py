@@ -1,4 +1,4 @@
-"""One training run: trained, judged, saved."""
+"""One training run: training, evaluation, saving."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from volumetric.train.tensorboard import TensorBoardReporter
 
 
 def reporters_of(run: RunSettings) -> list[Reporter]:
-    """Files of the history."""
+    """Return the reporters that write the history."""
     home, history = run.directory, run.history
     reporters: list[tuple[bool, Reporter]] = [
         (history.jsonl, JsonlReporter(home / "history.jsonl")),
@@ -45,7 +45,7 @@ def reporters_of(run: RunSettings) -> list[Reporter]:
 
 @contextmanager
 def observers_of(run: RunSettings) -> Iterator[list[Observer]]:
-    """Open the observers that the settings ask for, and close them at the end."""
+    """Open the observers of the settings, and close them at the end."""
     settings = run.observe
     observers: list[Observer] = []
     try:
@@ -96,15 +96,15 @@ def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]
 
 
 def _save_adapter(home: Path, model: LoadedModel, overlay: LowRank, result: TrainResult) -> None:
-    """Write the overlays as PEFT reads them too, where it has a place for all of them."""
+    """Also save the overlays as a PEFT adapter, if PEFT supports all of them."""
     try:
         save_adapter(home, model, result.overlays, rank=overlay.rank, alpha=overlay.alpha)
     except UnsupportedError as error:
-        console.note(f"no adapter for PEFT is written: {error}")
+        console.note(f"the overlays cannot be saved as a PEFT adapter: {error}")
 
 
 def judge(run: RunSettings, opened: Opened, result: TrainResult) -> Evaluation | None:
-    """Judge the saved weights on the samples held back, else on all; None where nothing is classed."""
+    """Evaluate the saved weights on the held-out samples, else on all; None without classes."""
     if not opened.samples.classed:
         return None
     data = opened.samples.validation or opened.samples.data
@@ -112,7 +112,7 @@ def judge(run: RunSettings, opened: Opened, result: TrainResult) -> Evaluation |
 
 
 def summary(run: RunSettings, opened: Opened, result: TrainResult, judged: Evaluation | None) -> dict[str, Any]:
-    """Return what a run gave, as JSON data."""
+    """Return the summary of a run, as JSON data."""
     last = result.history[-1] if result.history else None
     validation_losses = [e.validation_loss for e in result.history if e.validation_loss is not None]
     several = {} if last is None or not last.losses else {"losses": last.losses}

@@ -1,7 +1,7 @@
-'''What a person types: lines, and messages of several lines.
+'''Typed input: lines, and messages of several lines.
 
-A message of several lines stands between two ``"""``, or each of its lines but the last ends with a backslash, as
-users of ollama and llama.cpp know it.
+A message of several lines is enclosed in ``"""``, or each of its lines but the last ends with a backslash, as in ollama
+and llama.cpp.
 '''
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ QUOTES = '"""'
 
 
 def at_terminal() -> bool:
-    """Whether a person types, rather than a file or another program."""
+    """Whether stdin is a terminal, not a file or another program."""
     return sys.stdin.isatty()
 
 
@@ -26,11 +26,11 @@ def read_message(read_line: Callable[[str], str] | None = None) -> str:
 
     Parameters
     ----------
-    read_line : returns a line for a prompt sign, and raises EOFError at the end; from stdin unless given
+    read_line : returns a line for a prompt sign, and raises EOFError at the end; default: from stdin
 
     Returns
     -------
-    The message. One that the end of the input cuts short counts as whole.
+    The message. At the end of the input an incomplete message counts as complete.
 
     Raises
     ------
@@ -64,9 +64,9 @@ def _quoted(line: str, read: Callable[[str], str]) -> str:
 
 
 def _read_line(sign: str) -> str:
-    """Read one line without its end; the prompt sign never gets into a stdout that is not a terminal."""
+    """Read one line without its line break; the prompt sign is never written to a stdout that is not a terminal."""
     if at_terminal() and sys.stdout.isatty():
-        # Importing readline gives `input` line editing and history; Windows has none.
+        # Importing readline adds line editing and history to `input`; Windows lacks it.
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401
         with heard_while_typing():

@@ -1,4 +1,4 @@
-"""The verb ``warmup``: pay for compiling now, not at the first prompt."""
+"""The command ``warmup``: compiles kernels now, not at the first prompt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from volumetric.generate.sampler import Sampler
 from volumetric.run.device import Executable
 
 PROMPTS = (1, 7, 64)
-"""One row, few rows and a full tile of rows take different kernels on the CPU."""
+"""One row, few rows and a full tile of rows use different kernels on the CPU."""
 
 
 def warmup(
@@ -27,19 +27,19 @@ def warmup(
     size: SizeOptions = SizeOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Compile and cache the kernels that a model needs on a device, and find their best settings on a GPU.
+    """Compile and cache the kernels that a model needs on a device, and on a GPU tune their settings.
 
     Parameters
     ----------
     model : str
-        As for generate.
+        The model, see generate.
     """
     output.apply()
     start = time.perf_counter()
     with open_for(model, source, device, context=size.context, threads=size.threads) as opened:
         about = opened.info
         if isinstance(opened.executable, GpuExecutable):
-            with console.progress("searching for the fastest cuts…"):
+            with console.progress("tuning kernels…"):
                 opened.executable.tune()
         with console.progress("compiling kernels…"):
             prepare(opened)
@@ -48,7 +48,7 @@ def warmup(
 
 
 def prepare(model: Model) -> None:
-    """Compile all kernels of a model, and run it on prompts of all lengths that have kernels of their own."""
+    """Compile all kernels of a model, and run it on prompts of each length that has its own kernels."""
     model.prepare()
     about = model.info
     generate = min(2, about.context - 1)
@@ -61,7 +61,7 @@ def prepare(model: Model) -> None:
 
 
 def _lengths(executable: Executable, most: int) -> list[int]:
-    """Lengths of prompts. A GPU records calls for powers of two of rows, and cuts products and experts for each."""
+    """Lengths of prompts. A GPU records calls for powers of two of rows, and splits products and experts for each."""
     if not isinstance(executable, GpuExecutable):
         return sorted({min(rows, most) for rows in PROMPTS})
     most = min(most, executable.scratch.rows)

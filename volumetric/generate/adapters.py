@@ -1,4 +1,4 @@
-"""Adapters of a model that runs: several LoRAs beside its packed weights, scaled and switched between calls."""
+"""Adapters of a running model: several LoRAs in addition to its packed weights, scaled and switched between calls."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ _FLOAT32 = Scheme.parse("float32")
 
 
 def adapted(loaded: LoadedModel, plan: Plan, lora: Lora) -> tuple[LoadedModel, Adapters]:
-    """Return a model with what its adapters replace, and its adapters.
+    """Return a model with the modules that its adapters replace, and its adapters.
 
     Raises
     ------
     UnsupportedError
-        The network has layers that do not run on packed weights; or as `read_adapters`.
+        The network has layers that do not run on packed weights; see also `read_adapters`.
     """
     if not lora and not isinstance(lora, str):
         return loaded, Adapters({}, {})
     if not row_wise(plan, NATIVE):
         raise UnsupportedError(
-            f"{loaded.name} has layers beside which no adapter can run", hint="merge it with PEFT, and open the result"
+            f"{loaded.name} has layers that do not support adapters at run time",
+            hint="merge it with PEFT, and open the result",
         )
 
-    from volumetric.loaders.peft_merge import read_adapters  # few models have any
+    from volumetric.loaders.peft_merge import read_adapters  # few models have adapters
 
     loaded, adapters, scales = read_adapters(lora, loaded)
     return loaded, Adapters(adapters, scales)
@@ -56,12 +57,12 @@ class Adapters(Mapping[str, float]):
 
     Parameters
     ----------
-    adapters, scales : by name
+    adapters, scales : adapters and scales by name
 
     Attributes
     ----------
-    weights : what each adapter of the executable weighs for the rows of this model, changed in place; until `place`
-        those of this model alone
+    weights : scale of each adapter of the executable for the rows of this model, changed in place; before `place` only
+        the adapters of this model
     """
 
     def __init__(self, adapters: Mapping[str, Adapter], scales: Mapping[str, float]) -> None:
@@ -80,11 +81,11 @@ class Adapters(Mapping[str, float]):
 
     @property
     def factors(self) -> list[Mapping[str, tuple[F32Array, F32Array]]]:
-        """Of each adapter: key of a weight → A ``[rank, in]`` and B ``[out, rank]``."""
+        """For each adapter: key of a weight → A ``[rank, in]`` and B ``[out, rank]``."""
         return [adapter.factors for adapter in self._adapters.values()]
 
     def place(self, first: int, total: int) -> int:
-        """Let `weights` be those of an executable with `total` adapters, of which these begin at `first`; the next."""
+        """Extend `weights` to an executable's `total` adapters, these from index `first`; return the next index."""
         self._first, own = first, self.weights
         self.weights = np.zeros(total, np.float32)
         self.weights[first : first + len(own)] = own
@@ -92,34 +93,37 @@ class Adapters(Mapping[str, float]):
 
     @property
     def replaces(self) -> bool:
-        """Whether an adapter has modules of its own in the place of the model's."""
+        """Whether an adapter replaces whole modules of the model."""
         return any(adapter.replaced for adapter in self._adapters.values())
 
     def set_scale(self, name: str, scale: float) -> None:
-        """Change a scale; errors as for `Model.set_adapter`."""
+        """Change a scale; raises the errors of `Model.set_adapter`."""
         if name not in self._scales:
-            raise SpecError(f"no adapter {name!r}", hint=f"loaded: {', '.join(self) or 'none'}")
+            raise SpecError(f"unknown adapter {name!r}", hint=f"loaded: {', '.join(self) or 'none'}")
         if type(scale) not in (int, float) or not math.isfinite(scale):
-            raise SpecError(f"the scale of adapter {name} is {scale!r}", hint="1 is as it was trained, 0 is off")
+            raise SpecError(
+                f"the scale of adapter {name} must be a finite number, got {scale!r}",
+                hint="1 is the trained scale, 0 is off",
+            )
         if self._adapters[name].replaced and scale != 1:
             raise UnsupportedError(f"{name} replaces whole modules, which cannot be scaled or switched off")
         self._scales[name] = float(scale)
         self.weights[self._first + [*self._scales].index(name)] = scale
 
     def merged(self, params: Params) -> Params:
-        """Return weights with the adapters in force added, each in the scheme that it has."""
+        """Return weights with the active adapters added, each in its stored scheme."""
         from volumetric.loaders.peft_merge import add_adapters
 
         return add_adapters(params, self._adapters, self._scales)
 
 
 def overlaid(plan: Plan, params: Params, adapters: Iterable[Adapters]) -> tuple[Plan, Params]:
-    """Return a plan whose products add adapters, one behind the other, and its parameters with their factors.
+    """Return a plan whose matrix products add the adapters in order, and its parameters with their factors.
 
     Raises
     ------
     UnsupportedError
-        A weight has no form with an overlay, such as a head that is the embedding too.
+        A weight does not support overlays, such as a head that shares the embedding.
     """
     each = [factors for some in adapters for factors in some.factors]
     keys = dict.fromkeys(key for factors in each for key in factors)
@@ -133,14 +137,14 @@ def overlaid(plan: Plan, params: Params, adapters: Iterable[Adapters]) -> tuple[
 
 
 def _factor(overlay: Overlay, factors: Mapping[str, tuple[F32Array, F32Array]], at: int) -> Packed:
-    """Make a factor when it is read: what fills it up with zeros is then in memory on the device alone."""
+    """Return a factor that is built when it is read, so that its zero padding only exists on the device."""
     return Packed.from_array(overlay.factors(factors)[at])
 
 
 def compiled(
     device: Device, plan: Plan, params: Params, options: RunOptions, like: Executable | None = None
 ) -> Executable:
-    """Compile a plan, with the weights of another executable where it has them and devices can share them."""
+    """Compile a plan; weights of the executable `like` are shared if the device can."""
     if isinstance(like, AdaptedExecutable):
         like = like.shared.plain or like.shared.mixed
     return like.beside(plan, params) if isinstance(like, Sharing) else device.compile(plan, params, options)

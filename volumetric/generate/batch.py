@@ -1,4 +1,4 @@
-"""Several prompts at once: the events of a scheduler whose jobs are all known from the start."""
+"""Several prompts at once: a scheduler whose jobs are all known from the start."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class BatchStream:
-    """Iterator over ``(number of the prompt, TokenEvent)``; `Model.stream_batch` makes it.
+    """Iterator over ``(number of the prompt, TokenEvent)``, see `Model.stream_batch`.
 
-    Events of a prompt come in order; prompts take turns. The work happens inside of ``next``.
+    Events of a prompt arrive in order; those of several prompts are interleaved. The work happens in ``next``.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class BatchStream:
         for name, value in {"together": together, "prompt_rows": prompt_rows}.items():
             if not isinstance(value, Integral) or value < 1:
                 raise SpecError(f"{name} must be a whole number of 1 or more, got {value!r}")
-        every = items_of(prompts, "generate_batch takes a list of prompts")
+        every = items_of(prompts, "generate_batch requires a list of prompts")
         each = [params] * len(every) if params is None or not isinstance(params, Sequence) else list(params)
         if len(each) != len(every):
             raise SpecError(f"{len(every)} prompts need one set of parameters or {len(every)}, got {len(each)}")
@@ -48,7 +48,7 @@ class BatchStream:
         jobs = [Job(prompt=i, params=model.sampling(one, **explicit)) for i, one in zip(ids, each, strict=True)]
         for job in jobs:
             model.room_after(len(job.prompt))
-        # All prompts are known to be good before the first one costs anything.
+        # All prompts are checked before the first one is computed.
         limits = Limits.of_one_caller(seats=together, prompt_rows=prompt_rows, prefix_bytes=0)
         self._scheduler = Scheduler(model, limits)
         self._tickets = [self._scheduler.submit(job) for job in jobs]
@@ -69,7 +69,7 @@ class BatchStream:
 
     @property
     def generations(self) -> list[Generation]:
-        """The generations so far, of those prompts that have begun; one that could go on is ``cancelled``."""
+        """The generations so far of prompts that have begun; incomplete ones are ``cancelled``."""
         return [generation for ticket in self._tickets if ticket.seated for generation in ticket.generations]
 
     def close(self) -> None:
@@ -86,11 +86,11 @@ class BatchStream:
             self._scheduler.close()
 
     def _told(self, event: Event) -> tuple[int, TokenEvent]:
-        """Return a prompt's number and token; raise the error that it is, with the number."""
+        """Return an event's prompt number and token; raise its error, with the number."""
         number = self._number[id(event.ticket)]
         if isinstance(event.error, GenerationError):
             raise GenerationError(f"prompt {number}: {event.error}", hint=event.error.hint) from event.error
         if event.error is not None:
             raise event.error
-        assert event.token is not None  # nobody else cancels these jobs
+        assert event.token is not None  # only this stream cancels these jobs
         return number, event.token

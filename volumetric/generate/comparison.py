@@ -1,4 +1,4 @@
-"""How far two models of one vocabulary are apart, as what they predict for a text."""
+"""Difference between the predictions of two models with the same vocabulary on a text."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelComparison:
-    """What two models predict for the tokens of a text; `a` is the one that the other is measured against.
+    """Difference between two models' predictions of a text; `a` is the reference.
 
     Attributes
     ----------
     kl : mean of ``Σ p_a log(p_a / p_b)`` over the vocabulary, in nats
     kl_error : its standard error, as if the tokens were independent
-    kl_max : the largest of a token
-    top1 : share of the tokens for which both find the same token likeliest
-    max_difference : largest difference of two logits, after the mean of each row is taken off
-    perplexity_a, perplexity_b : of the text's own tokens
-    tokens : tokens that were predicted
+    kl_max : largest KL of a token
+    top1 : share of tokens for which both models have the same most likely token
+    max_difference : largest difference of two logits, after the mean of each row is subtracted
+    perplexity_a, perplexity_b : perplexities of the text
+    tokens : number of predicted tokens
     """
 
     kl: float
@@ -49,25 +49,25 @@ def compare_models(a: Model, b: Model, text: str | Sequence[int], *, window: int
 
     Parameters
     ----------
-    a, b : the model that counts as right, and the other; their logits stand for the same tokens
+    a, b : the reference model, and the other; their logits must belong to the same tokens
     text : text, encoded by the tokenizer of `a`, or token ids
-    window : tokens that are fed from an empty sequence at a time; None: as many as both contexts hold
+    window : tokens of a window, each fed from an empty sequence; None: the smaller context
 
     Raises
     ------
     GenerationError
-        Other sizes of the vocabulary, fewer than two tokens, an encoder, or logits that are not numbers.
+        The vocabularies differ in size, there are fewer than two tokens, a model is an encoder, or logits are NaN.
     SpecError
         `window` is below 2 or more than a context.
     """
     if a.info.vocab_size != b.info.vocab_size:
         raise GenerationError(
-            f"{a.name} has {a.info.vocab_size} tokens and {b.name} {b.info.vocab_size}",
-            hint="compare models of one vocabulary",
+            f"{a.name} has {a.info.vocab_size} tokens, but {b.name} has {b.info.vocab_size}",
+            hint="compare models with the same vocabulary",
         )
     for model in (a, b):
         if model.bidirectional:
-            raise GenerationError(f"{model.name} is an encoder and predicts no next token")
+            raise GenerationError(f"{model.name} is an encoder and does not predict the next token")
     most = min(model.executable.options.context for model in (a, b))
     window = most if window is None else window
     if not 2 <= window <= most:
@@ -78,7 +78,7 @@ def compare_models(a: Model, b: Model, text: str | Sequence[int], *, window: int
     parts = [_window(a, b, ids[at : at + window]) for at in range(0, ids.size - 1, window)]
     kl, same, widest, *losses = (np.concatenate(column) for column in zip(*parts, strict=True))
     if not np.isfinite(kl).all():
-        raise GenerationError("logits of one of the models are not numbers", hint="check its weights for NaN")
+        raise GenerationError("logits of one of the models are NaN or infinite", hint="check its weights for NaN")
     return ModelComparison(
         kl=float(kl.mean()),
         kl_error=float(kl.std(ddof=1)) / math.sqrt(kl.size) if kl.size > 1 else math.nan,
@@ -92,7 +92,7 @@ def compare_models(a: Model, b: Model, text: str | Sequence[int], *, window: int
 
 
 def _window(a: Model, b: Model, ids: np.ndarray) -> tuple[F32Array, ...]:
-    """For each token of a window but the first: KL, agreement, widest difference of logits, both losses."""
+    """For each token of a window but the first: KL, agreement, largest difference of logits, both losses."""
     states = [model.executable.new_state() for model in (a, b)]
     parts: list[tuple[F32Array, ...]] = [(np.zeros(0, np.float32),) * 5]
     for at in range(0, ids.size - 1, PREFILL_ROWS):
@@ -105,7 +105,7 @@ def _window(a: Model, b: Model, ids: np.ndarray) -> tuple[F32Array, ...]:
 
 
 def _rows(p: F32Array, q: F32Array, following: np.ndarray) -> tuple[F32Array, ...]:
-    """Figures of rows of logits ``[rows, V]``."""
+    """The same values for rows of logits ``[rows, V]``."""
     same = (p.argmax(-1) == q.argmax(-1)).astype(np.float32)
     widest = np.abs((p - p.mean(-1, keepdims=True)) - (q - q.mean(-1, keepdims=True))).max(-1)
     p, q = (log_softmax(x) for x in (p, q))

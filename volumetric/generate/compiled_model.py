@@ -1,7 +1,6 @@
-"""A model compiled for a device: what a loader read, its executable, and what there is to know of them.
+"""A model compiled for a device: the loaded files, the executable, and facts about both.
 
-`Model` (`volumetric.generate.model`) generates with one. What computes for it, such as schedulers and sessions, knows
-it as it stands here.
+`Model` (`volumetric.generate.model`) adds generation. Schedulers and sessions use only this class.
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ if TYPE_CHECKING:
 
 
 class CompiledModel:
-    """A network bound to a device, with tokenizer and chat template where the source has them.
+    """A network bound to a device, with tokenizer and chat template if the source has them.
 
     Parameters
     ----------
-    loaded : what a loader read
-    device : where to run
-    options : how to run
+    loaded : result of a loader
+    device : device to run on
+    options : options of the run
     lora : adapters, see `load`
-    beside : a model of the same `loaded` on the same device, whose weights are used where that can be, see `beside`
+    beside : a model of the same `loaded` on the same device, whose weights are shared if possible, see `beside`
 
     Attributes
     ----------
-    plain : what the loader read, without adapters
+    plain : result of the loader, without adapters
     executable : the compiled plan with its resident weights, shared by all sessions
     adapters : name → scale
-    load_seconds : time that `load` took, compilation included
+    load_seconds : duration of `load`, compilation included
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class CompiledModel:
         self.load_seconds = 0.0
 
     def use(self, executable: Executable, adapters: Adapters) -> None:
-        """Run on an executable with these adapters in force from now on, in new sessions."""
+        """Use another executable and adapters for new sessions."""
         self.executable, self.adapters = executable, adapters
 
     @property
@@ -93,7 +92,7 @@ class CompiledModel:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The configuration in Hugging Face's terms; empty for networks of other origin."""
+        """The Hugging Face configuration; empty for networks from other sources."""
         return self.loaded.config
 
     @property
@@ -103,7 +102,7 @@ class CompiledModel:
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer, None where the source has none."""
+        """The tokenizer; None if the source has none."""
         return self.loaded.tokenizer
 
     @cached_property
@@ -113,7 +112,7 @@ class CompiledModel:
 
     @cached_property
     def info(self) -> ModelInfo:
-        """How the model was opened."""
+        """Facts about the open model."""
         return ModelInfo(
             name=self.name,
             path=self.loaded.path,
@@ -127,7 +126,7 @@ class CompiledModel:
 
     @property
     def eos_ids(self) -> frozenset[int]:
-        """Ids that end a text: the union of all that the model's files name."""
+        """Ids that end a text: the union of those in the model's files."""
         return frozenset(self.loaded.generation.eos_ids)
 
     @property
@@ -137,19 +136,19 @@ class CompiledModel:
         return memory.weights + memory.scratch + memory.state_per_token * self.executable.options.context
 
     def room_after(self, tokens: int) -> int:
-        """Return how many tokens fit into the context after `tokens`; raise `GenerationError` if those do not."""
+        """Return how many tokens fit into the context after `tokens`. Raises `GenerationError` for too many."""
         context, limit = self.executable.options.context, self.loaded.context_length
         if tokens <= context:
             return context - tokens
         more = (tokens - context) * self.executable.memory.state_per_token / 2**20
         if limit and tokens > limit:
-            hint = f"this model sees at most {limit} tokens: shorten the prompt"
+            hint = f"this model supports at most {limit} tokens: shorten the prompt"
         else:
             hint = f"shorten the prompt, or open the model with context={tokens} or more ({more:.1f} MiB more)"
         raise GenerationError(f"the prompt has {tokens} tokens, the context holds {context}", hint=hint)
 
     def merged(self, **explicit: Any) -> Merged:
-        """Return the sampling parameters in force for `explicit` ones, and where each comes from."""
+        """Return the sampling parameters for `explicit` ones, and the source of each."""
         return merge(self.loaded.generation, explicit)
 
     def sampling(self, params: SamplingParams | None = None, **explicit: Any) -> SamplingParams:
@@ -159,22 +158,22 @@ class CompiledModel:
         if not isinstance(params, SamplingParams):
             raise SpecError(
                 f"params must be SamplingParams, got {type(params).__name__}",
-                hint="single ones by name: temperature=0.7",
+                hint="pass single parameters by name: temperature=0.7",
             )
         stated = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
         return merge(None, stated | {name: value for name, value in explicit.items() if value is not None}).params
 
     def decoder(self, shown: Set[int] = frozenset()) -> StreamDecoder | None:
-        """Return a fresh incremental decoder, None where the model has no tokenizer.
+        """Return a new incremental decoder; None if the model has no tokenizer.
 
-        Special tokens have no text, but for those whose ids are in `shown`.
+        Special tokens have no text, except for the ids in `shown`.
         """
         tokenizer = self.loaded.tokenizer
         return None if tokenizer is None else tokenizer.decoder(shown=shown)
 
     @cached_property
     def contents(self) -> Contents | None:
-        """What encodes messages so that no control tokens come of what they hold; None without a tokenizer."""
+        """Encoder of message contents, which treats control tokens in them as text; None without a tokenizer."""
         return None if self.tokenizer is None else Contents(self.tokenizer, self.loaded.chat_template)
 
     def encode(
@@ -190,14 +189,14 @@ class CompiledModel:
         Parameters
         ----------
         prompt : text, token ids, or chat messages
-        template_args : further names for the chat template
-        parse_special : whether control tokens count that are written in a text, or in what messages hold. None: in a
-            text, whose author writes the whole prompt, and not in messages, whose contents may be anybody's
-        limit : that of `Tokenizer.encode`
+        template_args : further arguments for the chat template
+        parse_special : whether control tokens in a text, or in message contents, are parsed. None: in a text, because
+            its author writes the whole prompt, but not in messages, whose contents may be untrusted
+        limit : see `Tokenizer.encode`
 
         Raises
         ------
-        GenerationError : nothing is left, an id is outside of the vocabulary, the model has no tokenizer or chat
+        GenerationError : the prompt is empty, an id is outside of the vocabulary, the model has no tokenizer or chat
             template, or the template refuses the messages
         """
         self.require_tokens()
@@ -211,14 +210,14 @@ class CompiledModel:
 
         Raises
         ------
-        GenerationError : no ids, more than the context holds, an id outside of the vocabulary, or a network that does
-            not read tokens
+        GenerationError : there are no ids, or more than the context holds, an id is outside of the vocabulary, or the
+            network does not read tokens
         """
         self.require_tokens()
         tokens = np.array(self.encode(ids), np.int32)
         self.room_after(tokens.size)
         state = self.executable.new_state()
-        # An encoder's rows see each other both ways, so its input cannot be cut.
+        # An encoder's rows attend in both directions, so that its input cannot be split.
         rows = tokens.size if self.bidirectional else PREFILL_ROWS
         parts = [
             self.executable.forward(state, tokens[start : start + rows], last_only=False)
@@ -228,13 +227,13 @@ class CompiledModel:
 
     @cached_property
     def bidirectional(self) -> bool:
-        """Whether tokens see those after them, which makes the model an encoder that cannot generate."""
+        """Whether tokens attend to later ones, as in an encoder, which cannot generate."""
         return any(step.attrs["spec"].two_way for step in self.plan.steps if "spec" in step.attrs)
 
     def prepare(self) -> None:
-        """Compile all kernels that calls may need, which are kept on disk. Else the first call that needs one does.
+        """Compile and cache all kernels that calls may need. Otherwise the first call that needs one does.
 
-        Devices that compile nothing by call, or have no list of what they compile, do nothing.
+        Does nothing on devices that do not compile per call, or cannot list their kernels.
         """
         if not isinstance(self.executable, Preparable):
             return
@@ -256,50 +255,50 @@ class CompiledModel:
         if value.dtype != "int32":
             axes = ", ".join(map(str, ("samples", *value.shape[1:])))
             raise GenerationError(
-                f"{self.name} does not read tokens but {value.dtype} [{axes}]",
-                hint="model.predict(inputs) takes rows, and volumetric run MODEL --in FILE",
+                f"{self.name} reads {value.dtype} [{axes}], not tokens",
+                hint="use model.predict(inputs), or volumetric run MODEL --in FILE",
             )
 
     def set_adapter(self, name: str, scale: float = 1.0) -> None:
-        """Scale an adapter; 0 switches it off. Nothing is moved, and nothing is compiled.
+        """Scale an adapter; 0 switches it off. Nothing is copied or compiled.
 
-        What a session has computed before stays as it was: reset it where its text shall be seen with the new scale.
+        Sessions keep what they have computed: `reset` them to recompute their text with the new scale.
 
         Parameters
         ----------
-        name : one of `adapters`: the name of its directory
-        scale : 1 is as it was trained
+        name : key of `adapters`: the name of the adapter's directory
+        scale : 1 is the trained scale
 
         Raises
         ------
-        SpecError : there is no such adapter, or the scale is not a finite number
+        SpecError : the adapter does not exist, or the scale is not a finite number
         UnsupportedError : the adapter replaces whole modules
         """
         self.adapters.set_scale(name, scale)
 
     def beside(self, lora: Lora) -> Self:
-        """Return a model with adapters of its own, which uses this one's weights where they lie.
+        """Return a model with other adapters that shares this one's weights.
 
-        It takes the memory of its adapters and of its states alone, however large the model is; on the reference
-        device its weights are a copy. Either may be closed first. Both run calls of their own; see `together`.
+        It only needs memory for its adapters and states; on the reference device its weights are a copy. Either model
+        may be closed first. Their device calls are separate; see `together`.
 
         Parameters
         ----------
-        lora : adapters, see `load`; those that this model has do not count
+        lora : adapters, see `load`; those of this model are not included
 
         Raises
         ------
-        CheckpointError, UnsupportedError : as `load`, for the adapters
+        CheckpointError, UnsupportedError : see `load`, for the adapters
         """
         return type(self)(self.plain, self.device, self.executable.options, lora, beside=self)
 
     def together(self, lora: Mapping[str, Lora]) -> dict[str, Self]:
-        """Return models with adapters of their own whose sequences run in the same calls as those of this one.
+        """Return models with other adapters whose sequences run in the same device calls as this one's.
 
-        A `Scheduler` of this model takes jobs of all of them (`Job.adapter`), and computes their rows together: the
+        A `Scheduler` of this model accepts jobs for all of them (`Job.adapter`), and computes their rows together: the
         weights are in memory once, and a call reads them once for all. An adapter that replaces whole modules has
-        calls of its own, see `beside`. Each model is closed by itself, in any order; sessions of this one that are
-        open go on without the others.
+        separate calls, see `beside`. The models can be closed in any order; open sessions of this model continue
+        without the others.
 
         Parameters
         ----------
@@ -307,13 +306,17 @@ class CompiledModel:
 
         Raises
         ------
-        CheckpointError, UnsupportedError : as `load`, for the adapters
+        CheckpointError, UnsupportedError : see `load`, for the adapters
         SpecError : this model has adapters already, or a name is empty
         """
         if self.adapters or isinstance(self.executable, AdaptedExecutable):
-            raise SpecError(f"{self.name} has adapters already", hint="open it without lora=, and name all adapters")
+            raise SpecError(
+                f"{self.name} already has adapters", hint="open it without lora=, and pass all adapters here"
+            )
         if not all(lora):
-            raise SpecError("a model with adapters has no name", hint="the empty name is that of the model without any")
+            raise SpecError(
+                "the name of a model with adapters is empty", hint="the empty name means the model without adapters"
+            )
         every = {name: adapted(self.plain, self.plan, one)[1] for name, one in lora.items()}
         each = {name: one for name, one in every.items() if one and not one.replaces}
         if not each:
@@ -337,9 +340,9 @@ class CompiledModel:
         return models
 
     def merge(self) -> LoadedModel:
-        """Return the model with the adapters in force added to its weights; `loaders.convert.save_model` writes it.
+        """Return the model with the active adapters merged into its weights; `loaders.convert.save_model` writes it.
 
-        Each weight keeps the scheme that it is stored in, so packed ones are rounded; open the model with
-        ``dtype="float32"`` to merge without.
+        Each weight keeps its stored scheme, so that packed weights are rounded again; open the model with
+        ``dtype="float32"`` to merge without rounding.
         """
         return dataclasses.replace(self.loaded, params=self.adapters.merged(self.loaded.params))

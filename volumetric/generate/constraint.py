@@ -1,4 +1,4 @@
-"""Constraints: which tokens may come next, where a text must have a form or may have some tokens alone."""
+"""Constraints on the next token: by a grammar, or by a set of allowed tokens."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from volumetric.base.errors import GenerationError
 
 
 class Constraint(Protocol):
-    """The form of one text, and how far the text has come in it."""
+    """A constraint on one text, and its state after the tokens so far."""
 
     def allow(self, logits: F32Array) -> F32Array:
-        """Return logits, float32 ``[V]``, in which tokens that the form does not allow are -inf.
+        """Return logits, float32 ``[V]``, in which forbidden tokens are -inf.
 
         Raises
         ------
-        GenerationError : no form is left: it is too large to be followed
+        GenerationError : the constraint has failed, because its grammar is too large
         """
         ...
 
     def take(self, token: int) -> None:
-        """Go on by a token, which the form allows."""
+        """Advance by an allowed token."""
         ...
 
 
 class Allowed:
-    """The tokens that one text may have by their ids: some alone, and none that ends it before it has enough of them.
+    """Constraint of a text to some token ids, and to a least length.
 
     Parameters
     ----------
-    ids : those that it may have; none stands for all
-    ends : those that it may not have among its first `least` tokens
-    form : to which it is held as well
+    ids : allowed ids; empty: all
+    ends : ids that are forbidden among the first `least` tokens
+    form : further constraint on the text
     """
 
     def __init__(self, ids: Iterable[int], ends: Iterable[int], least: int, form: Constraint | None) -> None:
@@ -45,7 +45,7 @@ class Allowed:
         self._form = form
 
     def allow(self, logits: F32Array) -> F32Array:
-        """Return logits in which other tokens are -inf. Raises `GenerationError` where none is left."""
+        """Return logits in which other tokens are -inf. Raises `GenerationError` if no token is left."""
         allowed = (logits if self._form is None else self._form.allow(logits)).copy()
         if self._ids.size:
             ids = self._ids[self._ids < allowed.size]
@@ -55,13 +55,13 @@ class Allowed:
             allowed[self._ends[self._ends < allowed.size]] = -np.inf
         if np.isneginf(allowed).all():
             raise GenerationError(
-                "no token is left that may come next",
-                hint="allowed_ids and min_tokens leave none beside the form, or the ids that end a text",
+                "no allowed token is left",
+                hint="allowed_ids, min_tokens and the constraint or the end-of-text ids exclude all tokens",
             )
         return allowed
 
     def take(self, token: int) -> None:
-        """Go on by a token."""
+        """Advance by a token."""
         self._left -= 1
         if self._form is not None:
             self._form.take(token)

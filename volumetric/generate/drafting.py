@@ -1,11 +1,11 @@
-"""Drafting: cheap guesses at the next tokens, which the model then checks together in one call.
+"""Drafting: cheap proposals of the next tokens, which the model then checks in one call.
 
-Speculative decoding (Leviathan et al. 2023, arXiv:2211.17192) with guesses that are certain of themselves: each drafter
-names one token for each place. The model's own sampler draws at every place as it would have without a draft, from its
-own logits and its own random numbers, and goes on behind a guess that is what it drew. What rejection sampling
-promises, that the distribution is the model's, holds because nothing but the model's draws is ever kept; and a seed
-gives the same text with a draft as without one wherever rows of a call have the bits that they have alone, as on the
-CPU. A guess is kept as often as rejection would keep it: with the probability that the model gives to it.
+This is speculative decoding (Leviathan et al. 2023, arXiv:2211.17192) with deterministic drafts: a drafter proposes one
+token for each position. The model's sampler draws at every position as it would without a draft, from the model's
+logits and its own random numbers, and continues after a proposal that equals its draw. Only the model's draws are kept,
+so that the distribution is the model's, as with rejection sampling. A seed gives the same text with and without a draft
+if rows have the same bits in any batch, as on the CPU. A proposal is accepted as often as by rejection sampling: with
+the probability that the model assigns to it.
 """
 
 from __future__ import annotations
@@ -21,52 +21,52 @@ if TYPE_CHECKING:
 
 _SIZES = (3, 2)
 _FIRST, _MOST = 4, 16
-"""Tokens of a first draft, and of any: two more after one that was right to its end, one less after another."""
+"""Tokens of the first draft, and of the longest: two more after a fully accepted draft, one less after another."""
 _LIKELY, _KEPT, _FORGOTTEN = 0.7, 0.9, 0.01
-"""Share of right guesses that is thought of at first, weight of it after a guess, and how much of it comes back."""
+"""Acceptance rate assumed at first, weight of the old rate after a proposal, and recovery of the rate."""
 
 Draft: TypeAlias = "Drafter | MakesDrafters | Literal['lookup']"
-"""What proposes tokens: a model, ``"lookup"``, or something of one's own."""
+"""Source of drafts: a model, ``"lookup"``, or a custom drafter."""
 
 
 class Drafter(Protocol):
-    """Proposes tokens of one generation, at whose end it is closed."""
+    """Proposes tokens for one generation; closed at its end."""
 
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
-        """Return up to `most` tokens that may follow `ids`; in a generation, these grow from call to call."""
+        """Return up to `most` tokens that may follow `ids`, which grow from call to call of a generation."""
         ...
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Free its resources."""
         ...
 
 
 class MakesDrafters(Protocol):
-    """What has drafters for the generations of a model, as a smaller `Model` does."""
+    """A factory of drafters for a model, such as a smaller `Model`."""
 
     def drafters_for(self, model: CompiledModel) -> Callable[[], Drafter]:
-        """Return what makes one for each generation."""
+        """Return a function that creates a drafter for each generation."""
         ...
 
 
 class PromptLookup:
-    """Proposes what followed the last three tokens, or two, where they occurred last before (prompt lookup decoding).
+    """Proposes the tokens that followed the last occurrence of the last three, or two, tokens (prompt lookup decoding).
 
-    Good where an answer quotes its prompt: summaries, edits, code. It costs a look into a table.
+    It works well if an answer quotes its prompt: summaries, edits, code. It costs a table lookup.
 
     Parameters
     ----------
-    predicted : token ids of a text that the answer is expected to be much like, if there is one. What follows in it is
-        proposed behind a single token, too, where nothing longer was seen
+    predicted : token ids of a text that the answer is expected to resemble, if any. It is also searched for the last
+        single token if no longer match exists
     """
 
     def __init__(self, predicted: Sequence[int] = ()) -> None:
         self._predicted = tuple(predicted)
         self._seen = 0
         self._places: dict[tuple[int, ...], int] = {}
-        """What was seen → where it ends; in the prediction these are numbers below 0, counted from its end."""
+        """N-gram → position of its end; positions in the prediction are negative, counted from its end."""
         count = len(self._predicted)
-        for end in range(count - 1, 0, -1):  # of a single token, the first place counts
+        for end in range(count - 1, 0, -1):  # for a single token, the first occurrence counts
             self._places[self._predicted[end - 1 : end]] = end - count
         for end in range(count):
             for size in _SIZES:
@@ -74,8 +74,8 @@ class PromptLookup:
                     self._places[tuple(self._predicted[end - size : end])] = end - count
 
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
-        """Return what followed; nothing where the last two tokens are new together."""
-        for end in range(self._seen, len(ids)):  # what ends before the last token
+        """Return the tokens that followed the last match; none without a match."""
+        for end in range(self._seen, len(ids)):  # n-grams that end before the last token
             for size in _SIZES:
                 if end >= size:
                     self._places[tuple(ids[end - size : end])] = end
@@ -87,17 +87,17 @@ class PromptLookup:
         return []
 
     def close(self) -> None:
-        """Forget what was seen."""
+        """Clear the table."""
         self._seen = 0
         self._places.clear()
 
 
 def drafters(model: CompiledModel, draft: Draft) -> Callable[[], Drafter]:
-    """Return what makes one that proposes tokens for `model`, for each generation.
+    """Return a function that creates a drafter for each generation of `model`.
 
     Raises
     ------
-    SpecError : `draft` is nothing that could
+    SpecError : `draft` is not a source of drafts
     GenerationError : the smaller model has other tokens
     """
     if isinstance(draft, str):
@@ -112,11 +112,11 @@ def drafters(model: CompiledModel, draft: Draft) -> Callable[[], Drafter]:
 
 
 class Length:
-    """How many tokens to propose in a generation, by how many of those before were right.
+    """Adapts the length of drafts of a generation to their acceptance.
 
-    The first draft has 4 tokens; two more are tried after one that was right to its end, up to 16, and one less after
-    another. Where guesses have a price, as beside other sequences, only those are made that are likely enough to be
-    worth it, by the share of guesses that were right of late.
+    The first draft has 4 tokens; after a fully accepted one the next is two longer, up to 16, else one shorter. If
+    proposals have a price, as in a batch with other sequences, only those are made whose expected benefit exceeds it,
+    by the recent acceptance rate.
     """
 
     def __init__(self) -> None:
@@ -128,18 +128,18 @@ class Length:
 
         Parameters
         ----------
-        price : what a proposed token costs, as a share of what one is worth that is right
+        price : cost of a proposed token, as a share of the value of an accepted one
         """
         if price <= 0.0:
             return self._most
         if self._share <= price:
-            self._share += _FORGOTTEN * (_LIKELY - self._share)  # it is tried again at times
+            self._share += _FORGOTTEN * (_LIKELY - self._share)  # retry from time to time
             return 0
-        # The n-th of a draft is right where all before it are, too.
+        # The n-th token is accepted only if all earlier ones are.
         return min(self._most, int(math.log(price) / math.log(self._share)) if self._share < 1.0 else _MOST)
 
     def count(self, proposed: int, right: int) -> None:
-        """Take notice of a draft: of so many tokens, the first ones were right."""
+        """Record a draft of `proposed` tokens, of which the first `right` were accepted."""
         if not proposed:
             return
         self._most = min(_MOST, self._most + 2) if right == proposed else max(1, self._most - 1)

@@ -1,4 +1,4 @@
-"""Encoder: hidden states of many texts, pooled; texts of any lengths share the calls of the device, without padding."""
+"""Encoder: pooled hidden states of many texts; texts of different lengths share device calls, without padding."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from volumetric.run.device import Device, Executable, Piece, RunOptions, output_
 from volumetric.run.lower import lower
 
 Rows: TypeAlias = Mapping[str, NDArray[np.int32]]
-"""Tokens of a text, and perhaps their types, by the names of the network's inputs."""
+"""Tokens of a text, and their types if needed, by input name of the network."""
 
 ROWS = 2048
-"""Tokens of a group of texts whose hidden states are held at once. A device cuts a group into calls of its own."""
+"""Most tokens of a group of texts whose hidden states are in memory at once. The device splits a group into calls."""
 
 
 class Encoder:
-    """Runs the part of a model that makes hidden states.
+    """Runs the part of a model that computes hidden states.
 
     Parameters
     ----------
-    loaded : what a loader read
-    executable : the network of `with_hidden`, compiled
+    loaded : result of a loader
+    executable : the compiled network of `with_hidden`
     """
 
     def __init__(self, loaded: LoadedModel, executable: Executable) -> None:
@@ -41,9 +41,9 @@ class Encoder:
         tables = [spec.num_embeddings for spec in loaded.network.layers.values() if isinstance(spec, Embedding)]
         if loaded.hidden is None and loaded.network.shapes[max(loaded.network.layers)][-1] in tables:
             raise GenerationError(
-                f"{loaded.name} gives a number for each token of its vocabulary, and does not say which layer has its "
+                f"{loaded.name} outputs logits over its vocabulary, and its files do not name the layer of its "
                 "hidden states",
-                hint="open the files in the layout of Hugging Face",
+                hint="open the model in Hugging Face format",
             )
         self.executable = executable
         self.width = loaded.network.shapes[loaded.hidden or max(loaded.network.layers)][-1]
@@ -51,14 +51,14 @@ class Encoder:
         self._states: list[Any] = []
 
     def rows(self, text: Encoded) -> Rows:
-        """Return a text's tokens, with their types where the network reads them and they are not all 0."""
+        """Return a text's tokens, with their types if the network reads them and they are not all 0."""
         rows = {INPUT: np.array(text.ids, np.int32)}
         if self._types > 1 and any(text.types):
             rows[TOKEN_TYPES] = np.minimum(np.array(text.types, np.int32), self._types - 1)
         return rows
 
     def pooled(self, texts: Sequence[Rows], modes: Sequence[Pooling], skipped: int = 0) -> F32Array:
-        """Return a row for each text, ``[n, d · modes]``; see `pool`. A text has the same row in any company."""
+        """Return a row for each text, ``[n, d · modes]``; see `pool`. Rows are batch-invariant."""
         rows = np.empty((len(texts), self.width * len(modes)), np.float32)
         for group in _groups([len(text[INPUT]) for text in texts]):
             while len(self._states) < len(group):
@@ -76,12 +76,12 @@ class Encoder:
         return rows
 
     def close(self) -> None:
-        """Give back what the model itself does not hold."""
+        """Free the resources that the model does not own."""
         self._states.clear()
 
 
 class Judge:
-    """A head, compiled: pooled hidden states to outputs."""
+    """A compiled head: from pooled hidden states to outputs."""
 
     def __init__(self, head: Head, device: Device, options: RunOptions) -> None:
         self._executable = device.compile(lower(head.network), head.params, options)
@@ -97,19 +97,19 @@ class Judge:
         return outputs
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._executable.close()
 
 
 def token_types(network: Network) -> int:
-    """How many types of tokens a network tells apart; 0 where it does not read them."""
+    """Number of token types of a network; 0 if it does not read them."""
     port = network.inputs.get(TOKEN_TYPES)
     table = None if port is None else network.layers[port.coord]
     return table.num_embeddings if isinstance(table, Embedding) else 0
 
 
 def _groups(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Numbers of texts that go together, the longest first: so memory grows once, and texts of a call end together."""
+    """Group indices of texts, longest first: memory grows only once, and texts of a call have similar lengths."""
     group: list[int] = []
     rows = 0
     for i in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
@@ -128,9 +128,9 @@ def pool(rows: F32Array, modes: Sequence[Pooling], skipped: int = 0) -> F32Array
     Parameters
     ----------
     modes : ``"cls"`` the first row; ``"lasttoken"`` the last one; ``"max"`` and ``"mean"`` of each column;
-        ``"mean_sqrt_len_tokens"`` the sum over √T; ``"weightedmean"`` rows weighted by their place, 1 … T. Several
-        stand side by side.
-    skipped : rows of a prompt at the start that do not count
+        ``"mean_sqrt_len_tokens"`` the sum over √T; ``"weightedmean"`` rows weighted by their position, 1 … T. Several
+        are concatenated.
+    skipped : number of rows of a prompt at the start that are ignored
     """
     counted = rows[min(skipped, len(rows) - 1) :]
     parts = [_pool(counted, mode, len(rows) - len(counted)) for mode in modes]
@@ -147,11 +147,11 @@ def _pool(rows: F32Array, mode: Pooling, before: int) -> F32Array:
     if mode == "weightedmean":
         weights = np.arange(before + 1, before + 1 + len(rows), dtype=np.float32)
         return weights @ rows / weights.sum()
-    # A product with ones adds several rows at a time; `sum(0)` adds them one by one and takes thrice as long.
+    # A product with ones adds several rows at a time; `sum(0)` adds them one by one, and takes three times as long.
     total = np.ones(len(rows), np.float32) @ rows
     return total / np.float32(len(rows) if mode == "mean" else np.sqrt(len(rows)))
 
 
 def scaled_to_one(rows: F32Array) -> F32Array:
-    """Return rows of length 1; those of length 0 stay, as with torch's `normalize`."""
+    """Scale rows to length 1; rows of length 0 stay, as in torch's `normalize`."""
     return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), np.float32(1e-12))

@@ -1,4 +1,4 @@
-"""What encoders do for a model: embeddings, scores of pairs, classes of texts, masked tokens."""
+"""Methods of encoder models: embeddings, scores of pairs, classes of texts, masked tokens."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ logger = logging.getLogger(__name__)
 def check_texts(texts: object, what: str = "texts") -> list[str]:
     """Return a list of texts. Raises `GenerationError`."""
     if isinstance(texts, (str, bytes)) or not isinstance(texts, Sequence):
-        raise GenerationError(f"{what} must be a list of texts, got {type(texts).__name__}", hint='as in ["a", "b"]')
+        raise GenerationError(f"{what} must be a list of texts, got {type(texts).__name__}", hint='such as ["a", "b"]')
     for i, text in enumerate(texts):
         if not isinstance(text, str):
-            raise GenerationError(f"{what}: number {i} is {type(text).__name__}, not text")
+            raise GenerationError(f"{what}[{i}] must be text, got {type(text).__name__}")
         half = next((char for char in text if "\ud800" <= char <= "\udfff"), None) if not text.isascii() else None
         if half is not None:
-            raise GenerationError(f"{what}: number {i} holds {half!a}, half of a surrogate pair")
+            raise GenerationError(f"{what}[{i}] contains {half!a}, half of a surrogate pair")
     return list(texts)
 
 
@@ -48,17 +48,17 @@ def check_pooling(pooling: str | Sequence[str]) -> tuple[Pooling, ...]:
 
 
 class Encodes(CompiledModel):
-    """The methods of a `Model` that use it as an encoder."""
+    """Methods of `Model` for encoders."""
 
     @cached_property
     def text_encoder(self) -> TextEncoder:
-        """The model as an encoder, made when it is first used."""
-        from volumetric.generate.text_encoder import TextEncoder  # models that generate have no use for it
+        """The model as an encoder, created on first use."""
+        from volumetric.generate.text_encoder import TextEncoder  # not needed by models that generate
 
         return TextEncoder(self)
 
     def close_encoder(self) -> None:
-        """Give back what was made for it."""
+        """Free the encoder."""
         if "text_encoder" in self.__dict__:
             self.text_encoder.close()
 
@@ -72,26 +72,26 @@ class Encodes(CompiledModel):
         normalise: bool | None = None,
         max_length: int | None = None,
     ) -> F32Array:
-        """Return an embedding for each text, float32 ``[n, d]``, as sentence-transformers makes them.
+        """Return an embedding for each text, float32 ``[n, d]``, as in sentence-transformers.
 
-        Texts of any lengths go together without padding; the order of the result is that of `texts`. Pooling, length,
-        normalisation, prompts and dense layers are those of the model's files (modules.json and what it names). Where
-        there are none, hidden states are averaged and not normalised, and a warning says so.
+        Texts of different lengths are batched without padding; the result has the order of `texts`. Pooling, length,
+        normalisation, prompts and dense layers come from the model's files (modules.json and the files it names).
+        Without them, hidden states are averaged and not normalised, with a warning.
 
         Parameters
         ----------
-        texts : a list, which may be empty; a text may be, too
-        prompt : put before each text
-        prompt_name : the same, by its name in the model's files; None: the one that the files make the default
+        texts : a list, which may be empty; texts may be empty, too
+        prompt : text that precedes each text
+        prompt_name : name of a prompt in the model's files; None: their default prompt
         pooling : ``"cls"``, ``"max"``, ``"mean"``, ``"mean_sqrt_len_tokens"``, ``"weightedmean"``, ``"lasttoken"``, or
-            several, side by side; None: as the files say
-        normalise : scale embeddings to length 1; None: as the files say
-        max_length : tokens of a text that count, the prompt's and special ones included; None: as the files say
+            several, which are concatenated; None: from the files
+        normalise : scale embeddings to length 1; None: from the files
+        max_length : tokens after which a text is truncated, with the prompt and special tokens; None: from the files
 
         Raises
         ------
-        GenerationError : the model has no tokenizer, a text is not text, or embeddings are not numbers
-        SpecError : an option is out of range, or no prompt has this name
+        GenerationError : the model has no tokenizer, a text is not text, or embeddings are NaN
+        SpecError : an option is out of range, or `prompt_name` is unknown
         """
         encoder, checked = self.text_encoder, check_texts(texts)
         if pooling is None and encoder.loaded.sentences is None:
@@ -105,19 +105,19 @@ class Encodes(CompiledModel):
         )
 
     def score(self, pairs: Sequence[tuple[str, str]], *, max_length: int | None = None) -> F32Array:
-        """Return what a cross-encoder makes of pairs of texts, float32 ``[n]``, or ``[n, classes]`` of several.
+        """Return a cross-encoder's scores of pairs of texts, float32 ``[n]``, or ``[n, classes]`` for several classes.
 
-        The activation is the configuration's; without one, of a single output the sigmoid, else none, as the
-        `CrossEncoder` of sentence-transformers has it.
+        The activation is the configuration's; without one, a sigmoid for a single output, else none, as in
+        `CrossEncoder` of sentence-transformers.
 
         Parameters
         ----------
         pairs : such as ``[(query, passage), …]``
-        max_length : tokens of a pair that count; of too long ones the longer text is cut first
+        max_length : tokens after which a pair is truncated, the longer text first
 
         Raises
         ------
-        GenerationError : the checkpoint has no such head, or a pair is not two texts
+        GenerationError : the checkpoint has no classification head, or a pair is not two texts
         """
         encoder = self.text_encoder
         limit, checked = encoder.length(max_length), _check_pairs(pairs)
@@ -125,14 +125,14 @@ class Encodes(CompiledModel):
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     def classify(self, texts: Sequence[str], *, max_length: int | None = None) -> list[dict[str, float]]:
-        """Return class → probability for each text, the likeliest first; classes by the configuration's ``id2label``.
+        """Return class → probability for each text, the most likely first; names are the configuration's ``id2label``.
 
-        Probabilities are the softmax of the outputs; of a single output, or where the configuration says
-        ``multi_label_classification``, each is a sigmoid of its own.
+        Probabilities are the softmax of the outputs; for a single output, or ``multi_label_classification`` in the
+        configuration, each is a sigmoid.
 
         Raises
         ------
-        GenerationError : the checkpoint has no such head, or a text is not text
+        GenerationError : the checkpoint has no classification head, or a text is not text
         """
         encoder, checked = self.text_encoder, check_texts(texts)
         outputs = encoder.judged(checked, encoder.length(max_length))
@@ -142,16 +142,16 @@ class Encodes(CompiledModel):
         return [{names[i]: float(row[i]) for i in np.argsort(-row, kind="stable")} for row in chances]
 
     def fill_mask(self, text: str, *, top_k: int = 5) -> list[list[Filled]]:
-        """Return the likeliest tokens for each mask in a text, such as ``"Paris is the [MASK] of France."``.
+        """Return the most likely tokens for each mask in a text, such as ``"Paris is the [MASK] of France."``.
 
         Parameters
         ----------
-        text : with one or more of the tokenizer's mask tokens
-        top_k : tokens for each mask
+        text : text with one or more of the tokenizer's mask tokens
+        top_k : number of tokens for each mask
 
         Raises
         ------
-        GenerationError : the checkpoint has no such head, or the text no mask or more tokens than the model sees
+        GenerationError : the checkpoint has no masked-language-model head, or the text has no mask or too many tokens
         SpecError : `top_k` is below 1
         """
         from volumetric.generate.masks import fill_mask
@@ -163,8 +163,8 @@ def _warn_once(name: str, warned: set[str] = set()) -> None:  # noqa: B006  (one
     if name not in warned:
         warned.add(name)
         logger.warning(
-            "%s has no modules.json: embeddings are the mean of the hidden states, not normalised; pooling= and "
-            "normalise= say otherwise",
+            "%s has no modules.json: embeddings are the mean of the hidden states, not normalised; set pooling= and "
+            "normalise= to change that",
             name,
         )
 
@@ -175,7 +175,7 @@ def _check_pairs(pairs: object) -> list[tuple[str, str]]:
     checked: list[tuple[str, str]] = []
     for i, pair in enumerate(pairs):
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-            raise GenerationError(f"pairs: number {i} is no pair of texts", hint='[("query", "passage"), …]')
+            raise GenerationError(f"pairs[{i}] is not a pair of texts", hint='[("query", "passage"), …]')
         first, second = check_texts(list(pair), f"pair {i}")
         checked.append((first, second))
     return checked
@@ -192,5 +192,7 @@ def _activated(outputs: F32Array, config: Mapping[str, Any]) -> F32Array:
     if name == "Softmax":
         return softmax(outputs)
     if name != "Identity":
-        raise GenerationError(f"the activation {name[:60]!r} of the scores is not known", hint="model.classify(texts)")
+        raise GenerationError(
+            f"the activation {name[:60]!r} of the scores is not supported", hint="model.classify(texts)"
+        )
     return outputs

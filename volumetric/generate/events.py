@@ -1,4 +1,4 @@
-"""What a generation reports: an event for each token, and a summary at the end."""
+"""Output of a generation: an event for each token, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 FinishReason = Literal["stop", "length", "cancelled"]
-"""``stop``: an end-of-text id or a stop text; ``length``: max_tokens or the context is used up; ``cancelled``: the
-consumer went away or asked to end."""
+"""``stop``: an end-of-text id or a stop text; ``length``: max_tokens or the end of the context; ``cancelled``: the
+consumer disconnected or cancelled."""
 
 TopLogprobs = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """A drawn token; log-probabilities only where they were asked for."""
+    """A drawn token; with log-probabilities if requested."""
 
     token: int
     logprob: float | None = None
@@ -27,14 +27,14 @@ class GenerationStats:
 
     Attributes
     ----------
-    prompt_tokens : tokens of the prompt, including those reused
-    cached_tokens : tokens of the prompt that the session held already and did not compute again
+    prompt_tokens : tokens of the prompt, including cached ones
+    cached_tokens : tokens of the prompt that were in the state already
     generated_tokens : tokens drawn, including the one that ended the text
     prompt_seconds : time to compute the prompt
     generation_seconds : time for the tokens after the first
-    peak_bytes : most memory that the process held so far, None where the system does not say
-    device_bytes : weights, scratch and state capacity kept on the device
-    drafted_tokens, accepted_tokens : tokens that a draft proposed, and those of them that the model drew, too
+    peak_bytes : peak memory of the process so far; None if the system does not report it
+    device_bytes : weights, scratch and state capacity on the device
+    drafted_tokens, accepted_tokens : tokens that a draft proposed, and those that were accepted
     """
 
     prompt_tokens: int
@@ -51,17 +51,17 @@ class GenerationStats:
 
     @property
     def acceptance(self) -> float | None:
-        """Share of the proposed tokens that were kept; None where none was proposed."""
+        """Share of the proposed tokens that were accepted; None if none was proposed."""
         return self.accepted_tokens / self.drafted_tokens if self.drafted_tokens else None
 
     @property
     def prompt_tps(self) -> float:
-        """Prompt tokens computed in a second; reused ones do not count."""
+        """Prompt tokens computed per second, without cached ones."""
         return _rate(self.prompt_tokens - self.cached_tokens, self.prompt_seconds)
 
     @property
     def generation_tps(self) -> float:
-        """Tokens generated in a second; the first comes with the prompt and does not count."""
+        """Tokens generated per second, without the first, which is computed with the prompt."""
         return _rate(self.generated_tokens - 1, self.generation_seconds)
 
 
@@ -77,9 +77,9 @@ class TokenEvent:
     ----------
     index : 0 for the first generated token
     text : text that became certain with this token. Empty while a character or a stop text is incomplete; the last
-        event brings all that was held back.
-    finish_reason, stats : on the last event only
-    likelihoods, likeliest : of the targets of a scheduler's job, with the first token of the first of its texts
+        event has all held-back text.
+    finish_reason, stats : only in the last event
+    likelihoods, likeliest : log-probabilities of a job's targets, with the first token of its first text
     """
 
     index: int
@@ -99,11 +99,11 @@ class Generation:
 
     Attributes
     ----------
-    text : the generated text without stop text and end-of-text token; empty where the model has no tokenizer
+    text : the generated text without stop text and end-of-text token; empty if the model has no tokenizer
     token_ids : all drawn ids, including the end-of-text id
     seed : seed of the draws; the same seed gives the same text on the same device. None when greedy.
-    logprobs, top_logprobs : of each token, where asked for
-    likelihoods, likeliest : of the targets of a scheduler's job, in the first of its texts
+    logprobs, top_logprobs : log-probabilities of each token, if requested
+    likelihoods, likeliest : log-probabilities of a job's targets, in its first text
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""How much a model's weights weigh, from their schemes and shapes alone; nothing is read."""
+"""Size of a model's weights, from their schemes and shapes, without reading them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Footprint:
     ----------
     elements : number of weights
     nbytes : bytes of payload, scales and offsets
-    schemes : scheme → number of weights stored in it, most first
+    schemes : scheme → number of weights stored in it, in descending order
     """
 
     elements: int
@@ -27,7 +27,7 @@ class Footprint:
 
     @property
     def bits_per_weight(self) -> float:
-        """Average bits of a weight, scales included."""
+        """Average bits per weight, scales included."""
         return 8 * self.nbytes / self.elements if self.elements else 0.0
 
     @property
@@ -37,7 +37,7 @@ class Footprint:
 
 
 def footprint(params: Params) -> Footprint:
-    """Measure the stored form of `params`."""
+    """Return the footprint of `params`."""
     bits = (math.prod(store.shape) * store.scheme.bits_per_weight(store.shape) for store in params.values())
     schemes = params.schemes()
     return Footprint(elements=sum(schemes.values()), nbytes=math.ceil(sum(bits) / 8), schemes=schemes)

@@ -1,7 +1,7 @@
-"""GBNF: llama.cpp's notation of grammars, turned into llguidance's Lark in time that grows with the text alone.
+"""GBNF: llama.cpp's grammar notation, converted to llguidance's Lark in time linear in its length.
 
-Source: https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md. A rule that comes down
-to texts and characters without going through itself is a terminal in Lark, which llguidance matches by one automaton.
+Source: https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md. A rule that expands to texts and
+characters without recursion becomes a terminal in Lark, which llguidance matches by one automaton.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from volumetric.base.errors import SpecError
 
 MOST_NESTED: Final = 100
-"""Groups within groups."""
+"""Most nested groups."""
 _TOKEN: Final = re.compile(
     r"""(?P<none>[ \t\r\n]+|\#[^\r\n]*)|(?P<name>[A-Za-z0-9_-]+)|(?P<is>::=)|(?P<text>"(?:[^"\\]|\\.)*")"""
     r"""|(?P<set>\[(?:[^\]\\]|\\.)*\])|(?P<times>[*+?]|\{\s*[0-9]{1,6}\s*(?:,\s*[0-9]{0,6}\s*)?\})|(?P<mark>[().|])""",
@@ -27,11 +27,11 @@ _PLAIN: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(slots=True)
 class _Rule:
-    """A rule: pieces of Lark, and the names of rules between them, each at its place."""
+    """A rule: pieces of Lark, and the names of rules at their places between them."""
 
     pieces: list[str] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
-    """Place in `pieces` → name of the rule that is referred to there."""
+    """Index in `pieces` → name of the referenced rule."""
 
 
 def lark_of(text: str, most_rules: int) -> str:
@@ -39,12 +39,12 @@ def lark_of(text: str, most_rules: int) -> str:
 
     Parameters
     ----------
-    text : in GBNF
-    most_rules : that it may have
+    text : the grammar in GBNF
+    most_rules : most rules of the grammar
 
     Raises
     ------
-    SpecError : it is no GBNF, refers to a rule that it does not have, or is too large
+    SpecError : it is not GBNF, refers to an undefined rule, or is too large
     """
     rules = _Reader(text, most_rules).rules()
     if "root" not in rules:
@@ -63,7 +63,7 @@ def lark_of(text: str, most_rules: int) -> str:
 
 
 def _terminals(rules: dict[str, _Rule]) -> set[str]:
-    """Return the rules that come down to texts and characters without going through themselves."""
+    """Return the rules that expand to texts and characters without recursion."""
     missing = {name: len(rule.names) for name, rule in rules.items()}
     users: dict[str, list[str]] = {}
     for name, rule in rules.items():
@@ -81,7 +81,7 @@ def _terminals(rules: dict[str, _Rule]) -> set[str]:
 
 
 def _names(rules: dict[str, _Rule], terminals: set[str]) -> dict[str, str]:
-    """Return names as Lark has them: small letters for rules, capitals for terminals, no two alike."""
+    """Return unique names in Lark's format: lower case for rules, upper case for terminals."""
     used, written = {"start"}, {"root": "start"}
     for name in rules:
         if name == "root":
@@ -97,7 +97,7 @@ def _names(rules: dict[str, _Rule], terminals: set[str]) -> dict[str, str]:
 
 
 class _Reader:
-    """Reads a text token by token; newlines end nothing: a rule ends where a name and ``::=`` follow."""
+    """Parses a text token by token. Newlines do not end a rule: it ends before the next name and ``::=``."""
 
     def __init__(self, text: str, most_rules: int) -> None:
         self._text = text
@@ -107,7 +107,7 @@ class _Reader:
         while at < len(text):
             match = _TOKEN.match(text, at)
             if match is None:
-                self._fail(at, "this is no part of GBNF")
+                self._fail(at, "this is not GBNF")
             if match.lastgroup != "none":
                 self._tokens.append((match.lastgroup or "", match[0], at))
             at = match.end()
@@ -115,16 +115,16 @@ class _Reader:
         self._at = 0
 
     def rules(self) -> dict[str, _Rule]:
-        """Return the rules by their names."""
+        """Return the rules by name."""
         rules: dict[str, _Rule] = {}
         while self._kind != "end":
             kind, name, at = self._tokens[self._at]
             if kind != "name" or self._tokens[self._at + 1][0] != "is":
-                self._fail(at, "a rule was expected, as in: name ::= …")
+                self._fail(at, "expected a rule, such as: name ::= …")
             if name in rules:
                 self._fail(at, f"the rule {name!r} is defined twice")
             if len(rules) >= self._most:
-                raise SpecError(f"the grammar has more than {self._most} rules", hint="join rules that are used once")
+                raise SpecError(f"the grammar has more than {self._most} rules", hint="merge rules that are used once")
             self._at += 2
             rules[name] = rule = _Rule()
             self._alternatives(rule, 0)
@@ -145,7 +145,7 @@ class _Reader:
             self._at += 1
 
     def _sequence(self, rule: _Rule, depth: int) -> None:
-        """Read names, texts, sets and groups up to the end of a sequence, and add them to `rule` as Lark."""
+        """Parse names, texts, sets and groups up to the end of a sequence, and add them to `rule` as Lark."""
         begin = len(rule.pieces)
         while True:
             kind, text, at = self._tokens[self._at]
@@ -174,13 +174,13 @@ class _Reader:
             rule.pieces.append(' ""')
 
     def _times(self) -> str:
-        """Return the repetition of what has just been read; empty where it stands once."""
+        """Parse the repetition of the last item; empty if there is none."""
         if self._kind != "times":
             return ""
         repetition = re.sub(r"\s", "", self._tokens[self._at][1])
         self._at += 1
         if self._kind == "times":
-            self._fail(self._tokens[self._at][2], "one repetition follows another: put the first into ( )")
+            self._fail(self._tokens[self._at][2], "one repetition follows another: put the first item into ( )")
         if repetition[0] != "{":
             return repetition
         least, comma, most = repetition[1:-1].partition(",")
@@ -194,18 +194,18 @@ class _Reader:
         for each in _CHAR.finditer(text):
             hexadecimal = each[1] or each[2] or each[3]
             if each[4] is not None and each[4] not in _ESCAPES:
-                self._fail(at, f"there is no escape \\{each[4]}")
+                self._fail(at, f"unknown escape \\{each[4]}")
             code = int(hexadecimal, 16) if hexadecimal else ord(_ESCAPES[each[4]] if each[4] else each[5])
             if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-                self._fail(at, f"U+{code:04X} is no character")
+                self._fail(at, f"U+{code:04X} is not a character")
             codes.append(code)
         return codes
 
     def _set(self, text: str, at: int) -> str:
-        """Return a set of characters as an expression."""
+        """Return a set of characters as a regular expression."""
         inner = text.removeprefix("^")
         codes, parts, i = self._chars(inner, at), [], 0
-        # A dash that is escaped cannot be: there is no such escape.
+        # A dash cannot be escaped in GBNF.
         while i < len(codes):
             last = codes[i + 2] if i + 2 < len(codes) and codes[i + 1] == ord("-") else None
             if last is not None and last < codes[i]:

@@ -1,6 +1,6 @@
-"""Grammars: forms that texts are held to, token by token: JSON schemas, regular expressions, context-free grammars.
+"""Grammars that constrain generation: JSON schemas, regular expressions, context-free grammars.
 
-What is allowed next is computed by llguidance (https://github.com/guidance-ai/llguidance), an extra dependency.
+llguidance (https://github.com/guidance-ai/llguidance), an extra dependency, computes the allowed tokens.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ if TYPE_CHECKING:
     from volumetric.generate.model import Model
 
 MOST_BYTES: Final = 2**25
-"""Memory of grammars that are kept."""
+"""Most memory of cached grammars."""
 MOST_KEPT: Final = 64
-"""Grammars that are kept for the next request."""
+"""Most cached grammars."""
 
 
 class Grammar:
-    """A form that is known to be well made for a model; `begin` starts a text of it. `Grammars` makes them."""
+    """A compiled grammar for a model, see `Grammars`; `begin` starts a text."""
 
     def __init__(self, matcher: llguidance.LLMatcher) -> None:
         self._matcher = matcher
 
     def begin(self) -> GrammarConstraint:
         """Return the constraint of a new text."""
-        return GrammarConstraint(self._matcher.deep_copy())  # a hundredth of the time that it took to make
+        return GrammarConstraint(self._matcher.deep_copy())  # takes a hundredth of the time of compiling it
 
 
 class GrammarConstraint:
-    """One text that follows a grammar."""
+    """Constraint of one text to a grammar."""
 
     def __init__(self, matcher: llguidance.LLMatcher) -> None:
         self._matcher = matcher
         self._check()
 
     def allow(self, logits: F32Array) -> F32Array:
-        """Return logits in which tokens that cannot come next are -inf; where the form is complete, all but the end."""
+        """Return logits in which forbidden tokens are -inf: all but the end tokens once the text is complete."""
         mask = self._matcher.compute_bitmask()
         self._check()
         allowed = np.unpackbits(np.frombuffer(mask, np.uint8), count=logits.size, bitorder="little")
         return np.where(allowed.view(np.bool_), logits, np.float32(-np.inf))
 
     def take(self, token: int) -> None:
-        """Go on by a token."""
+        """Advance by a token."""
         if not self._matcher.is_stopped():
             self._matcher.consume_token(token)
             self._check()
@@ -62,17 +62,19 @@ class GrammarConstraint:
     def _check(self) -> None:
         if self._matcher.is_error():
             reason = self._matcher.get_error().partition("\n")[0][:300]
-            raise GenerationError(f"the grammar cannot be followed: {reason}", hint="let fewer rules begin alike")
+            raise GenerationError(
+                f"the grammar cannot be followed: {reason}", hint="reduce the number of rules with the same beginning"
+            )
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of a model: all that grammars need of it. Equal ones have the same grammars.
+    """The tokens of a model, as needed by grammars. Equal tokens can share grammars.
 
     Attributes
     ----------
-    tokenizer : what `Tokenizer.to_json` writes
-    width : numbers in a row of logits
+    tokenizer : output of `Tokenizer.to_json`
+    width : size of a row of logits
     ends : ids that end a text
     """
 
@@ -86,11 +88,12 @@ class Tokens:
 
         Raises
         ------
-        GenerationError : llguidance is not installed, or the model has no tokenizer or no end of texts
+        GenerationError : llguidance is not installed, or the model has no tokenizer or no end-of-text id
         """
         if importlib.util.find_spec("llguidance") is None:
             raise GenerationError(
-                "llguidance is not installed", hint="it holds texts to a form: pip install 'volumetric-engine[serve]'"
+                "llguidance is not installed",
+                hint="constrained generation needs it: pip install 'volumetric-engine[serve]'",
             )
         tokenizer, ends = model.tokenizer, sorted(model.eos_ids)
         if tokenizer is None or not ends:
@@ -99,15 +102,15 @@ class Tokens:
 
 
 class Grammars:
-    """Makes grammars for a model, or for the tokens of one.
+    """Compiler of grammars for a model, or for its tokens.
 
-    The table of its tokens is made at once, in 0.3 s for 49,152 of them, in which no other thread runs Python. Grammars
-    made last are kept, and handed out again. Not safe for threads, and without bounds of time: what strangers ask for
-    is tried by a `volumetric.serve.trials.Trials` first.
+    The constructor builds the token table, in 0.3 s for 49,152 tokens, which blocks all Python threads. Recent grammars
+    are cached. It is not thread-safe, and has no time limits: `volumetric.serve.trials.Trials` first tries untrusted
+    grammars in another process.
 
     Raises
     ------
-    GenerationError : llguidance is not installed, or the model's tokenizer has no form that it reads
+    GenerationError : llguidance is not installed, or does not support the model's tokenizer
     """
 
     def __init__(self, model: Model | Tokens) -> None:
@@ -117,34 +120,34 @@ class Grammars:
             self._table = token_table(tokens.tokenizer, tokens.width, tokens.ends)
         except ValueError as error:
             reason = str(error).partition("\n")[0][:300]
-            raise GenerationError(f"texts of this model cannot be held to a form: {reason}") from None
+            raise GenerationError(f"texts of this model cannot be constrained: {reason}") from None
 
     def json_object(self) -> Grammar:
-        """Any JSON object."""
+        """Return the grammar of any JSON object."""
         return self.json_schema({"type": "object"})
 
     def json_schema(self, schema: Mapping[str, Any]) -> Grammar:
-        """JSON by a schema (https://json-schema.org); raises `SpecError` for keywords that are not enforced."""
+        """Return the grammar of a JSON schema (https://json-schema.org). Raises `SpecError` for other keywords."""
         return self._grammar("json_schema", schema)
 
     def regex(self, pattern: str) -> Grammar:
-        """Return what texts must match, whole, in the syntax of Rust's ``regex``. Raises `SpecError`."""
+        """Return the grammar of texts that fully match a pattern of Rust's ``regex``. Raises `SpecError`."""
         return self._grammar("regex", pattern)
 
     def choice(self, texts: Sequence[str]) -> Grammar:
-        """One of some texts. Raises `SpecError`."""
+        """Return the grammar of a choice of texts. Raises `SpecError`."""
         return self._grammar("choice", texts)
 
     def cfg(self, text: str) -> Grammar:
-        """A grammar in Lark's syntax, or llama.cpp's GBNF. Raises `SpecError`."""
+        """Compile a grammar in Lark's syntax, or llama.cpp's GBNF. Raises `SpecError`."""
         return self._grammar("cfg", text)
 
     def lark(self, text: str) -> Grammar:
-        """A grammar in Lark's syntax as llguidance extends it. Raises `SpecError`."""
+        """Compile a grammar in llguidance's extension of Lark. Raises `SpecError`."""
         return self._grammar("lark", text)
 
     def kept(self, form: Form, text: str) -> Grammar | None:
-        """Return a grammar that was made before, if it is still kept."""
+        """Return a cached grammar, or None."""
         entry = self._kept.pop((form, text), None)
         if entry is None:
             return None
@@ -152,13 +155,13 @@ class Grammars:
         return entry[0]
 
     def keep(self, form: Form, text: str, grammar: Grammar, size: int = 0) -> None:
-        """Keep a grammar of so many bytes for the next one who asks for it; those used longest ago make room."""
+        """Cache a grammar of `size` bytes; the least recently used ones are dropped if needed."""
         self._kept[form, text] = grammar, max(size, len(text))
         while len(self._kept) > MOST_KEPT or sum(size for _, size in self._kept.values()) > MOST_BYTES:
             del self._kept[next(iter(self._kept))]
 
     def made(self, source: str) -> Grammar:
-        """Return the grammar of a source that `source_of` wrote. Raises `SpecError`."""
+        """Compile a source of `source_of`. Raises `SpecError`."""
         return Grammar(matcher_of(self._table, source))
 
     def _grammar(self, kind: str, what: Any) -> Grammar:

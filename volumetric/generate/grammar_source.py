@@ -1,7 +1,7 @@
-"""Sources of grammars: what a text is held to, as llguidance reads it, within bounds that its recursion can bear.
+"""Sources of grammars for llguidance, within limits that its recursion can handle.
 
-llguidance goes down a chain of references, of rules and of terminals by recursion, 2 to 16 KiB of stack for each step,
-and has no bound of its own: without these a schema of 100 kB ends the process.
+llguidance follows chains of references, of rules and of terminals by recursion, with 2 to 16 KiB of stack per step and
+no limit: without these limits a schema of 100 kB crashes the process.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 Form: TypeAlias = Literal["json_schema", "regex", "choice", "cfg", "lark"]
 
 MOST_CHARACTERS: Final = 2**20
-"""Length of a grammar."""
+"""Most characters of a grammar."""
 MOST_RULES: Final = 1_000
-"""Rules and terminals of a grammar that a person wrote."""
+"""Most rules and terminals of a grammar in Lark or GBNF."""
 MOST_REFERENCES: Final = 200
-"""Definitions of a schema that refer to each other one after the other, without coming back."""
+"""Longest chain of references between definitions of a schema, without cycles."""
 MOST_LEVELS: Final = 100
-"""Objects and lists within each other, of a schema."""
+"""Most nested objects and lists of a schema."""
 _SPACE: Final = r"[\x20\x0A\x0D\x09]{0,8}"
-"""White space between the parts of JSON: without a bound, small models may write nothing else for ever."""
+"""White space between the parts of JSON: without a limit, small models may generate white space forever."""
 _LARK: Final = re.compile(r"^[ \t]*(?:%llguidance\b|start(?:\[[^\]\n]*\])?[ \t]*:(?!:=))", re.MULTILINE)
 _RULE: Final = re.compile(r"^[ \t]*[?!]*[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]\n]*\]|\.[0-9]+)*[ \t]*:", re.MULTILINE)
 _JSON: Final = re.compile(r"%json[ \t\r\n]*(?=[\[{])")
 
 
 def spaced(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with a bound on white space."""
+    """Return a schema with limited white space."""
     return {**schema, "x-guidance": {"whitespace_pattern": _SPACE}}
 
 
 def written(kind: str, what: Any) -> tuple[Form, str]:
-    """Return a form as text.
+    """Return a constraint as text.
 
     Parameters
     ----------
@@ -48,27 +48,27 @@ def written(kind: str, what: Any) -> tuple[Form, str]:
 
     Raises
     ------
-    SpecError : it is too long, or a choice of nothing
+    SpecError : it is too long, or an empty choice
     """
-    form: Form = kind  # pyright: ignore[reportAssignmentType]  (whoever asks has one of them)
+    form: Form = kind  # pyright: ignore[reportAssignmentType]  (the type depends on `kind`)
     if form == "choice" and (not what or not all(what)):
         raise SpecError("a choice needs texts that are not empty")
     text = json.dumps(spaced(what)) if form == "json_schema" else json.dumps(list(what)) if form == "choice" else what
     if len(text) > MOST_CHARACTERS:
-        raise SpecError(f"the grammar has {len(text)} characters, at most {MOST_CHARACTERS} are read")
+        raise SpecError(f"the grammar has {len(text)} characters, at most {MOST_CHARACTERS} are allowed")
     return form, text
 
 
 def source_of(form: Form, text: str) -> str:
-    """Return a grammar as llguidance reads it.
+    """Return the source of a grammar for llguidance.
 
     Parameters
     ----------
-    form, text : as `written` returns them
+    form, text : results of `written`
 
     Raises
     ------
-    SpecError : it goes beyond a bound, or is no grammar of its kind
+    SpecError : it exceeds a limit, or is not a grammar of its kind
     """
     from llguidance import LLMatcher
 
@@ -82,21 +82,21 @@ def source_of(form: Form, text: str) -> str:
     elif form == "cfg" and not _LARK.search(text):
         text = lark_of(text, MOST_RULES)
     elif form == "cfg" and sum(1 for _ in _RULE.finditer(text)) > MOST_RULES:
-        raise SpecError(f"the grammar has more than {MOST_RULES} rules", hint="join rules that are used once")
+        raise SpecError(f"the grammar has more than {MOST_RULES} rules", hint="merge rules that are used once")
     for schema in () if form == "choice" else _schemas(text):
         check_schema(schema)
     return LLMatcher.grammar_from_lark(text)
 
 
 def token_table(tokenizer: str, width: int, ends: Sequence[int]) -> llguidance.LLTokenizer:
-    """Return the table in which llguidance looks tokens up; the fields of `Tokens` say which. Raises `ValueError`."""
+    """Return llguidance's token table for the fields of `Tokens`. Raises `ValueError`."""
     import llguidance
 
     return llguidance.LLTokenizer(tokenizer, n_vocab=width, eos_token=list(ends))
 
 
 def matcher_of(table: llguidance.LLTokenizer, source: str) -> llguidance.LLMatcher:
-    """Return what follows a grammar by tokens. Raises `SpecError` for what cannot be enforced."""
+    """Return llguidance's matcher of a grammar. Raises `SpecError` for a grammar that cannot be enforced."""
     import llguidance
 
     matcher = llguidance.LLMatcher(table, source, log_level=0)
@@ -105,26 +105,26 @@ def matcher_of(table: llguidance.LLTokenizer, source: str) -> llguidance.LLMatch
 
 
 def check_matcher(matcher: llguidance.LLMatcher) -> None:
-    """Raise `SpecError` where a grammar has failed."""
+    """Raise `SpecError` if a grammar has failed."""
     if matcher.is_error():
         raise SpecError(f"the grammar cannot be enforced: {_cause(matcher.get_error())}")
 
 
 def _cause(problem: str) -> str:
-    """Return what is wrong, of the several lines in which Rust's ``regex`` and others draw it."""
+    """Return the cause from the multi-line error of Rust's ``regex`` and others."""
     first, *rest = problem.strip().split("\n")
     if first.startswith("NoExtension"):
-        return "no text fits it"
+        return "no text matches it"
     causes = [line.removeprefix("error: ") for line in rest if line.startswith("error: ")]
     if causes and first.endswith(":"):
-        # The first line repeats the expression, which may be long, before it says of what kind the error is.
+        # The first lines repeat the expression, which may be long; the kind of error follows.
         first = first if len(first) <= 160 else f"{first[:100]}…{first[-50:]}"
         return f"{first} {causes[0]}"[:300]
     return first[:300]
 
 
 def _schemas(lark: str) -> Iterator[Any]:
-    """Yield the schemas within a grammar; what is no JSON is left to be refused."""
+    """Yield the schemas within a grammar; invalid JSON is refused later."""
     read = json.JSONDecoder().raw_decode
     end = 0
     while match := _JSON.search(lark, end):
@@ -137,8 +137,8 @@ def _schemas(lark: str) -> Iterator[Any]:
 
 
 def check_schema(schema: Any) -> None:
-    """Raise `SpecError` for a schema that is nested, or whose references go on, further than is followed."""
-    # Post-order over definitions, without recursion: a chain is one longer than the longest of those behind it.
+    """Raise `SpecError` for a schema that is nested too deeply, or has too long a chain of references."""
+    # Post-order over definitions, without recursion: a chain is one longer than the longest that follows it.
     chains: dict[str, int] = {}
     open_: list[tuple[str, list[str]]] = [("#", _references(schema))]
     under_way = {"#"}
@@ -169,11 +169,11 @@ def check_schema(schema: Any) -> None:
 
 def _too_long() -> SpecError:
     message = f"definitions of the schema refer to each other more than {MOST_REFERENCES} deep"
-    return SpecError(message, hint="put definitions that are used once where they are used")
+    return SpecError(message, hint="inline definitions that are used once")
 
 
 def _references(value: Any) -> list[str]:
-    """Return what a schema refers to, without its definitions. Raises `SpecError` if it is nested too deeply."""
+    """Return the references of a schema, without its definitions. Raises `SpecError` if it is nested too deeply."""
     references: list[str] = []
     ahead = [(value, 0)]
     while ahead:
@@ -192,7 +192,7 @@ def _references(value: Any) -> list[str]:
 
 
 def _found(whole: Any, ref: str) -> Any:
-    """Return what a reference within the schema names; nothing where it names nothing there."""
+    """Resolve a reference within the schema; None if it does not exist."""
     if not ref.startswith("#"):
         return []
     for step in ref[1:].split("/")[1:]:

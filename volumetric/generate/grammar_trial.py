@@ -1,13 +1,12 @@
-"""Trials of grammars: a process that reads what strangers ask for, under bounds of time, memory and stack.
+"""Trials of grammars: a process that compiles untrusted grammars with limits of time, memory and stack.
 
-`main` is what the process runs. It takes the tokens of a model first, then grammars one after the other, and answers
-each with its source, or with what is wrong with it. It copies itself for each, so that a grammar that breaks its copy,
-or whose time is over, costs the next one nothing: a fork of so small a process takes some milliseconds, where another
-table of tokens would take 0.3 s or more. It has one thread, imports nothing but what reads grammars, and ends when
-nobody writes to it any more. Where a system cannot fork it tries grammars in itself, and whoever waits for the answer
-ends it.
+The process runs `main`. It reads the tokens of a model, then grammars one after the other, and answers each with its
+source or an error. It forks for each, so that a grammar that crashes its fork, or exceeds its time, does not affect the
+next one: forking a small process takes some milliseconds, while building another token table would take 0.3 s or more.
+It has one thread, imports only the compiler of grammars, and ends with its input. On systems without fork it tries
+grammars in the process itself, and the caller ends it after a timeout.
 
-Messages are JSON behind their length, four bytes, the most significant one first.
+Messages are JSON, preceded by their length in four bytes, big-endian.
 """
 
 from __future__ import annotations
@@ -30,26 +29,26 @@ if TYPE_CHECKING:
     import llguidance
 
 PROCESSOR_SECONDS: Final = 1.0
-"""Time of a processor that a grammar may take, and once more where what has passed is made. Not of a clock: what passes
-on an idle machine passes on a busy one."""
+"""Most CPU seconds of a grammar; compiling it again after it has passed takes as long. It is not wall time, so that the
+result does not depend on the load of the machine."""
 WALL_SECONDS: Final = 10.0
-"""Time on a clock that it may take."""
+"""Most wall time of a trial."""
 MEMORY: Final = 2**28
-"""Bytes that it may take."""
+"""Most bytes of memory of a trial."""
 STACK: Final = 2**23
-"""Bytes of stack that it may take. Whoever makes a grammar that has passed has more."""
+"""Bytes of stack of a trial. The thread that compiles a grammar again has more."""
 LENGTH: Final = struct.Struct(">I")
 
 
 def message(fields: Any) -> bytes:
-    """Return a message."""
+    """Encode a message."""
     data = json.dumps(fields).encode()
     return LENGTH.pack(len(data)) + data
 
 
 def main() -> None:
     """Try grammars until the standard input ends."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # of a terminal, and of services, they are for the server
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # signals of a terminal or service manager are for the server
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     with contextlib.suppress(ImportError, ValueError, OSError):
@@ -61,7 +60,7 @@ def main() -> None:
         return
     try:
         table = token_table(first["tokenizer"], first["width"], first["ends"])
-    except ValueError:  # the server has told so by its own table
+    except ValueError:  # the server's own token table has raised the same error
         return
     if hasattr(os, "fork"):
         _Copies(table).run()
@@ -72,7 +71,7 @@ def main() -> None:
 
 
 def _received(file: int) -> Any:
-    """Return the next message; None at the end of all."""
+    """Return the next message; None at the end."""
     head = _read(file, LENGTH.size)
     data = None if head is None else _read(file, LENGTH.unpack(head)[0])
     return None if data is None else json.loads(data)
@@ -95,7 +94,7 @@ def _write(file: int, data: bytes) -> None:
 
 @dataclass(slots=True)
 class _Copy:
-    """A copy at work: the number of what it tries, its process, what it has written, and until when it may."""
+    """A running fork: the id of its grammar, its process, its output so far, and its deadline."""
 
     id: int
     process: int
@@ -104,7 +103,7 @@ class _Copy:
 
 
 class _Copies:
-    """Lets a copy of this process try each grammar."""
+    """Tries each grammar in a fork of this process."""
 
     def __init__(self, table: llguidance.LLTokenizer) -> None:
         self._table = table
@@ -112,7 +111,7 @@ class _Copies:
         self._copies: dict[int, _Copy] = {}
 
     def run(self) -> None:
-        """Take and answer messages."""
+        """Receive and answer messages."""
         self._ready.register(0, selectors.EVENT_READ)
         while True:
             left = min((one.until for one in self._copies.values()), default=float("inf")) - time.monotonic()
@@ -124,7 +123,7 @@ class _Copies:
                             os.kill(one.process, signal.SIGKILL)
                         return
                     self._begin(request) if "form" in request else self._forget(request["id"])
-                elif key.fd in self._copies:  # it may have been forgotten a moment ago
+                elif key.fd in self._copies:  # it may just have been cancelled
                     self._take(key.fd)
             now = time.monotonic()
             for file, one in list(self._copies.items()):
@@ -151,14 +150,14 @@ class _Copies:
             self._end(file)
 
     def _forget(self, id: int) -> None:
-        """End what nobody waits for any more."""
+        """End a cancelled trial."""
         for file, one in list(self._copies.items()):
             if one.id == id:
                 os.kill(one.process, signal.SIGKILL)
-                self._end(file, "nobody waits for it")
+                self._end(file, "it was cancelled")
 
     def _end(self, file: int, why: str | None = None) -> None:
-        """Answer for a copy that has ended."""
+        """Answer for a fork that has ended."""
         one = self._copies.pop(file)
         self._ready.unregister(file)
         os.close(file)
@@ -170,16 +169,16 @@ class _Copies:
 
 
 def _death(code: int) -> str:
-    """Return why a copy ended."""
+    """Return why a fork ended."""
     if -code in (signal.SIGPROF, signal.SIGXCPU):
-        return f"to read it takes more than {PROCESSOR_SECONDS:g} s of processor time"
+        return f"compiling it takes more than {PROCESSOR_SECONDS:g} s of CPU time"
     if -code in (signal.SIGSEGV, signal.SIGBUS):
         return "its parts are nested, or refer to each other, too deeply"
-    return f"to read it takes more than {MEMORY // 2**20} MiB, or more depth than there is"
+    return f"compiling it takes more than {MEMORY // 2**20} MiB, or overflows the stack"
 
 
 def _limit() -> None:
-    """Bound what this process may take, and let nobody hear of how it ends."""
+    """Close this process's input, and set its limits of CPU time and memory."""
     import resource
 
     os.close(0)
@@ -192,7 +191,7 @@ def _limit() -> None:
 
 
 def _pages(which: int) -> int:
-    """Return bytes of this process, 0: of addresses, 1: of memory; 0 where the system does not tell."""
+    """Return bytes of this process, 0: address space, 1: resident memory; 0 if the system does not report them."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  (pathlib would be one more import)
             return int(file.read().split()[which]) * os.sysconf("SC_PAGE_SIZE")
@@ -201,7 +200,7 @@ def _pages(which: int) -> int:
 
 
 def _tried_aside(table: llguidance.LLTokenizer, request: dict[str, Any]) -> dict[str, Any]:
-    """Try a grammar on a stack of a known size."""
+    """Try a grammar in a thread with a fixed stack size."""
     outcome: dict[str, Any] = {}
     before = threading.stack_size(STACK)
     try:
@@ -210,11 +209,11 @@ def _tried_aside(table: llguidance.LLTokenizer, request: dict[str, Any]) -> dict
     finally:
         threading.stack_size(before)
     thread.join()
-    return outcome or {"problem": "the grammar is refused: to read it failed"}
+    return outcome or {"problem": "the grammar is refused: compiling it failed"}
 
 
 def _tried(table: llguidance.LLTokenizer, form: Any, text: str) -> dict[str, Any]:
-    """Return the source of a grammar and the bytes that it takes, or what is wrong with it."""
+    """Return the source of a grammar and its memory in bytes, or its error."""
     try:
         source = source_of(form, text)
         before = _pages(1)

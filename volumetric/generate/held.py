@@ -1,4 +1,4 @@
-"""What a session holds: the state of one sequence, and the tokens in it, kept from prompt to prompt."""
+"""The state of a session: one sequence and its tokens, reused from prompt to prompt."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """A state that is lent to one generation after the other, each of which goes on from where the prompts part.
+    """A state that is lent to one generation after the other; each continues from the first difference of the prompts.
 
-    Keys and values are cut back to there. What has one value for the whole sequence, as the state of a recurrent layer,
-    cannot be, nor can rows come back that were given away behind a window; where a state has such (`State.forgets`) a
-    copy is kept from before the last token of the last prompt, and the next one goes back to it, or to the start.
+    Keys and values are truncated to that position. The state of a recurrent layer cannot be truncated, and rows that a
+    window has dropped cannot be restored; for such states (`State.forgets`) a copy from before the last token of the
+    last prompt is stored, and the next prompt continues from it, or from the start.
 
     Parameters
     ----------
-    executable : makes the states
-    state, tokens : a state to take over, and the token ids that it holds; a new, empty one unless given
+    executable : creates the states
+    state, tokens : a state to take over, and its token ids; default: a new, empty one
     """
 
     def __init__(self, executable: Executable, state: State | None = None, tokens: Iterable[int] = ()) -> None:
         self._state: State | None = executable.new_state() if state is None else state
         self._tokens = list(tokens)
         self._mark: State | None = None
-        """Copy of the state before the last token of the last prompt, where going back takes one."""
+        """Copy of the state before the last token of the last prompt, if the state cannot be truncated."""
         self._lent: tuple[Live, Callable[[], None]] | None = None
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Token ids that the state holds."""
+        """Token ids in the state."""
         if self._lent is not None:
             live = self._lent[0]
             return tuple(live.ids[: live.fed])
         return tuple(self._tokens)
 
     def lend(self, live: Live, settle: Callable[[], None]) -> None:
-        """Give a generation the state, with what it holds of the prompt already.
+        """Lend a generation the state, truncated to the part that matches its prompt.
 
-        The last token of a prompt is always fed: its logits are what is wanted.
+        The last token of a prompt is always fed, because its logits are needed.
 
         Parameters
         ----------
-        settle : makes the state hold what was told and no more; called before it is looked at while it is lent
+        settle : truncates the state to the returned tokens; called before the lent state is read
 
         Raises
         ------
-        GenerationError : it was let go of
+        GenerationError : the session is closed
         """
         last = len(live.ids) - 1
         same = map(operator.eq, self._tokens, live.ids)
@@ -66,23 +66,23 @@ class Held:
             self.mark(live)
 
     def mark(self, live: Live) -> None:
-        """Keep a copy of the state, if the generation has come to where one is wanted."""
+        """Store a copy of the state, if the generation has reached the position for it."""
         state = live.state
         if state is not None and live.fed in live.cuts and (self._mark is None or self._mark.position < live.fed):
             self._mark = state.fork()
 
     def take_back(self) -> None:
-        """Take the state from the generation that has it."""
+        """Take the state back from its generation."""
         if self._lent is not None:
             live, self._lent = self._lent[0], None
             self._tokens, self._state = live.ids[: live.fed], live.state
 
     def seen(self) -> State:
-        """Return the state, which holds `tokens`, to be copied or saved.
+        """Return the state, which contains `tokens`, to be copied or saved.
 
         Raises
         ------
-        GenerationError : it was let go of
+        GenerationError : the session is closed
         """
         if self._lent is None:
             if self._open().position != len(self._tokens):  # its last call was interrupted, or has failed
@@ -94,21 +94,21 @@ class Held:
         return live.state
 
     def reset(self) -> None:
-        """Forget all tokens."""
+        """Clear the state."""
         self._open().reset()
         self._mark = None
         self._tokens.clear()
 
     def close(self) -> None:
-        """Let go of the device memory."""
+        """Free the device memory."""
         self._state = self._mark = None
         self._tokens.clear()
 
     def _go_back(self, position: int) -> None:
-        """Forget what was fed from `position` on, or from further back where there is no copy of then."""
+        """Truncate the state to `position`, or to an earlier one if there is no copy for it."""
         state, mark = self._open(), self._mark
         if mark is not None and mark.position > position:
-            self._mark = None  # it holds tokens that will be others
+            self._mark = None  # it contains tokens that differ
         if 0 < position < min(state.reach, state.position):
             if mark is None or mark.reach > position:
                 state.reset()
@@ -120,5 +120,5 @@ class Held:
 
     def _open(self) -> State:
         if self._state is None:
-            raise GenerationError("the session is closed", hint="make another with model.session()")
+            raise GenerationError("the session is closed", hint="create another one with model.session()")
         return self._state

@@ -9,11 +9,11 @@ from volumetric.loaders.model import LoadedModel
 from volumetric.network import Network
 
 HIDDEN: Final = "last_hidden_state"
-"""Output that has the hidden states, as transformers calls it."""
+"""Name of the output with the hidden states, as in transformers."""
 
 
 def with_hidden(loaded: LoadedModel) -> Network:
-    """Return the network of a model, with its hidden states as an output beside that of its head, if it has one."""
+    """Return the network of a model with its hidden states as a further output."""
     network = loaded.network
     if loaded.hidden is None:
         return network

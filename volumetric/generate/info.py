@@ -1,4 +1,4 @@
-"""What there is to say about an open model."""
+"""Facts about an open model."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Final
 from volumetric.run.device import RunOptions
 
 DEFAULT_CONTEXT: Final = 4096
-"""Context when none is asked for and the model allows more: caches of a long-context model can exceed its weights."""
+"""Default context if the model allows more: caches of a long-context model can be larger than its weights."""
 
 ENDLESS: Final = 2**31 - 1
-"""Context of models whose streams have no end."""
+"""Context of models with unbounded streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """How a model was opened.
+    """Facts about an open model.
 
     Attributes
     ----------
-    dtype : scheme of most weights as they are stored
-    context : tokens that a sequence can hold here; `ENDLESS` where it has no end
+    dtype : scheme of most stored weights
+    context : most tokens of a sequence; `ENDLESS` if unbounded
     context_length : tokens that the model was trained for
     """
 
@@ -37,5 +37,5 @@ class ModelInfo:
 
     @property
     def window(self) -> int:
-        """Tokens that are taken together where nothing says how many: the context, if that has an end."""
+        """Default tokens of a window: the context, unless it is unbounded."""
         return self.context if self.context < ENDLESS else self.context_length or DEFAULT_CONTEXT

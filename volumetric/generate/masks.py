@@ -1,4 +1,4 @@
-"""Masked tokens: what a model thinks stands there."""
+"""Masked tokens: the predictions of a masked language model."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Filled:
 
     Attributes
     ----------
-    token, id : the token, as it stands in the vocabulary
-    probability : of all tokens at this place
-    text : the whole text with it, other masks left as they are
+    token, id : the token in the vocabulary
+    probability : probability of the token at this position
+    text : the whole text with the token; other masks are unchanged
     """
 
     token: str
@@ -35,13 +35,13 @@ class Filled:
 
 
 def fill_mask(model: CompiledModel, encoder: TextEncoder, text: str, top_k: int) -> list[list[Filled]]:
-    """See `Encodes.fill_mask`; `encoder` is that of the model."""
+    """See `Encodes.fill_mask`; `encoder` belongs to the model."""
     if not model.bidirectional or encoder.loaded.hidden is None:
         raise GenerationError(
-            f"{model.name} has no head that predicts masked tokens", hint="a checkpoint of …ForMaskedLM has one"
+            f"{model.name} has no head that predicts masked tokens", hint="use a checkpoint of …ForMaskedLM"
         )
     if not isinstance(text, str):
-        raise GenerationError(f"fill_mask takes a text, got {type(text).__name__}")
+        raise GenerationError(f"fill_mask requires a text, got {type(text).__name__}")
     if type(top_k) is not int or top_k < 1:
         raise SpecError(f"top_k must be at least 1, got {top_k!r}")
     tokenizer = encoder.tokenizer
@@ -54,7 +54,7 @@ def fill_mask(model: CompiledModel, encoder: TextEncoder, text: str, top_k: int)
     model.room_after(len(ids))
     places = np.flatnonzero(ids == number)
     if not places.size:
-        raise GenerationError(f"the text has no {mask}", hint=f"write {mask} where a word is to be found")
+        raise GenerationError(f"the text has no {mask}", hint=f"write {mask} in place of a word")
     state = model.executable.new_state()
     logits = model.executable.forward(state, rows, last_only=False)
     predictions: list[list[Filled]] = []
@@ -69,7 +69,7 @@ def _filled(tokenizer: Tokenizer, ids: np.ndarray, place: int, id: int, probabil
     whole = ids.copy()
     whole[place] = id
     mask = tokenizer.token_id(tokenizer.special_tokens.get("mask_token"))
-    # Other masks are special tokens, and stay; those that the tokenizer put around the text do not.
+    # Keep other masks, which are special tokens, but not the special tokens that the tokenizer added.
     around = {tokenizer.token_id(tokenizer.special_tokens.get(role)) for role in ("cls_token", "sep_token")}
     around |= {tokenizer.bos_id, tokenizer.eos_id} - {None, mask}
     text_ids = [int(one) for one in whole if int(one) not in around]

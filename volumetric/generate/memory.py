@@ -1,4 +1,4 @@
-"""Memory: the peak of this process and what is free, from what the system counts itself."""
+"""Memory: the peak of this process and the free memory, as counted by the system."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def peak_resident_bytes() -> int | None:
-    """Return the most memory that this process held at once, or None where the system does not say.
+    """Return the peak resident memory of this process, or None if the system does not report it.
 
-    Linux is asked through ``/proc``: its ``getrusage`` also counts the parent from before ``exec``.
+    On Linux it is read from ``/proc``: ``getrusage`` also counts the parent before ``exec``.
     """
     if sys.platform.startswith("linux"):
         return _from_status(Path("/proc/self/status"))
@@ -32,7 +32,7 @@ def _from_status(status: Path) -> int | None:
 
 
 def available_bytes() -> int | None:
-    """Return the memory that is free for use, or None where the system does not say."""
+    """Return the available memory, or None if the system does not report it."""
     if not sys.platform.startswith("linux"):
         return None
     try:

@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
 
 class Model(Encodes, Predicts):
-    """A network bound to a device, with tokenizer and chat template where the source has them.
+    """A network bound to a device, with tokenizer and chat template if the source has them.
 
     Parameters and attributes are those of `CompiledModel`.
     """
 
     def use(self, executable: Executable, adapters: Adapters) -> None:
-        """Run on an executable with these adapters in force from now on, in new sessions."""
+        """Use another executable and adapters for new sessions."""
         super().use(executable, adapters)
         self._idle: list[Session] = []
 
     def perplexity(
         self, text: str | Sequence[int], *, window: int | None = None, stride: int | None = None
     ) -> Perplexity:
-        """Return how well the model predicts a text: ``exp`` of the mean ``−log p`` of its tokens.
+        """Return the perplexity of a text: ``exp`` of the mean ``−log p`` of its tokens.
 
         Parameters
         ----------
-        text : text, encoded as a prompt is, or token ids
-        window : tokens that are fed from an empty sequence at a time; None: as many as the context holds. The first
-            token of a window has nothing before it and does not count, the others see all before them in it.
-        stride : tokens from the start of a window to that of the next; None: as many as a window holds. With less, the
-            windows overlap, and a token counts in the first window that holds it alone.
+        text : text, encoded like a prompt, or token ids
+        window : tokens of a window, each fed from an empty sequence; None: the context. The first token of a window is
+            not predicted; the others see all earlier tokens of the window.
+        stride : tokens between the starts of two windows; None: the window. With fewer, the windows overlap, and a
+            token counts only in the first window that contains it.
 
         Raises
         ------
-        GenerationError : fewer than two tokens, an encoder, or logits that are not numbers
+        GenerationError : there are fewer than two tokens, the model is an encoder, or logits are NaN or infinite
         SpecError : `window` is below 2 or more than the context, or `stride` below 1 or more than `window`
         """
         from volumetric.generate.perplexity import perplexity
@@ -59,15 +59,15 @@ class Model(Encodes, Predicts):
         return perplexity(self, self.encode(text), window, stride)
 
     def generate(self, prompt: Prompt, params: SamplingParams | None = None, **explicit: Any) -> Generation:
-        """Generate after `prompt` and return the whole.
+        """Generate after `prompt`, and return the whole text.
 
         Parameters
         ----------
         prompt : text, token ids, or chat messages
         params : complete sampling parameters
-        explicit : single sampling parameters (see `SamplingParams`), over `params` or the model's own defaults;
-            ``template_args`` and ``parse_special``, see `encode`; and ``draft``, a smaller model of the same tokens or
-            ``"lookup"``, whose guesses are checked together (see `Session.stream`)
+        explicit : single sampling parameters (see `SamplingParams`), which override `params` or the model's defaults;
+            ``template_args`` and ``parse_special``, see `encode`; and ``draft``, a smaller model with the same
+            tokenizer or ``"lookup"``, for speculative decoding (see `Session.stream`)
 
         Returns
         -------
@@ -76,16 +76,16 @@ class Model(Encodes, Predicts):
 
         Raises
         ------
-        GenerationError : the prompt is empty, does not fit, or cannot be encoded; logits are not numbers
+        GenerationError : the prompt is empty, does not fit, or cannot be encoded; logits are NaN or infinite
         SpecError : a sampling parameter is unknown or out of range
         """
         return self.stream(prompt, params, **explicit).run()
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None, **explicit: Any) -> Stream:
-        """Generate after `prompt`, token by token; parameters as for `generate`.
+        """Generate after `prompt`, token by token; for the parameters see `generate`.
 
-        Each stream starts from an empty sequence, so a seed always gives the same text. Use a `session` to go on
-        from what was computed before.
+        Each stream starts from an empty sequence, so that a seed always gives the same text. Use a `session` to reuse
+        earlier computation.
         """
         try:
             session = self._idle.pop()
@@ -115,19 +115,20 @@ class Model(Encodes, Predicts):
         prompt_rows: int = PROMPT_ROWS,
         **explicit: Any,
     ) -> list[Generation]:
-        """Generate after several prompts, whose tokens are computed together: each weight is read once for all.
+        """Generate after several prompts in a batch: each weight is read once for all.
 
         Every prompt has its own sampler, seed, stop texts and end, as with `generate`; on the CPU device the tokens are
-        those of `generate` too. A generation that has ended makes room for the next prompt at once.
+        also the same. A generation that has ended is replaced by the next prompt at once.
 
         Parameters
         ----------
-        prompts : any number; text, token ids or chat messages, of any lengths
-        params : complete sampling parameters for all, or one for each prompt. One seed for all seeds each prompt alike.
-        together : sequences computed at once, at most; each needs a cache on the device
-        prompt_rows : tokens of prompts computed at once beside sequences that decode, at most; more of them start the
-            next generation sooner and slow the others down
-        explicit : single sampling parameters, ``template_args`` and ``parse_special``, as for `generate`
+        prompts : text, token ids or chat messages, of any number and lengths
+        params : complete sampling parameters for all prompts, or a list with those of each. A common seed seeds each
+            prompt the same way.
+        together : most sequences in a batch; each needs a cache on the device
+        prompt_rows : most prompt tokens in a call with decoding sequences; a larger value starts the next generation
+            sooner and slows the others down
+        explicit : single sampling parameters, ``template_args`` and ``parse_special``, see `generate`
 
         Returns
         -------
@@ -136,7 +137,7 @@ class Model(Encodes, Predicts):
 
         Raises
         ------
-        GenerationError, SpecError : as `generate`, before anything is computed, for any of the prompts
+        GenerationError, SpecError : see `generate`; for any of the prompts, before anything is computed
         """
         return self.stream_batch(prompts, params, together=together, prompt_rows=prompt_rows, **explicit).run()
 
@@ -151,58 +152,58 @@ class Model(Encodes, Predicts):
     ) -> BatchStream:
         """Generate after several prompts, token by token: an iterator over ``(number of the prompt, TokenEvent)``.
 
-        Parameters as for `generate_batch`.
+        For the parameters see `generate_batch`.
         """
-        from volumetric.generate.batch import BatchStream  # for those with several prompts
+        from volumetric.generate.batch import BatchStream  # only needed for several prompts
 
         self.require_generator()
         return BatchStream(self, prompts, params, together=together, prompt_rows=prompt_rows, **explicit)
 
     def chat(self, messages: Sequence[Message], params: SamplingParams | None = None, **explicit: Any) -> Generation:
-        """Generate the reply to a conversation, through the model's chat template; parameters as for `generate`.
+        """Generate the reply to a conversation with the model's chat template; for the parameters see `generate`.
 
         Raises
         ------
-        GenerationError : as `generate`, and for anything but a list of messages
+        GenerationError : see `generate`; also for anything but a list of messages
         """
         if isinstance(messages, str):
             raise GenerationError(
-                "chat takes a list of messages, got text",
-                hint='chat([{"role": "user", "content": text}]); generate(text) continues a plain text',
+                "chat requires a list of messages, got text",
+                hint='use chat([{"role": "user", "content": text}]); generate(text) continues a plain text',
             )
-        conversation = items_of(messages, "chat takes a list of messages")
+        conversation = items_of(messages, "chat requires a list of messages")
         check_messages(conversation)
         return self.generate(conversation, params, **explicit)
 
     def session(self, *, restore: str | os.PathLike[str] | None = None) -> Session:
-        """Return a new sequence, after `prepare`: empty, or where the one was that `Session.save` wrote to a file.
+        """Return a new session, after `prepare`: empty, or restored from a file of `Session.save`.
 
         Parameters
         ----------
-        restore : the file; by this model with the same weights, on any device. Keys and values are converted to what is
-            held here
+        restore : the file, saved by this model with the same weights, on any device. Keys and values are converted to
+            this model's precision
 
         Raises
         ------
-        GenerationError : the model is an encoder, or does not read tokens; the context is too short for the file's
-        CheckpointError : the file cannot be read, is damaged, or of another network
+        GenerationError : the model is an encoder, does not read tokens, or has too short a context for the file
+        CheckpointError : the file cannot be read, is damaged, or belongs to another network
         """
         self.require_generator()
         self.prepare()
         if restore is None:
             return Session(self)
-        from volumetric.generate.saved_session import read_session  # brings msgspec
+        from volumetric.generate.saved_session import read_session  # imports msgspec
 
         return Session(self, *read_session(self.executable, restore))
 
     def drafters_for(self, model: CompiledModel) -> Callable[[], Drafter]:
-        """Return what makes drafters of this model, which propose tokens for a larger one of the same tokens.
+        """Return a function that creates drafters with this model, for a larger one with the same tokenizer.
 
         Raises
         ------
         GenerationError : the other model has other tokens
         """
-        from volumetric.generate.draft_model import DraftModel, check_tokens_agree  # for those who draft
+        from volumetric.generate.draft_model import DraftModel, check_tokens_agree  # only needed for drafts
 
         check_tokens_agree(model, self)
         return lambda: DraftModel(self.session(), self.executable.options.context)

@@ -1,4 +1,4 @@
-"""`load`: from the name of a model to a model that is ready to run."""
+"""`load`: opens a model by its name or path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora
 
 ENCODER_CONTEXT = 32_768
-"""The same of encoders, which keep nothing from call to call."""
+"""The default context of encoders, which have no state."""
 
 
 def load(
@@ -42,33 +42,32 @@ def load(
     strict: bool = True,
     guess: bool | Mapping[str, Any] | None = None,
 ) -> Model:
-    """Open a model and make it ready to run.
+    """Open a model, ready to run.
 
     Parameters
     ----------
     source : a directory, a ``.gguf`` or ``.safetensors`` file, a Hugging Face id (``id@revision``), or ``pkg:module``
-        for a model file inside of an installed Python package
-    device : where to compute: ``"auto"``, ``"cpu"``, ``"gpu"``, ``"gpu:1"``, ``"reference"``, or an open device; see
-        `open_device`
+        for a model file in an installed Python package
+    device : ``"auto"``, ``"cpu"``, ``"gpu"``, ``"gpu:1"``, ``"reference"``, or an open device; see `open_device`
     dtype : numeric scheme to convert the weights to, ``"bf16"`` or ``"int4:g32"``; None keeps them as stored
-    context : tokens that a sequence can hold; by default the model's own limit, but at most 4096; 0: the limit itself
-    compute : what activations are rounded to before products, see `RunOptions`; ``"auto"`` rounds nothing where the
-        network does not read tokens: it predicts what was trained
+    context : most tokens of a sequence; default: the model's limit, but at most 4096; 0: the model's limit
+    compute : rounding of activations before matrix products, see `RunOptions`; ``"auto"`` does not round in networks
+        that do not read tokens, so that predictions are those of training
     kv_dtype : storage of keys and values, see `RunOptions`
-    threads : threads of the CPU device; by default its physical cores, at most the CPUs that the process may use
-    chat_template : Jinja source, or a file of it, in place of the model's own
-    lora : directory of a LoRA adapter that PEFT has saved, alone or with a scale, ``"path:0.5"`` or ``(path, 0.5)``; or
-        a list of such; they run beside the weights, and `Model.set_adapter` scales and switches them
+    threads : threads of the CPU device; default: its physical cores, at most the CPUs that the process may use
+    chat_template : Jinja source, or a file with it, in place of the model's template
+    lora : directory of a LoRA adapter saved by PEFT, optionally with a scale, ``"path:0.5"`` or ``(path, 0.5)``; or a
+        list of them. They are applied at run time, and `Model.set_adapter` scales and switches them
     offline : use local files only
     strict : refuse a checkpoint with missing or unexpected tensors
-    guess : True takes safetensors without a configuration for what their names and shapes say; a mapping also gives,
-        by name, what these do not tell: ``{"num_attention_heads": 8, "rope_theta": 10000}``
+    guess : True detects the model of safetensors without a configuration from their names and shapes; a mapping also
+        sets facts that these do not determine: ``{"num_attention_heads": 8, "rope_theta": 10000}``
 
     Raises
     ------
-    CheckpointError : the source is not found, damaged, or does not fit its network
+    CheckpointError : the source does not exist, is damaged, or does not match its network
     UnsupportedError : the model family, or its combination with the device and dtype, is not supported
-    DeviceError : no such device, or the model does not fit on it
+    DeviceError : the device does not exist, or the model does not fit on it
 
     Examples
     --------
@@ -78,7 +77,7 @@ def load(
     start = time.perf_counter()
     if not isinstance(source, (str, os.PathLike)):
         raise CheckpointError(
-            f"a model is named by text or a path, got {type(source).__name__}", hint="see `help(load)`"
+            f"the source of a model must be text or a path, got {type(source).__name__}", hint="see `help(load)`"
         )
     threads = capped_threads(threads)
     opened = open_device(device, threads=threads)
@@ -89,7 +88,7 @@ def load(
         compute = "float32"
     options = RunOptions(context=_context(context, loaded), compute=compute, kv_dtype=kv_dtype, threads=threads)
     if loaded.tokenizer is not None:
-        loaded.tokenizer.prepare()  # before the weights are there: what building takes is free again by then
+        loaded.tokenizer.prepare()  # before weights are loaded, so that its temporary memory is free by then
     model = Model(loaded, opened, options, lora=lora)
     model.load_seconds = time.perf_counter() - start
     return model
@@ -116,9 +115,9 @@ def _context(context: int | None, loaded: LoadedModel) -> int:
 
 
 def goes_on(network: Network) -> bool:
-    """Whether streams of a network have no end: their states do not grow, and no layer counts its place.
+    """Whether streams of a network are unbounded: states do not grow, and no layer depends on the position.
 
-    What such a model was trained on may be shorter: its states are as long after a million tokens as after one.
+    The training length may be shorter: the states have the same size after a million tokens as after one.
     """
     if any(spec.ends_with_context or spec.two_way for spec in network.layers.values()):
         return False

@@ -1,4 +1,4 @@
-"""Sampling parameters: the one definition that Python keywords, command-line flags and HTTP fields share."""
+"""Sampling parameters: the definition shared by Python keywords, command-line flags and HTTP fields."""
 
 from __future__ import annotations
 
@@ -29,61 +29,61 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "reverse_prompt": "stop",
     }
 )
-"""Names that other tools use. The command line accepts them; in Python they lead to the right name."""
+"""Names of other tools. The command line accepts them; in Python an error suggests the right name."""
 
 Source = Literal["explicit", "generation_config", "server", "default"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    r"""How tokens are drawn, and when generation ends.
+    r"""Parameters of sampling, and of the end of generation.
 
     The order is fixed: logit bias, penalties, temperature, top-k, top-p, min-p, draw. A `SamplingParams` is complete:
-    a model's own defaults are merged only with names given one by one (see `merge`).
+    the model's defaults are merged only with single parameters passed by name (see `merge`).
 
     Parameters
     ----------
     max_tokens : int
         Most tokens to generate.
     temperature : float
-        Divides the logits before the draw; 0 takes the most likely token (greedy).
+        Divides the logits before the draw; 0 is greedy decoding.
     top_k : int
-        Draw among the k most likely tokens; 0 is off.
+        Draw only among the k most likely tokens; 0 is off.
     top_p : float
-        Draw among the fewest tokens whose probabilities reach this sum; 1.0 is off.
+        Draw only among the fewest tokens whose probabilities reach this sum; 1.0 is off.
     min_p : float
         Drop tokens less likely than this fraction of the most likely one; 0.0 is off.
     repetition_penalty : float
-        Divides positive and multiplies negative logits of tokens that occurred, prompt included; 1.0 is off.
+        Divides positive and multiplies negative logits of tokens that have occurred, including the prompt; 1.0 is off.
     repetition_window : int
-        How many of the last tokens the repetition penalty looks at; -1 is all of them.
+        Number of last tokens that the repetition penalty considers; -1 is all of them.
     presence_penalty : float
-        Subtracted once from the logits of tokens already generated; 0.0 is off.
+        Subtracted once from the logits of generated tokens; 0.0 is off.
     frequency_penalty : float
-        Subtracted from the logits of a generated token for each time it occurred; 0.0 is off.
+        Subtracted from the logits of a generated token for each occurrence; 0.0 is off.
     seed : int
-        Seed of the draws; a fresh one is taken and reported when it is not given, or -1.
+        Seed of the draws; without one, or with -1, a random seed is chosen and reported.
     stop : tuple of str
-        End before any of these texts appears. On the command line, \n, \t and escaped backslashes are read as in C.
+        End before any of these texts appears. On the command line, \n, \t and escaped backslashes work as in C.
     stop_ids : tuple of int
-        End at any of these token ids, besides the model's own end-of-text ids.
+        End at any of these token ids, in addition to the model's end-of-text ids.
     ignore_eos : bool
         Do not end at the model's end-of-text ids.
     min_tokens : int
-        Tokens before which no token id ends the text; a stop text still does.
+        Least number of tokens before a token id may end the text; a stop text still ends it.
     include_stop : bool
-        Let the text have the stop text that ends it.
+        Include the stop text in the output.
     allowed_ids : tuple of int
-        Draw among these token ids alone; with none of those that end a text it ends by its length.
+        Draw only among these token ids; without an end-of-text id among them, the text ends by its length.
     logit_bias : mapping of int to float
-        Added to the logits of these token ids, as 42=-1.5 on the command line, at most 1,000,000; -inf bans a
+        Added to the logits of these token ids, written 42=-1.5 on the command line; at most 1,000,000; -inf bans a
         token.
     logprobs : int
         Report the log-probability of each token, and of this many alternatives, from the model's unchanged logits.
 
     Raises
     ------
-    SpecError : a value has the wrong type or lies outside of its range; the message lists all of them
+    SpecError : a value has the wrong type or is out of range; the message lists all of them
     """
 
     max_tokens: int = 256
@@ -138,18 +138,18 @@ class SamplingParams:
 
     @property
     def penalised(self) -> bool:
-        """Whether the logits depend on the tokens that came before."""
+        """Whether penalties change the logits by earlier tokens."""
         window = self.repetition_penalty != 1.0 and self.repetition_window != 0
         return window or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
 
     @property
     def adjusted(self) -> bool:
-        """Whether a draw takes or gives more than the model's logits: penalties, bias, log-probabilities."""
+        """Whether a draw needs more than the logits, or returns more than a token: penalties, bias, logprobs."""
         return self.penalised or bool(self.logit_bias) or self.logprobs is not None
 
     @property
     def plain_greedy(self) -> bool:
-        """Whether the arg max of the model's unchanged logits is all that is asked for."""
+        """Whether only the arg max of the model's unchanged logits is needed."""
         return self.temperature == 0.0 and not self.adjusted
 
     def end_ids(self, eos_ids: Iterable[int]) -> frozenset[int]:
@@ -159,7 +159,7 @@ class SamplingParams:
 
 _MAX = float("inf")
 _MOST_BIAS = 1e6
-"""More than any logit by far; what is near the end of float32 would become infinite beside one, or at a temperature."""
+"""Far larger than any logit; values near the limit of float32 could overflow with a logit, or at a temperature."""
 _RANGES: Mapping[str, tuple[type, float, float, str]] = MappingProxyType(
     {
         "max_tokens": (Integral, 1, _MAX, "a whole number of 1 or more"),
@@ -180,7 +180,7 @@ _OPTIONAL = frozenset({"seed", "logprobs"})
 
 
 def is_number(value: object, kind: type = Real) -> TypeGuard[float]:
-    """Whether `value` is of the numeric `kind`; True and False, which Python counts as integers, are not."""
+    """Whether `value` is of the numeric `kind`; True and False, which are integers in Python, are excluded."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
@@ -198,7 +198,7 @@ def _token_ids(value: Any) -> bool:
 
 def _bias_problems(bias: Mapping[Any, Any]) -> Iterator[str]:
     for token, value in bias.items():
-        # JSON has only text keys, so "42" is a token id as well as 42.
+        # JSON keys are always text, so that "42" is a token id like 42.
         if isinstance(token, bool) or not (str(token).isascii() and str(token).isdecimal()):
             yield f"{token!r} is not a token id"
         elif not is_number(value) or not value <= _MOST_BIAS:
@@ -215,14 +215,14 @@ FROM_CONFIG: Mapping[str, str] = MappingProxyType(
         "repetition_penalty": "repetition_penalty",
     }
 )
-"""Parameters that a generation config can set, and their names there."""
+"""Parameters that a generation config can set → their names there."""
 EVEN_GREEDY: frozenset[str] = frozenset({"max_tokens", "repetition_penalty"})
-"""Those of them that a generation config sets for greedy decoding too."""
+"""Parameters of a generation config that also apply to greedy decoding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """Parameters in force, and where each came from."""
+    """Sampling parameters in force, and the source of each."""
 
     params: SamplingParams
     sources: Mapping[str, Source]
@@ -236,15 +236,15 @@ class Merged:
 
 
 def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> Merged:
-    """Resolve sampling parameters: explicit values, then the model's generation config, then greedy.
+    """Resolve sampling parameters: explicit values, then the model's generation config, then greedy defaults.
 
-    What shapes the draw counts from the generation config only when it asks for sampling (``do_sample``): otherwise
-    such values are left-overs, which transformers does not use either. The rest of it (`EVEN_GREEDY`) always counts, as
-    there. A value of None in `explicit` means "not given".
+    Sampling values of the generation config apply only if it enables ``do_sample``: otherwise they are left-overs,
+    which transformers ignores, too. The other values (`EVEN_GREEDY`) always apply, as in transformers. None in
+    `explicit` means "not set".
 
     Raises
     ------
-    SpecError : an unknown name, or a value outside of its range
+    SpecError : a name is unknown, or a value is out of range
     """
     known = {f.name for f in fields(SamplingParams)}
     chosen = {name: value for name, value in explicit.items() if value is not None}
@@ -255,7 +255,7 @@ def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> M
     if defaults is not None:
         names = FROM_CONFIG if defaults.do_sample else EVEN_GREEDY
         stated = {name: getattr(defaults, FROM_CONFIG[name]) for name in names}
-        # transformers samples at temperature 1 where do_sample is set and no temperature is given.
+        # transformers samples at temperature 1 if do_sample is set without a temperature.
         values = {"temperature": 1.0} if defaults.do_sample else {}
         values |= {name: value for name, value in stated.items() if value is not None}
     sources: dict[str, Source] = {
@@ -265,8 +265,8 @@ def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> M
     try:
         params = SamplingParams(**(values | chosen))
     except SpecError as error:
-        SamplingParams(**chosen)  # the fault of who asked, if this raises too
-        raise SpecError(f"the model's generation config: {error}", hint="give the named value yourself") from None
+        SamplingParams(**chosen)  # if this raises, too, the explicit values are invalid
+        raise SpecError(f"the model's generation config: {error}", hint="set this parameter yourself") from None
     _warn_idle(params, chosen)
     return Merged(params=params, sources=MappingProxyType(sources))
 
@@ -280,4 +280,4 @@ def _warn_idle(params: SamplingParams, chosen: Mapping[str, Any]) -> None:
     idle = [name for name in ("top_k", "top_p", "min_p", "seed") if name in chosen]
     if idle and params.temperature == 0.0 and "temperature" not in chosen:
         names = ", ".join(idle)
-        logger.warning("%s: no effect at temperature 0 (greedy); give a temperature to sample", names)
+        logger.warning("%s: no effect at temperature 0 (greedy); set a temperature to sample", names)

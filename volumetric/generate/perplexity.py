@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel
 
 _TOGETHER = Limits.of_one_caller(seats=8, prompt_rows=PREFILL_ROWS, prefix_bytes=None)
-"""Short windows are computed together; a call has no more rows than one of a long one."""
+"""Most rows of a call; short windows share calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Perplexity:
-    """How well a text was predicted.
+    """The perplexity of a text.
 
     Attributes
     ----------
     value : the perplexity, ``exp(mean)``
-    mean : mean of ``−log p(token | tokens before it in its window)``, in nats
+    mean : mean of ``−log p(token | earlier tokens of its window)``, in nats
     error : standard error of `mean`, as if the tokens were independent; NaN for a single token
-    tokens : tokens that were predicted
+    tokens : number of predicted tokens
     """
 
     value: float
@@ -52,25 +52,27 @@ def perplexity(model: CompiledModel, ids: Sequence[int], window: int | None, str
     if not 1 <= stride <= window:
         raise SpecError(f"stride must be 1 to {window}, the window, got {stride}")
     if model.bidirectional:
-        raise GenerationError(f"{model.name} is an encoder and predicts no next token", hint="use model.logits(ids)")
+        raise GenerationError(
+            f"{model.name} is an encoder and does not predict the next token", hint="use model.logits(ids)"
+        )
     if len(ids) < 2:
         raise GenerationError(f"a perplexity needs 2 tokens or more, got {len(ids)}")
     windows = list(_windows(len(ids), window, stride))
     window_losses = _losses(model, [ids[start:end] for start, end, _ in windows])
     losses = np.concatenate([one[-new:] for one, (_, _, new) in zip(window_losses, windows, strict=True)])
     if not np.isfinite(losses).all():
-        raise GenerationError("the model's logits are not numbers", hint="check its weights for NaN and infinities")
+        raise GenerationError("the model's logits are NaN or infinite", hint="check its weights for NaN and infinities")
     mean = float(losses.mean())
     error = float(losses.std(ddof=1)) / math.sqrt(losses.size) if losses.size > 1 else math.nan
     return Perplexity(value=math.exp(mean), mean=mean, error=error, tokens=losses.size)
 
 
 def _windows(tokens: int, window: int, stride: int) -> Iterator[tuple[int, int, int]]:
-    """Yield start and end of each window, and how many tokens at its end no window before it predicted."""
+    """Yield start and end of each window, and the number of its last tokens that no earlier window predicted."""
     predicted = 0
     for start in range(0, tokens, stride):
         end = min(start + window, tokens)
-        new = end - max(predicted, start + 1)  # the first token of a window is given
+        new = end - max(predicted, start + 1)  # the first token of a window is not predicted
         if new > 0:
             yield start, end, new
         predicted = end

@@ -1,4 +1,4 @@
-"""What networks of features do for a model: outputs for many samples."""
+"""Methods of models that read features: outputs for many samples."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from volumetric.generate.compiled_model import CompiledModel
 
 
 class Predicts(CompiledModel):
-    """The methods of a `Model` that take samples."""
+    """Methods of `Model` for networks of features."""
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes that the outputs stand for; empty where the files have none."""
+        """Names of the classes of the outputs; empty if the files have none."""
         return self.loaded.classes
 
     @overload
@@ -25,21 +25,21 @@ class Predicts(CompiledModel):
     def predict(
         self, inputs: Given, *, batch_size: int = BATCH, outputs: Sequence[str] | None = None
     ) -> F32Array | dict[str, F32Array]:
-        """Return the outputs for many samples, float32, samples first; nothing is rounded unless `load` was told to.
+        """Return the outputs for many samples, float32, samples first; activations are rounded only if `load` set that.
 
-        Inputs are standardised first where the network was trained so.
+        Inputs are standardised first if the network was trained that way.
 
         Parameters
         ----------
-        inputs : ``[samples, …]``: rows, each for itself, computed `batch_size` at a time; or sequences,
-            ``[samples, T, …]``, each from an empty state. Where a layer reads other rows, as recurrent ones do,
-            ``[T, …]`` is one sequence. Samples of several axes may come flat. Where the network has several inputs,
-            such arrays by name
-        outputs : names of outputs that are wanted, and handed back by name; None: the output ``"output"`` alone
+        inputs : ``[samples, …]``: independent rows, computed `batch_size` at a time; or sequences,
+            ``[samples, T, …]``, each from an empty state. If a layer reads other rows, as recurrent ones do,
+            ``[T, …]`` is one sequence. Samples of several axes may be flat. For a network with several inputs, a
+            mapping of these arrays by name
+        outputs : names of outputs to return, by name; None: only the output ``"output"``
 
         Raises
         ------
-        ShapeError : `inputs` is not what the network reads, has no sample, or a sequence longer than the context
+        ShapeError : `inputs` does not match the network, is empty, or has a sequence longer than the context
         GenerationError : an id is outside of the vocabulary
         SpecError : the network has no such output
 

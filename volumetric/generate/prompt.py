@@ -1,4 +1,4 @@
-"""Prompts: text, token ids or chat messages become token ids."""
+"""Prompts: encodes text, token ids or chat messages to token ids."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ def encode_prompt(
     parse_special: bool | None = None,
     limit: int | None = None,
 ) -> list[int]:
-    """Return the token ids of `prompt`; `limit` is that of `Tokenizer.encode`.
+    """Return the token ids of `prompt`; for `limit` see `Tokenizer.encode`.
 
-    Text is encoded with the special tokens that the model's tokenizer puts around a text. A rendered chat template
-    holds its own, so messages are encoded without.
+    Text is encoded with the special tokens that the tokenizer adds. A rendered chat template contains special tokens
+    already, so that messages are encoded without.
 
     Parameters
     ----------
-    contents : returns those of the model, where it has a tokenizer
-    parse_special : whether control tokens count that are written in a text, or in what messages hold; None: in a text
+    contents : returns `CompiledModel.contents`
+    parse_special : whether control tokens in a text, or in message contents, are parsed; None: only in a text
 
     Raises
     ------
-    GenerationError : text for a model without tokenizer, messages for one without chat template, or neither text,
-        ids nor messages
+    GenerationError : the prompt is text for a model without tokenizer, messages for one without chat template, or none
+        of text, ids and messages
     """
     if isinstance(prompt, str):
         if parse_special is not False or (plain := contents()) is None:
             return _tokenizer(model).encode(prompt, limit=limit)
         return plain.encode(plain.data(prompt), add_special_tokens=True, limit=limit)
     items = items_of(prompt, "a prompt is text, token ids or chat messages")
-    if set(map(type, items)) == {int}:  # what nearly everybody gives; the general rule takes ten times as long
+    if set(map(type, items)) == {int}:  # the common case; the general check takes ten times as long
         return items
     if all(isinstance(item, Integral) and not isinstance(item, bool) for item in items):
         return [int(item) for item in items]
     check_messages(items)
     if model.chat_template is None:
-        raise GenerationError(f"{model.name} has no chat template", hint="give a plain text as prompt, or a template")
+        raise GenerationError(f"{model.name} has no chat template", hint="pass plain text as the prompt, or a template")
     if not isinstance(template_args, Mapping):
         raise GenerationError(f"template_args must map names to values, got {type(template_args).__name__}")
     if "messages" in template_args:
@@ -73,7 +73,7 @@ def encode_prompt(
 
 
 def check_ids(ids: Sequence[int] | NDArray[np.integer], plan: Plan) -> NDArray[np.int32]:
-    """Return token ids as a network reads them, int32 ``[T]``.
+    """Convert token ids to int32 ``[T]``.
 
     Raises
     ------
@@ -84,11 +84,11 @@ def check_ids(ids: Sequence[int] | NDArray[np.integer], plan: Plan) -> NDArray[n
     except (OverflowError, TypeError, ValueError) as error:
         raise GenerationError(f"token ids must be a list of whole numbers: {error}") from None
     if array.size == 0:
-        raise GenerationError("the prompt is empty", hint="a model continues a text: give it at least one token")
+        raise GenerationError("the prompt is empty", hint="pass at least one token")
     if array.ndim != 1:
         raise GenerationError(f"token ids must be a list of whole numbers, got an array of shape {array.shape}")
-    if array.dtype.kind == "O" and all(isinstance(one, int) for one in array):  # NumPy has none beyond 64 bits
-        raise GenerationError(f"token ids lie far below 2⁶⁴, got {min(array)} to {max(array)}")
+    if array.dtype.kind == "O" and all(isinstance(one, int) for one in array):  # NumPy has no integers beyond 64 bits
+        raise GenerationError(f"token ids must be far below 2⁶⁴, got {min(array)} to {max(array)}")
     if array.dtype.kind not in "iu":
         raise GenerationError(f"token ids must be a list of whole numbers, got {array.dtype}")
     rows = check_input(plan, array)
@@ -97,15 +97,19 @@ def check_ids(ids: Sequence[int] | NDArray[np.integer], plan: Plan) -> NDArray[n
 
 
 def items_of(value: Any, rule: str) -> list[Any]:
-    """Return the items of a list in the widest sense: anything that has an order and is neither text nor bytes.
+    """Return the items of an ordered collection that is neither text nor bytes.
 
     Raises
     ------
-    GenerationError : `value` is something else; the message is `rule` and what was found
+    GenerationError : `value` is something else; the message is `rule` and the type
     """
     if isinstance(value, np.ndarray) and value.ndim != 1:
         raise GenerationError(f"{rule}, got an array of shape {value.shape}", hint="one row is one prompt")
-    hints = {bytes: "bytes.decode() makes text of bytes", Mapping: "put it into a list", str: "put it into a list"}
+    hints = {
+        bytes: "convert bytes to text with bytes.decode()",
+        Mapping: "put it into a list",
+        str: "put it into a list",
+    }
     odd = isinstance(value, (bytes, bytearray, memoryview, Mapping, str, Set)) or not isinstance(value, Iterable)
     if odd:
         hint = next((hint for kind, hint in hints.items() if isinstance(value, kind)), None)
@@ -125,16 +129,16 @@ def check_messages(items: Sequence[Any]) -> None:
 
 def _tokenizer(model: LoadedModel) -> Tokenizer:
     if model.tokenizer is None:
-        raise GenerationError(f"{model.name} has no tokenizer", hint="give token ids as prompt")
+        raise GenerationError(f"{model.name} has no tokenizer", hint="pass token ids as the prompt")
     return model.tokenizer
 
 
 def read_template(template: str | Path, model: LoadedModel) -> ChatTemplate:
-    """Return the chat template that `template` is, or whose file it names, with the model's special tokens.
+    """Return a chat template from its source or file, with the model's special tokens.
 
     Raises
     ------
-    GenerationError : `template` is neither Jinja nor a file that can be read
+    GenerationError : `template` is neither Jinja source nor a readable file
     """
     if not isinstance(template, (str, Path)):
         raise GenerationError(f"chat template: expected text or a path, got {type(template).__name__}")
@@ -143,6 +147,6 @@ def read_template(template: str | Path, model: LoadedModel) -> ChatTemplate:
         try:
             text = read_bytes(Path(template), MAX_TEMPLATE_BYTES).decode()
         except (CheckpointError, ValueError) as error:
-            raise GenerationError(f"chat template: {error}", hint="give Jinja source, or a file of it") from error
+            raise GenerationError(f"chat template: {error}", hint="pass Jinja source, or a file with it") from error
     special = model.tokenizer.special_tokens if model.tokenizer else {}
     return chat_template({"default": text}, special, "the given chat template")

@@ -1,4 +1,4 @@
-"""The random numbers of one generation, which may be looked at before they are used."""
+"""The random numbers of one generation, with look-ahead."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _AT_ONCE = 64
 class Randoms:
     """Numbers in [0, 1) of 53 bits, one for each draw.
 
-    A device that draws tokens itself gets them ahead of time; those that it does not use come again.
+    A device that draws tokens itself gets them in advance; unused ones are returned again.
 
     Parameters
     ----------
-    seed : of the stream
+    seed : seed of the stream
     """
 
     def __init__(self, seed: int) -> None:
@@ -24,13 +24,13 @@ class Randoms:
         self._numbers: deque[float] = deque()
 
     def take(self) -> float:
-        """Return the next number, and go on."""
+        """Return the next number, and advance."""
         if not self._numbers:
             self._more(_AT_ONCE)
         return self._numbers.popleft()
 
     def ahead(self, count: int) -> list[float]:
-        """Return the next numbers, which stay the next ones."""
+        """Return the next numbers without advancing."""
         if len(self._numbers) < count:
             self._more(count - len(self._numbers))
         return [self._numbers[i] for i in range(count)]

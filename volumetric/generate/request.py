@@ -1,4 +1,4 @@
-"""Requests to the sampling kernel: a generation's parameters and history as words in memory, and what comes back."""
+"""Requests to the sampling kernel: a generation's parameters and history as words in memory, and its answers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class History:
 
     Parameters
     ----------
-    window : how many of the last tokens count as recent; below 0, all of them
+    window : number of last tokens that count as recent; below 0: all
     prompt : token ids before the first one generated
 
     Attributes
     ----------
-    table : int32 ``[3, room]``: token ids, how often each is among the recent tokens, how often it was generated
+    table : int32 ``[3, room]``: token ids, their counts among the recent tokens, and among the generated ones
     """
 
     def __init__(self, window: int, prompt: Iterable[int]) -> None:
@@ -41,11 +41,11 @@ class History:
         self._places = {token: place for place, token in enumerate(ids.tolist())}
 
     def __len__(self) -> int:
-        """Different tokens so far: the entries of the table."""
+        """Number of different tokens so far, which are the entries of the table."""
         return len(self._places)
 
     def add(self, token: int) -> None:
-        """Take the next generated token."""
+        """Count the next generated token."""
         recent = self._recent
         if recent.maxlen is not None and recent.maxlen == len(recent) > 0:
             self.table[1, self._places[recent[0]]] -= 1
@@ -71,15 +71,15 @@ _LN2 = Fraction(6931471805599453094172321214581765680755, 10**40)
 _MANY = 2**31 - 1
 _PENALTIES = ("repetition", "presence", "frequency")
 _COLDEST = 1e-300
-"""Temperatures below it act as it does: then every difference between two scores is too large for a second token."""
+"""Lower temperatures are clipped to it: at it every difference of two scores already excludes the lower one."""
 
 
 class Request:
-    """One generation as the kernel reads it: the words of ``volumetric.devices.cpu.kernels.sampling.layout.WORDS``.
+    """A generation in the kernel's format: the words of ``volumetric.devices.cpu.kernels.sampling.layout.WORDS``.
 
     Parameters
     ----------
-    params, prompt : as for `volumetric.generate.sampler.Sampler`
+    params, prompt : see `volumetric.generate.sampler.Sampler`
     randoms : numbers for the draws; None for the arg max
     """
 
@@ -121,11 +121,11 @@ class Request:
         self._tell_history()
 
     def prepare(self, logits: F32Array) -> GenerationError | None:
-        """Point to the logits of the next draw; the error if bias names a token that they do not have."""
+        """Set the logits of the next draw; return an error if bias names a token outside of them."""
         if self._last_bias >= logits.size:
             return GenerationError(
                 f"logit_bias names token {self._last_bias}, but the model has {logits.size} tokens",
-                hint="token ids belong to one model's vocabulary",
+                hint="token ids are specific to a model's vocabulary",
             )
         self._words[_LOGITS] = logits.ctypes.data
         self._words[_SIZE] = logits.size
@@ -134,7 +134,7 @@ class Request:
         return None
 
     def take(self, logits: F32Array) -> Draw | GenerationError:
-        """Return what was drawn from `logits`, and remember the token."""
+        """Return the kernel's draw from `logits`, and count the token."""
         state = self._words.item(_STATE)
         if state != kernel.USABLE:
             adjusted = state > kernel.ADJUSTED
@@ -151,7 +151,7 @@ class Request:
         return Draw(token=token, logprob=logits.item(token) - norm, top_logprobs=top)
 
     def remember(self, token: int) -> None:
-        """Let penalties know of the next token."""
+        """Count the next token for penalties."""
         if self._history is not None:
             self._history.add(token)
             self._words[_HISTORIES] = len(self._history)
@@ -159,7 +159,7 @@ class Request:
                 self._tell_history()
 
     def adjustments(self) -> Adjustments:
-        """Return how bias and penalties change the scores of the next draw."""
+        """Return the effect of bias and penalties on the scores of the next draw."""
         table = np.zeros((3, 0), np.int32) if self._history is None else self._history.table[:, : len(self._history)]
         ids, (recent, generated) = table[0], table[1:]
         more = self._bias[~np.isin(self._bias, ids)]
@@ -187,7 +187,7 @@ class Request:
 
 
 def _heat(temperature: float) -> dict[str, float]:
-    """What weights take of a temperature: ``t ln 2`` in two parts, of which the first has 40 bits, and its like."""
+    """Constants of the weights at a temperature: ``t ln 2`` in two parts, the first of 40 bits, and its inverse."""
     if not temperature:
         return {}
     t = Fraction(max(float(temperature), _COLDEST))
@@ -204,7 +204,7 @@ def _heat(temperature: float) -> dict[str, float]:
 
 
 def answer(requests: Sequence[Request], rows: Sequence[F32Array]) -> list[Draw | GenerationError]:
-    """Answer `requests` by their `rows` of logits; see `volumetric.generate.sampler.draw_together`."""
+    """Draw for `requests` from their `rows` of logits; see `volumetric.generate.sampler.draw_together`."""
     rows = [np.ascontiguousarray(row, np.float32) for row in rows]
     errors = [request.prepare(row) for request, row in zip(requests, rows, strict=True)]
     ready = [request.address for request, error in zip(requests, errors, strict=True) if error is None]

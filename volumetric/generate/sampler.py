@@ -1,7 +1,7 @@
 """The sampler: from the logits of one position to the next token.
 
-The order is fixed, and is that of transformers: logit bias → penalties → temperature → top-k → top-p → min-p → draw.
-`tests/oracles/sampler.py` has it in NumPy; here one compiled kernel does it for all rows of a batch.
+The order is fixed, as in transformers: logit bias → penalties → temperature → top-k → top-p → min-p → draw.
+`tests/oracles/sampler.py` is a NumPy version; here one compiled kernel handles all rows of a batch.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Sampler:
 
     Parameters
     ----------
-    params : what to do with the logits
-    prompt : token ids before the first draw; the repetition penalty looks at them
+    params : sampling parameters
+    prompt : token ids before the first draw, for the repetition penalty
 
     Attributes
     ----------
-    seed : the seed in use, a fresh one where `params` has none
+    seed : the seed in use, a random one if `params` has none
     """
 
     def __init__(self, params: SamplingParams, prompt: Iterable[int] = ()) -> None:
@@ -54,7 +54,7 @@ class Sampler:
 
         Raises
         ------
-        GenerationError : the logits hold NaN or +inf, or no token is possible
+        GenerationError : the logits contain NaN or +inf, or no token is possible
         """
         drawn = draw_together((self,), (logits,))[0]
         if isinstance(drawn, GenerationError):
@@ -63,13 +63,13 @@ class Sampler:
 
     @property
     def chooser(self) -> Chooser | None:
-        """What a device reads that draws itself; None for the arg max, and where log-probabilities are asked for."""
+        """The generation for a device that draws itself; None for the arg max, and with log-probabilities."""
         plain = self.params.plain_greedy or self.params.logprobs is not None
         return None if plain else Choices(self, self._randoms)
 
     @cached_property
     def request(self) -> Request:
-        """The generation as the kernel reads it."""
+        """The generation in the kernel's format."""
         from volumetric.generate.request import Request
 
         return Request(self.params, self._randoms, self._prompt)
@@ -86,22 +86,22 @@ class Choices:
         self._sampler, self._randoms = sampler, randoms
 
     def ahead(self, count: int) -> list[float]:
-        """Return the numbers of the next draws; an arg max uses none."""
+        """Return the random numbers of the next draws; an arg max uses none."""
         return [0.0] * count if self._randoms is None else self._randoms.ahead(count)
 
     def adjustments(self) -> Adjustments:
-        """Return how scores change before the next draw."""
+        """Return the changes of scores before the next draw."""
         return self._sampler.request.adjustments()
 
     def drawn(self, token: int) -> None:
-        """Go on to the next number, and remember the token: the device has drawn it by this one."""
+        """Advance to the next random number, and count the token that the device has drawn."""
         if self._randoms is not None:
             self._randoms.take()
         if self._sampler.params.penalised:
             self._sampler.request.remember(token)
 
     def choose(self, logits: F32Array) -> int:
-        """Draw a token here."""
+        """Draw a token on the host."""
         return self._sampler.draw(logits).token
 
 
@@ -111,7 +111,7 @@ def _load() -> None:
 
 @cache
 def _load_ahead() -> None:
-    """Load Numba on a thread of its own where no device has yet: a prompt is computed before the first draw."""
+    """Import Numba in a separate thread, if no device has, while the prompt is computed."""
     if "numba" not in sys.modules:
         threading.Thread(target=_load).start()
 
@@ -125,14 +125,14 @@ def draw_together(samplers: Sequence[Sampler], rows: Sequence[F32Array]) -> list
 
     Returns
     -------
-    draws : for each generation what its `Sampler.draw` would return, or the error that it would raise
+    draws : for each generation the result of `Sampler.draw`, or its error
     """
     return _answer()([sampler.request for sampler in samplers], rows)
 
 
 @cache
 def _answer() -> Callable[[Sequence[Request], Sequence[F32Array]], list[Draw | GenerationError]]:
-    """What answers requests; Numba is loaded only where something is drawn."""
+    """Return `request.answer`; Numba is imported only for draws."""
     from volumetric.generate.request import answer
 
     return answer

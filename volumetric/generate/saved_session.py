@@ -1,4 +1,4 @@
-"""Sessions as bytes: the tokens of one, and the state that a device has computed of them."""
+"""Saved sessions: the tokens, and the state that a device has computed for them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class _Saved(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_session(executable: Executable, path: str | os.PathLike[str]) -> tuple[State, list[int]]:
-    """Return a state and the tokens that it holds; see `Model.session`."""
+    """Return a state and its tokens; see `Model.session`."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise CheckpointError(
-            f"cannot read {path}: {error.strerror or error}", hint="give what Session.save wrote"
+            f"cannot read {path}: {error.strerror or error}", hint="pass a file of Session.save"
         ) from None
     try:
         saved, body = SEAL.open(data, _Saved)

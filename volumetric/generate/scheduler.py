@@ -1,27 +1,27 @@
-"""The scheduler: many generations on one device, whoever asks for them and whenever.
+"""The scheduler: continuous batching of many generations on one device.
 
-Jobs come in by `Scheduler.submit`, from any thread; one thread calls `Scheduler.step` again and again, and gets events.
-A step is one call of the device: the last token of every sequence that decodes and, beside them, a bounded piece of the
-prompts that are not computed yet, so that a long prompt slows the others down a little instead of stopping them. A
-sequence that ends leaves at once, and the next job takes its seat.
+Any thread submits jobs with `Scheduler.submit`; one thread calls `Scheduler.step` repeatedly, and gets events. A step
+is one call of the device: the last token of every decoding sequence, and a bounded chunk of the prompts that are not
+computed yet, so that a long prompt slows the others down a little instead of stopping them. A sequence that ends frees
+its slot at once, and the next job takes it.
 
-**The same bits.** On the CPU a row has the same bits in any company and in any piece of its prompt, so the tokens of a
-job are those that it has alone, whatever else runs, with prefixes reused or not, greedy or with a seed, and also when
-its sequence had to give up its seat and is computed again. Other devices agree within the last bits of their sums.
+**Batch invariance.** On the CPU a row has the same bits in any batch and in any chunk of its prompt. The tokens of a
+job thus do not depend on other jobs, on cached prefixes, or on preemption and recomputation, both greedy and with a
+seed. Other devices agree within the last bits of their sums.
 
-**Drafts.** Where something proposes tokens (`scheduling/guesses.py`), those of all sequences are checked in one call.
+**Drafts.** Draft tokens of all sequences (`scheduling/guesses.py`) are checked in one call.
 
-**Order.** Slots go by priority, then in turns: of keys by their weights, of the requests of a key, and by arrival among
-the texts of a request (`scheduling/waiting.py`). A request that has got far ahead of one that waits makes room for it,
-text by text, and goes on later from where it was, as does a job that is paused. Among the prompts under way the one
-with the fewest rows left goes first; one that was passed over four times goes before. Memory for states is bounded
-(`Limits.state_bytes`): a job gets a slot when its prompt and a part of its answer fit, kept prefixes make room, and
-where sequences outgrow it the youngest goes back to the queue.
+**Order.** Slots are assigned by priority, then by turns: between keys by their weights, between the requests of a key,
+and by arrival among the texts of a request (`scheduling/waiting.py`). A request that is far ahead of a waiting one
+yields its slots to it, text by text, and continues later from the same state, as does a paused job. Among running
+prompts the one with the fewest remaining rows is computed first, after those that were passed over four times. Memory
+for states is bounded (`Limits.state_bytes`): a job gets a slot when its prompt and a part of its answer fit; cached
+prefixes are evicted, and if sequences outgrow the memory the youngest returns to the queue.
 
-**Reuse.** What a prompt begins with is copied from a sequence that runs, or from one that has ended
-(`scheduling/prefixes.py`); of two new prompts that begin alike, the second one waits for the first.
+**Reuse.** The common prefix of a prompt is copied from a running sequence, or from one that has ended
+(`scheduling/prefixes.py`); of two new prompts with a common prefix, the second one waits for the first.
 
-There is no HTTP here and no event loop; the clock is given.
+It has neither HTTP nor an event loop; the clock is a parameter.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ if TYPE_CHECKING:
 
 
 class Scheduler:
-    """Computes jobs together.
+    """Computes jobs in batches.
 
-    `submit`, `cancel`, `drain`, `wait` and `stats` are for any thread; `step` and `close` for one alone, the same that
-    uses the model's executable otherwise, if anybody does.
+    `submit`, `cancel`, `drain`, `wait` and `stats` are thread-safe; `step` and `close` are for one thread, the only one
+    that may use the model's executable.
 
     Parameters
     ----------
-    model : what generates; it stays open as long as the scheduler is used
-    limits : how much is taken on
-    clock : seconds that go up; deadlines are by it
-    draft : what proposes tokens that the model checks together, a smaller model of the same tokens or ``"lookup"``;
-        tokens are the same. It is asked where that is likely to save time, see `scheduling/guesses.py`
+    model : the model; it must stay open as long as the scheduler is used
+    limits : bounds on batch size, memory and queue
+    clock : monotonic clock in seconds, also for deadlines
+    draft : source of draft tokens, a smaller model with the same tokenizer or ``"lookup"``; it does not change the
+        output. It is used when that is likely to save time, see `scheduling/guesses.py`
 
     Raises
     ------
     GenerationError : `model` does not generate, or `draft` has other tokens
-    SpecError : `draft` is nothing that proposes tokens
+    SpecError : `draft` is not a source of drafts
     """
 
     def __init__(
@@ -87,30 +87,30 @@ class Scheduler:
         self._drafts, self._prices = draft is not None, Prices()
         self._guesses = Guesses(model, draft, self._prices)
         self._waiting = Waiting(self.limits)
-        self._running = 0  # generations with a seat, for those that ask from other threads
-        self._to_settle = False  # somebody was cancelled, or a drain has begun
+        self._running = 0  # number of generations with a slot, for other threads
+        self._to_settle = False  # a job was cancelled, or a drain has begun
         self._deadlines = False
         self._ends_at: float | None = None
         self._number = 0
         self._stats = Stats(state_limit=self.limits.state_bytes)
 
     def submit(self, job: Job) -> Ticket:
-        """Let a job wait for a seat.
+        """Queue a job.
 
         Raises
         ------
-        OverloadedError : too many requests wait; `OverloadedError.retry_after` says when there may be room
-        DoesNotFitError : the prompt is longer than the context, or than the memory for states
+        OverloadedError : too many requests wait; `OverloadedError.retry_after` estimates when to try again
+        DoesNotFitError : the prompt does not fit into the context, or into the memory for states
         ShuttingDownError : `drain` was called
         GenerationError : the prompt is empty, or has an id outside of the vocabulary
-        SpecError : `n` is below 1 or more than there are seats; `weight` is not above 0; there are not as many targets
-            as tokens of the prompt; there is no such adapter
+        SpecError : `n` is below 1 or above the number of slots; `weight` is not above 0; the number of targets differs
+            from that of the prompt's tokens; the adapter does not exist
         """
         try:
             leader = texts_of(job, self._model, self.limits, self._room, self._clock())
             with self._lock:
                 if self._ends_at is not None:
-                    raise ShuttingDownError("the server shuts down and takes no more requests")
+                    raise ShuttingDownError("the server is shutting down and accepts no more requests")
                 free = self.limits.seats - self._running
                 self._waiting.check(leader, free, self._stats.retry_after(len(self._waiting), self.limits.seats))
                 self._number += 1
@@ -127,22 +127,22 @@ class Scheduler:
         return leader.ticket
 
     def cancel(self, ticket: Ticket) -> None:
-        """End a job before the next call of the device. One that has ended is left as it is."""
+        """Cancel a job before the next device call. Has no effect on a job that has ended."""
         with self._lock:
             if not ticket.ended and not ticket.cancelled:
                 ticket.cancelled = self._to_settle = True
                 self._lock.notify_all()
 
     def pause(self, ticket: Ticket) -> None:
-        """Compute no more of a job until `resume`; its texts give up their slots before the next call of the device.
+        """Suspend a job until `resume`; its texts free their slots before the next device call.
 
-        Its deadline stays what it was. What it has computed is kept as long as there is memory for it.
+        Its deadline does not change. Its states are kept as long as there is memory for them.
         """
         if ticket.job.held is None:
             self._pause(ticket, True)
 
     def resume(self, ticket: Ticket) -> None:
-        """Let a paused job go on."""
+        """Resume a paused job."""
         self._pause(ticket, False)
 
     def _pause(self, ticket: Ticket, paused: bool) -> None:
@@ -155,10 +155,10 @@ class Scheduler:
                 self._lock.notify_all()
 
     def drain(self, deadline: float) -> None:
-        """Take no more jobs; those that have not ended by `deadline` end with `ShuttingDownError`.
+        """Refuse new jobs; those that have not ended by `deadline` fail with `ShuttingDownError`.
 
-        The deadline is by the scheduler's clock. `step` goes on as before, and brings the events; `idle` tells when
-        all have ended.
+        The deadline is in the scheduler's clock. `step` continues to return the events; `idle` is true when all jobs
+        have ended.
         """
         with self._lock:
             self._ends_at = deadline
@@ -166,19 +166,19 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether there is no work."""
         with self._lock:
             return not self._waiting and not self._running
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Sleep until there is something to do, or for so many seconds; returns whether there is."""
+        """Sleep until there is work, at most `timeout` seconds; return whether there is."""
         with self._lock:
-            # Those that are paused may have come to their deadlines.
+            # Paused jobs may have reached their deadlines.
             return self._lock.wait_for(self._awake, timeout) or bool(self._waiting.paused)
 
     @property
     def stats(self) -> Stats:
-        """A copy of the figures so far."""
+        """A copy of the statistics so far."""
         with self._lock:
             now = self._stats.copy()
             now.running, now.waiting = self._running, len(self._waiting)
@@ -186,9 +186,9 @@ class Scheduler:
             return now
 
     def step(self) -> list[Event]:
-        """Do one call of the device, and return what has happened since the last step; nothing where all is idle.
+        """Run one device call, and return the events since the last step; none if the scheduler is idle.
 
-        A device that fails ends the jobs of that call with its error; others go on.
+        If the device fails, the jobs of that call end with its error; others continue.
         """
         events = list(self._settle())
         self._seat()
@@ -199,7 +199,7 @@ class Scheduler:
         for live in self._seats.fit(taking):
             self._put_back(live)
         taking = [(live, rows) for live, rows in taking if live.state is not None]
-        if not taking:  # who is left was to wait, and goes next
+        if not taking:  # the remaining generations would have waited for the next call
             self._tell()
             return events
         prompts = sum(rows for live, rows in taking if not live.decoding)
@@ -212,7 +212,7 @@ class Scheduler:
                 self._guesses.guess(lives, self._seats.holds_guesses)
                 drafted, accepted = guessed_by(lives)
             outcomes = self._rounds.run(taking, self._seats.follow)
-        except Exception as error:  # whatever it was: those jobs have ended, and the others go on
+        except Exception as error:  # for any error: the jobs of the call end, the others continue
             events += self._failed({id(live.ticket): live.ticket for live, _ in taking}.values(), error)
             self._tell()
             return events
@@ -242,7 +242,7 @@ class Scheduler:
         return events
 
     def close(self) -> None:
-        """End all jobs now, as cancelled, and give all states back."""
+        """Cancel all jobs now, and free all states."""
         with self._lock:
             tickets = {id(live.ticket): live.ticket for live in (*self._waiting, *self._seats.all)}
         for ticket in tickets.values():
@@ -257,7 +257,7 @@ class Scheduler:
         return bool(self._running or self._to_settle or len(self._waiting) > len(self._waiting.paused))
 
     def _settle(self) -> Iterator[Event]:
-        """End what was cancelled, what is too late, and all when the time to drain is over."""
+        """End jobs that were cancelled or have exceeded their deadline, and all after the deadline of a drain."""
         now = self._clock()
         with self._lock:
             over = self._ends_at is not None and now >= self._ends_at
@@ -274,17 +274,17 @@ class Scheduler:
                 yield from self._ended(ticket)
             elif over:
                 yield from self._failed(
-                    [ticket], ShuttingDownError("the server shut down before the request had ended")
+                    [ticket], ShuttingDownError("the server shut down before the request had finished")
                 )
             elif deadline is not None and now >= deadline:
-                error = ExpiredError("the request had not ended at its deadline", queued=not ticket.seated)
+                error = ExpiredError("the request did not finish before its deadline", queued=not ticket.seated)
                 yield from self._failed([ticket], error)
             elif patience is not None and not ticket.seated and now >= ticket.submitted + patience:
-                error = ExpiredError(f"the request found no seat within {patience:g} s", queued=True)
+                error = ExpiredError(f"the request got no slot within {patience:g} s", queued=True)
                 yield from self._failed([ticket], error)
 
     def _seat(self) -> None:
-        """Give slots to those that wait, as far as memory goes: free ones, and those of who is far ahead of them."""
+        """Assign slots to waiting generations while memory allows: free ones, and those of requests far ahead."""
         with self._lock:
             self._waiting.charge()
         while True:
@@ -301,7 +301,7 @@ class Scheduler:
             self._seats.take(live)
 
     def _make_way(self, live: Live) -> bool:
-        """Whether there are slots for a generation that waits, by those that others give up, if need be."""
+        """Free slots for a waiting generation, if necessary from others that yield; return whether it worked."""
         if self._seats.has_room(live):
             return True
         giving = self._seats.made_free_for(live, self._waiting.ahead(self._seats.all, live))
@@ -310,7 +310,7 @@ class Scheduler:
         return bool(giving)
 
     def _rest(self, live: Live) -> None:
-        """Let a generation wait again, which goes on later from where it is."""
+        """Return a generation to the queue with its state, from which it continues later."""
         self._seats.rest(live)
         self._waiting.left(live)
         self._waiting.push(live)
@@ -318,20 +318,20 @@ class Scheduler:
         self._stats.yielded += 1
 
     def _put_back(self, live: Live) -> None:
-        """Let a generation wait again whose state is gone."""
+        """Return a generation to the queue without its state."""
         with self._lock:
             self._waiting.left(live)
             self._waiting.push(live)
             self._stats.preempted += 1
 
     def _leave(self, live: Live, *, keep: bool = True) -> None:
-        """Let a generation, and those that follow it, give up their slots for good."""
+        """Free the slots of a generation and its followers for good."""
         with self._lock:
             self._waiting.left(live)
         self._seats.leave(live, keep=keep)
 
     def _told(self, live: Live, token: TokenEvent) -> Event:
-        """Return the event of a token; the last one gives the seat back."""
+        """Return the event of a token; the last one frees the slot."""
         ticket, now = live.ticket, self._clock()
         with self._lock:
             self._stats.count_token(ticket.job.adapter)
@@ -351,7 +351,7 @@ class Scheduler:
         return Event(ticket=ticket, choice=live.choice, token=token, generation=live.transcript.generation)
 
     def _failed(self, tickets: Iterable[Ticket], error: Exception) -> Iterator[Event]:
-        """End jobs by an error."""
+        """End jobs with an error."""
         if not isinstance(error, VolumetricError):
             cause, error = error, GenerationError(f"{type(error).__name__}: {error}")
             error.__cause__ = cause
@@ -365,14 +365,14 @@ class Scheduler:
             yield Event(ticket=ticket, error=error)
 
     def _ended(self, ticket: Ticket) -> Iterator[Event]:
-        """End a job that was cancelled; each of its texts that had not ended tells what was made."""
+        """End a cancelled job; each unfinished text gets an event with its generation so far."""
         for live in self._withdrawn(ticket, keep=True):
             live.transcript.end()
             yield Event(ticket=ticket, choice=live.choice, generation=live.transcript.generation)
         self._close(ticket, "cancelled")
 
     def _withdrawn(self, ticket: Ticket, *, keep: bool) -> list[Live]:
-        """Take all texts of a job out of queue and seats."""
+        """Remove all texts of a job from the queue and the slots."""
         self._rounds.stop()
         with self._lock:
             waited = self._waiting.take(lambda live: live.ticket is ticket)
@@ -391,7 +391,7 @@ class Scheduler:
             self._stats.requests.add(self._clock() - ticket.submitted)
 
     def _tell(self) -> None:
-        """Let other threads know how many run, and what memory they take."""
+        """Update the counts of running generations and memory for other threads."""
         with self._lock:
             self._running = len(self._seats)
             self._seats.measure(self._stats)

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Owns the device state of one sequence, which one generation after the other goes on in.
+    """Owns the device state of one sequence, which consecutive generations reuse.
 
-    A prompt that begins like what the session holds is computed only from the first difference on, which makes each
-    turn of a chat cost its own tokens; see `volumetric.generate.held` for states that cannot go back everywhere.
-    Numbers computed in another order differ in their last bits, so a seed repeats a text exactly only from the same
-    history; `reset` gives the empty one.
+    A prompt is computed only from its first difference to the session's tokens, so that each turn of a chat costs only
+    its own tokens; see `volumetric.generate.held` for states that cannot be truncated everywhere. Results computed in
+    another order differ in their last bits, so that a seed repeats a text exactly only from the same history; `reset`
+    clears it.
 
     Parameters
     ----------
     model : the model to run; the session shares its weights and compiled plan
-    state, tokens : a state to take over, and the token ids that it holds; a new, empty one unless given
+    state, tokens : a state to take over, and its token ids; default: a new, empty one
     """
 
     def __init__(self, model: CompiledModel, state: State | None = None, tokens: Iterable[int] = ()) -> None:
@@ -42,7 +42,7 @@ class Session:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Token ids that the state holds."""
+        """Token ids in the state."""
         return self._held.tokens
 
     def stream(
@@ -56,16 +56,16 @@ class Session:
         draft: Draft | None = None,
         **explicit: Any,
     ) -> Stream:
-        """Start to generate after `prompt`; a stream still running on this session is cancelled.
+        """Start to generate after `prompt`; a stream that still runs on this session is cancelled.
 
         Parameters
         ----------
-        prompt : text, token ids, or chat messages (``{"role": …, "content": …}``); the whole of it, not what is new
-        params : complete sampling parameters; without them the model's defaults and `explicit` count
+        prompt : text, token ids, or chat messages (``{"role": …, "content": …}``); the whole, not only the new part
+        params : complete sampling parameters; without them the model's defaults and `explicit` apply
         template_args, parse_special : see `Model.encode`
-        on_end : called once when the stream has ended, in whatever way
-        draft : what proposes tokens that this model checks together: a smaller model of the same tokens, or
-            ``"lookup"`` for what followed the last tokens earlier in the text; the text is the same, see
+        on_end : called once when the stream has ended, by success, error or cancellation
+        draft : source of draft tokens for speculative decoding: a smaller model with the same tokenizer, or
+            ``"lookup"`` for the tokens that followed earlier in the text; the output is the same, see
             `volumetric.generate.drafting`
         explicit : single sampling parameters by name
 
@@ -80,7 +80,7 @@ class Session:
         self._stop()
         drafter = None
         if draft is not None:
-            from volumetric.generate.drafting import drafters  # most generate without a draft
+            from volumetric.generate.drafting import drafters  # only needed for drafts
 
             drafter = drafters(self._model, draft)
         job = Job(prompt=ids, params=merged, drafter=drafter, held=self._held)
@@ -88,32 +88,32 @@ class Session:
         return self._live
 
     def fork(self) -> Session:
-        """Return a second session that holds the same tokens; both go on independently."""
+        """Return a second session with the same tokens; both continue independently."""
         return Session(self._model, self._held.seen().fork(), self.tokens)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write tokens and state to a file, from which `Model.session` goes on: later, or on another device.
+        """Write tokens and state to a file, from which `Model.session` continues, also on another device.
 
-        The file has keys and values in the precision in which the device holds them, some kilobytes a token; the
-        prompt and the text can be read out of it. It is replaced in one step.
+        The file has keys and values in the device's precision, some kilobytes per token; the prompt and the text can be
+        read from it. It is replaced atomically.
 
         Raises
         ------
         CheckpointError : the file cannot be written
         GenerationError : the session is closed
         """
-        from volumetric.generate.saved_session import save_session  # brings msgspec, for those who save
+        from volumetric.generate.saved_session import save_session  # imports msgspec, only needed for saving
 
         state = self._held.seen()
         save_session(path, self.tokens, state)
 
     def reset(self) -> None:
-        """Forget all tokens."""
+        """Clear all tokens."""
         self._stop()
         self._held.reset()
 
     def close(self) -> None:
-        """End a running stream and let go of the device memory of the state."""
+        """End a running stream and free the device memory of the state."""
         self._stop()
         self._held.close()
 

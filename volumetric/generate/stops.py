@@ -1,4 +1,4 @@
-"""Stop texts: end before one appears, and never show a piece of one."""
+"""Stop texts: end before one appears, and never return a part of one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def undecided(text: str, marks: Sequence[str]) -> int:
-    """Return the length of the longest end of a text that may become one of `marks`, none of which it contains."""
+    """Return the length of the longest suffix of a text that is a proper prefix of one of `marks`."""
     longest = max(map(len, marks), default=1) - 1
     for length in range(min(longest, len(text)), 0, -1):
         tail = text[-length:]
@@ -16,12 +16,12 @@ def undecided(text: str, marks: Sequence[str]) -> int:
 
 
 class StopMatcher:
-    """Passes text on, except what might still become one of the stop texts.
+    """Passes text on, but holds back a suffix that may become a stop text.
 
     Parameters
     ----------
-    stops : texts to end at; none passes everything on at once
-    shown : the text that was ended at is passed on, too
+    stops : stop texts; without any, all text is passed on at once
+    shown : the matched stop text is passed on, too
     """
 
     def __init__(self, stops: Sequence[str], *, shown: bool = False) -> None:
@@ -30,10 +30,10 @@ class StopMatcher:
         self._held = ""
 
     def push(self, text: str) -> tuple[str, bool]:
-        """Take more text; return what may be shown, and whether a stop text has appeared.
+        """Add more text; return the text that may be shown, and whether a stop text has appeared.
 
-        At a stop text, what comes before its first appearance is returned, and the rest is dropped; of several that
-        begin there the shortest counts.
+        At a stop text, the text before its first occurrence is returned, and the rest is dropped; if several begin
+        there, the shortest counts.
         """
         if not self._stops:
             return text, False
@@ -48,6 +48,6 @@ class StopMatcher:
         return shown, False
 
     def flush(self) -> str:
-        """Return the text held back: no more will come."""
+        """Return the held-back text at the end."""
         rest, self._held = self._held, ""
         return rest

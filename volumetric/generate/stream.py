@@ -1,4 +1,4 @@
-"""Stream: the tokens of one generation, one event after the other, by a loop of its own."""
+"""Stream: the tokens of a single generation, without a scheduler."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _LIMITS = Limits.of_one_caller(seats=1, prompt_rows=PREFILL_ROWS, prefix_bytes=N
 
 
 class Stream:
-    """Iterator over the `TokenEvent`s of one generation; `Session.stream` and `Model.stream` make it.
+    """Iterator over the `TokenEvent`s of one generation, see `Session.stream` and `Model.stream`.
 
-    The work happens inside of ``next``, without a queue, slots or shares: the prompt in pieces, then token after token.
-    Pieces end where those of a scheduler do, and calls of the device are made by the same `Rounds`, so the tokens are
-    those that the text has among others. Leaving early (`close`, or an exception such as KeyboardInterrupt) ends the
-    generation as cancelled; `generation` has then what was told so far. With a draft several tokens may be made at
-    once, of which those that were not told yet are forgotten.
+    The work happens in ``next``, without a queue, slots or shares: the prompt in chunks, then token after token. Chunks
+    are split as in a scheduler, and the same `Rounds` calls the device, so that the tokens are those of a batch.
+    Leaving early (`close`, or an exception such as KeyboardInterrupt) ends the generation as cancelled; `generation`
+    then has the tokens returned so far. With a draft several tokens may be computed at once; those not yet returned are
+    dropped.
 
     Parameters
     ----------
-    job : of one text
+    job : the job, with one text
     rounds : calls the device
-    held : has the state that the text is computed on, and takes it back
-    on_end : called once when the stream has ended, in whatever way
+    held : owns the state that the text is computed on, and takes it back
+    on_end : called once when the stream has ended, by success, error or cancellation
 
     Raises
     ------
@@ -67,7 +67,7 @@ class Stream:
         return next(self._events)
 
     def cancel(self) -> None:
-        """Ask the stream to end before its next token; may be called from another thread."""
+        """End the stream before its next token; may be called from another thread."""
         self._cancelled = True
 
     def close(self) -> None:
@@ -87,12 +87,12 @@ class Stream:
 
     @property
     def has_text(self) -> bool:
-        """Whether there is a tokenizer that turns the tokens into text."""
+        """Whether there is a tokenizer that decodes the tokens."""
         return self._transcript.decoder is not None
 
     @property
     def begun(self) -> bool:
-        """Whether the first token was drawn."""
+        """Whether the first token has been drawn."""
         return self._transcript.begun
 
     @property
@@ -101,14 +101,14 @@ class Stream:
         return self._transcript.reason is not None
 
     def run(self) -> Generation:
-        """Generate to the end and return the whole."""
+        """Generate to the end and return the whole generation."""
         for _ in self:
             pass
         return self.generation
 
     @property
     def generation(self) -> Generation:
-        """The generation so far; its finish reason is ``cancelled`` while it could go on."""
+        """The generation so far; its finish reason is ``cancelled`` until it has ended."""
         return self._transcript.generation
 
     @property
@@ -145,7 +145,7 @@ class Stream:
             raise GenerationError(f"{type(error).__name__}: {error}") from error
 
     def _prompt(self) -> Told:
-        """Compute the next piece of the prompt; behind the last one comes the first token."""
+        """Compute the next chunk of the prompt; the last one also draws the first token."""
         live = self._live
         outcomes = self._rounds.run([(live, live.until_cut())])
         self._held.mark(live)
@@ -155,14 +155,14 @@ class Stream:
         return self._rounds.go_on(self._live)
 
     def _guessed(self) -> Told:
-        """Let the draft propose tokens, whenever it can: whoever asks for it alone wants them, and check them."""
+        """Let the draft propose tokens whenever it can, since it was set for this stream alone, and check them."""
         propose(self._live, self._live.ticket.job.drafter)
         return self._rounds.run([(self._live, 1)])
 
     def _end(self) -> None:
-        """Give the state back, which holds what was told, settle the transcript, and tell who waits for it, once."""
+        """Return the state, truncated to the returned tokens, end the transcript, and call `on_end`, once."""
         if sys.is_finalizing():
-            return  # Python exits in the middle of a stream: nothing is given back to what is gone
+            return  # at exit of Python the owner of the state may be gone
         self._transcript.forget(self._told)
         if self._lent:
             self._lent = False

@@ -1,4 +1,4 @@
-"""A model seen as an encoder: how its texts are tokenised, pooled and judged."""
+"""A model as an encoder: tokenises, pools and classifies texts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel
 
 MOST: Final = 4096
-"""Texts that are tokenised at a time."""
+"""Most texts that are tokenised at a time."""
 
 
 class TextEncoder:
-    """A model seen as an encoder; made when it is first asked for."""
+    """A model as an encoder, created on first use."""
 
     def __init__(self, model: CompiledModel) -> None:
         model.require_tokens()
         if model.tokenizer is None:
-            raise GenerationError(f"{model.name} has no tokenizer", hint="model.logits(ids) takes token ids")
+            raise GenerationError(f"{model.name} has no tokenizer", hint="use model.logits(ids) with token ids")
         self.name, self.loaded = model.name, model.loaded
         self.tokenizer: Tokenizer = model.tokenizer
         self.sentences = model.loaded.sentences or Sentences()
@@ -41,43 +41,45 @@ class TextEncoder:
 
     @cached_property
     def dense(self) -> Judge | None:
-        """Layers behind the pooling of embeddings."""
+        """Dense layers after the pooling of embeddings."""
         return None if self.sentences.dense is None else Judge(self.sentences.dense, self._device, self.options)
 
     @cached_property
     def judge(self) -> Judge:
-        """The head of the checkpoint."""
+        """The classification head of the checkpoint."""
         if self.loaded.head is None:
             raise GenerationError(
-                f"{self.name} has no head that judges texts",
-                hint="a checkpoint of …ForSequenceClassification has one; model.embed(texts) gives embeddings",
+                f"{self.name} has no classification head",
+                hint="use a checkpoint of …ForSequenceClassification; model.embed(texts) computes embeddings",
             )
         return Judge(self.loaded.head, self._device, self.options)
 
     def tokens(self, texts: Sequence[str | tuple[str, str]], limit: int) -> list[Rows]:
-        """Tokens of texts or pairs, none of them empty."""
+        """Return the tokens of texts or pairs. Raises `GenerationError` for one without tokens."""
         token_rows: list[Rows] = []
         for start in range(0, len(texts), MOST):
             some = [self.encoder.rows(one) for one in self.tokenizer.encode_texts(texts[start : start + MOST], limit)]
             for i, rows in enumerate(some, start):
                 if not len(rows[INPUT]):
-                    raise GenerationError(f"text {i} has no tokens", hint="this tokenizer adds none to an empty text")
+                    raise GenerationError(
+                        f"text {i} has no tokens", hint="this tokenizer does not add special tokens to an empty text"
+                    )
             token_rows += some
         return token_rows
 
     def length(self, max_length: int | None) -> int:
-        """Tokens of a text that count."""
+        """Return the most tokens of a text."""
         if max_length is None:
             return self.limit
         if type(max_length) is not int or not 1 <= max_length <= self.options.context:
             raise SpecError(
                 f"max_length must be 1 to {self.options.context}, got {max_length!r}",
-                hint="open the model with context=N for more, as far as it was trained",
+                hint="for more, open the model with context=N, up to its training length",
             )
         return max_length
 
     def prompt(self, prompt: str | None, name: str | None) -> str:
-        """Text that goes before each text."""
+        """Return the prompt that precedes each text."""
         if prompt is not None:
             return prompt
         name = self.sentences.default_prompt if name is None else name
@@ -85,13 +87,13 @@ class TextEncoder:
             return ""
         if name not in self.sentences.prompts:
             known = ", ".join(map(repr, self.sentences.prompts)) or "none"
-            raise SpecError(f"{self.name} has no prompt {name!r}", hint=f"its prompts: {known}; or give prompt=TEXT")
+            raise SpecError(f"{self.name} has no prompt {name!r}", hint=f"its prompts: {known}; or pass prompt=TEXT")
         return self.sentences.prompts[name]
 
     def embed(
         self, texts: Sequence[str], *, pooling: Sequence[Pooling], normalise: bool, prompt: str, limit: int
     ) -> F32Array:
-        """Embeddings of `texts`."""
+        """Return the embeddings of `texts`."""
         rows = self.tokens(self._prompted(texts, prompt), limit)
         skipped = 0
         if prompt and not self.sentences.include_prompt:
@@ -103,30 +105,32 @@ class TextEncoder:
             embeddings = self.dense(embeddings)
         if not np.isfinite(embeddings).all():
             at = int(np.flatnonzero(~np.isfinite(embeddings).all(1))[0])
-            raise GenerationError(f"the embedding of text {at} is not a number", hint="the weights may be damaged")
+            raise GenerationError(
+                f"the embedding of text {at} contains NaN or infinity", hint="the weights may be damaged"
+            )
         return scaled_to_one(embeddings) if normalise else embeddings
 
     def counts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text and what goes before it by default, none of them cut."""
+        """Return the number of tokens of each text with the default prompt, without truncation."""
         rows = self.tokens(self._prompted(texts, self.prompt(None, None)), sys.maxsize)
         return [len(row[INPUT]) for row in rows]
 
     def _prompted(self, texts: Sequence[str], prompt: str) -> list[str]:
-        """Texts as they are made into tokens."""
+        """Return the texts with the prompt."""
         lower = self.sentences.lower_case
         return [(prompt + text).lower() if lower else prompt + text for text in texts]
 
     def judged(self, texts: Sequence[str | tuple[str, str]], limit: int) -> F32Array:
-        """Outputs of the head, ``[n, classes]``."""
+        """Return the outputs of the head, ``[n, classes]``."""
         judge, head = self.judge, self.loaded.head
         modes: tuple[Pooling, ...] = ("cls",) if head is None else (head.pooling,)
         outputs = judge(self.encoder.pooled(self.tokens(texts, limit), modes))
         if not np.isfinite(outputs).all():
-            raise GenerationError("the outputs of the head are not numbers", hint="the weights may be damaged")
+            raise GenerationError("the outputs of the head contain NaN or infinity", hint="the weights may be damaged")
         return outputs
 
     def close(self) -> None:
-        """Give back what the model itself does not hold."""
+        """Free the resources that the model does not own."""
         for judge in (self.__dict__.get("dense"), self.__dict__.get("judge")):
             if judge is not None:
                 judge.close()

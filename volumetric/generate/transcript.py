@@ -1,4 +1,4 @@
-"""Transcript: what became of one generation, draw by draw: its tokens, text, times and end."""
+"""Transcript: the record of one generation: its tokens, text, times and end."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class Transcript:
-    """One generation after a prompt, wherever its logits come from.
+    """The record of one generation, independent of the source of its logits.
 
     Parameters
     ----------
-    model : whose tokenizer, context and end-of-text ids count
-    prompt : token ids; they fit into the context
+    model : its tokenizer, context and end-of-text ids apply
+    prompt : token ids, which fit into the context
     params : complete sampling parameters
     shown : ids of special tokens that belong to the text
 
     Attributes
     ----------
-    cached : tokens of the prompt that needed no computing
+    cached : number of cached tokens of the prompt
     prompt_seconds : time to compute the prompt
-    likelihoods, likeliest : ``log p`` of the job's targets, and of the likeliest tokens in their places, if it has any,
-        as far as they are computed
-    drafted, accepted : tokens that a draft proposed, and those of them that were drawn
-    reason : why it ended; None while it goes on
+    likelihoods, likeliest : ``log p`` of the job's targets, and of the most likely tokens at their positions, as far as
+        they are computed
+    drafted, accepted : tokens that a draft proposed, and those that were accepted
+    reason : finish reason; None while it runs
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Transcript:
         self.likeliest: list[TopLogprobs] = []
         self.drafted = self.accepted = 0
         self.reason: FinishReason | None = None
-        # The last token drawn needs no place of its own: it is not fed again.
+        # The last token drawn needs no position in the context: it is not fed again.
         self._limit = min(params.max_tokens, model.room_after(len(self.prompt)) + 1)
         self._end_ids = params.end_ids(model.eos_ids)
         self._device_bytes = model.device_bytes
@@ -62,12 +62,12 @@ class Transcript:
 
     @cached_property
     def sampler(self) -> Sampler:
-        """What draws its tokens, where they are not simply the likeliest."""
+        """The sampler, for generations that are not greedy."""
         return Sampler(self.params, self.prompt)
 
     @property
     def begun(self) -> bool:
-        """Whether the first token was drawn."""
+        """Whether the first token has been drawn."""
         return bool(self._draws)
 
     @property
@@ -81,14 +81,14 @@ class Transcript:
         return self._draws[-1].token
 
     def count_time(self, seconds: float) -> None:
-        """Count time that was spent for the next token: all of it for the first one, prompt included."""
+        """Add time spent for the next token; for the first one this includes the prompt."""
         if self._draws:
             self._seconds += seconds
         else:
             self._first_seconds += seconds
 
     def take(self, draw: Draw) -> TokenEvent:
-        """Append a token; the event that tells it has the reason if it is the last one."""
+        """Append a token, and return its event, which has the finish reason if the token is the last."""
         self._draws.append(draw)
         token = draw.token
         ended = token in self._end_ids
@@ -115,7 +115,7 @@ class Transcript:
         )
 
     def _flush(self) -> str:
-        """Return all text held back; a stop text that completes in it still ends the text."""
+        """Return all held-back text; a stop text that completes in it still ends the text."""
         left = "" if self.decoder is None else self.decoder.flush()
         if self._stops is None:
             return left
@@ -126,20 +126,20 @@ class Transcript:
         return shown + self._stops.flush()
 
     def forget(self, count: int) -> None:
-        """Take back all tokens but the first ones, those that somebody was told of; it was cancelled, if any go."""
+        """Drop all tokens but the first `count`, which were returned; if any are dropped, it was cancelled."""
         if count < len(self._draws):
             del self._draws[count:], self._texts[count:]
             self.reason, self._final = "cancelled", None
 
     def end(self) -> None:
-        """Settle the reason and what is held back, once, however the generation ended."""
+        """Set the finish reason and flush held-back text, once."""
         if self.reason is None:
             self._texts.append(self._flush())
             self.reason = "cancelled"
 
     @property
     def generation(self) -> Generation:
-        """The generation so far; its finish reason is ``cancelled`` while it could go on."""
+        """The generation so far; its finish reason is ``cancelled`` until it has ended."""
         with_logprobs = self.params.logprobs is not None
         return Generation(
             text="".join(self._texts),
@@ -155,7 +155,7 @@ class Transcript:
 
     @property
     def stats(self) -> GenerationStats:
-        """Counts and times so far; those of the end, once that has come."""
+        """Counts and times so far, or at the end."""
         if self._final is not None:
             return self._final
         stats = GenerationStats(

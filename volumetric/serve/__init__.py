@@ -1,5 +1,5 @@
-"""An HTTP server with the interface of OpenAI's API: many users, one engine for each model.
+"""An HTTP server with OpenAI's API: many clients, one engine for each model.
 
-`run.Server` runs what `app.application` makes. Requests are read by `fields`, what is wrong with them is a
-`problem.RequestError`, `engine.Engine` computes them together in a thread of its own, and `shapes` writes answers.
+`run.Server` runs the ASGI application of `app.application`. `fields` parses requests, and raises `problem.RequestError`
+for invalid ones. `engine.Engine` computes requests together in its own thread, and `shapes` writes the responses.
 """

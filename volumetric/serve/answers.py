@@ -1,4 +1,4 @@
-"""Answers: what a model writes, taken apart into reasoning, what is said and what is called, as it comes."""
+"""Answers: the parser that splits generated text into reasoning, content and tool calls, incrementally."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class AnswerForm:
 
     Attributes
     ----------
-    tools : what may be called
-    calls : form of calls, where there may be some
-    apart : answers are calls or text, and never both
-    thinking : how the model reasons, if it does
-    channels : of the model, which has neither of the two then
-    inside : answers begin in the final channel
-    show_reasoning : clients are told of reasoning; `merged`: as of what is said
+    tools : the functions that the model may call
+    calls : format of tool calls; None: no calls are parsed
+    apart : an answer is either calls or text, never both
+    thinking : marks of the model's reasoning; None: it does not reason
+    channels : harmony channels of the model; `calls` and `thinking` are None then
+    inside : the answer begins in the final channel
+    show_reasoning : reasoning is returned to clients; with `merged` as part of the content
     """
 
     tools: Sequence[Tool] = ()
@@ -39,22 +39,22 @@ class AnswerForm:
 
     @property
     def shown(self) -> frozenset[int]:
-        """Special tokens that have a meaning in an answer."""
+        """Special tokens that the parser needs to see in an answer."""
         parts = (self.calls, self.thinking, self.channels)
         return frozenset(id for part in parts if part is not None for id in part.marks.values())
 
     def reader(self) -> AnswerReader:
-        """Return what reads one answer."""
+        """Return a parser of one answer."""
         return AnswerReader(self)
 
     def whole(self, text: str) -> Parts:
-        """Take a whole answer apart."""
+        """Parse a whole answer."""
         reader = self.reader()
         first, last = reader.push(text), reader.end()
         return Parts(first.thought + last.thought, first.said + last.said, first.pieces + last.pieces)
 
     def reasoning_tokens(self, generation: Generation, text_of: Callable[[int], str]) -> int:
-        """Return how many tokens of a text are reasoning, marks included."""
+        """Return how many tokens of a generation are reasoning, marks included."""
         if self.channels is None:
             return 0 if self.thinking is None else self.thinking.tokens(generation.token_ids, text_of)
         reader, count, headed = ChannelReader(inside=self.inside), 0, 0
@@ -67,11 +67,11 @@ class AnswerForm:
 
 
 class AnswerReader:
-    """Takes an answer apart as it comes: by its channels, or by marks of reasoning and then of calls.
+    """Incremental parser of an answer: by channels, or by the marks of reasoning and then those of calls.
 
     Parameters
     ----------
-    form : of the answer
+    form : the format of the answer
     """
 
     def __init__(self, form: AnswerForm) -> None:
@@ -82,7 +82,7 @@ class AnswerReader:
 
     @property
     def calls(self) -> int:
-        """How many calls have begun."""
+        """Number of calls that have begun."""
         for reader in (self._channels, self._caller):
             if reader is not None:
                 return reader.calls
@@ -90,11 +90,11 @@ class AnswerReader:
 
     @property
     def reasoning(self) -> bool:
-        """Whether what comes next is reasoning, as far as that is known."""
+        """Whether the next text is reasoning, as far as that is known."""
         return any(reader is not None and reader.reasoning for reader in (self._channels, self._thinker))
 
     def push(self, text: str) -> Parts:
-        """Take more text, and return what is certain of it."""
+        """Parse more text, and return the parts that are certain."""
         if self._channels is not None:
             return self._told(self._channels.push(text))
         thought = ""
@@ -103,7 +103,7 @@ class AnswerReader:
         return self._told(self._called(thought, text))
 
     def end(self) -> Parts:
-        """Return what was held back."""
+        """Return the parts that were held back."""
         if self._channels is not None:
             return self._told(self._channels.end())
         thought, text = ("", "") if self._thinker is None else self._thinker.end()

@@ -1,4 +1,4 @@
-"""The application: all endpoints behind their guard."""
+"""The ASGI application: all endpoints, wrapped in the middleware."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _POST: Final = {
     "/detokenize": detokenize,
 }
 PATHS: Final = (*_POST, *(path for path in _GET if "{" not in path), "/")
-"""What is told to those who ask for something else."""
+"""Endpoints listed in the error for an unknown path."""
 
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
@@ -51,18 +51,18 @@ Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 def application(serving: Serving, lifespan: Lifespan | None = None) -> Starlette:
     """Return the ASGI application.
 
-    Every path is there with ``/v1`` and without it.
+    Every path exists with ``/v1`` and without it.
 
     Parameters
     ----------
-    serving : models and settings; engines have been started, or are by `lifespan`
-    lifespan : what happens before the first request and after the last one
+    serving : models and settings; the caller, or `lifespan`, has started the engines
+    lifespan : context that is entered before the first request and left after the last one
     """
-    # Problems pass through to the guard: starlette's own handlers would log and re-raise them.
+    # Errors pass through to `Guard`: starlette's handlers would log and re-raise them.
     passed = dict.fromkeys((RequestError, HTTPException), _passed)
     app = Starlette(
         routes=[*_routes(_GET, ("GET",)), *_routes(_POST, ("POST",)), Route("/", page, methods=["GET"])],
-        # Answers to what the guard refuses are for pages of other origins, too.
+        # CORS headers also go on the responses that `Guard` writes for refused requests.
         middleware=[
             Middleware(Access, serving=serving, paths={*_GET, *_POST, *map(_other, (*_GET, *_POST)), "/"}),
             *_cors(serving.settings.origins),
@@ -84,7 +84,7 @@ def _routes(table: Mapping[str, Callable[[Request], object]], methods: Sequence[
 
 
 def _other(path: str) -> str:
-    """Return a path with ``/v1``, or without it, where it has it."""
+    """Return a path without its ``/v1``, or with ``/v1`` if it has none."""
     return path.removeprefix("/v1") if path.startswith("/v1") else f"/v1{path}"
 
 
@@ -97,15 +97,15 @@ def _cors(origins: Sequence[str]) -> list[Middleware]:
             allow_origins=list(origins),
             allow_methods=["*"],
             allow_headers=["*"],
-            allow_private_network=True,  # browsers ask for it where a page elsewhere wants a server on this machine
+            allow_private_network=True,  # pages of other sites need it in Chrome to reach this machine
             expose_headers=["retry-after", "x-request-id"],
         )
     ]
 
 
 async def _passed(request: Request, error: Exception) -> Response:
-    """Let the guard answer. No coroutine would be called in a thread."""
+    """Re-raise the error for `Guard`. It is a coroutine because starlette would call a function in a thread."""
     try:
         raise error
     finally:
-        del error  # else error and frame hold each other, and the body of the request with them
+        del error  # else the error and its frame form a cycle that keeps the request's body alive

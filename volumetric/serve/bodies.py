@@ -1,6 +1,6 @@
-"""Bodies of requests: read up to a bound, from JSON into types.
+"""Request bodies: read up to a size limit, and converted from JSON into types.
 
-What does not belong into one is named with its place, and with what may have been meant.
+Errors name the place of an unknown field, and suggest the field that may have been meant.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ T = TypeVar("T", bound=msgspec.Struct)
 logger = logging.getLogger(__name__)
 
 _DRAINED: Final = 8
-"""So many times the longest body is taken and thrown away: who still sends does not read, and would lose the answer."""
+"""Up to this many times `max_body` is read and dropped: a client that is still sending would miss the answer."""
 SMALL: Final = 2**14
-"""Bytes of a body that is read at once; longer ones are read beside the event loop."""
+"""Bytes of a body that is parsed in the event loop; longer ones are parsed in a thread."""
 PATIENCE: Final = 30.0
-"""Seconds that may pass between two parts of a body."""
+"""Most seconds between two chunks of a body."""
 _ALIASES: Final = {
     **ALIASES,
     "stop_ids": "stop_token_ids",
@@ -39,7 +39,7 @@ _ALIASES: Final = {
     "regex": "guided_regex",
     "no_stop_trim": "include_stop_str_in_output",
 }
-"""Names that other servers use, and ours."""
+"""Field names of other servers, and ours."""
 NO_EFFECT: Final = frozenset(
     {
         "user",
@@ -53,7 +53,7 @@ NO_EFFECT: Final = frozenset(
         "rid",
     }
 )
-"""Fields that name who asks or what it costs: they change no answer, and are accepted."""
+"""Fields for accounting: they are accepted, and do not change the answer."""
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
 _PLACE = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
@@ -62,12 +62,12 @@ _LONG = re.compile(r"Expected `\w+` of length <= (?P<most>\d+)")
 _MOST_FIELDS: Final = 256
 """Fields of a body."""
 _MOST_PARTS: Final = 100_000
-"""Lists and objects of a body. Of the millions that 8 MiB can hold each takes ten times its two characters of memory,
-and to make them takes a second in which nothing else runs."""
+"""Most lists and objects of a body. 8 MiB can hold millions; each takes ten times its two characters of memory, and
+building all of them blocks everything else for a second."""
 _TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.|\\\Z)*+(?:"|\Z)', re.DOTALL)
-"""A text of JSON, or what never ends: so that no quotation mark is looked at twice."""
+"""A JSON string, or an unterminated one, so that no quotation mark is scanned twice."""
 _MOST_LEFT_OUT: Final = 100
-"""Fields without effect of one request, at most; with more it is refused."""
+"""Most fields without effect in one request; a request with more is refused."""
 
 
 async def body_of(request: Request, kind: type[T]) -> T:
@@ -75,11 +75,11 @@ async def body_of(request: Request, kind: type[T]) -> T:
 
     Raises
     ------
-    RequestError : it is too long, does not come, says that it is no JSON, or is not what `kind` is
+    RequestError : the body is too long, does not arrive, is not declared as JSON, or does not match `kind`
     """
     form = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if form != "application/json":
-        # It also makes browsers ask first, so that no web page can post to a server on this machine.
+        # It also makes browsers send a preflight request, so that no web page can post to a server on this machine.
         raise RequestError(
             415,
             'Content-Type must be application/json: with curl, -H "Content-Type: application/json"',
@@ -89,7 +89,7 @@ async def body_of(request: Request, kind: type[T]) -> T:
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise RequestError(
             415,
-            "bodies are taken as they are, not compressed: leave Content-Encoding out",
+            "compressed bodies are not supported: leave Content-Encoding out",
             param="Content-Encoding",
             code="unsupported_media_type",
         )
@@ -100,7 +100,7 @@ async def body_of(request: Request, kind: type[T]) -> T:
     says = int(header) if header.isdecimal() else 0
     if says > _DRAINED * most:
         raise _too_large(most, headers=LAST)
-    holds = most if says <= most else 0  # a body that says to be too long is not held, only taken
+    holds = most if says <= most else 0  # a body whose Content-Length is too long is read and dropped
     now = asyncio.get_running_loop().time
     until = now() + settings.body_seconds
     try:
@@ -114,8 +114,8 @@ async def body_of(request: Request, kind: type[T]) -> T:
                     raise _too_large(most, headers=LAST)
     except TimeoutError:
         late = now() >= until
-        message = f"no more of the body came for {PATIENCE:g} s"
-        message = f"the body did not come within {settings.body_seconds:g} s" if late else message
+        message = f"no part of the body arrived for {PATIENCE:g} s"
+        message = f"the body did not arrive within {settings.body_seconds:g} s" if late else message
         raise RequestError(408, message, code="body_timeout", headers=LAST) from None
     except ClientDisconnect:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
@@ -130,16 +130,16 @@ def _too_large(most: int, **rest: Any) -> RequestError:
 
 
 def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
-    """Return the body of a request.
+    """Parse the body of a request.
 
     Parameters
     ----------
-    kind : what it must be
-    lenient : leave fields out that `kind` has not, and log their names, instead of refusing them
+    kind : the type of the body
+    lenient : drop and log fields that `kind` does not have, instead of refusing them
 
     Raises
     ------
-    RequestError : the body is no JSON, has a field that `kind` has not, or one of another type
+    RequestError : the body is not JSON, has a field that `kind` does not have, or a field of another type
     """
     if not _has_few_parts(body):
         raise bad(f"the body has more than {_MOST_PARTS} lists and objects", code="invalid_value")
@@ -150,18 +150,18 @@ def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
     if not isinstance(fields, dict):
         raise bad(f"the body must be a JSON object, got {type(fields).__name__}", code="invalid_json")
     if len(fields) > _MOST_FIELDS:
-        raise bad(f"the body has {len(fields)} fields, at most {_MOST_FIELDS} are read", code="invalid_value")
+        raise bad(f"the body has {len(fields)} fields, at most {_MOST_FIELDS} are allowed", code="invalid_value")
     known = set(kind.__struct_fields__)
     for other, name in _ALIASES.items():
         if other in fields and name in known:
             if name in fields:
-                raise bad(f"{other} and {name} are the same: give one of them", param=other)
+                raise bad(f"{other} and {name} are the same field: send only one of them", param=other)
             fields[name] = fields.pop(other)
     for name in (NO_EFFECT - known) & fields.keys():
         del fields[name]
     for name in settled(fields, known, lenient=lenient) if fields.keys() - known else ():
         logger.warning("a request has the field %s, which has no effect here", shown(name))
-    # Clients send null for what they leave open, whether this server knows of it or not.
+    # Clients send null for fields they leave unset, whether this server has them or not.
     required = _required(kind)
     fields = {name: value for name, value in fields.items() if value is not None or name in required}
     for _ in range(_MOST_LEFT_OUT if lenient else 0):
@@ -175,7 +175,7 @@ def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
 
 
 def _has_few_parts(body: bytes) -> bool:
-    """Whether a body has no more lists and objects than is allowed; brackets in texts are none."""
+    """Whether a body has no more lists and objects than allowed; brackets inside strings do not count."""
     if body.count(b"[") + body.count(b"{") <= _MOST_PARTS:
         return True
     count = end = 0
@@ -188,7 +188,7 @@ def _has_few_parts(body: bytes) -> bool:
 
 
 def _left_out(node: Any, place: str) -> bool:
-    """Take the field of this place away, as ``messages[0].mood``; False where it is not found."""
+    """Remove the field at a place such as ``messages[0].mood``; return False if it does not exist."""
     *path, (_, name) = _STEP.findall(place)
     for number, step in path:
         try:
@@ -202,11 +202,11 @@ def _left_out(node: Any, place: str) -> bool:
 
 
 def converted(fields: dict[str, Any], kind: type[T], where: str = "") -> T:
-    """Return a JSON object as a type; `where` is its place in the body.
+    """Convert a JSON object to a type; `where` is its place in the body.
 
     Raises
     ------
-    RequestError : it has a field that `kind` has not, or one of another type
+    RequestError : it has a field that `kind` does not have, or a field of another type
     """
     try:
         return msgspec.convert(fields, kind)
@@ -222,7 +222,7 @@ def _required(kind: type[msgspec.Struct]) -> frozenset[str]:
 
 
 def _problem(message: str, kind: type[msgspec.Struct], where: str) -> RequestError:
-    """Say in OpenAI's shape what msgspec found."""
+    """Convert an error of msgspec to one in OpenAI's format."""
     inner = match["place"].removesuffix("[...]") if (match := _PLACE.search(message)) else None
     place = ".".join(part for part in (where, inner) if part) or None
     text = _PLACE.sub("", message)
@@ -237,6 +237,6 @@ def _problem(message: str, kind: type[msgspec.Struct], where: str) -> RequestErr
     name = unknown["name"]
     full = f"{place}.{name}" if place else name
     known = kind.__struct_fields__ if inner is None else ()
-    # Fields of other servers are no slips of the pen: what is only somewhat like one of ours is another one.
-    hint = suggestion(name, known, "this server does not honour it, so leave it out", alike=0.85)
+    # Unknown fields are mostly other servers' fields, not typos: suggest only close matches.
+    hint = suggestion(name, known, "this server does not support it, so leave it out", alike=0.85)
     return bad(f"unknown field {full!r}: {hint}", param=full, code="unknown_field")

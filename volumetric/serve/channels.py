@@ -1,7 +1,7 @@
-"""Channels: answers as gpt-oss writes them, message by message, each with a header that says whom it is for.
+"""Channels: the answers of gpt-oss, a sequence of messages whose headers name channel and recipient.
 
 The format is OpenAI's harmony (https://github.com/openai/harmony, docs/format.md): ``analysis`` is reasoning,
-``final`` the answer, ``commentary`` what is said before calls, and a message to ``functions.NAME`` is a call.
+``final`` the answer, ``commentary`` text before calls, and a message to ``functions.NAME`` is a call.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from volumetric.serve.tools.reader import CallPiece, Parts
 _START, _CHANNEL, _MESSAGE, _END = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
 _CONSTRAIN, _CALL, _RETURN = "<|constrain|>", "<|call|>", "<|return|>"
 _ENDS: Final = (_END, _CALL, _RETURN)
-"""What ends a message."""
+"""Tokens that end a message."""
 FINAL: Final = f"{_CHANNEL}final{_MESSAGE}"
-"""Header of an answer, for those that are held to a form from their first token on."""
+"""Header of the final message, for answers that are constrained from their first token on."""
 _FORM: Final = CallForm("", "", "", "")
 _RECIPIENT: Final = re.compile(r"to=([^\s<]+)")
 _ON: Final = re.compile(r"<\|channel\|>\s*(\w+)")
@@ -29,28 +29,28 @@ _ON: Final = re.compile(r"<\|channel\|>\s*(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Harmony:
-    """The channels of a model.
+    """The harmony channels of a model.
 
     Attributes
     ----------
-    marks : special tokens, by their ids
+    marks : special tokens, by id
     """
 
     marks: Mapping[str, int]
 
     is_json = False
-    """A header tells calls from text."""
+    """Always False: headers distinguish calls from text."""
 
     @property
     def ends(self) -> list[int]:
-        """Ids of the tokens that end an answer, whatever the model's files say."""
+        """Ids of the tokens that end an answer, regardless of the model's files."""
         return [self.marks[mark] for mark in (_CALL, _RETURN) if mark in self.marks]
 
     def grammar(self, tools: AskedTools, schema: Mapping[str, Any] | None = None) -> str:
-        """Return what the answer may be, in llguidance's Lark: reasoning, then a call or, unless it is required, text.
+        """Return the answer's grammar in llguidance's Lark: reasoning, then a call or (unless it is required) text.
 
-        There is one call at most, as the model ends behind it. By a `schema` the text is JSON, and nothing is said
-        before it.
+        There is at most one call, because the model stops after it. With a `schema` the text is JSON, and no
+        commentary precedes it.
         """
         lark = CallForm("", "", "", "", marks=self.marks).texts
         again = lark(_END, _START, "assistant")
@@ -73,7 +73,7 @@ class Harmony:
 
 
 def harmony_of(template: str, special_id: Callable[[str], int | None]) -> Harmony | None:
-    """Return the channels that a chat template teaches; None where it does not."""
+    """Return the channels that a chat template uses, or None if it uses none."""
     if not all(mark in template for mark in (_START, _CHANNEL, _MESSAGE)):
         return None
     ids = {mark: special_id(mark) for mark in (_START, _CHANNEL, _MESSAGE, _END, _CONSTRAIN, _CALL, _RETURN)}
@@ -83,11 +83,11 @@ def harmony_of(template: str, special_id: Callable[[str], int | None]) -> Harmon
 
 
 class ChannelReader:
-    """Takes an answer apart by its channels. What does not begin with a header is said.
+    """Parses an answer by its channels. Text without a header is content.
 
     Parameters
     ----------
-    inside : the answer begins in the final channel, for the prompt ends with its header
+    inside : the answer begins in the final channel, because the prompt ends with its header
     """
 
     def __init__(self, *, inside: bool = False) -> None:
@@ -100,23 +100,23 @@ class ChannelReader:
 
     @property
     def calls(self) -> int:
-        """How many calls have begun."""
+        """Number of calls that have begun."""
         return self._calls
 
     @property
     def reasoning(self) -> bool:
-        """Whether what comes next is reasoning, as far as that is known."""
+        """Whether the next text is reasoning, as far as that is known."""
         return self._read in (self._thinking, self._headed)
 
     def push(self, text: str) -> Parts:
-        """Take more text, and return what is certain of it."""
+        """Parse more text, and return the parts that are certain."""
         self._held += text
         while self._read():
             pass
         return self._told()
 
     def end(self) -> Parts:
-        """Return what was held back: a header that did not end is nothing, other text is what it would have been."""
+        """Return the parts that were held back: an incomplete header is dropped, other text keeps its kind."""
         if self._read != self._headed:
             self._give(self._held)
         elif not self._held.startswith("<|"):
@@ -158,7 +158,7 @@ class ChannelReader:
         return self._content()
 
     def _content(self) -> bool:
-        """Read the content of a message up to its mark, of which the end of the text may be the beginning."""
+        """Parse a message's content up to its end mark; hold back a suffix that may be the start of that mark."""
         ends = [(at, mark) for mark in _ENDS if (at := self._held.find(mark)) >= 0]
         if ends:
             at, mark = min(ends)

@@ -1,4 +1,4 @@
-"""Chat formats: what the chat template of a model teaches it, read out of the template once."""
+"""Chat formats: channels, tool calls and reasoning marks, read from a model's chat template once."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class ChatFormat:
 
     Attributes
     ----------
-    source : Jinja source of the template; empty without one
-    channels : of the model, if it has some
-    calls : form of its calls
-    telling : who tells it of tools
-    thinking : its marks of reasoning, if it has some
-    plain : without tools and forms, all that it writes is said
+    source : Jinja source of the template; empty if there is none
+    channels : harmony channels, if the model has them
+    calls : format of tool calls
+    telling : how the model learns of tools, see `volumetric.serve.tools.families.Telling`
+    thinking : marks of reasoning, if the model has them
+    plain : without tools and constraints, all generated text is content
     """
 
     source: str
@@ -34,11 +34,11 @@ class ChatFormat:
 
 
 def chat_format(source: str, special_id: Callable[[str], int | None]) -> ChatFormat:
-    """Return the format that a chat template teaches.
+    """Return the format of a chat template.
 
     Parameters
     ----------
-    special_id : gives the ids of special tokens
+    special_id : returns the id of a special token
     """
     channels, thinking = harmony_of(source, special_id), thinking_of(source, "", special_id)
     calls, telling = form_of(source, special_id)

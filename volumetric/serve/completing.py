@@ -1,4 +1,4 @@
-"""Completing: a request becomes jobs of the scheduler, and what these bring its answer, whole or as a stream."""
+"""Completing: turns a request into jobs of the scheduler, and their events into a whole or streamed answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from volumetric.serve.told import Answer, Told
 
 _CLOSED = 499
-"""Status of a request whose client has left, by the custom of web servers; nobody sees it but the log."""
+"""Status of a request whose client has disconnected, as in nginx; only the log shows it."""
 
 
 def jobs_of(
@@ -45,9 +45,9 @@ def jobs_of(
 ) -> list[Job]:
     """Return the jobs of a request's prompts.
 
-    Without ``max_tokens`` a text may be as long as the context leaves room for, and more than that is no error; where a
-    context has no end, as long as the model was trained for.
-    Errors of prompts name the field `param`. Where they are `scored`, log-probabilities of their tokens are told too.
+    Without ``max_tokens`` a text may fill the rest of the context; a larger ``max_tokens`` is no error. If the context
+    is unbounded, the limit is the model's training length. Errors of prompts name the field `param`. With `scored`,
+    the log-probabilities of the prompts' tokens are returned, too.
 
     Raises
     ------
@@ -57,7 +57,9 @@ def jobs_of(
     texts, vocabulary = body.texts, model.info.vocab_size
     for name, bias in {"logit_bias": body.logit_bias, "allowed_token_ids": body.allowed_token_ids}.items():
         if len(bias or ()) > vocabulary:
-            raise bad(f"{name} has {len(bias or ())} tokens, the model {vocabulary}", param=name, code="invalid_value")
+            raise bad(
+                f"{name} has {len(bias or ())} tokens, the model has {vocabulary}", param=name, code="invalid_value"
+            )
     explicit = body.explicit(body.tops)
     explicit.setdefault("max_tokens", served.window)
     try:
@@ -75,7 +77,10 @@ def jobs_of(
             raise bad(message, param=name, code="invalid_value")
     if grammar is not None and (params.allowed_ids or params.min_tokens):
         name = "allowed_token_ids" if params.allowed_ids else "min_tokens"
-        raise bad(f"{name} and a form exclude each other: it says which tokens may come", param=name)
+        raise bad(
+            f"{name} and a constrained output format exclude each other: the format decides which tokens are allowed",
+            param=name,
+        )
     deadline = time.monotonic() + settings.request_seconds
     return [
         Job(
@@ -89,7 +94,7 @@ def jobs_of(
             constraint=None if grammar is None else grammar.begin,
             drafter=drafter,
             shown=frozenset(shown),
-            targets=[*ids[1:], ids[-1]] if scored else None,  # what follows the last one is not known yet
+            targets=[*ids[1:], ids[-1]] if scored else None,  # the last token has no successor to score
             tops=(body.tops or 0) if scored else 0,
         )
         for ids in prompts
@@ -105,11 +110,11 @@ def check_room(served: Served, tokens: int) -> None:
 
 
 async def complete(request: Request, served: Served, jobs: Sequence[Job], shape: Answer, *, stream: bool) -> Response:
-    """Answer a request by the texts of its jobs.
+    """Answer a request with the texts of its jobs.
 
     Raises
     ------
-    RequestError : the model does not generate, or what the engine says against a job
+    RequestError : the model does not generate, or the engine refuses a job
     """
     engine = engine_of(served)
     try:
@@ -123,14 +128,16 @@ async def complete(request: Request, served: Served, jobs: Sequence[Job], shape:
 
 
 def engine_of(served: Served) -> Engine:
-    """Return what generates. Raises `RequestError` for a model that does not."""
+    """Return the engine of a model. Raises `RequestError` for a model that does not generate text."""
     if served.engine is None:
-        raise RequestError(400, f"{served.name} makes embeddings, and no text", param="model", code="invalid_value")
+        raise RequestError(
+            400, f"{served.name} computes embeddings and does not generate text", param="model", code="invalid_value"
+        )
     return served.engine
 
 
 class _Texts:
-    """The texts of a request, as they come."""
+    """Collects the texts of a request from events."""
 
     def __init__(self, running: Running) -> None:
         self._first = {}
@@ -142,7 +149,7 @@ class _Texts:
         self._whole: list[Generation | None] = [None] * count
 
     def take(self, event: Event) -> int:
-        """Remember what an event tells, and return which text it is of. Raises `RequestError` for an error."""
+        """Store an event, and return the index of its text. Raises `RequestError` for an error event."""
         if event.error is not None:
             raise problem_of(event.error) from event.error
         index = self._first[event.ticket] + event.choice
@@ -152,18 +159,18 @@ class _Texts:
 
     @property
     def ended(self) -> bool:
-        """Whether all have."""
+        """Whether all texts have ended."""
         return None not in self._whole
 
     @property
     def by_prompt(self) -> list[list[Generation]]:
-        """All texts of each prompt, once they have ended."""
+        """The texts of each prompt, after all have ended."""
         whole = iter(one for one in self._whole if one is not None)
         return [[next(whole) for _ in range(ticket.job.n)] for ticket in self._tickets]
 
 
 async def _whole(request: Request, running: Running, shape: Answer) -> Response:
-    """Wait for all texts, or until the client leaves."""
+    """Wait for all texts, or until the client disconnects."""
     making = asyncio.ensure_future(_all(running))
     leaving = asyncio.ensure_future(gone(request.receive))
     try:
@@ -188,7 +195,7 @@ async def _all(running: Running) -> _Texts:
 
 
 async def _pieces(running: Running, shape: Answer) -> AsyncGenerator[bytes, None]:
-    """Yield the pieces of a stream; an error is its last one, and nothing says then that the text has ended."""
+    """Yield the events of a stream. An error is the last event: no finish reason follows it."""
     texts = _Texts(running)
     begun: set[int] = set()
     try:
@@ -217,13 +224,13 @@ async def _pieces(running: Running, shape: Answer) -> AsyncGenerator[bytes, None
             yield piece
     except asyncio.CancelledError:
         raise
-    except Exception as error:  # the status has gone out: the stream is the only place to tell it
+    except Exception as error:  # the status has been sent, so that only the stream can carry the error
         with contextlib.suppress(Exception):
             yield shape.failed(problem_of(error))
 
 
 def _told(shape: Answer, begun: set[int], came: dict[int, list[TokenEvent]], reasons: dict[int, str]) -> list[Told]:
-    """Return what is told of what came: openings, tokens that have text or are asked for, and ends."""
+    """Return the events for new output: openings, tokens that have text or requested log-probabilities, and ends."""
     pieces: list[Told] = []
     for index in sorted(came.keys() | reasons.keys()):
         if index not in begun:

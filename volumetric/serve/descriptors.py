@@ -1,4 +1,4 @@
-"""Descriptors: how many connections a process can hold open, which is not more than the system lets it have files."""
+"""Descriptors: how many connections a process can hold open, which its limit of open files bounds."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 _OTHERS: Final = 256
-"""Descriptors of models, devices, pipes and libraries."""
+"""File descriptors reserved for models, devices, pipes and libraries."""
 
 
 def admitted(connections: int) -> int:
-    """Return how many connections of those wished for are possible, once the process may have as many files."""
+    """Raise the limit of open files as far as needed and possible; return how many of the connections it allows."""
     try:
         import resource
-    except ImportError:  # Windows has no such bound
+    except ImportError:  # Windows has no such limit
         return connections
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     bounds = [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]
@@ -28,5 +28,7 @@ def admitted(connections: int) -> int:
         files = soft
     possible = max(1, files - _OTHERS)
     if possible < connections:
-        logger.warning("%d connections at most: the system gives this process %d files (ulimit -n)", possible, files)
+        logger.warning(
+            "at most %d connections: the limit of open files of this process is %d (ulimit -n)", possible, files
+        )
     return min(possible, connections)

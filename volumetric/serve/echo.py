@@ -1,4 +1,4 @@
-"""Echoes: answers of text completions that begin with the prompt, and tell how likely each of its tokens was."""
+"""``echo`` of text completions: answers that begin with the prompt, and contain its log-probabilities."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from volumetric.serve.told import Told
 
 @dataclass(slots=True, kw_only=True)
 class EchoShape(TextShape):
-    """Text completions that begin with their prompt.
+    """Text completions with ``echo``.
 
     Attributes
     ----------
     prompts : texts and token ids of the prompts
-    alone : nothing follows the prompt: one token was drawn, as there is no less, and is not told
+    alone : only the prompt is returned; the one token that a job must generate is dropped
     """
 
     prompts: Sequence[tuple[str, Sequence[int]]] = field(default_factory=tuple)
     alone: bool = False
     _told: dict[int, tuple[list[float | None], list[TopLogprobs | None]]] = field(default_factory=dict)
-    """Log-probabilities of prompts, and likelier tokens, by number."""
+    """Log-probabilities and most likely tokens of each prompt, by prompt number."""
 
     def whole(self, prompts: Sequence[Sequence[Generation]]) -> Told:
-        """Return the answer to prompts with some texts each."""
+        """Return the answer for all texts of all prompts."""
         first = [generations[0] for generations in prompts for _ in generations]
         heads = [self._head_of(index, generation) for index, generation in enumerate(first)]
         answer = TextShape.whole(self, prompts)
@@ -37,14 +37,14 @@ class EchoShape(TextShape):
         return answer
 
     def cost(self, prompts: Sequence[Sequence[Generation]]) -> Told:
-        """Return how many tokens went in and came out."""
+        """Return the counts of prompt and completion tokens."""
         counts = TextShape.cost(self, prompts)
         if self.alone:
             counts |= {"completion_tokens": 0, "total_tokens": counts["prompt_tokens"]}
         return counts
 
     def choice(self, index: int, generation: Generation) -> Told:
-        """Return a whole text, without the prompt."""
+        """Return the choice of a whole text, without the prompt."""
         if not self.alone:
             return TextShape.choice(self, index, generation)
         return {
@@ -55,7 +55,7 @@ class EchoShape(TextShape):
         }
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
-        """Return some tokens of a text; the prompt is before the first one."""
+        """Return the chunk of some tokens of a text; the prompt precedes the first one."""
         head: list[Told] = []
         if not tokens[0].index:
             text, scored = self._head_of(index, tokens[0])
@@ -63,13 +63,13 @@ class EchoShape(TextShape):
         return head if self.alone else [*head, *TextShape.piece(self, index, tokens)]
 
     def closing(self, index: int, reason: str) -> list[Told]:
-        """Return what comes after the last token of a text."""
+        """Return the chunks after the last token of a text."""
         return TextShape.closing(self, index, "length" if self.alone else reason)
 
     def _head_of(self, index: int, output: Generation | TokenEvent) -> tuple[str, Told | None]:
-        """Return the prompt of a text, and how likely its tokens were: not the first, which nothing is before.
+        """Return the prompt of a text with its log-probabilities; the first token has none.
 
-        The first text of a prompt brings what they all tell of it.
+        The first text of a prompt carries the log-probabilities that all its texts return.
         """
         number = index // self.texts
         text, ids = self.prompts[number]

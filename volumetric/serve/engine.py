@@ -1,4 +1,4 @@
-"""Engine: the thread that computes what all requests for one model ask for, and the way of its events to them."""
+"""Engine: the thread that computes all requests for one model, and passes its events to them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PATIENCE = 30.0
-"""Seconds that a step may take to end once its thread is to, as kernels are compiled in one; then the device is left
-to itself, and at once where it was known to hang."""
+"""Seconds that `close` waits for the current step, which may compile kernels, before it abandons the device. A device
+that is known to hang is abandoned at once."""
 UNREAD = 512
-"""Events that a request may have before it that it has not read: then its jobs are paused until it has."""
+"""Unread events of a request after which its jobs are paused until it has read them."""
 _NAP = 0.5
-"""Seconds after which a thread without work looks whether it is to end."""
+"""Seconds after which an idle thread checks whether it should end."""
 
 
 class Running:
-    """Submitted jobs, as their request sees them; for the event loop alone."""
+    """The submitted jobs of a request. For use in the event loop only."""
 
     def __init__(self, engine: Engine) -> None:
         self.tickets: list[Ticket] = []
@@ -40,7 +40,7 @@ class Running:
         self._paused = False
 
     async def events(self) -> Sequence[Event]:
-        """Wait for what comes next, and return all of it: whoever reads slowly gets more at a time."""
+        """Wait for the next event, and return all unread ones: a slow reader gets more at a time."""
         await self._came.wait()
         self._came.clear()
         events, self._events = self._events, []
@@ -51,12 +51,12 @@ class Running:
         return events
 
     def leave(self) -> None:
-        """Give seats back, and hear no more; what has ended is left as it is."""
+        """Free the slots, and receive no more events; jobs that have ended are unaffected."""
         for ticket in self.tickets:
             self._engine.forget(ticket)
 
     def push(self, event: Event) -> None:
-        """Let the request see an event. One that reads none of them takes no slots from those who do."""
+        """Queue an event for the request. A request that does not read its events is paused, and frees its slots."""
         self._events.append(event)
         self._came.set()
         if len(self._events) >= UNREAD and not self._paused:
@@ -66,16 +66,16 @@ class Running:
 
 
 class Engine:
-    """A scheduler with its thread, which runs until `close`; all methods are for the event loop that made it.
+    """A scheduler with its thread, which runs until `close`. Call all methods from the event loop that created it.
 
-    It computes for a model and for those with adapters that share calls with it, see `Model.together`; `users` counts
-    them, and each closes it.
+    It serves a model and the models with adapters that share device calls with it, see `Model.together`. `users` counts
+    them, and each calls `close`.
 
     Parameters
     ----------
-    model : what generates
-    limits : how much is taken on
-    draft : what proposes tokens, see `Scheduler`
+    model : the model that generates
+    limits : bounds on requests, memory and batch size
+    draft : the proposer of speculative tokens, see `Scheduler`
     step_seconds : after which a step counts as hung; 0: never
     """
 
@@ -93,14 +93,14 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self._ending = False
         self._most = step_seconds or float("inf")
-        self._began: float | None = None  # when the step under way began
+        self._began: float | None = None  # start time of the current step
         self._thread = threading.Thread(target=self._work, name=f"engine of {model.name}", daemon=True)
         self._thread.start()
 
     def close(self) -> bool:
-        """End all jobs, and the thread, after the call of the device that it is in; False if that does not end.
+        """End all jobs, and the thread after its current device call; return False if that call does not end.
 
-        Whoever is not the last user only leaves.
+        Only the last user's call ends anything; earlier ones decrement `users`.
         """
         self.users -= 1
         if self.users > 0:
@@ -108,23 +108,23 @@ class Engine:
         self._ending = True
         self._thread.join(0.0 if self.stuck else PATIENCE)
         if self.alive:
-            logger.error("the device of %s does not answer, and is left to itself", self.model.name)
+            logger.error("the device of %s does not respond, and is abandoned", self.model.name)
         return not self.alive
 
     def submit(self, jobs: Sequence[Job], *, owner: str = "", weight: float = 1.0) -> Running:
-        """Let the jobs of a request wait for slots, all or none.
+        """Queue the jobs of a request, all or none.
 
-        Requests take turns, and so do owners, each by its weight; of what one has computed another one sees nothing.
-        Raises what `Scheduler.submit` raises, and once it is closed.
+        Requests are scheduled in turns, and so are owners, by their weights. Owners do not share cached prefixes.
+        Raises the errors of `Scheduler.submit`, and an error after `close`.
         """
         if self._ending:
-            raise ShuttingDownError("the model was closed before the request came to it")
+            raise ShuttingDownError("the model was closed before the request reached it")
         running = Running(self)
         try:
             for job in jobs:
                 own = replace(job, owner=owner, weight=weight, request=id(running), salt=f"{owner}\0{job.salt}")
                 ticket = self.scheduler.submit(own)
-                # Events come by way of this loop, so none can have come before these lines.
+                # Events arrive through this loop, so that none can have arrived before these lines.
                 running.tickets.append(ticket)
                 self._running[ticket] = running
         except BaseException:
@@ -133,40 +133,40 @@ class Engine:
         return running
 
     def forget(self, ticket: Ticket) -> None:
-        """End a job, and hear no more of it."""
+        """Cancel a job, and receive no more of its events."""
         if self._running.pop(ticket, None) is not None:
             self.scheduler.cancel(ticket)
 
     @property
     def waiting(self) -> bool:
-        """Whether anybody waits for events."""
+        """Whether any request waits for events."""
         return bool(self._running)
 
     @property
     def alive(self) -> bool:
-        """Whether the thread computes."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     @property
     def stuck(self) -> float:
-        """Seconds for which a step has been under way that counts as hung, else 0."""
+        """Seconds since the current step began if it counts as hung, else 0."""
         began = self._began
         seconds = 0.0 if began is None else time.monotonic() - began
         return seconds if seconds > self._most else 0.0
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to do, and a device that does it."""
+        """Whether there is work, and a working device."""
         return not self.scheduler.idle and not self.stuck
 
     def watch(self) -> None:
-        """Tell all who wait for a step that hangs, and those who came since: nobody knows when it will end."""
+        """Fail all requests, queued ones included, while a step hangs: it may never end."""
         seconds = self.stuck
         if seconds and self._running:
             error = DeviceError(
-                f"the device has not answered for {seconds:.0f} s", hint="it seems to hang; ask for a restart"
+                f"the device has not answered for {seconds:.0f} s", hint="it seems to hang; restart the server"
             )
-            logger.error("%s of %s; %d requests are told so", error, self.model.name, len(self._running))
+            logger.error("%s (%s); %d requests fail", error, self.model.name, len(self._running))
             self._all_failed(error)
 
     def _work(self) -> None:
@@ -177,9 +177,9 @@ class Engine:
             try:
                 events = self.scheduler.step()
             except Exception:
-                logger.exception("the scheduler failed; all requests under way have ended")
+                logger.exception("the scheduler failed; all running requests have ended")
                 self.scheduler.close()
-                failed = GenerationError("the server failed in the middle of this request", hint="try again")
+                failed = GenerationError("the server failed while it processed this request", hint="try again")
                 self._tell(self._all_failed, failed)
                 continue
             finally:
@@ -191,7 +191,7 @@ class Engine:
     def _tell(self, what: Callable[..., object], *args: object) -> None:
         try:
             self._loop.call_soon_threadsafe(what, *args)
-        except RuntimeError:  # the loop has ended: nobody is left to hear of it
+        except RuntimeError:  # the loop has ended: there is no reader
             self._ending = True
 
     def _deliver(self, events: Sequence[Event]) -> None:

@@ -1,4 +1,4 @@
-"""Server-sent events: a response that sends pieces as they come, and ends what makes them when the client leaves."""
+"""Server-sent events: a response that streams events, and stops their producer when the client disconnects."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 KEEP_ALIVE: Final = 10.0
-"""Seconds without a piece after which a comment is sent, so that nobody between takes the connection for dead."""
+"""Seconds without an event after which a comment is sent, so that no proxy closes the connection as idle."""
 STUCK: Final = 30.0
-"""Seconds that a client may leave data unread."""
+"""Most seconds that a client may leave data unread."""
 _COMMENT: Final = b": keep-alive\n\n"
 
 
 def event(data: bytes, name: str = "") -> bytes:
-    """Return an event: a line of text, and a name where clients expect one."""
+    """Encode an event: a line of data, and a name if clients expect one."""
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + data + b"\n\n"
 
 
 class EventStream(Response):
-    """Sends each item of `pieces` as it comes.
+    """Sends each item of `pieces` when it is ready.
 
     Parameters
     ----------
-    pieces : events, as `event` makes them; it ends by itself, and raises nothing
-    leave : called once, when the response has ended in whatever way
+    pieces : events encoded by `event`; it ends by itself, and raises nothing
+    leave : called once when the response has ended, by success, error or disconnection
     """
 
     media_type = "text/event-stream"
@@ -45,7 +45,7 @@ class EventStream(Response):
         self._since = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all, or as much as the client stays for."""
+        """Send all events, or those until the client disconnects."""
         parts = [asyncio.ensure_future(one) for one in (self._send(send), self._watch(send), gone(receive))]
         try:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -56,7 +56,7 @@ class EventStream(Response):
             await asyncio.gather(*parts, return_exceptions=True)
 
     async def _send(self, send: Send) -> None:
-        """Hand on the pieces: nothing stands between who makes one and the socket, as there are many of them."""
+        """Send the events. They go straight to the socket without a queue, because there are many of them."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
             async for piece in self._pieces:
@@ -71,7 +71,7 @@ class EventStream(Response):
         self._pushing, self._since = False, time.monotonic()
 
     async def _watch(self, send: Send) -> None:
-        """Send a comment where nothing else was sent for long; end where the client takes nothing."""
+        """Send a comment after a long pause; end the stream if the client does not read."""
         while True:
             left = self._since + (STUCK if self._pushing else KEEP_ALIVE) - time.monotonic()
             if left > 0:
@@ -85,11 +85,11 @@ class EventStream(Response):
 
 @contextlib.asynccontextmanager
 async def present(receive: Receive) -> AsyncGenerator[None, None]:
-    """Cancel what is done within when the client leaves. Its request must have been read to its end.
+    """Cancel the body of the ``with`` block when the client disconnects. Its request must have been read to its end.
 
     Raises
     ------
-    ClientDisconnect : the client has left
+    ClientDisconnect : the client has disconnected
     """
     task, left = asyncio.current_task(), False
 
@@ -113,6 +113,6 @@ async def present(receive: Receive) -> AsyncGenerator[None, None]:
 
 
 async def gone(receive: Receive) -> None:
-    """Return when the client has left."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

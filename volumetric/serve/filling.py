@@ -1,4 +1,4 @@
-"""Filling in: prompts for the text between a prefix and a suffix, by the tokens that a model was taught for it.
+"""Fill in the middle: prompts for the text between a prefix and a suffix, with the model's tokens for it.
 
 Sources: the model cards of Qwen2.5-Coder, StarCoder and DeepSeek-Coder, and ``llama/tokenizer.py`` of
 https://github.com/meta-llama/codellama, after M. Bavarian et al., "Efficient Training of Language Models to Fill in the
@@ -29,7 +29,7 @@ _ENDS: Final = (
     *("▁<EOT>", "<|EOT|>"),
 )
 _BEFORE: Final = "☺"
-"""A text before a suffix, so that tokenizers which begin a text with a space put it there."""
+"""A text before a suffix: tokenizers that begin a text with a space put it there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Filling:
 
     Attributes
     ----------
-    tokenizer : of the model
-    prefix, suffix, middle : ids of the tokens before the parts; the answer comes behind the last one
+    tokenizer : the model's tokenizer
+    prefix, suffix, middle : ids of the tokens before the parts; the answer follows the last one
     ends : ids of tokens that end an answer
     """
 
@@ -50,11 +50,11 @@ class Filling:
     ends: tuple[int, ...]
 
     def prompt(self, before: str | Sequence[int], after: str, limit: int | None = None) -> list[int]:
-        """Return the ids of a prompt whose answer belongs between two texts; `limit` is that of `Tokenizer.encode`.
+        """Return the ids of a prompt for the text between two texts; `limit` is that of `Tokenizer.encode`.
 
         Raises
         ------
-        GenerationError : as `Tokenizer.encode`
+        GenerationError : see `Tokenizer.encode`
         """
         tokenizer = self.tokenizer
         begin = tokenizer.encode("")[:1]
@@ -65,7 +65,7 @@ class Filling:
 
 
 def filling_of(name: str, tokenizer: Tokenizer | None) -> Filling:
-    """Return how a model of this name fills in. Raises `RequestError` where its vocabulary has no tokens for it."""
+    """Return the fill-in tokens of a model. Raises `RequestError` if its vocabulary has none."""
     if tokenizer is not None:
         for marks in _FAMILIES:
             prefix, suffix, middle = map(tokenizer.token_id, marks)
@@ -80,7 +80,7 @@ def filling_of(name: str, tokenizer: Tokenizer | None) -> Filling:
 
 
 def _inner(tokenizer: Tokenizer, encode: Callable[[str], list[int]], text: str) -> list[int]:
-    """Return the ids of a text that does not begin anything: without the space that some tokenizers put first."""
+    """Return the ids of a text in the middle: without the space that some tokenizers put first."""
     ids = encode(text)
     first = tokenizer.token(ids[0]) if ids else None
     if first is None or not first.startswith("▁"):

@@ -1,4 +1,4 @@
-"""Forms of answers: what a request holds its answer to, as a grammar."""
+"""Constraints on answers: the grammar for a request's schema, regex, grammar or tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 Wanted: TypeAlias = tuple[str, Any, str]
-"""The kind of a form, the form, and the field that asks for it."""
+"""The kind of a constraint, its text, and the field that sets it."""
 
 
 async def grammar_of(
@@ -31,17 +31,17 @@ async def grammar_of(
     tools: tuple[AskedTools, CallForm | Harmony] | None = None,
     thinking: Thinking | None = None,
 ) -> Grammar | None:
-    """Return the grammar of a request's answers; None where they are free.
+    """Return the grammar of a request's answers, or None if they are unconstrained.
 
     Raises
     ------
-    RequestError : more than one form is asked for, or it cannot be enforced
+    RequestError : the request has more than one constraint, or one that cannot be enforced
     """
     form = _wanted(body, answer)
     if tools is not None:
         schema = _beside(form, *tools)
         if form is not None and schema is not None:
-            await _made(served, form)  # what is wrong with it is not the tools' fault
+            await _made(served, form)  # so that an error names the field, not the tools
         try:
             form = ("lark", await serving.aside(calls_grammar, *tools, thinking, schema), "tools")
         except SpecError as error:
@@ -49,12 +49,12 @@ async def grammar_of(
     if form is None:
         return None
     if body.ignore_eos:
-        raise bad(f"ignore_eos and {form[2]} exclude each other: a form has an end", param="ignore_eos")
+        raise bad(f"ignore_eos and {form[2]} exclude each other: a constrained answer has an end", param="ignore_eos")
     return await _made(served, form)
 
 
 async def _made(served: Served, form: Wanted) -> Grammar:
-    """Return the grammar of a form. Raises `RequestError` where it cannot be enforced."""
+    """Return the grammar of a constraint. Raises `RequestError` if it cannot be enforced."""
     kind, what, param = form
     try:
         if isinstance(served.forms, GenerationError):
@@ -67,11 +67,11 @@ async def _made(served: Served, form: Wanted) -> Grammar:
 def held_to_form(
     body: Sampled, answer: ResponseFormat | None, tools: tuple[AskedTools, CallForm | Harmony] | None = None
 ) -> bool:
-    """Whether a request holds its answer to a form from its first token on.
+    """Whether a request constrains its answer from the first token on.
 
     Raises
     ------
-    RequestError : more than one form is asked for, or one that `tools` exclude
+    RequestError : the request has more than one constraint, or one that `tools` exclude
     """
     form = _wanted(body, answer)
     if tools is not None:
@@ -82,7 +82,7 @@ def held_to_form(
 def calls_grammar(
     tools: AskedTools, form: CallForm | Harmony, thinking: Thinking | None, schema: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the grammar of an answer with calls, which may begin with reasoning; without calls it is by a schema."""
+    """Return the grammar of an answer: optional reasoning, then calls, or text that matches the schema if given."""
     grammar = form.grammar(tools, schema)
     if thinking is None or not thinking.grammar:
         return grammar
@@ -90,11 +90,11 @@ def calls_grammar(
 
 
 def _beside(answer_form: Wanted | None, tools: AskedTools, form: CallForm | Harmony) -> Mapping[str, Any] | None:
-    """Return the schema of an answer that may be calls instead; None where it is free, or can only be calls.
+    """Return the schema of an answer that may be calls instead; None if it is unconstrained, or must be calls.
 
     Raises
     ------
-    RequestError : nobody could tell such an answer from calls
+    RequestError : the answer could not be distinguished from calls
     """
     if answer_form is None:
         return None
@@ -104,13 +104,13 @@ def _beside(answer_form: Wanted | None, tools: AskedTools, form: CallForm | Harm
     if tools.required:
         return None
     if form.is_json:
-        message = f"{param} and tools exclude each other for this model, whose calls are JSON, too"
-        raise bad(f'{message}: tool_choice "required" or "none" says which is wanted', param=param)
+        message = f"{param} and tools exclude each other for this model: its calls are JSON, too"
+        raise bad(f'{message}: set tool_choice to "required" or "none"', param=param)
     return what
 
 
 def _wanted(body: Sampled, answer: ResponseFormat | None) -> Wanted | None:
-    """Return the kind of form, the form, and the field that asks for it."""
+    """Return the request's constraint: its kind, its text, and the field that sets it."""
     forms: list[Wanted] = body.forms
     if answer is not None and answer.type == "json_object":
         forms.append(("json_schema", {"type": "object"}, "response_format"))

@@ -1,6 +1,6 @@
-"""The heap of the process: what glibc keeps of freed memory is given back to the system, and cycles are found.
+"""The heap of the process: returns memory that glibc has freed to the system, and tunes the garbage collector.
 
-Requests of all sizes come and go; without it a server's resident memory grows for hours over what it holds.
+Without it a server's resident memory grows for hours beyond its live data, as requests vary in size.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ _ARENA_MAX: Final = -8
 """M_ARENA_MAX of glibc's malloc.h."""
 ARENAS: Final = 2
 _BETWEEN: Final = 1_000
-"""Objects between two searches for cycles of them: a search takes a tenth of a millisecond then."""
+"""New objects between two garbage collections of the youngest generation; one then takes 0.1 ms."""
 
 
 @contextmanager
 def searched() -> Iterator[None]:
-    """Let the search for cycles of objects be behind the context as it was before it, whatever `settle` does there."""
+    """Restore the garbage collector's settings on exit, whatever `settle` changes in the context."""
     thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     try:
         yield
     finally:
         gc.set_threshold(*thresholds)
-        if not frozen:  # else whoever runs the server has left out what is there, too
+        if not frozen:  # else objects of the caller would stay frozen, too
             gc.unfreeze()
 
 
 def settle() -> None:
-    """Look for cycles often, and not through what there is now, which stays: models, kernels, modules.
+    """Collect garbage often, and freeze the objects that exist now: models, kernels, modules.
 
-    No other thread runs Python while a search lasts. Through all that a server has it takes a tenth of a second, and
-    after 100,000 new objects, which is how rarely commands look while they start, as much.
+    A collection stops all Python threads. Over all objects of a server it takes 0.1 s, and so does one after 100,000
+    new objects, the threshold that commands set while they start.
     """
-    gc.unfreeze()  # of a model that has been closed since nothing should stay
+    gc.unfreeze()  # do not freeze garbage of a model that has been closed
     gc.collect()
     gc.freeze()
     gc.set_threshold(_BETWEEN, *gc.get_threshold()[1:])
 
 
 def bound() -> None:
-    """Let all threads have their memory from two arenas; nothing where the C library is not glibc.
+    """Limit malloc to two arenas for all threads. Does nothing unless the C library is glibc.
 
-    glibc makes one for each thread, eight for each core at most, and what lives long in one holds all that was freed
-    around it: 8,000 requests of a fuzzer left 113 MiB so, and 66 with two.
+    glibc makes one arena per thread, at most eight per core, and long-lived blocks in an arena prevent the release of
+    freed memory around them: 8,000 requests of a fuzzer left 113 MiB, and 66 MiB with two arenas.
     """
     library = _glibc()
     if library is not None:
@@ -55,7 +55,7 @@ def bound() -> None:
 
 
 def trim() -> None:
-    """Give free memory back; it takes one or two milliseconds. Nothing where the C library is not glibc."""
+    """Return free memory to the system, in 1–2 ms. Does nothing unless the C library is glibc."""
     library = _glibc()
     if library is not None:
         library.malloc_trim(0)

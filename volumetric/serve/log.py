@@ -1,4 +1,4 @@
-"""The log of a server: every line is an object of JSON, whoever writes it."""
+"""The log of a server: every line is a JSON object, whichever logger writes it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from contextvars import ContextVar
 from typing import Final
 
 ACCESS: Final = "volumetric.serve.access"
-"""Logger whose records are objects of JSON already, one for each request."""
+"""Logger whose records are JSON objects already, one for each request."""
 _LOGGERS: Final = ("volumetric", "uvicorn.error")
 request_id: Final[ContextVar[str | None]] = ContextVar("request_id", default=None)
-"""The id of the request that is being answered."""
+"""Id of the current request."""
 
 
 class JsonHandler(logging.Handler):
-    """Writes records to whatever stderr is at that moment."""
+    """Writes records to the current `sys.stderr`."""
 
     def __init__(self) -> None:
         super().__init__()
         self._formatter = logging.Formatter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; what would pass on a terminal is left out."""
+        """Write a record; skip progress records, which a terminal would overwrite."""
         if getattr(record, "passing", False):
             return
         try:
@@ -51,13 +51,13 @@ class JsonHandler(logging.Handler):
 
 
 def stamp(seconds: float | None = None) -> str:
-    """Return a time of the log: of Unix, or now."""
+    """Format a time for the log: Unix seconds, or now."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 @contextmanager
 def json_lines(apart: Collection[str] = ()) -> Iterator[None]:
-    """Let all that is logged meanwhile be objects of JSON, but for loggers `apart`, which write as before."""
+    """Format all log records in the context as JSON objects, except those of loggers `apart`."""
     handler = JsonHandler()
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [list(logger.handlers) for logger in loggers]

@@ -1,12 +1,12 @@
-"""Middleware: what every request passes before and behind its endpoint.
+"""Middleware: the layers around every endpoint.
 
-`Access` is first and last: it makes the path plain, gives the request an id, and logs it. `Guard` asks under which name
-and with which key a request comes, and turns errors into answers. Both are plain ASGI: they add microseconds, and leave
-streams alone.
+`Access` is the outermost: it normalises the path, gives the request an id, and logs it. `Guard` checks the ``Host``
+header and the API key, and turns errors into responses. Both are plain ASGI: they add microseconds, and do not buffer
+streams.
 
-A web page may let its own name point to this machine, and then asks here as if it were of the same origin; but the
-browser tells that name (https://en.wikipedia.org/wiki/DNS_rebinding). An address in the place of a name points to
-nothing else, so no page can have it as its own.
+The check of ``Host`` prevents DNS rebinding (https://en.wikipedia.org/wiki/DNS_rebinding): a web page may let its own
+domain resolve to this machine, so that its requests are same-origin, but the browser sends that domain as ``Host``. An
+IP address as ``Host`` is safe, because no page can make it resolve elsewhere.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 access = logging.getLogger(ACCESS)
 
 _GONE: Final = 499
-"""Status of a request that nobody waits for any more, by the custom of web servers."""
+"""Status of a request whose client has disconnected, as in nginx."""
 _ELSEWHERE: Final = re.compile(r"https?://[^/?]*", re.IGNORECASE)
 _SLASHES: Final = re.compile(r"/{2,}")
 _PORT: Final = re.compile(r":\d*\Z")
 _OPEN = ("/health", "/v1/health")
-"""Paths that need no key: load balancers ask there."""
+"""Paths that need no key, for load balancers."""
 _PAGE = "/"
 
 
 class Access:
-    """Wraps an application.
+    """Middleware for paths, request ids and the access log.
 
     Parameters
     ----------
-    app : what answers
-    serving : whose figures count answers
-    paths : those that figures tell apart; whoever asks for others must not fill the memory with their names
+    app : the wrapped application
+    serving : its metrics count responses
+    paths : paths with separate metrics; others share one label, so that clients cannot fill the memory
     """
 
     def __init__(self, app: ASGIApp, serving: Serving, paths: Collection[str]) -> None:
@@ -61,7 +61,7 @@ class Access:
         self._paths = frozenset(paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, and tell of it."""
+        """Pass a request on, and log it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -84,7 +84,7 @@ class Access:
             self._log(scope, status, time.monotonic() - began)
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
-        """Tell of a request: never of what it asked, nor of who may."""
+        """Log a request, never its content or its key."""
         path = scope["path"] if scope["path"] in self._paths else "other"
         answered = self._serving.answered
         answered[path, status] = answered.get((path, status), 0) + 1
@@ -103,21 +103,21 @@ class Access:
 
 
 def plain(path: str) -> str:
-    """Return a path as the application knows it.
+    """Normalise a path.
 
-    A base URL with a slash at its end makes two of one, and proxies may ask for a whole URL (RFC 9112, 3.2.2).
+    A base URL that ends with a slash doubles it, and proxies may request an absolute URL (RFC 9112, 3.2.2).
     """
     path = _SLASHES.sub("/", _ELSEWHERE.sub("", path, count=1) if not path.startswith("/") else path)
     return path.rstrip("/") or "/"
 
 
 class Guard:
-    """Wraps an application.
+    """Middleware that checks host and key, and turns errors into responses.
 
     Parameters
     ----------
-    app : what answers
-    serving : whose settings count
+    app : the wrapped application
+    serving : its settings apply
     """
 
     def __init__(self, app: ASGIApp, serving: Serving) -> None:
@@ -125,7 +125,7 @@ class Guard:
         self._serving = serving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer in its place."""
+        """Pass a request on, or answer it with an error."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -147,14 +147,14 @@ class Guard:
                 await answer(scope, receive, sending)
 
     def _check(self, scope: Scope) -> None:
-        """Raise `RequestError` for a name that is not ours, or without the key."""
+        """Raise `RequestError` for an unknown host, or a missing or wrong key."""
         headers, settings = Headers(scope=scope), self._serving.settings
         if "content-length" in headers and "transfer-encoding" in headers:
-            # Where one request ends, and another one begins, must be the same for all who pass it on.
+            # Against request smuggling: every proxy must see the same boundary between requests.
             raise RequestError(
                 400, "Content-Length and Transfer-Encoding exclude each other", code="invalid_http", headers=LAST
             )
-        # Who tells no name is no browser: load balancers ask for health so.
+        # Browsers always send a Host header. Health checks of load balancers may not.
         host = host_of(headers.get("host", ""))
         if settings.hosts is not None and host and not is_known(host, settings.hosts, addresses=settings.addresses):
             message = f"this server does not answer to the name {host[:100]!r}; --allow-host lets it"
@@ -164,7 +164,7 @@ class Guard:
             return
         scheme, _, token = headers.get("authorization", "").partition(" ")
         shown = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        # All are compared, so that the time tells nothing of which one it was.
+        # All keys are compared, so that the time does not reveal which one matched.
         matches = [hmac.compare_digest(shown.encode(), key.encode()) for key in keys]
         if not any(matches):
             raise RequestError(
@@ -178,7 +178,7 @@ class Guard:
 
 
 def _answer(error: Exception, scope: Scope) -> Response:
-    """Return what is answered in the place of an error."""
+    """Convert an error to a response."""
     if isinstance(error, HTTPException) and error.status_code == 405 and scope["method"] == "OPTIONS":
         return Response(status_code=204, headers={"allow": _allowed(error, "OPTIONS")})
     problem = _problem(error, scope)
@@ -186,7 +186,7 @@ def _answer(error: Exception, scope: Scope) -> Response:
 
 
 def _allowed(error: HTTPException, *others: str) -> str:
-    """Return the methods that a path takes."""
+    """Return the methods that a path allows."""
     return ", ".join(sorted({*(error.headers or {}).get("Allow", "").split(", "), *others} - {""}))
 
 
@@ -197,28 +197,28 @@ def _problem(error: Exception, scope: Scope) -> RequestError:
         from volumetric.serve.app import PATHS
 
         return RequestError(
-            404, f"there is no {scope['path'][:200]} here; there is: {', '.join(PATHS)}", code="not_found"
+            404, f"unknown path {scope['path'][:200]}; the paths are {', '.join(PATHS)}", code="not_found"
         )
     if error.status_code == 405:
         allowed = _allowed(error)
-        message = f"{scope['path']} takes {allowed}, not {scope['method']}"
+        message = f"{scope['path']} allows {allowed}, not {scope['method']}"
         return RequestError(405, message, code="method_not_allowed", headers={"allow": allowed})
     return RequestError(error.status_code, error.detail)
 
 
 def host_of(header: str) -> str:
-    """Return the name in a ``Host`` header: without a port and brackets, in small letters."""
+    """Return the name in a ``Host`` header, without port and brackets, in lower case."""
     name = _PORT.sub("", header) if header.endswith("]") or header.count(":") < 2 or "]" in header else header
     return name.removeprefix("[").removesuffix("]").removesuffix(".").lower()
 
 
 def is_known(name: str, hosts: Collection[str], *, addresses: bool) -> bool:
-    """Whether a server answers to a name.
+    """Whether a server answers to a host name.
 
     Parameters
     ----------
-    hosts : the names that it has, in small letters
-    addresses : it answers to any address, too
+    hosts : its names, in lower case
+    addresses : it also answers to any IP address
     """
     return name in hosts or (addresses and _is_address(name))
 

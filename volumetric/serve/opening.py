@@ -1,4 +1,4 @@
-"""Opening: models are opened beside the event loop, by a thread that a server which ends does not wait for."""
+"""Opening models in a daemon thread, for which a server that shuts down does not wait."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 async def opened(opener: Callable[[], Model]) -> Model:
-    """Return what `opener` returns, and raise what it raises.
+    """Call `opener` in a thread; return its result, or raise its error.
 
-    A model that nobody waits for any more is closed again.
+    If the awaiting task is cancelled, the model is closed again.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Model] = loop.create_future()
@@ -36,16 +36,16 @@ async def opened(opener: Callable[[], Model]) -> Model:
             failure = error
         try:
             loop.call_soon_threadsafe(settle, model, failure)
-        except RuntimeError:  # the loop has ended, and the server with it
+        except RuntimeError:  # the loop, and thus the server, has ended
             _close(model)
 
-    # A pool would be waited for at the end of the loop: a download may take minutes, and signals would do nothing.
+    # At exit the loop would wait for a thread pool: a download may take minutes, during which signals would do nothing.
     threading.Thread(target=work, name="opening", daemon=True).start()
     return await future
 
 
 def _close(model: Model | None) -> None:
-    """Close a model that was opened for nobody."""
+    """Close a model that is no longer needed."""
     if model is not None:
         with contextlib.suppress(Exception):
             model.close()

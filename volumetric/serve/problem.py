@@ -1,4 +1,4 @@
-"""Problems: what is wrong with a request, in the shape and with the codes that clients of OpenAI's API expect."""
+"""Errors of requests, in the format and with the codes of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 INVALID = "invalid_request_error"
 _COMMANDS: Final = (GenerationError.advice, DeviceError.advice, CheckpointError.advice)
-"""General advice that is for those who have the program before them."""
+"""Hints for local users that clients of a server cannot follow."""
 _DIRECTORIES: Final = re.compile(
     r"""
     (?:^[^\s/\\:]*(?:[/\\][^/\\:\n]+)*        # a path that an error begins with, from the root or not
@@ -39,20 +39,20 @@ _DIRECTORIES: Final = re.compile(
     re.VERBOSE,
 )
 LAST: Final = MappingProxyType({"connection": "close"})
-"""Headers of an answer behind which the rest of a body may come yet, which is no request."""
+"""Headers of a response that is sent before the whole body has arrived: the rest of it is not a new request."""
 
 
 class RequestError(Exception):
-    """What a client is told.
+    """An error that is sent to the client.
 
     Parameters
     ----------
-    status : of HTTP
+    status : HTTP status
     message : what failed, what was expected, and what to do
-    kind, code : ``type`` and ``code`` of the error
+    kind, code : ``type`` and ``code`` of the error object
     param : place in the body, as ``messages[0].role``
-    retry_after : seconds after which it is worth trying again
-    headers : of the answer, besides its type and length
+    retry_after : seconds after which the client may retry
+    headers : headers of the response, in addition to its type and length
     """
 
     def __init__(
@@ -77,41 +77,43 @@ class RequestError(Exception):
 
     @property
     def detail(self) -> dict[str, Any]:
-        """The body of the answer."""
+        """The body of the response."""
         fields = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
         return {"error": fields}
 
     @property
     def encoded(self) -> bytes:
-        """The body of the answer as JSON."""
+        """The body of the response as JSON."""
         return msgspec.json.encode(self.detail)
 
 
 def bad(message: str, *, param: str | None = None, code: str | None = None) -> RequestError:
-    """Return the problem of a request that cannot be served as it is."""
+    """Return the error for an invalid request (status 400)."""
     return RequestError(400, message, param=param, code=code)
 
 
 def without_directories(text: str) -> str:
-    """Return a text with the names of files alone, where it has paths of this machine."""
+    """Return a text with each path of this machine reduced to its file name."""
     return _DIRECTORIES.sub("", text)
 
 
 def problem_of(error: Exception, *, param: str | None = None) -> RequestError:
-    """Return what a client is told of an error of the engine. What nobody foresaw gives no details away.
+    """Convert an error of the engine to one for the client. Unexpected errors reveal no details.
 
-    What is no fault of the request is in the log, whole.
+    Errors that the request did not cause are logged with their traceback.
     """
     if isinstance(error, RequestError):
         return error
     if not isinstance(error, VolumetricError):
         logger.error("%s", error, exc_info=error)
-        return RequestError(500, "the server failed; its log tells why", kind="server_error", code="internal_error")
+        return RequestError(
+            500, "the server failed; see its log for the reason", kind="server_error", code="internal_error"
+        )
     message = f"{error}; {error.hint}" if error.hint and error.hint not in _COMMANDS else str(error)
     if isinstance(error, OverloadedError):
         return RequestError(429, message, kind="rate_limit_error", code="queue_full", retry_after=error.retry_after)
     if isinstance(error, DoesNotFitError):
-        # litellm knows this error by the first words, langchain by the code in the text.
+        # litellm recognises this error by its first words, langchain by the code in the text.
         text = f"this model's maximum context length is exceeded (context_length_exceeded): {message}"
         return RequestError(400, text, code="context_length_exceeded", param=param)
     if isinstance(error, ShuttingDownError):
@@ -123,7 +125,7 @@ def problem_of(error: Exception, *, param: str | None = None) -> RequestError:
         return RequestError(400, message, param=param, code="invalid_value")
     if isinstance(error, GenerationError):
         return RequestError(400, message, param=param)
-    # A device that fails tells all requests under way so: their tracebacks would be the same.
+    # A failed device fails all running requests: their tracebacks would be the same.
     logger.error("%s", message, exc_info=None if isinstance(error, DeviceError) else error)
     code = "model_error" if isinstance(error, CheckpointError) else "device_error"
     return RequestError(500, without_directories(message), kind="server_error", code=code)

@@ -1,8 +1,8 @@
-"""Protocol: HTTP as uvicorn speaks it; but what is no HTTP gets our errors, and heads that never end are given up.
+"""Protocol: uvicorn's HTTP protocol, with errors in our format for invalid HTTP, and a timeout for request heads.
 
-It stands on h11, wherever httptools is installed, too. With that one uvicorn loses the bodies of requests that offer to
-go on with HTTP/2, as those of Java's own client do, sends chunks to clients of HTTP/1.0, takes heads of any length and
-of two names; it would save 4 to 7 µs of processor time an event.
+It uses h11, even if httptools is installed. With httptools uvicorn loses the bodies of requests that offer an upgrade
+to HTTP/2, as Java's own client does, sends chunks to clients of HTTP/1.0, and accepts heads of any length and with two
+``Host`` headers. httptools would save 4 to 7 µs of CPU time an event.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from volumetric.serve.problem import RequestError, bad
 
 HEAD_SECONDS: Final = 30.0
-"""So long may the head of a request take from its first byte, or from the connection's begin."""
+"""Most seconds for the head of a request, from its first byte or from the start of the connection."""
 
 
 class Config(uvicorn.Config):
-    """What uvicorn is told, and how many connections may be open at a time."""
+    """uvicorn's configuration, and the most open connections."""
 
     connections: int = sys.maxsize
 
@@ -33,11 +33,11 @@ class Protocol(H11Protocol):
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first request, or refuse all: there are as many connections as there may be."""
+        """Wait for the first request, or refuse the connection if there are too many."""
         super().connection_made(transport)
         if isinstance(self.config, Config) and len(self.connections) > self.config.connections:
-            # Not uvicorn's `limit_concurrency`: that waits for a request, which need not come.
-            message = f"this server has {self.config.connections} connections, and takes no more"
+            # Not uvicorn's `limit_concurrency`: that refuses only on a request, which may never arrive.
+            message = f"this server has reached its limit of {self.config.connections} connections"
             self._answer(
                 RequestError(503, message, kind="unavailable_error", code="too_many_connections", retry_after=1)
             )
@@ -46,12 +46,12 @@ class Protocol(H11Protocol):
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Cancel the timeout."""
         self._disarm()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Receive a part of a request."""
         super().data_received(data)
         if self._between_requests and not self.transport.is_closing():
             self._arm()
@@ -59,7 +59,7 @@ class Protocol(H11Protocol):
             self._disarm()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP in the shape of all other errors."""
+        """Answer invalid HTTP in the format of all other errors."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not cycle.response_started:
             self._answer(bad("this is not a valid HTTP request", code="invalid_http"))
@@ -73,7 +73,7 @@ class Protocol(H11Protocol):
         self.transport.write(f"HTTP/1.1 {status} {status.phrase}\r\n{''.join(lines)}\r\n".encode() + body)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing of offers to speak another protocol: the answer is in this one, and clients go on with it."""
+        """Do not warn about offers to upgrade the protocol: clients continue with HTTP/1.1."""
 
     @property
     def _between_requests(self) -> bool:

@@ -1,8 +1,8 @@
-"""Reasoning: what a model writes for itself before it answers, told apart from the answer, piece by piece as it comes.
+"""Reasoning: an incremental parser that separates a model's reasoning from its answer.
 
-Models are taught by their chat template to put it between two marks: DeepSeek-R1, Qwen3, SmolLM3 and others between
-``<think>`` and ``</think>``, Magistral between special tokens. Some templates write the first mark themselves, at the
-end of the prompt, and some write both, for no reasoning.
+Chat templates put it between two marks: DeepSeek-R1, Qwen3, SmolLM3 and others use ``<think>`` and ``</think>``,
+Magistral special tokens. Some templates write the first mark themselves, at the end of the prompt, and some write both,
+for no reasoning.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Thinking:
     Attributes
     ----------
     opening, closing : marks around it
-    inside : an answer begins in it, for the prompt ends with the first mark
-    marks : those of the marks that are special tokens, by their ids
+    inside : an answer begins in reasoning, because the prompt ends with the first mark
+    marks : the marks that are special tokens, by id
     """
 
     opening: str
@@ -33,18 +33,18 @@ class Thinking:
 
     @property
     def grammar(self) -> str:
-        """What an answer may begin with, in llguidance's Lark, where its marks are no text."""
+        """Grammar of optional reasoning in llguidance's Lark; empty unless both marks are special tokens."""
         if len(self.marks) < 2:
             return ""
         opening, closing = (f"<[{self.marks[mark]}]>" for mark in (self.opening, self.closing))
         return f"({'' if self.inside else opening} TEXT {closing})?"
 
     def behind(self, prompt: str) -> Thinking:
-        """Return how the model reasons behind a prompt, of which the end is enough."""
+        """Return how the model reasons after a prompt; its end is enough."""
         return replace(self, inside=prompt.rstrip().endswith(self.opening))
 
     def tokens(self, ids: Sequence[int], text_of: Callable[[int], str]) -> int:
-        """Return how many tokens of an answer belong to its reasoning, marks included."""
+        """Return the number of reasoning tokens of an answer, marks included."""
         text = ""
         for count, token in enumerate(ids, 1):
             text += text_of(token)
@@ -68,12 +68,12 @@ _MARKS: Final = (
 def thinking_of(
     template: str, prompt: str, special_id: Callable[[str], int | None] = lambda _: None
 ) -> Thinking | None:
-    """Return how a model of this chat template reasons, behind this prompt; None where it does not.
+    """Return how a model with this chat template reasons after this prompt, or None if it does not.
 
     Parameters
     ----------
     prompt : its end is enough
-    special_id : gives the ids of special tokens
+    special_id : returns the id of a special token
     """
     for opening, closing in _MARKS:
         if opening in template or closing in template:
@@ -84,9 +84,9 @@ def thinking_of(
 
 
 class ReasoningReader:
-    """Takes an answer apart into its reasoning and what is said; white space around the marks belongs to them.
+    """Splits an answer into reasoning and content; white space around the marks belongs to them.
 
-    What begins with anything else than the first mark is said, and so is all behind the second one.
+    An answer that does not begin with the first mark is content, and so is all text after the second one.
     """
 
     def __init__(self, thinking: Thinking) -> None:
@@ -99,18 +99,18 @@ class ReasoningReader:
 
     @property
     def reasoning(self) -> bool:
-        """Whether what comes next is reasoning, as far as that is known."""
+        """Whether the next text is reasoning, as far as that is known."""
         return self._read == self._reasoned
 
     def push(self, text: str) -> tuple[str, str]:
-        """Take more text, and return what of it is certain to be reasoning, and to be said."""
+        """Parse more text, and return the parts that are certainly reasoning, and certainly content."""
         self._held += text
         while self._held and self._read():
             pass
         return self._told()
 
     def end(self) -> tuple[str, str]:
-        """Return what was held back."""
+        """Return the text that was held back."""
         if self._read == self._opened:
             self._said.append(self._held)
         elif self._read == self._reasoned:
@@ -129,8 +129,8 @@ class ReasoningReader:
             self._held, self._read = text[len(opening) :], self._reasoned
             return True
         if opening.startswith(text):
-            return False  # it may still become the mark
-        self._fresh = False  # an answer without reasoning is told as it is
+            return False  # it may be the start of the mark
+        self._fresh = False  # an answer without reasoning is returned unchanged
         self._read = self._answered
         return True
 
@@ -141,7 +141,7 @@ class ReasoningReader:
             self._reasoning.append(before.rstrip())
             self._held, self._read, self._fresh = after, self._answered, True
             return True
-        # White space may be followed by the mark, and the end of the text may begin it.
+        # The text may end with white space before the mark, or with the start of the mark.
         sure = text[: len(text) - undecided(text, (self._thinking.closing,))].rstrip()
         self._reasoning.append(sure)
         self._fresh = self._fresh and not sure

@@ -1,4 +1,4 @@
-"""Running a server: models are loaded, requests taken, and, when asked to end, those under way are finished or told."""
+"""Running a server: loads models, serves requests, and shuts down after running requests have finished or failed."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNSENT_BYTES = 2**16
-"""Bytes that the system holds for a client before they can be sent: without a bound these are megabytes, and it takes
-minutes until anybody sees that the client does not read."""
+"""Size of a connection's send buffer. By default it is megabytes, and it takes minutes to notice that a client does not
+read."""
 _UNSENT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", {"linux": 25, "darwin": 0x201}.get(sys.platform))
 _GRACE = 1.0
-"""Seconds after the drain in which answers that have ended may still go out."""
+"""Seconds after the drain in which complete responses may still be sent."""
 _LOOK = 1.0
-"""Seconds between two looks at whether devices answer."""
+"""Seconds between two checks for hung devices."""
 _TIDY = 10.0
-"""Seconds after which free memory is given back to the system."""
+"""Seconds between two releases of free memory to the system."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 takes a free one.
+    """Return a listening socket; port 0 chooses a free port.
 
     Raises
     ------
-    DeviceError : the address is in use, or is none of this machine; there is no such port
+    DeviceError : the address is in use or does not belong to this machine, or the port does not exist
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if _UNSENT is not None:  # connections take it from the socket that listens
+        if _UNSENT is not None:  # connections inherit it from the listening socket
             sock.setsockopt(socket.IPPROTO_TCP, _UNSENT, UNSENT_BYTES)
         sock.bind((host, port))
         sock.listen(2048)
@@ -71,22 +71,22 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn without signal handlers of its own: what a signal means is decided here."""
+    """uvicorn without its signal handlers: `Server` handles signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Leave signals alone."""
+        """Install no signal handlers."""
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End; an application that is ended at once hears of it, too."""
+        """Shut down; signal the application also if the shutdown is forced."""
         await super().shutdown(sockets)
         if self.force_exit:
             await self.lifespan.shutdown()
 
 
 def _foreseen(record: logging.LogRecord) -> bool:
-    """Leave out of uvicorn's log that a request was cancelled when the server ended."""
+    """Filter for uvicorn's log: drops records of requests that the shutdown cancelled."""
     return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
@@ -95,10 +95,11 @@ class Server:
 
     Parameters
     ----------
-    models : the names that clients use → what opens the model, called again for a reload; the first is the default
-    settings, limits : of requests, and of each engine; memory of states is that of all engines together
-    drain : seconds that requests under way have when the server is to end
-    drafts : names of models → what opens the one that proposes tokens for it, or ``"lookup"``
+    models : names for clients → functions that open the model, called again at a reload; the first model is the default
+    settings : limits and options of requests
+    limits : limits of the engines; the memory of states is shared by all engines
+    drain : seconds that running requests have at a shutdown
+    drafts : names of models → functions that open their draft model, or ``"lookup"``
 
     Raises
     ------
@@ -119,7 +120,7 @@ class Server:
         self.serving = Serving(models={}, settings=settings, created=int(time.time()))
         self._openers = models
         self._limits = limits
-        self._whole = 0  # bytes of a whole sequence of each model that generates, of all together
+        self._whole = 0  # sum of the bytes of a full-length sequence of each model that generates
         self._drain = drain
         self._drafts = drafts
         self._failure: BaseException | None = None
@@ -128,13 +129,13 @@ class Server:
         self._ending = False
         self._opening = asyncio.Lock()
         self._reloads = 0
-        self._before: set[Served] = set()  # models that were opened anew, and still have requests
+        self._before: set[Served] = set()  # models that were replaced in a reload, and still have requests
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, sock: socket.socket, *, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until `stop`, or in the main thread until SIGTERM or SIGINT; SIGHUP there opens all models anew.
+        """Serve until `stop`, or in the main thread until SIGTERM or SIGINT; SIGHUP there reloads all models.
 
-        The server answers while models are opened; until then it says that it is not ready. Raises what opening raises.
+        While models load, the server responds that it is not ready. Raises the error of a model that fails to load.
         """
         heap.bound()
         with heap.searched():
@@ -143,13 +144,13 @@ class Server:
             raise self._failure
 
     def stop(self) -> None:
-        """Let requests under way end, and the server with them; a second call ends it at once. For any thread."""
+        """Shut down after the running requests; a second call shuts down at once. Thread-safe."""
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # it has ended
+            with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._end)
 
     async def _serve(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
-        """Serve on a socket until a signal or `stop` ends it, then end tasks, models and thread pools."""
+        """Serve on a socket until a signal or `stop`, then close tasks, models and thread pools."""
 
         @contextlib.asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:
@@ -176,7 +177,7 @@ class Server:
         before: dict[int, Any] = {}
         logging.getLogger("uvicorn.error").addFilter(_foreseen)
         try:
-            # Not by the loop's own way: a loop that is far behind may lose a signal there.
+            # Not `loop.add_signal_handler`: a busy loop may lose a signal there.
             for number, handler in handlers.items():
                 before[number] = signal.signal(number, lambda *_, end=handler: loop.call_soon_threadsafe(end))
             await server.serve([sock])
@@ -205,7 +206,7 @@ class Server:
         task.add_done_callback(self._tasks.discard)
 
     async def _open(self, on_ready: Callable[[], None]) -> None:
-        """Open all models, and take requests."""
+        """Open all models, and accept requests."""
         try:
             async with self._opening:
                 for name, opener in self._openers.items():
@@ -217,7 +218,7 @@ class Server:
                 for one in served:
                     one.engine = self._engine(one.model, one.draft)
             await asyncio.to_thread(heap.settle)
-        except Exception as error:  # `run` raises it, once the server has ended
+        except Exception as error:  # `run` raises it after the server has ended
             self._failure = error
             if self._server is not None:
                 self._server.should_exit = True
@@ -227,19 +228,19 @@ class Server:
         on_ready()
 
     async def _tidy(self) -> None:
-        """Give free memory back, now and then."""
+        """Return free memory to the system periodically."""
         answered = 0
         while True:
             await asyncio.sleep(_TIDY)
             count, busy = sum(self.serving.answered.values()), any(one.busy for one in self.serving.models.values())
             if count != answered and not busy:
-                # What has ended may hang together in cycles for which nobody has looked since.
+                # Ended requests may have left reference cycles since the last collection.
                 answered = count
                 await self.serving.aside(gc.collect)
             await self.serving.aside(heap.trim)
 
     async def _watch(self) -> None:
-        """Look after devices that hang; who supervises the server hears that none does."""
+        """Check for hung devices; send the supervisor's watchdog a message while none hangs."""
         while True:
             await asyncio.sleep(_LOOK)
             engines = self._engines()
@@ -249,12 +250,12 @@ class Server:
                 supervisor.tell(supervisor.ALIVE)
 
     def _engines(self) -> list[Engine]:
-        """Return all engines, also those of models that were opened anew and have requests still."""
+        """Return all engines, also those of replaced models that still have requests."""
         before = [served.engine for served in self._before if served.engine is not None]
         return [*self.serving.engines, *before]
 
     async def _opened(self, name: str, opener: Callable[[], Model]) -> tuple[Model, Model | Literal["lookup"] | None]:
-        """Open a model, and what proposes tokens for it."""
+        """Open a model, and its draft model."""
         model = await opened(opener)
         for one in self.serving.models.values():
             if one.shares_calls(model):
@@ -263,20 +264,20 @@ class Server:
         return model, await opened(draft) if callable(draft) else draft
 
     async def _served(self, name: str, model: Model, draft: Model | Literal["lookup"] | None) -> Served:
-        """Return a model under its name that can hold texts to forms; it has no engine yet."""
+        """Return a model under its name, with grammars compiled but without an engine."""
         served = Served(name, model, None, draft)
         if generates(model):
             try:
-                # Not when a request asks first: no other thread runs Python while the table of the tokens is made.
+                # Not at the first request: building the token table blocks all Python threads.
                 served.forms = await self.serving.aside(self.serving.compilers.of, model)
             except GenerationError as error:
                 served.forms = error
         return served
 
     def _engine(self, model: Model, draft: Model | Literal["lookup"] | None) -> Engine | None:
-        """Return what generates, in its part of the memory for states; None for an encoder.
+        """Return the engine of a model, with its share of the memory for states; None for an encoder.
 
-        Models that share calls have one.
+        Models that share device calls share an engine.
         """
         if not generates(model):
             return None
@@ -288,9 +289,9 @@ class Server:
         return Engine(model, self._limits.part(part), draft, self.serving.settings.step_seconds)
 
     async def _reload(self) -> None:
-        """Open all models anew, one after the other; requests under way are finished by the model that they have.
+        """Reload all models, one after the other; running requests finish on the model that they began with.
 
-        Who asks for it while models are opened waits for these, and of several who wait one is enough.
+        A reload waits for one in progress; further calls during the wait have no effect.
         """
         if self._reloads:
             return
@@ -301,18 +302,18 @@ class Server:
 
     async def _open_anew(self) -> None:
         for name, opener in self._openers.items():
-            if self._ending or name not in self.serving.models:  # opening failed, and the server ends
+            if self._ending or name not in self.serving.models:  # opening failed, and the server shuts down
                 return
             try:
                 model, draft = await self._opened(name, opener)
                 served = await self._served(name, model, draft)
                 served.engine = self._engine(model, draft)
-            except Exception as error:  # the model of before goes on
-                logger.error("%s was not opened anew: %s", name, error)
+            except Exception as error:  # the old model stays in use
+                logger.error("%s was not reloaded: %s", name, error)
                 continue
             before = self.serving.models[name]
             self.serving.models = {**self.serving.models, name: served}
-            logger.info("%s was opened anew", name)
+            logger.info("%s was reloaded", name)
             self._before.add(before)
             while before.busy:
                 await asyncio.sleep(0.05)
@@ -322,7 +323,7 @@ class Server:
         await asyncio.to_thread(heap.settle)
 
     def _end(self) -> None:
-        """Take nothing new, and stop when what runs has ended, or its time is over."""
+        """Refuse new requests, and stop when the running ones have ended, or after `drain` seconds."""
         if self._server is None or self._ending:
             if self._server is not None:
                 self._server.force_exit = self._server.should_exit = True
@@ -330,7 +331,7 @@ class Server:
         self._ending = True
         self.serving.ready = False
         supervisor.tell(supervisor.STOPPING)
-        logger.info("shutting down: requests under way have %g s", self._drain)
+        logger.info("shutting down: running requests have %g s to finish", self._drain)
         self._start(self._finish(self._server))
 
     async def _finish(self, server: _Uvicorn) -> None:
@@ -340,4 +341,4 @@ class Server:
             engine.scheduler.drain(until)
         while any(engine.busy for engine in engines) and time.monotonic() < until + _GRACE:
             await asyncio.sleep(0.02)
-        server.should_exit = True  # uvicorn lets the answers that have begun go out
+        server.should_exit = True  # uvicorn finishes sending responses that have begun

@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 
 
 LARGE = 2**16
-"""Characters of a text that takes long to be made into tokens."""
+"""Characters above which a text counts as slow to tokenise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a server allows.
+    """Settings of a server.
 
     Attributes
     ----------
-    api_key : what clients must show; None: nothing, unless there are more
-    api_keys : more of them, and how much of the slots the requests of each have, relative to `api_key`, which has 1
-    hosts : names under which the server may be asked for, see `volumetric.serve.middleware`; None: any
-    addresses : it may be asked for by any address of a machine, too
-    origins : web pages that may ask, by their origin; none unless named
-    max_body : bytes of a request
-    body_seconds : after which they must have come
-    connections : that may be open at a time; more are refused
-    request_seconds : after which a request fails
-    step_seconds : after which a step of a device counts as hung; 0: never
-    temperature : at which tokens are drawn where neither a request nor the model's files say anything of sampling
-    reasoning : ``"auto"`` tells reasoning apart from answers where the chat template has marks for it; ``"none"``
-        leaves it in them
-    parse_special : control tokens that are written in messages count as such, and not as text
-    lenient : fields of requests that are not known are left out, and logged, instead of refused
+    api_key : key that clients must send; None: no key, unless `api_keys` has some
+    api_keys : further keys, and the share of slots of each key's requests, relative to `api_key`, which has 1
+    hosts : allowed host names, see `volumetric.serve.middleware`; None: any
+    addresses : any IP address is allowed as host, too
+    origins : origins of web pages that may send requests (CORS); none by default
+    max_body : most bytes of a request body
+    body_seconds : seconds within which the body must arrive
+    connections : most open connections; more are refused
+    request_seconds : seconds after which a request fails
+    step_seconds : seconds after which a step of a device counts as hung; 0: never
+    temperature : sampling temperature if neither the request nor the model's files specify sampling
+    reasoning : ``"auto"`` separates reasoning from answers if the chat template has marks for it; ``"none"`` leaves it
+        in them
+    parse_special : control tokens in messages are parsed as such, not as text
+    lenient : unknown fields of requests are dropped and logged instead of refused
     """
 
     api_key: str | None = None
@@ -74,11 +74,11 @@ class Settings:
         """Check the fields."""
         for key, weight in self.keys.items():
             if not key.strip():
-                hint = "leave it out, or set it to something that is hard to guess"
+                hint = "leave it out, or set it to a value that is hard to guess"
                 raise SpecError("the API key is empty", hint=hint)
             if not (key.isascii() and key.isprintable()):
-                hint = "take letters, digits, - and _"
-                raise SpecError("the API key has characters that no header can hold", hint=hint)
+                hint = "use only letters, digits, - and _"
+                raise SpecError("the API key has characters that are invalid in an HTTP header", hint=hint)
             if not 0 < weight < float("inf"):
                 raise SpecError(f"the share of an API key must be a number above 0, got {weight!r}")
         if self.max_body < 1 or self.connections < 1 or not (self.request_seconds > 0 and self.body_seconds > 0):
@@ -89,19 +89,19 @@ class Settings:
 
     @property
     def keys(self) -> Mapping[str, float]:
-        """All keys, and their shares; empty where everybody may ask."""
+        """All keys, and their shares; empty if no key is required."""
         return ({} if self.api_key is None else {self.api_key: 1.0}) | dict(self.api_keys)
 
 
 class Served:
-    """A model under a name: an engine where it generates, its encoder where it makes embeddings.
+    """A model under a name: with an engine if it generates text, without one if it computes embeddings.
 
     Parameters
     ----------
-    name : what clients call it
-    model : it stays open as long as it is served
+    name : name for clients
+    model : the model; it stays open as long as it is served
     engine : None for an encoder
-    draft : what proposes tokens for the model, and is closed with it
+    draft : proposer of tokens for the model, closed with it
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class Served:
         self.engine = engine
         self.draft: Model | Literal["lookup"] | None = draft
         self.embedding = asyncio.Lock()
-        self.forms: Trials | GenerationError = GenerationError(f"texts of {name} cannot be held to a form")
-        """What makes grammars for it, or why nothing does."""
+        self.forms: Trials | GenerationError = GenerationError(f"texts of {name} cannot be constrained")
+        """Compiler of grammars for the model, or the error why there is none."""
         self._formats: dict[bool, ChatFormat] = {}
         self._requests: set[asyncio.Task[Any]] = set()
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal where the same seed gives the same text: model, adapters, scheme, options and version."""
+        """Hash of model, adapters, scheme, options and version: if equal, the same seed gives the same text."""
         info = self.model.info
         what = [volumetric.__version__, info.name, info.dtype, info.device, repr(info.options)]
         what += [repr(dict(self.model.adapters))] if self.model.adapters else []
@@ -127,11 +127,11 @@ class Served:
 
     @cached_property
     def window(self) -> int:
-        """See `ModelInfo.window`: the most tokens of an answer that says nothing of them."""
+        """The default ``max_tokens``, see `ModelInfo.window`."""
         return self.model.info.window
 
     def chat_format(self, *, tools: bool) -> ChatFormat:
-        """Return the format of conversations with tools, or without any; the model's template is read once for each."""
+        """Return the format of conversations with or without tools; each is read from the template once."""
         style = self._formats.get(tools)
         if style is None:
             template = self.model.loaded.chat_template
@@ -140,10 +140,10 @@ class Served:
         return style
 
     def sampling(self, settings: Settings, **explicit: Any) -> Merged:
-        """Return the sampling parameters of a request, and where each comes from. Raises `SpecError`.
+        """Return the sampling parameters of a request, and the source of each. Raises `SpecError`.
 
-        Where nobody says anything of it, texts are drawn at the server's temperature, as clients of OpenAI's API
-        expect: then a seed counts, and several texts differ.
+        If neither the request nor the model sets it, the server's temperature applies, as clients of OpenAI's API
+        expect: then seeds have an effect, and several texts differ.
         """
         if "temperature" in explicit or self._recommends:
             return self.model.merged(**explicit)
@@ -152,11 +152,11 @@ class Served:
 
     @cached_property
     def _recommends(self) -> bool:
-        """Whether the model's files say how to sample from it."""
+        """Whether the model's files recommend sampling parameters."""
         return self.model.loaded.generation.do_sample
 
     def hold(self) -> None:
-        """Let the request of this task have the model until the task ends, whatever is opened meanwhile."""
+        """Keep the model open until the current task, a request, ends, even after a reload."""
         task = asyncio.current_task()
         if task is not None:
             self._requests.add(task)
@@ -164,14 +164,14 @@ class Served:
 
     @property
     def busy(self) -> bool:
-        """Whether requests have it: those that wait for tokens or a grammar, too."""
+        """Whether requests use it, including those that wait for tokens or a grammar."""
         alone = self.engine is not None and self.engine.users == 1
         return bool(self._requests) or (alone and self.engine is not None and self.engine.busy)
 
     def close(self) -> None:
-        """End what is under way, and let go of the model."""
+        """End running jobs, and close the model."""
         if self.engine is not None and not self.engine.close():
-            return  # its device still reads what closing would give back
+            return  # the hung device still reads memory that closing would free
         self.model.close()
         used = self.engine is not None and self.engine.users > 0
         if self.draft is not None and not isinstance(self.draft, str) and not used:
@@ -179,21 +179,21 @@ class Served:
 
     @property
     def adapter(self) -> str:
-        """Name by which the engine's scheduler knows the adapters of the model; "" for none, or for all that it has."""
+        """Name of the model's adapters in the engine's scheduler; "" for none, or if all jobs share them."""
         executable = self.model.executable
         return executable.name if isinstance(executable, AdaptedExecutable) else ""
 
     def shares_calls(self, model: Model) -> bool:
-        """Whether another model has its sequences computed in the calls of this one."""
+        """Whether another model's sequences can share this one's device calls."""
         one, other = self.model.executable, model.executable
         if isinstance(one, AdaptedExecutable) and isinstance(other, AdaptedExecutable):
             return one.shared is other.shared
         return False
 
     def describe(self, created: int, settings: Settings) -> dict[str, Any]:
-        """Return what ``/v1/models`` tells."""
+        """Return the entry of ``/v1/models``."""
         info, defaults = self.model.info, None if self.engine is None else self.sampling(settings)
-        if defaults is not None:  # answers are as long as the context leaves room for, unless a request says otherwise
+        if defaults is not None:  # answers may fill the rest of the context unless a request sets a limit
             defaults = replace(defaults, sources={k: v for k, v in defaults.sources.items() if k != "max_tokens"})
         return {
             "id": self.name,
@@ -214,7 +214,7 @@ class Served:
         }
 
     def told_of(self, body: Sampled) -> dict[str, Any]:
-        """Return what all answers to a request tell, as a `Shape` takes it."""
+        """Return the fields that all answers to a request share, as arguments of `Shape`."""
         return {
             "model": self.name,
             "fingerprint": self.fingerprint,
@@ -226,7 +226,7 @@ class Served:
         }
 
     def special_id(self, text: str) -> int | None:
-        """Return the id of a special token, which no text contains; None where there is none of this text."""
+        """Return the id of the special token with this text, or None."""
         tokenizer = self.model.tokenizer
         id = None if tokenizer is None else tokenizer.token_id(text)
         return None if tokenizer is None or id is None or tokenizer.decode([id]) else id
@@ -243,17 +243,17 @@ class Served:
 
 @dataclass(slots=True)
 class Serving:
-    """What a server has.
+    """State of a server.
 
     Attributes
     ----------
-    models : by name
+    models : models by name
     settings : see `Settings`
     created : when the server started, in Unix time
-    ready : it takes requests; not while it loads, and not while it shuts down
-    pool : for tokenizers and templates
-    encoders : for models that make embeddings
-    compilers : of the grammars of all models
+    ready : requests are accepted; false during loading and shutdown
+    pool : threads for tokenizers and templates
+    encoders : threads for embeddings
+    compilers : grammar compilers of all models
     """
 
     models: Mapping[str, Served]
@@ -265,12 +265,12 @@ class Serving:
     encoders: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="encoder"))
     _large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     answered: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(path, status) → answers, for ``/metrics``."""
+    """(path, status) → number of responses, for ``/metrics``."""
 
     def model(self, name: str | None) -> Served:
-        """Return the model that a request names; the only one, or the first, where it names none.
+        """Return the model that a request names, or the first one if it names none.
 
-        The request has it until its task ends.
+        The model stays open until the request's task ends.
 
         Raises
         ------
@@ -281,13 +281,13 @@ class Serving:
         if served is None:
             known = ", ".join(self.models)
             raise RequestError(
-                404, f"there is no model {shown(name)} here; there is: {known}", param="model", code="model_not_found"
+                404, f"unknown model {shown(name)}; the models are {known}", param="model", code="model_not_found"
             )
         served.hold()
         return served
 
     def check_ready(self) -> None:
-        """Raise `RequestError` unless the server takes requests."""
+        """Raise `RequestError` unless the server accepts requests."""
         if not self.ready:
             message = "the server is loading or shutting down"
             raise RequestError(503, message, kind="unavailable_error", code="unavailable", retry_after=1)
@@ -299,22 +299,22 @@ class Serving:
         return (engine for engine in engines if engine is not None)
 
     async def aside(self, what: Any, *args: Any, size: int = 0) -> Any:
-        """Run what takes long but needs no device, beside the event loop.
+        """Run a slow function that needs no device in a thread.
 
-        What is of a large `size`, in characters, waits for its like and for nothing else: the other thread is for all
-        who ask for less.
+        Functions of a large `size`, in characters, run one at a time, so that the other thread stays free for small
+        ones.
         """
         loop = asyncio.get_running_loop()
         async with self._large if size > LARGE else contextlib.nullcontext():
             return await loop.run_in_executor(self.pool, what, *args)
 
     async def encoding(self, what: Any, *args: Any) -> Any:
-        """Run what an encoder computes, beside the event loop and beside what all other requests need."""
+        """Run an encoder's computation in the encoders' thread."""
         return await asyncio.get_running_loop().run_in_executor(self.encoders, what, *args)
 
 
 def generates(model: Model) -> bool:
-    """Whether a model predicts the next token; one that does not can make embeddings."""
+    """Whether a model generates text; otherwise it computes embeddings."""
     try:
         model.require_generator()
     except GenerationError:
@@ -323,18 +323,18 @@ def generates(model: Model) -> bool:
 
 
 def sequence_bytes(model: Model) -> int:
-    """Return the memory of the state of a sequence as long as the context."""
+    """Return the state memory of a sequence as long as the context."""
     memory = model.executable.memory
     return memory.state_fixed + memory.state_per_token * model.executable.options.context
 
 
 def encoded(value: object) -> bytes:
-    """Return JSON."""
+    """Encode as JSON."""
     return msgspec.json.encode(value)
 
 
 def size_of(value: object) -> int:
-    """Return the characters of all texts within something, and one for each item of a list or mapping."""
+    """Return the characters of all nested texts, plus one for each item of a list or mapping."""
     size, ahead = 0, [value]
     while ahead:
         one = ahead.pop()

@@ -1,4 +1,4 @@
-"""Shapes: how generations look as chat completions and as text completions, whole and in pieces."""
+"""Shapes: chat completions and text completions built from generations, whole and as chunks."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from volumetric.serve.tools.reader import CallPiece, Parts, joined
 
 @dataclass(slots=True, kw_only=True)
 class Shape:
-    """What all answers to one request have in common; chat and text completions fill in the rest.
+    """Base class of the answers to one request; chat and text completions fill in the rest.
 
     Attributes
     ----------
-    model : the name by which the client knows it
-    fingerprint : of weights, scheme and version: where it is the same, a seed gives the same text
-    text_of : text of a single token
-    tops : alternatives to tell of each token; None: no log-probabilities
-    with_usage : whether pieces of a stream mention usage
-    each_usage : whether they tell it, as far as the text has come
-    with_timings : whether they tell times of the text so far
-    sizes : tokens of each prompt
-    texts : answers to each prompt
+    model : the model's name for clients
+    fingerprint : hash of weights, scheme and version: if equal, a seed gives the same text
+    text_of : function that returns the text of a token
+    tops : number of alternatives returned for each token; None: no log-probabilities
+    with_usage : whether chunks of a stream have the field ``usage``
+    each_usage : whether each chunk carries the usage so far
+    with_timings : whether each chunk carries the timings so far
+    sizes : number of tokens of each prompt
+    texts : number of answers to each prompt
     """
 
     model: str
@@ -46,7 +46,7 @@ class Shape:
     id: str = ""
     created: int = field(default_factory=lambda: int(time.time()))
     _lengths: dict[int, int] = field(default_factory=dict)
-    """Characters of the tokens that were told of each text."""
+    """Number of characters of each text's tokens that have been returned."""
     _pace: Pace | None = None
 
     prefix = "cmpl-"
@@ -67,7 +67,7 @@ class Shape:
         }
 
     def whole(self, prompts: Sequence[Sequence[Generation]]) -> Told:
-        """Return the answer to prompts with some texts each."""
+        """Return the answer for all texts of all prompts."""
         texts = [one for generations in prompts for one in generations]
         choices = [self.choice(i, one) for i, one in enumerate(texts)]
         return {
@@ -82,7 +82,7 @@ class Shape:
         return ()
 
     def framed(self, fields: Told) -> bytes:
-        """Return the event of a piece of a text."""
+        """Return the event of a chunk of a text."""
         whole = {**self._head(self.piece_kind), "choices": [fields]}
         if self.with_usage:
             whole["usage"] = None
@@ -99,13 +99,13 @@ class Shape:
         return event(problem.encoded)
 
     def ended(self, prompts: Sequence[Sequence[Generation]]) -> Iterable[bytes]:
-        """Return what a stream cost, where that is asked for, and its end."""
+        """Return the usage, if requested, and the end of a stream."""
         if self.with_usage:
             yield event(encoded({**self._head(self.piece_kind), "choices": [], "usage": self.cost(prompts)}))
         yield event(b"[DONE]")
 
     def cost(self, prompts: Sequence[Sequence[Generation]]) -> Told:
-        """Return how many tokens went in and came out, and for what."""
+        """Return the token usage."""
         counts = usage(prompts)
         counts["completion_tokens_details"]["reasoning_tokens"] = sum(
             self.reasoning_tokens(one) for generations in prompts for one in generations
@@ -113,15 +113,15 @@ class Shape:
         return counts
 
     def reasoning_tokens(self, generation: Generation) -> int:
-        """Return how many tokens of a text are reasoning; text completions do not tell it apart."""
+        """Return the number of reasoning tokens of a text; text completions do not separate reasoning."""
         return 0
 
     def opening(self, index: int) -> list[Told]:
-        """Return what comes before the first token of a text."""
+        """Return the chunks before the first token of a text."""
         return []
 
     def choice(self, index: int, generation: Generation) -> Told:
-        """Return a whole text."""
+        """Return the choice of a whole text."""
         return {
             "index": index,
             "text": generation.text,
@@ -130,32 +130,32 @@ class Shape:
         }
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
-        """Return some tokens of a text; nothing where there is nothing to tell of them yet."""
+        """Return the chunks of some tokens of a text; none while there is nothing to return yet."""
         text, logprobs = self._piece_of(index, tokens)
         if not text and self.tops is None:
             return []
         return [{"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}]
 
     def closing(self, index: int, reason: str) -> list[Told]:
-        """Return what comes after the last token of a text."""
+        """Return the chunks after the last token of a text."""
         return [{"index": index, "text": "", "logprobs": None, "finish_reason": reason}]
 
     def _piece_of(self, index: int, tokens: Sequence[TokenEvent]) -> tuple[str, Told | None]:
-        """Count some tokens of a text, and return their text, and log-probabilities where they are asked for."""
+        """Count some tokens of a text, and return their text, and log-probabilities if requested."""
         if self._pace is not None:
             self._pace.count(index, tokens)
         logprobs = None if self.tops is None else self._tokens(index, drawn_in(tokens))
         return "".join(token.text for token in tokens), logprobs
 
     def _tokens(self, index: int, drawn: Sequence[Drawn]) -> Told:
-        """Return log-probabilities of the next tokens of a text, in the shape of text completions."""
+        """Return log-probabilities of the next tokens of a text, in the format of text completions."""
         ids, scores, tops = zip(*drawn, strict=True) if drawn else ((), (), ())
         return self.scored(index, ids, scores, tops)
 
     def scored(
         self, index: int, ids: Sequence[int], scores: Sequence[float | None], tops: Sequence[TopLogprobs | None]
     ) -> Told:
-        """Return tokens with log-probabilities, where there are some, and where each begins in its text."""
+        """Return tokens with their log-probabilities, if known, and their offsets in the text."""
         texts = [self.text_of(token) for token in ids]
         *begins, self._lengths[index] = accumulate(map(len, texts), initial=self._lengths.get(index, 0))
         return {
@@ -178,7 +178,7 @@ class ChatShape(Shape):
 
     Attributes
     ----------
-    form : of the answers; None: all that the model writes is said
+    form : the format of the answers; None: all generated text is content
     """
 
     form: AnswerForm | None = None
@@ -189,13 +189,13 @@ class ChatShape(Shape):
     piece_kind = "chat.completion.chunk"
 
     def opening(self, index: int) -> list[Told]:
-        """Return who speaks."""
+        """Return the chunk with the role."""
         if self.form is not None:
             self._readers[index] = self.form.reader()
         return [self._piece(index, {"role": "assistant", "content": ""})]
 
     def choice(self, index: int, generation: Generation) -> Told:
-        """Return a whole message."""
+        """Return the choice of a whole message."""
         form, text = self.form, generation.text
         thought, text, pieces = ("", text, ()) if form is None else form.whole(text)
         message: Told = {"role": "assistant", "content": text, "refusal": None, **_reasoning(thought)}
@@ -213,7 +213,7 @@ class ChatShape(Shape):
         }
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> list[Told]:
-        """Return some tokens of a message."""
+        """Return the chunks of some tokens of a message."""
         text, logprobs = self._piece_of(index, tokens)
         delta = ({"content": text} if text else {}) if self.form is None else _delta(self._readers[index].push(text))
         if not delta and self.tops is None:
@@ -221,7 +221,7 @@ class ChatShape(Shape):
         return [self._piece(index, delta or {"content": ""}, logprobs=logprobs)]
 
     def closing(self, index: int, reason: str) -> list[Told]:
-        """Return what was held back, and why a message ended."""
+        """Return the chunks with held-back text and the finish reason."""
         if self.form is None:
             return [self._piece(index, {}, reason=reason)]
         reader = self._readers[index]
@@ -230,7 +230,7 @@ class ChatShape(Shape):
         return [*pieces, self._piece(index, {}, reason=_reason(reason, reader.calls))]
 
     def reasoning_tokens(self, generation: Generation) -> int:
-        """Return how many tokens of a text are reasoning."""
+        """Return the number of reasoning tokens of a text."""
         return 0 if self.form is None else self.form.reasoning_tokens(generation, self.text_of)
 
     def _piece(self, index: int, delta: Told, *, logprobs: Told | None = None, reason: str | None = None) -> Told:
@@ -241,12 +241,12 @@ class ChatShape(Shape):
 
 
 def _reason(reason: str, calls: int) -> str:
-    """A message with calls ends for them, unless it was cut off."""
+    """Return the finish reason: ``tool_calls`` for a message with calls, unless it was cut off."""
     return "tool_calls" if calls and reason == "stop" else reason
 
 
 def _reasoning(thought: str) -> Told:
-    """Return reasoning by the names that DeepSeek and vLLM gave it."""
+    """Return reasoning under the field names of DeepSeek and vLLM."""
     return {"reasoning_content": thought, "reasoning": thought} if thought else {}
 
 

@@ -1,4 +1,4 @@
-"""Supervisor: what a service manager is told of the server, by systemd's protocol of a datagram a message.
+"""Supervisor: notifies a service manager by systemd's protocol, one datagram per message.
 
 Source: sd_notify(3), https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
 """
@@ -12,14 +12,14 @@ READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
 
 def tell(message: str) -> None:
-    """Send a message to who has started this process and asks for it by NOTIFY_SOCKET; else nothing.
+    """Send a message to the socket in NOTIFY_SOCKET, if it is set.
 
-    Nothing that goes wrong here is a reason not to serve.
+    Errors are ignored: they do not stop the server.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address or not hasattr(socket, "AF_UNIX"):
         return
-    if address.startswith("@"):  # a name that is in no file system
+    if address.startswith("@"):  # a name in Linux' abstract namespace
         address = "\0" + address[1:]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:

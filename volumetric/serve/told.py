@@ -1,4 +1,4 @@
-"""What an answer tells: the interface of answers of all endpoints, and what they say of tokens, times and costs."""
+"""Fields of answers: the interface of all endpoints' answers, and their log-probabilities, timings and usage."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from volumetric.generate.events import Generation, TokenEvent, TopLogprobs
 from volumetric.serve.problem import RequestError
 
 Told = dict[str, Any]
-"""What becomes JSON."""
+"""An object that is encoded as JSON."""
 Drawn = tuple[int, float, TopLogprobs]
-"""A token, its log-probability, and the likeliest others with theirs."""
+"""A token, its log-probability, and the most likely alternatives with theirs."""
 
 
 class Answer(Protocol):
-    """How the texts of a request are told, whole or as the events of a stream."""
+    """Builds the response to a request, whole or as the events of a stream."""
 
     def whole(self, prompts: Sequence[Sequence[Generation]]) -> Told:
-        """Return the answer to prompts with some texts each."""
+        """Return the answer for all texts of all prompts."""
         ...
 
     def begun(self) -> Iterable[bytes]:
@@ -28,53 +28,53 @@ class Answer(Protocol):
         ...
 
     def opening(self, index: int) -> Sequence[Told]:
-        """Return what comes before the first token of a text."""
+        """Return the chunks before the first token of a text."""
         ...
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Sequence[Told]:
-        """Return what there is to tell of some tokens of a text."""
+        """Return the chunks of some tokens of a text."""
         ...
 
     def closing(self, index: int, reason: str) -> Sequence[Told]:
-        """Return what comes after the last token of a text."""
+        """Return the chunks after the last token of a text."""
         ...
 
     def framed(self, fields: Told) -> bytes:
-        """Return the event that tells something of a text."""
+        """Return the event of a chunk."""
         ...
 
     def failed(self, problem: RequestError) -> bytes:
-        """Return the last event of a stream that cannot go on."""
+        """Return the last event of a failed stream."""
         ...
 
     def ended(self, prompts: Sequence[Sequence[Generation]]) -> Iterable[bytes]:
-        """Return the events behind all texts."""
+        """Return the events after all texts."""
         ...
 
 
 def drawn_of(generation: Generation) -> list[Drawn]:
-    """Return the tokens of a whole text; none where no log-probabilities were asked for."""
+    """Return the tokens of a whole text; none if no log-probabilities were requested."""
     if generation.logprobs is None or generation.top_logprobs is None:
         return []
     return list(zip(generation.token_ids, generation.logprobs, generation.top_logprobs, strict=True))
 
 
 def drawn_in(tokens: Sequence[TokenEvent]) -> list[Drawn]:
-    """Return the tokens of a piece."""
+    """Return the tokens of a chunk."""
     return [(one.token_id, one.logprob or 0.0, one.top_logprobs or ()) for one in tokens]
 
 
 def finite(logprob: float) -> float:
-    """JSON has no infinity; OpenAI says −9999 where a token cannot be drawn."""
+    """Clip to −9999, OpenAI's value for an impossible token: JSON has no infinity."""
     return max(logprob, -9999.0)
 
 
 def tokens_told(drawn: Sequence[Drawn], text_of: Callable[[int], str]) -> list[Told]:
-    """Return tokens with their log-probabilities and alternatives, in the shape of chats."""
+    """Return tokens with their log-probabilities and alternatives, in the format of chats."""
 
     def token(token: int, logprob: float) -> Told:
         text = text_of(token)
-        # A token may be part of a character; then its text does not tell its bytes.
+        # A token may be part of a character; then its bytes cannot be derived from its text.
         data = None if "\N{REPLACEMENT CHARACTER}" in text else list(text.encode())
         return {"token": text, "logprob": finite(logprob), "bytes": data}
 
@@ -82,7 +82,7 @@ def tokens_told(drawn: Sequence[Drawn], text_of: Callable[[int], str]) -> list[T
 
 
 def usage(prompts: Sequence[Sequence[Generation]]) -> Told:
-    """Return how many tokens went in and came out; a prompt counts once, whatever number of texts it has."""
+    """Return the counts of prompt and completion tokens; a prompt counts once for all its texts."""
     prompt_tokens = sum(generations[0].stats.prompt_tokens for generations in prompts)
     cached = sum(generations[0].stats.cached_tokens for generations in prompts)
     stats = [one.stats for generations in prompts for one in generations]
@@ -101,7 +101,7 @@ def usage(prompts: Sequence[Sequence[Generation]]) -> Told:
 
 
 def timings(generation: Generation) -> Told:
-    """Return times of a text, by llama-server's names."""
+    """Return the timings of a text, with llama-server's names."""
     stats = generation.stats
     return {
         "cache_n": stats.cached_tokens,
@@ -116,24 +116,24 @@ def timings(generation: Generation) -> Told:
 
 @dataclass(slots=True)
 class Pace:
-    """Counts of tokens and times of the texts of one request, by their numbers."""
+    """Token counts and timings of the texts of one request, by index."""
 
     _began: float = field(default_factory=time.monotonic)
     _counts: dict[int, int] = field(default_factory=dict)
     _first: dict[int, float] = field(default_factory=dict)
 
     def count(self, index: int, tokens: Sequence[TokenEvent]) -> None:
-        """Take note of tokens of a text."""
+        """Count tokens of a text."""
         self._counts[index] = self._counts.get(index, 0) + len(tokens)
         self._first.setdefault(index, time.monotonic())
 
     def usage(self, index: int, size: int) -> Told:
-        """Return the tokens of a prompt of `size`, and of its text so far, as vLLM tells them with each piece."""
+        """Return the usage of a text so far, as vLLM does with each chunk; `size` is the prompt's number of tokens."""
         tokens = self._counts.get(index, 0)
         return {"prompt_tokens": size, "completion_tokens": tokens, "total_tokens": size + tokens}
 
     def timings(self, index: int, size: int) -> Told:
-        """Return times of a text so far by llama-server's names; those of a prompt have its wait in them."""
+        """Return the timings of a text so far, with llama-server's names; the prompt's time includes waiting."""
         now, tokens = time.monotonic(), self._counts.get(index, 0)
         first = self._first.get(index, now)
         waited, spent = 1000 * (first - self._began), 1000 * (now - first)

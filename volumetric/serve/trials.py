@@ -1,9 +1,8 @@
-"""Trials: grammars that clients ask for are read by a process of their own before they are read here.
+"""Trials: grammars of clients are compiled in a separate process before they are compiled here.
 
-llguidance has no bound of time, and where its stack ends it ends the process; and clients write grammars. So each is
-tried in a process (`volumetric.generate.grammar_trial`) that may take some time, memory and stack and no more, and what
-has passed is made here, by a thread that has more. It is made twice because llguidance has no way to hand a compiled
-grammar from one process to another.
+llguidance has no time limit, a stack overflow in it ends the process, and clients write the grammars. So each is tried
+in a process (`volumetric.generate.grammar_trial`) with limited time, memory and stack. A grammar that passes is
+compiled again here, by a thread with a larger stack: llguidance cannot pass compiled grammars between processes.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
     from volumetric.generate.model import Model
 
 LARGE: Final = 2**15
-"""Characters of a grammar that is tried and made one at a time, so that others need not wait for its like."""
+"""Characters above which grammars are tried and compiled one at a time, so that small ones need not wait."""
 AT_ONCE: Final = 3
-"""Smaller ones that are."""
+"""Number of smaller grammars that are tried and compiled at a time."""
 STARTING: Final = 60.0
-"""Seconds that the process may take to start, and to read the tokens."""
+"""Most seconds for the process to start, and to read the tokens."""
 _RUN: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from volumetric.generate.grammar_trial import main; main()"
@@ -42,18 +41,18 @@ _RUN: Final = (
 
 
 class _Tried(NamedTuple):
-    """A grammar that has passed: as llguidance reads it, and the bytes that it takes."""
+    """A grammar that has passed its trial: its source for llguidance, and its bytes of memory."""
 
     source: str
     size: int
 
 
 class _Trying:
-    """The process that tries the grammars of a model, started when it is needed. For one event loop.
+    """The process that tries the grammars of a model, started on demand. For one event loop.
 
     Parameters
     ----------
-    tokens : of the model
+    tokens : the model's tokens
     """
 
     def __init__(self, tokens: Tokens) -> None:
@@ -65,9 +64,9 @@ class _Trying:
         self._count = 0
 
     async def tried(self, form: Form, text: str) -> _Tried:
-        """Return what has passed. Raises `SpecError` for what is refused, and `GenerationError` where nothing answers.
+        """Try a grammar. Raises `SpecError` if it is refused, and `GenerationError` if the process has ended.
 
-        Whoever is cancelled ends the trial.
+        Cancelling the caller ends the trial.
         """
         process = await self._started()
         self._count = id = self._count + 1
@@ -78,7 +77,7 @@ class _Trying:
                 reply = await future
         except (TimeoutError, OSError):
             self._end(process)
-            reply: Mapping[str, Any] = {"problem": "the grammar is refused: to read it took too long"}
+            reply: Mapping[str, Any] = {"problem": "the grammar is refused: compiling it took too long"}
         except asyncio.CancelledError:
             if process.returncode is None:
                 with contextlib.suppress(OSError, RuntimeError):
@@ -89,7 +88,7 @@ class _Trying:
         if "problem" in reply:
             raise SpecError(reply["problem"], hint=reply.get("hint"))
         if not reply:
-            raise GenerationError("the process that reads grammars has ended", hint="try again")
+            raise GenerationError("the process that compiles grammars has ended", hint="try again")
         return _Tried(reply["source"], reply["bytes"])
 
     async def close(self) -> None:
@@ -123,7 +122,7 @@ class _Trying:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
-                # Each thread of glibc takes 64 MiB of addresses else, which count where memory is bounded.
+                # Otherwise glibc reserves 64 MiB of address space per thread, which counts towards the memory limit.
                 env={**os.environ, "MALLOC_ARENA_MAX": "1"},
             )
             self._reader = asyncio.ensure_future(self._read(process))
@@ -141,7 +140,7 @@ class _Trying:
         await process.stdin.drain()
 
     async def _read(self, process: Process) -> None:
-        """Hand answers out, and tell all who wait when there will be none."""
+        """Dispatch replies, and fail all waiting trials when the process ends."""
         try:
             while process.stdout is not None:
                 (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
@@ -162,7 +161,7 @@ def _over(task: asyncio.Task[None] | None) -> bool:
 
 
 class _Job:
-    """A grammar that is being made, and how many wait for it."""
+    """A grammar that is being compiled, and the number of waiting requests."""
 
     def __init__(self, task: asyncio.Task[Grammar]) -> None:
         self.task = task
@@ -170,12 +169,12 @@ class _Job:
 
 
 class Trials:
-    """The grammars of a model, for those whom nobody knows. For one event loop.
+    """Compiler of untrusted grammars for a model. For one event loop.
 
     Parameters
     ----------
-    grammars : what makes them here
-    tokens : of the model
+    grammars : compiler in this process
+    tokens : the model's tokens
     """
 
     def __init__(self, grammars: Grammars, tokens: Tokens) -> None:
@@ -185,12 +184,12 @@ class Trials:
         self._large, self._small = asyncio.Semaphore(1), asyncio.Semaphore(AT_ONCE)
 
     async def grammar(self, kind: str, what: Any) -> Grammar:
-        """Return the grammar of a form, see `written`; those who ask for the same one wait for one trial.
+        """Return the grammar of a constraint, see `written`; concurrent requests for the same one share a trial.
 
         Raises
         ------
-        SpecError : it cannot be enforced, or takes too much
-        GenerationError : it could not be tried
+        SpecError : it cannot be enforced, or exceeds the limits
+        GenerationError : the trial failed
         """
         key = await self._aside(written, kind, what)
         grammar = self._grammars.kept(*key)
@@ -207,10 +206,10 @@ class Trials:
             job.waiting -= 1
             if not job.waiting:
                 job.task.cancel()
-            del job  # else its error and this frame hold each other, and the grammar with them
+            del job  # else its error and this frame form a cycle that keeps the grammar alive
 
     async def close(self) -> None:
-        """End the process that tries grammars."""
+        """End the trial process."""
         for job in list(self._jobs.values()):
             job.task.cancel()
         await self._trying.close()
@@ -229,12 +228,12 @@ class Trials:
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
-        """Threads with four times the stack that a trial has: what has passed there fits here."""
+        """Threads with four times a trial's stack, so that a grammar that has passed fits here."""
         count = AT_ONCE + 1
         pool, met = ThreadPoolExecutor(count, thread_name_prefix="grammars"), threading.Barrier(count + 1)
         before = threading.stack_size(4 * STACK)
         try:
-            for _ in range(count):  # each waits for the others, so that all are started with this stack
+            for _ in range(count):  # each waits for the others, so that all start with this stack size
                 pool.submit(met.wait)
         finally:
             threading.stack_size(before)
@@ -243,13 +242,13 @@ class Trials:
 
 
 class Compilers:
-    """Trials by tokens: models of the same tokens, as adapters have, share one."""
+    """Trials by tokens: models with the same tokens, such as adapters of one model, share one."""
 
     def __init__(self) -> None:
         self._trials: dict[Tokens, Trials] = {}
 
     def of(self, model: Model) -> Trials:
-        """Return the trials of a model's grammars; for a thread. Raises `GenerationError` where there can be none."""
+        """Return the trials of a model's grammars; call it in a thread. Raises `GenerationError` if impossible."""
         tokens = Tokens.of(model)
         trials = self._trials.get(tokens)
         if trials is None:
@@ -257,7 +256,7 @@ class Compilers:
         return trials
 
     async def close(self, used: Collection[object] = ()) -> None:
-        """Close all but those that are still used."""
+        """Close all trials but those in `used`."""
         for tokens, one in list(self._trials.items()):
             if one not in used:
                 del self._trials[tokens]

@@ -1,4 +1,4 @@
-"""The benchmark of servers: clients of OpenAI's API, and what they see of one or of several servers in turn."""
+"""The benchmark of servers: clients of OpenAI's API, which measure one or several servers in turn."""
 
 from volumetric.bench.serve.client import Seen, Target, ask
 from volumetric.bench.serve.run import Load, ServeRow, measure_servers, render_serve

@@ -1,4 +1,4 @@
-"""A client that takes little time of its own: a streamed chat completion over a plain socket, each piece timed."""
+"""A client with little overhead: a streamed chat completion over a plain socket, with the time of each chunk."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from volumetric.base.errors import SpecError
 from volumetric.base.hints import shown
 
 _HOST: Final = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%[\w.-]+)?", re.IGNORECASE | re.ASCII)
-"""A name, or an address of either kind."""
+"""A host name, or an IPv4 or IPv6 address."""
 _PATH: Final = re.compile(r"[!-~]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server, by the URL under which its ``/chat/completions`` is.
+    """A server, by the base URL of its ``/chat/completions``.
 
     Attributes
     ----------
-    url : as told
-    secure : whether it is asked by TLS
-    host, port, path : its parts, ``/v1`` at the end of the last one
-    key : what the server wants to be shown
+    url : the URL as passed
+    secure : whether it uses TLS
+    host, port, path : parts of the URL; the path ends with ``/v1``
+    key : API key that the server requires
     """
 
     url: str
@@ -44,20 +44,22 @@ class Target:
 
         Raises
         ------
-        SpecError : it is no URL of a server, or no header can hold the key
+        SpecError : it is not a URL of a server, or the key is invalid in a header
         """
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError as error:
-            raise SpecError(f"{url!r} is no URL: {error}") from None
+            raise SpecError(f"{url!r} is not a URL: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SpecError(f"{url!r} is no URL of a server", hint="as in http://127.0.0.1:8080")
+            raise SpecError(f"{url!r} is not a URL of a server", hint="expected a URL such as http://127.0.0.1:8080")
         if not _HOST.fullmatch(parts.hostname) or not _PATH.fullmatch(parts.path):
-            raise SpecError(f"{url!r} is no URL of a server", hint="letters of its own are written with % there")
+            raise SpecError(f"{url!r} is not a URL of a server", hint="percent-encode other characters in it")
         key = key.strip()
         if not (key.isascii() and key.isprintable()):
-            raise SpecError("the key has characters that no header can hold", hint="check VOLUMETRIC_API_KEY")
+            raise SpecError(
+                "the API key has characters that are invalid in an HTTP header", hint="check VOLUMETRIC_API_KEY"
+            )
         secure, path = parts.scheme == "https", parts.path.rstrip("/")
         path = path if path.endswith("/v1") else f"{path}/v1"
         return cls(url, secure, parts.hostname, port or (443 if secure else 80), path, key)
@@ -69,22 +71,22 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """Host and port, as the header ``Host`` has them."""
+        """Host and port, in the format of the ``Host`` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What an event of a stream tells.
+    """The data of a stream event.
 
     Attributes
     ----------
-    text, thought : what is said, and reasoning
+    text, thought : content, and reasoning
     finished : a text has ended
-    last : nothing follows
-    tokens, prompt_tokens, cached_tokens : as the server counts them; 0 where it does not tell
-    error : why the answer does not go on
+    last : this is the last event
+    tokens, prompt_tokens, cached_tokens : the server's counts; 0 if it does not report them
+    error : message of an error that ends the answer
     """
 
     text: str = ""
@@ -98,13 +100,13 @@ class Piece:
 
 
 def piece_of(line: bytes) -> Piece | None:
-    """Return what a line of a stream tells; None for comments, names of events and what is empty.
+    """Parse a line of a stream; return None for comments, event names and empty lines.
 
-    Servers leave fields out, or send null for them, as they like.
+    Fields may be missing or null.
 
     Raises
     ------
-    ValueError : what it tells is no piece of a chat completion
+    ValueError : the data is not a chunk of a chat completion
     """
     if not line.startswith(b"data:"):
         return None
@@ -116,7 +118,7 @@ def piece_of(line: bytes) -> Piece | None:
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, Mapping):
-        raise ValueError(f"a piece of a chat completion was expected, got {shown(data.decode(errors='replace'))}")
+        raise ValueError(f"expected a chunk of a chat completion, got {shown(data.decode(errors='replace'))}")
     if event.get("error"):
         return Piece(error=error_of(data))
     choices = [choice for choice in _list(event.get("choices")) if isinstance(choice, Mapping)]
@@ -133,7 +135,7 @@ def piece_of(line: bytes) -> Piece | None:
 
 
 def error_of(body: bytes) -> str:
-    """Return the message of an error, or the beginning of what came in its place."""
+    """Return the message of an error response, or else the beginning of the body."""
     try:
         error = json.loads(body)["error"]
         return str(error["message"] if isinstance(error, Mapping) else error)[:1000]
@@ -162,14 +164,14 @@ _LONGEST_LINE = 1 << 20
 
 @dataclass(slots=True)
 class Seen:
-    """What a client saw of one answer.
+    """A client's measurement of one answer.
 
     Attributes
     ----------
     first : seconds from the request to the first text
-    gaps : seconds between pieces of text
-    tokens, prompt_tokens, cached_tokens : as the server counts them; pieces where it does not tell
-    error : why there is no whole answer
+    gaps : seconds between chunks of text
+    tokens, prompt_tokens, cached_tokens : the server's counts; if not reported, `tokens` counts chunks
+    error : why the answer is incomplete
     """
 
     first: float = 0.0
@@ -182,7 +184,7 @@ class Seen:
 
 
 async def ask(target: Target, body: Mapping[str, Any], timeout: float) -> Seen:
-    """Send a chat completion, and read its stream to the end. What goes wrong is told in the answer."""
+    """Send a chat completion, and read its stream to the end. Errors are stored in the result."""
     answer = Seen()
     try:
         async with asyncio.timeout(timeout):
@@ -193,7 +195,7 @@ async def ask(target: Target, body: Mapping[str, Any], timeout: float) -> Seen:
 
 
 async def _ask(target: Target, body: Mapping[str, Any], answer: Seen) -> None:
-    """Send a chat completion, and write what its stream brings, or its error, into `answer`."""
+    """Send a chat completion, and store the data of its stream, or its error, in `answer`."""
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection(
         target.host, target.port, limit=_LONGEST_LINE, ssl=target.secure or None
@@ -208,7 +210,7 @@ async def _ask(target: Target, body: Mapping[str, Any], answer: Seen) -> None:
         )
         version, *status = (await reader.readline()).split(b" ", 2)[:2]
         if not version.startswith(b"HTTP/1"):
-            answer.error = f"this is no HTTP: {version[:100].decode(errors='replace').strip()!r}"
+            answer.error = f"the response is not HTTP: {version[:100].decode(errors='replace').strip()!r}"
             return
         headers = [line async for line in _headers(reader)]
         if status != [b"200"]:
@@ -238,7 +240,9 @@ async def _ask(target: Target, body: Mapping[str, Any], answer: Seen) -> None:
                 break
         if not finished:
             answer.error = (
-                "the stream ended before the answer" if answer.text else "no stream of a chat completion came"
+                "the stream ended before the answer"
+                if answer.text
+                else "the response is not a stream of a chat completion"
             )
         answer.tokens = answer.tokens or len(answer.gaps) + bool(answer.text)
     finally:
@@ -251,7 +255,7 @@ async def _headers(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 async def _lines(reader: asyncio.StreamReader, *, chunked: bool) -> AsyncIterator[bytes]:
-    """Yield lines of the body, as soon as they are whole."""
+    """Yield lines of the body as soon as they are complete."""
     rest = b""
     while True:
         if chunked:

@@ -1,4 +1,4 @@
-"""Loads: so many clients at once, each with one request after the other, and rows of what they saw together."""
+"""Loads: concurrent clients that send one request after the other, and a row of measurements for each load."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SYSTEM: Final = (
     "nine to four; children pay nothing. North of the pond are the conifers, south of it the roses, in the glass house "
     "palms and orchids, and on the hill herbs that were used as medicine. Dogs must stay outside."
 )
-"""What all requests begin with: about a hundred tokens that a server need not compute twice."""
+"""Common prefix of all requests: about a hundred tokens that a server can cache."""
 _PLANTS: Final = ("roses", "palms", "orchids", "cedars", "ferns", "sage", "mint", "pines", "lilies", "moss", "ivy")
 
 
 def question(number: int) -> str:
-    """Return a question like no other: about fifty tokens."""
+    """Return a unique question of about fifty tokens."""
     plant = _PLANTS[number % len(_PLANTS)]
     return (
         f"Visitor {number} has {15 + number % 47} minutes and comes with {1 + number % 13} children. Which way should "
@@ -33,15 +33,15 @@ def question(number: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What clients ask for.
+    """The load of a server.
 
     Attributes
     ----------
-    clients : how many at once
-    requests : in all; at least one for each client
-    tokens : of an answer
-    fields : of the body, besides
-    timeout : seconds for an answer
+    clients : number of concurrent clients
+    requests : number of all requests; at least one for each client
+    tokens : most tokens of an answer
+    fields : further fields of the request body
+    timeout : most seconds for an answer
     """
 
     clients: int
@@ -53,17 +53,17 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeRow:
-    """What the clients of one server saw; times in seconds.
+    """Measurements of one load on one server; times in seconds.
 
     Attributes
     ----------
-    url, clients : which server, and how many clients at once
-    good, failed : whole answers, and others
-    error : of one that failed
-    requests, tokens : whole answers and their tokens in a second
+    url, clients : the server, and the number of concurrent clients
+    good, failed : numbers of complete answers, and of failed ones
+    error : message of a failed one
+    requests, tokens : complete answers and their tokens per second
     first50, first95, first99 : quantiles of the time from a request to its first text
-    gap50, gap95, gap99, gap_most : of the time between pieces of text
-    cached : share of the tokens of prompts that needed no computing
+    gap50, gap95, gap99, gap_most : quantiles and maximum of the time between chunks of text
+    cached : share of prompt tokens that were cached
     """
 
     url: str
@@ -84,9 +84,9 @@ class ServeRow:
 
 
 def measure_servers(targets: Sequence[Target], loads: Sequence[Load], *, repetitions: int = 1) -> Iterator[ServeRow]:
-    """Yield a row for each load on each server: the servers take turns, after one request that warms them up.
+    """Yield a row for each load on each server: the servers take turns, after one warm-up request.
 
-    With `repetitions` the row is that of the run with the median of the tokens in a second.
+    With `repetitions` the row is that of the run with the median tokens per second.
     """
     number = 0
     for target in targets:
@@ -143,7 +143,7 @@ def _row(target: Target, load: Load, answers: Sequence[Seen], seconds: float) ->
 
 
 def _quantiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median, and what 95 and 99 of a hundred are below."""
+    """Return the median, and the 95 % and 99 % quantiles."""
     if len(values) < 2:
         return (*values, *values, *values) if values else (0.0, 0.0, 0.0)  # pyright: ignore[reportReturnType]
     cuts = statistics.quantiles(values, n=100, method="inclusive")
@@ -152,12 +152,12 @@ def _quantiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 _HEAD = (
     "server | clients | requests/s | tokens/s | first token ms p50 / p95 / p99 "
-    "| between pieces ms p50 / p95 / p99 / most | prompt reused | failed"
+    "| between chunks ms p50 / p95 / p99 / max | prompt cached | failed"
 )
 
 
 def render_serve(rows: Sequence[ServeRow], form: str) -> str:
-    """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
+    """Format `rows`, with a final newline. Raises `SpecError` for an unknown format."""
     cells = [
         [
             row.url,

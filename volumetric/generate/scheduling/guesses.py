@@ -1,8 +1,8 @@
-"""Guesses beside other sequences: what drafts propose for a call, where that is likely to save more than it costs.
+"""Draft tokens in a batch: drafters propose tokens for a call if that is likely to save more time than it costs.
 
-Rows are cheap beside one sequence, which reads all weights for each token, and dear beside many, which share them. So
-what a proposed token costs is measured (`Prices`), and each sequence proposes only tokens that are likely enough to be
-worth that (`Length`). Which tokens are drawn does not depend on it.
+Additional rows are cheap in a call with one sequence, which reads all weights anyway, and expensive with many. So the
+cost of a proposed token is measured (`Prices`), and each sequence proposes only tokens whose acceptance is likely
+enough (`Length`). The drawn tokens do not depend on it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from volumetric.generate.scheduling.live import Live
 
 MOST_ROWS = 256
-"""Guesses in a call, of all sequences together."""
+"""Most draft tokens in a call, over all sequences."""
 
 
 class Guesses:
@@ -26,33 +26,33 @@ class Guesses:
 
     Parameters
     ----------
-    model : checks the tokens
-    draft : proposes them, where a job has nothing of its own
-    prices : of guesses
+    model : the model, which checks the tokens
+    draft : source of drafts for jobs without their own
+    prices : costs of draft tokens
 
     Raises
     ------
-    SpecError, GenerationError : as `volumetric.generate.drafting.drafters`
+    SpecError, GenerationError : see `volumetric.generate.drafting.drafters`
     """
 
     def __init__(self, model: CompiledModel, draft: Draft | None, prices: Prices) -> None:
         self._make: Callable[[], Drafter] | None = None
         self._prices = prices
         if draft is not None:
-            from volumetric.generate.drafting import drafters  # most generate without a draft
+            from volumetric.generate.drafting import drafters  # only needed for drafts
 
             self._make = drafters(model, draft)
 
     def guess(self, lives: Sequence[Live], fits: Callable[[], bool]) -> None:
-        """Propose tokens for sequences that decode.
+        """Propose tokens for decoding sequences.
 
         Parameters
         ----------
-        fits : whether there is memory for them; without it, none are made
+        fits : returns whether there is memory for the proposed tokens; if not, they are dropped
         """
         price, room = self._prices.of(len(lives)), MOST_ROWS
         for live in lives:
-            alone = live.ticket.job.held is not None  # by somebody who runs alone
+            alone = live.ticket.job.held is not None  # without a price: the sequence runs alone
             room -= propose(live, live.ticket.job.drafter or self._make, room, 0.0 if alone else price)
         if room < MOST_ROWS and not fits():
             for live in lives:
@@ -60,12 +60,12 @@ class Guesses:
 
 
 def propose(live: Live, make: Callable[[], Drafter] | None, room: int = MOST_ROWS, price: float = 0.0) -> int:
-    """Let a drafter propose the next tokens of a sequence, and return how many it has.
+    """Let a drafter propose the next tokens of a sequence, and return their number.
 
     Parameters
     ----------
-    make : makes the drafter, when the sequence has none yet; None: nothing is proposed
-    room : tokens, at most
+    make : creates the drafter, if the sequence has none yet; None: nothing is proposed
+    room : most tokens
     price : see `Length.most`
     """
     if live.drafter is None and make is not None:
@@ -82,5 +82,5 @@ def propose(live: Live, make: Callable[[], Drafter] | None, room: int = MOST_ROW
 
 
 def guessed_by(lives: Sequence[Live]) -> tuple[int, int]:
-    """Return how many tokens were proposed so far, and how many of those were drawn, too."""
+    """Return the numbers of proposed and of accepted tokens so far."""
     return sum(live.transcript.drafted for live in lives), sum(live.transcript.accepted for live in lives)

@@ -1,4 +1,4 @@
-"""Jobs: what is submitted to a scheduler, the ticket for it, and the events that come back."""
+"""Jobs for a scheduler, their tickets, and their events."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ class Job:
     ----------
     prompt : token ids, see `Model.encode`
     params : complete sampling parameters, see `Model.sampling`
-    n : texts to generate; the prompt is computed once. Those of a seed have the seeds ``seed``, ``seed + 1``, …
-    priority : jobs with a larger one get seats first, and give them up last; equal ones in their order of arrival
-    deadline : when the job fails if it has not ended, by the scheduler's clock; None: never
-    salt : only jobs of the same salt share what they have computed
-    adapter : name of the model with adapters that the prompt is for, of those that `Model.together` made beside the
-        scheduler's; "": the scheduler's model itself. Jobs of several run in the same calls, and share nothing else
-    constraint : makes the form that a text is held to, called once for each text; see `volumetric.generate.grammar`.
-        Log-probabilities are then those among the tokens that are allowed
+    n : number of texts to generate; the prompt is computed once. With a seed they have the seeds ``seed``,
+        ``seed + 1``, …
+    priority : jobs with a larger one get slots first, and lose them last; equal ones by arrival
+    deadline : time at which the job fails unless it has ended, in the scheduler's clock; None: never
+    salt : only jobs with the same salt share cached prefixes
+    adapter : name of one of the models with adapters that `Model.together` created from the scheduler's model; "": the
+        scheduler's model. Jobs of different adapters share device calls, but no cached prefixes
+    constraint : creates the constraint of a text, called once for each text; see `volumetric.generate.grammar`.
+        Log-probabilities are then normalised over the allowed tokens
     shown : ids of special tokens that belong to the text
-    drafter : makes what proposes tokens, called once for each text, in the place of the scheduler's own draft
-    targets : a token for each of the prompt; how likely it is to follow is told (`Transcript.likelihoods`). All rows of
-        the prompt are computed then, with logits
-    tops : how many of the likeliest tokens are told where a target is (`Transcript.likeliest`)
-    owner, weight : whose share of the slots it counts in, an API key or a user, and that share relative to others
-    request : jobs of a request take turns with those of others; those of None come by arrival among each other
-    held : has the state that its only text goes on in, and takes it back; such a text proposes tokens whenever it can
+    drafter : creates a drafter, called once for each text, in place of the scheduler's draft
+    targets : a token for each position of the prompt, whose log-probability to follow is returned
+        (`Transcript.likelihoods`). All rows of the prompt are then computed, with logits
+    tops : number of most likely tokens returned for each target (`Transcript.likeliest`)
+    owner, weight : owner of the job for fair shares, an API key or a user, and its relative share
+    request : jobs of a request take turns with those of others; jobs with None are ordered by arrival
+    held : owns the state in which the job's only text continues, and takes it back; such a text always uses its drafter
     """
 
     prompt: Sequence[int]
@@ -63,18 +64,18 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A submitted job. Read by anyone, written by the scheduler.
+    """A submitted job. Only the scheduler writes it.
 
     Attributes
     ----------
-    number : by order of submission
-    submitted : when, by the scheduler's clock
-    seated : it has had a seat
-    reported : how many of its texts have ended, and were reported
+    number : order of submission
+    submitted : time of submission, in the scheduler's clock
+    seated : it has had a slot
+    reported : number of its texts whose end was reported
     error : why the job failed
-    cancelled : somebody asked to end it
-    paused : somebody asked to compute no more of it for now
-    ended : no more events will come
+    cancelled : `Scheduler.cancel` was called
+    paused : `Scheduler.pause` was called
+    ended : there will be no more events
     """
 
     job: Job
@@ -90,22 +91,22 @@ class Ticket:
 
     @property
     def generations(self) -> list[Generation]:
-        """What was made so far of each of the job's texts; one that could go on is ``cancelled``."""
+        """The generations so far of the job's texts; unfinished ones are ``cancelled``."""
         return [transcript.generation for transcript in self.transcripts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Event:
-    """What happened to a job: a token came, one of its texts has ended, or all of it failed.
+    """An event of a job: a new token, the end of a text, or the failure of the job.
 
     Attributes
     ----------
     ticket : the job
-    choice : which of its texts, from 0
-    token : the token that came; None where a text ends without one, and where the job failed
-    generation : the whole text, with its last event; cancelled ones have what was made so far
-    error : why the job failed; its last event. `ExpiredError` after a deadline, `ShuttingDownError` after
-        `Scheduler.drain`, `GenerationError` for logits that are not numbers, or what the device raised
+    choice : index of the text, from 0
+    token : the new token; None if a text ends without one, or the job failed
+    generation : the whole text, in its last event; for a cancelled text as far as generated
+    error : why the job failed, in its last event. `ExpiredError` after a deadline, `ShuttingDownError` after
+        `Scheduler.drain`, `GenerationError` for logits that are NaN, or the error of the device
     """
 
     ticket: Ticket

@@ -1,4 +1,4 @@
-"""Limits: how much a scheduler takes on."""
+"""Limits of a scheduler."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from volumetric.base.errors import SpecError
 from volumetric.generate.params import is_number
 
 TOGETHER = 16
-"""Sequences computed together unless told otherwise: each one has a cache, and more gain little on a CPU."""
+"""Default number of sequences in a batch: each has a cache, and more gain little on a CPU."""
 
 PROMPT_ROWS = 128
-"""Rows of prompts in a call beside sequences that decode, unless told otherwise. On a CPU that is the work of some ten
-calls without them, on a large GPU of one: less would read the weights for little, more keeps the others waiting."""
+"""Default rows of prompts in a call with decoding sequences. On a CPU they are the work of about ten calls without
+them, on a large GPU of one: fewer rows use the weights badly, more delay the others."""
 
 PREFILL_ROWS = 512
-"""Rows of a prompt that go to the device in one call: bounds its scratch memory and the wait for an interrupt."""
+"""Most rows of a prompt in one device call: bounds scratch memory, and the time until an interrupt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a scheduler takes on.
+    """Limits of a scheduler.
 
     Attributes
     ----------
-    seats : sequences computed together, at most
-    prompt_rows : rows of prompts in a call beside sequences that decode; None: as many as `max_stall` allows
-    max_stall : seconds that a call with rows of prompts may keep sequences waiting that decode, as far as the time of
-        earlier calls tells; no fewer than 16 rows are taken, and prompts have half of this time in any case
-    state_bytes : memory of all states, of running sequences and of kept prefixes; None: no bound
-    prefix_bytes : memory of kept prefixes, within `state_bytes`; 0: what begins alike is shared between running
-        sequences alone; None: nothing is shared
-    ahead : tokens of an answer that must fit into `state_bytes` before its job gets a seat; more is given as it comes
-    turn : calls of the device by which a request (or a key) may get ahead of one that waits for a slot, each counted as
-        many times as it has sequences in it; then the youngest of them makes room. What it has computed is kept; if
-        there is no memory for it, it makes room after eight times as many calls. None: all run to their end
-    queue, queue_tokens : requests, and jobs of none, that may wait, and tokens of their prompts; None: any number
-    queue_seconds : how long a job may wait for its first seat; None: for ever
+    seats : slots: most sequences in a batch
+    prompt_rows : most rows of prompts in a call with decoding sequences; None: as many as `max_stall` allows
+    max_stall : most seconds of a call with rows of prompts and decoding sequences, as estimated from earlier calls; at
+        least 16 rows are taken, and prompts always get half of this time
+    state_bytes : memory of all states, of running sequences and cached prefixes; None: no limit
+    prefix_bytes : memory of cached prefixes, within `state_bytes`; 0: prefixes are shared only between running
+        sequences; None: nothing is shared
+    ahead : tokens of an answer that must fit into `state_bytes` before its job gets a slot; more are allocated later
+    turn : device calls by which a request (or a key) may get ahead of one that waits for a slot, each counted once per
+        sequence in it; then its youngest sequence yields. Its state is kept; if there is no memory for that, it yields
+        after eight times as many calls. None: sequences never yield
+    queue, queue_tokens : most waiting requests, and jobs without a request, and tokens of their prompts; None: no limit
+    queue_seconds : most seconds that a job may wait for its first slot; None: no limit
 
     Raises
     ------
@@ -58,12 +58,12 @@ class Limits:
 
     @classmethod
     def of_one_caller(cls, *, seats: int, prompt_rows: int, prefix_bytes: int | None) -> Limits:
-        """Return limits for somebody who waits for all of their own jobs: any number of them may wait, for ever."""
+        """Return limits for a single caller that waits for all its jobs: the queue is unlimited."""
         options = {"seats": seats, "prompt_rows": prompt_rows, "prefix_bytes": prefix_bytes}
         return cls(**options, queue=None, queue_tokens=None, queue_seconds=None)
 
     def part(self, share: float) -> Limits:
-        """Return the limits of one of several schedulers that have the memory for states together."""
+        """Return the limits of one of several schedulers that share the memory for states."""
         state, prefixes = self.state_bytes, self.prefix_bytes
         return replace(
             self,

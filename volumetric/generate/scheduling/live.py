@@ -1,6 +1,6 @@
-"""A generation as the scheduler sees it: the tokens of its sequence, how many of them the device holds, and their room.
+"""A generation in the scheduler: the tokens of its sequence, the number in its state, and their memory.
 
-`texts_of` makes the generations of a job that is submitted.
+`texts_of` creates the generations of a submitted job.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from volumetric.generate.scheduling.limits import Limits
 
 BLOCK = 32
-"""Rows that devices allocate together: a page of a GPU, two blocks of keys on a CPU."""
+"""Rows that devices allocate at a time: a page on a GPU, two blocks of keys on a CPU."""
 
 
 class Room:
-    """The memory that states take, known before a call: bytes by their rows.
+    """The memory of states, computed from their rows.
 
     Parameters
     ----------
-    memory : of the executable
-    limit : bytes of all states; None: no bound
+    memory : memory of the executable
+    limit : most bytes of all states; None: no limit
     """
 
     def __init__(self, memory: MemoryReport, limit: int | None) -> None:
@@ -52,15 +52,15 @@ class Room:
         self.limit = limit
 
     def bytes_of(self, rows: int) -> int:
-        """Bytes of a state of so many rows that goes on."""
+        """Bytes of a growing state with `rows` rows."""
         return self._fixed + -(-rows // BLOCK) * BLOCK * self._row if rows else 0
 
     def bytes_kept(self, rows: int) -> int:
-        """Bytes of a state of so many rows that has no room for more."""
+        """Bytes of a state with `rows` rows and no spare capacity."""
         return self._fixed + -(-rows // self._block) * self._block * self._row if rows else 0
 
     def rows(self, states: int) -> int | None:
-        """Return how many rows each of so many equal states may have; None: any number."""
+        """Return how many rows each of `states` equal states may have; None: any number."""
         if self.limit is None or not self._row:
             return None
         return max(0, (self.limit // states - self._fixed) // (BLOCK * self._row) * BLOCK)
@@ -72,17 +72,17 @@ class Live:
 
     Attributes
     ----------
-    ids : tokens of the prompt, and those drawn
-    prompt : those of the prompt, as an array
-    state : what the device holds of it; None where it has not begun, or has to begin anew
-    fed : tokens that the state holds
-    passed : calls in a row in which a prompt that came later was computed instead of this one
-    cuts : places at which a piece of the prompt ends in any case, to keep a copy of the state there
+    ids : tokens of the prompt, and drawn tokens
+    prompt : tokens of the prompt, as an array
+    state : state on the device; None before the start, or after preemption
+    fed : number of tokens in the state
+    passed : consecutive calls in which a later prompt was computed instead of this one
+    cuts : positions at which a chunk of the prompt must end, to store a copy of the state
     followers : further texts of the job, which wait for this one's prompt
-    constraint : the form that it is held to
-    drafter, length : what proposes its next tokens, and how many of them; None until it is asked
-    guesses : tokens that are proposed for the next call
-    last : when its last token came, by the scheduler's clock
+    constraint : constraint of the text
+    drafter, length : drafter, and length of its drafts; None until first used
+    guesses : draft tokens for the next call
+    last : time of its last token, in the scheduler's clock
     """
 
     ticket: Ticket
@@ -103,19 +103,19 @@ class Live:
 
     @property
     def likeliest(self) -> bool:
-        """Whether its tokens are the likeliest ones of the model's unchanged logits."""
+        """Whether its tokens are the arg max of the model's unchanged logits."""
         return self.constraint is None and self.transcript.params.plain_greedy
 
     @property
     def drawable(self) -> bool:
-        """Whether its tokens come from the model's logits by what a device may know, the likeliest ones or drawn."""
+        """Whether a device can choose its tokens, by arg max or by drawing."""
         return self.constraint is None and self.transcript.params.logprobs is None
 
     @property
     def chooser(self) -> Chooser | Literal["logits"] | None:
-        """Who chooses its token where the device can: arg max, its chooser, or nobody but the host.
+        """How the device chooses its token: by arg max, by its chooser, or not at all, but the host from logits.
 
-        A text that others follow has its logits drawn from more than once.
+        The logits of a text with followers are drawn from several times.
         """
         if not self.drawable or self.followers:
             return "logits"
@@ -125,7 +125,7 @@ class Live:
 
     @property
     def missing(self) -> int:
-        """Tokens that the state does not hold yet: 1 for a sequence that decodes."""
+        """Number of tokens that are not in the state yet: 1 for a decoding sequence."""
         return len(self.ids) - self.fed
 
     @property
@@ -135,53 +135,53 @@ class Live:
 
     @property
     def group(self) -> Hashable:
-        """Only texts of the same group can share what they have computed."""
+        """Group of texts that can share cached prefixes."""
         return self.ticket.job.adapter, self.ticket.job.salt
 
     @property
     def texts(self) -> int:
-        """Itself, and those that follow it: as many slots as it takes."""
+        """Number of texts, itself and its followers, which is the number of slots it needs."""
         return 1 + len(self.followers)
 
     @property
     def order(self) -> tuple[int, int]:
-        """Place among all: by priority, then by arrival."""
+        """Sort key: by priority, then by arrival."""
         return -self.ticket.job.priority, self.ticket.number
 
     def until_cut(self) -> int:
-        """Rows that are missing, up to the next of `cuts` or of the places where all prompts are cut alike."""
+        """Number of missing rows, up to the next of `cuts` or the next position at which all prompts are split."""
         cuts = (cut - self.fed for cut in self.cuts if cut > self.fed)
         return min(self.missing, PREFILL_ROWS - self.fed % PREFILL_ROWS, *cuts)
 
     @property
     def scored(self) -> bool:
-        """Whether all rows of its prompt have logits, which tell how likely others of its tokens are."""
+        """Whether all rows of its prompt need logits, for log-probabilities of targets."""
         return self.ticket.job.targets is not None and not self.transcript.begun
 
     def piece(self, rows: int) -> Piece:
-        """Return the next `rows` rows, and what is guessed behind the last token; from there on they have logits."""
+        """Return the next `rows` rows, followed by the draft tokens; rows from the last token on have logits."""
         ids = np.array([*self.ids[self.fed : self.fed + rows], *self.guesses], np.int32)
         logits_of = "all" if self.guesses or self.scored else "none" if rows < self.missing else "last"
         return Piece(self.state, ids, logits_of, (OUTPUT,))
 
     def score(self, logits: F32Array) -> F32Array:
-        """Note how likely the targets of the rows fed last are; returns the logits of the last row, ``[1, V]``."""
+        """Store log-probabilities of the targets of the last rows fed; return the last row's logits, ``[1, V]``."""
         targets = self.ticket.job.targets
         assert targets is not None
         last, begin = logits[-1:].copy(), self.fed - len(logits)
         following = np.array(targets[begin : self.fed], np.int64)
-        del self.transcript.likelihoods[begin:], self.transcript.likeliest[begin:]  # had it to give up its seat
+        del self.transcript.likelihoods[begin:], self.transcript.likeliest[begin:]  # computed before a preemption
         likelihoods, likeliest = scores(logits, following, self.ticket.job.tops)
         self.transcript.likelihoods += likelihoods
         self.transcript.likeliest += likeliest
         return last
 
     def forget(self) -> None:
-        """Let go of its state: all of it is computed again."""
+        """Drop its state, which must be recomputed."""
         self.state, self.fed, self.cuts = None, 0, ()
 
     def rest(self) -> None:
-        """Let go of what proposes tokens: it gives up its seat."""
+        """Close its drafter, as it loses its slot."""
         self.guesses = []
         if self.drafter is not None:
             self.drafter.close()
@@ -189,14 +189,14 @@ class Live:
 
 
 def texts_of(job: Job, model: CompiledModel, limits: Limits, room: Room, now: float) -> Live:
-    """Return the first text of a job, with the others behind it.
+    """Return the first text of a job, with the others as its followers.
 
     Raises
     ------
-    DoesNotFitError, GenerationError, SpecError : as `Scheduler.submit`
+    DoesNotFitError, GenerationError, SpecError : see `Scheduler.submit`
     """
     if not 1 <= job.n <= limits.seats:
-        raise SpecError(f"n must be 1 to {limits.seats}, the scheduler's seats, got {job.n}")
+        raise SpecError(f"n must be 1 to {limits.seats}, the scheduler's slots, got {job.n}")
     if not 0 < job.weight < float("inf"):
         raise SpecError(f"the weight of a job must be a number above 0, got {job.weight!r}")
     if job.adapter:
@@ -216,7 +216,7 @@ def texts_of(job: Job, model: CompiledModel, limits: Limits, room: Room, now: fl
             what = f"{job.n} states" if job.n > 1 else "a state"
             raise DoesNotFitError(
                 f"the prompt has {len(prompt)} tokens, the memory for {what} holds {most}",
-                hint="shorten the prompt, or give states more memory",
+                hint="shorten the prompt, or raise the memory for states",
             )
         params = dataclasses.replace(params, max_tokens=min(params.max_tokens, most - len(prompt) + 1))
     ticket = Ticket(job, 0, now)
@@ -235,13 +235,13 @@ def texts_of(job: Job, model: CompiledModel, limits: Limits, room: Room, now: fl
 
 
 def scores(logits: F32Array, tokens: np.ndarray, tops: int) -> tuple[list[float], list[TopLogprobs]]:
-    """Return ``log softmax(logits)[token]`` of each row, and its `tops` likeliest tokens with theirs, likeliest first.
+    """Return ``log softmax(logits)[token]`` of each row, and its `tops` most likely tokens with theirs, descending.
 
     Parameters
     ----------
     logits : ``[T, V]``, overwritten
     tokens : ids, ``[T]``
-    tops : how many others; 0: there is nothing to tell of a row, and less to compute
+    tops : number of most likely tokens; 0: none, which is faster
     """
     if not tops:
         return log_likelihoods(logits, tokens).tolist(), [()] * len(tokens)

@@ -1,10 +1,10 @@
-"""Kept prefixes: a radix tree over token ids, whose entries are states that are copied instead of computed again.
+"""Prefix cache: a radix tree over token ids, whose entries are states that are copied instead of recomputed.
 
-An entry holds the state of a sequence that has ended, prompt and answer, or a copy made where a prompt may be needed
-again. Any beginning of it serves, as far back as the state goes (`State.reach`): that of an attention network
-everywhere, unless rows behind a window are gone, that of a recurrent one at its end alone. Whoever uses an entry takes
-a copy of its own, in the thread that alone changes the tree, so that none is dropped while it is read; on GPUs the copy
-shares pages, which count how many sequences use them.
+An entry is the state of a sequence that has ended, prompt and answer, or a copy at a position where a prompt may be
+needed again. Any prefix of it can be used, back to the oldest restorable position of the state (`State.reach`): any
+position for attention, unless a window has dropped rows, and only the end for recurrent layers. A user of an entry
+copies it, in the only thread that changes the tree, so that no entry is dropped while it is read; on GPUs copies share
+reference-counted pages.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from volumetric.run.device import State
 
 _LOOKS = 8
-"""Entries beyond the end of what is shared that are asked whether their states go back so far."""
+"""Most entries after the end of the common prefix that are checked for a restorable state."""
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A kept state, and where it stands in the tree."""
+    """A cached state, and its place in the tree."""
 
     state: State
     rows: int
@@ -42,7 +42,7 @@ class _Node:
     entry: Entry | None = None
 
     def below(self) -> Iterator[Entry]:
-        """All entries here and below."""
+        """All entries of this subtree."""
         stack: list[_Node] = [self]
         while stack:
             node = stack.pop()
@@ -53,12 +53,12 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What is there of a sequence.
+    """The cached part of a sequence.
 
     Attributes
     ----------
-    entry, rows : a state, and how many of its first rows serve
-    known : tokens that were seen before in this order, though no state may lead back there
+    entry, rows : a state, and the number of its first rows that match
+    known : length of the longest known prefix, which no state may be able to restore
     """
 
     entry: Entry | None
@@ -71,20 +71,20 @@ class Prefixes:
 
     Parameters
     ----------
-    limit : bytes of all entries, at most
-    bytes_of : bytes of a state of so many rows that has no room for more
+    limit : most bytes of all entries
+    bytes_of : bytes of a state by its rows, without spare capacity
 
     Attributes
     ----------
     nbytes : bytes of all entries
-    evictions : entries dropped for want of memory
+    evictions : number of entries dropped for lack of memory
     """
 
     def __init__(self, limit: int, bytes_of: Callable[[int], int]) -> None:
         self._limit = limit
         self._bytes_of = bytes_of
         self._roots: dict[Hashable, _Node] = {}
-        self._entries: dict[int, Entry] = {}  # the one used longest ago first
+        self._entries: dict[int, Entry] = {}  # least recently used first
         self.nbytes = 0
         self.evictions = 0
 
@@ -92,7 +92,7 @@ class Prefixes:
         return len(self._entries)
 
     def find(self, ids: NDArray[np.int32], group: Hashable = "") -> Match:
-        """Return the entry that serves most of the first tokens of a sequence."""
+        """Return the entry with the longest usable prefix of a sequence."""
         node, depth, best, rows = self._roots.get(group), 0, None, 0
         while node is not None:
             same = common(node.edge, ids[depth:])
@@ -113,12 +113,12 @@ class Prefixes:
         return Match(best, rows, depth)
 
     def use(self, entry: Entry) -> State:
-        """Return the state of an entry, to be copied; it is now the one used last."""
+        """Return the state of an entry, to be copied, and mark it as most recently used."""
         self._touch(entry)
         return entry.state
 
     def keep(self, ids: NDArray[np.int32], state: State, group: Hashable = "") -> None:
-        """Take a state over that holds `ids`; nobody else may change it. What it makes useless goes."""
+        """Take over a state for `ids`, which must not be changed elsewhere; drop entries that it makes redundant."""
         nbytes = self._bytes_of(len(ids))
         if not len(ids) or nbytes > self._limit:
             return
@@ -132,14 +132,14 @@ class Prefixes:
             entry, above = above.entry, above.parent
             if entry is not None and entry.rows >= reach:
                 self._drop(entry)
-        state.shrink_to_fit()  # what it has to go on is not counted
+        state.shrink_to_fit()  # without its spare capacity
         entry = Entry(state, len(ids), nbytes, node)
         node.entry = self._entries[id(entry)] = entry
         self.nbytes += nbytes
         self.shrink(self._limit)
 
     def shrink(self, nbytes: int) -> None:
-        """Drop those entries that were used longest ago until no more than so many bytes are left."""
+        """Drop the least recently used entries until at most `nbytes` are left."""
         while self.nbytes > max(nbytes, 0):
             self._drop(next(iter(self._entries.values())))
             self.evictions += 1
@@ -154,7 +154,7 @@ class Prefixes:
         self._entries[id(entry)] = self._entries.pop(id(entry))
 
     def _place(self, ids: NDArray[np.int32], group: Hashable) -> _Node:
-        """Return the node at the end of `ids`, making it and cutting an edge where need be."""
+        """Return the node at the end of `ids`; create it, and split an edge, if necessary."""
         root = self._roots.setdefault(group, _Node(ids[:0], None))
         node, depth = root, 0
         while depth < len(ids):
@@ -186,7 +186,7 @@ class Prefixes:
 
 
 def _cut(node: _Node, at: int) -> _Node:
-    """Put a node in the middle of an edge and return it."""
+    """Insert a node in the middle of an edge and return it."""
     parent = node.parent
     assert parent is not None
     middle = _Node(node.edge[:at], parent, {int(node.edge[at]): node})
@@ -196,7 +196,7 @@ def _cut(node: _Node, at: int) -> _Node:
 
 
 def _join(node: _Node) -> None:
-    """Take a node out that has one child."""
+    """Merge a node with its only child."""
     parent, (child,) = node.parent, node.children.values()
     assert parent is not None
     child.edge, child.parent = np.concatenate([node.edge, child.edge]), parent
@@ -204,7 +204,7 @@ def _join(node: _Node) -> None:
 
 
 def common(a: NDArray[np.int32], b: NDArray[np.int32]) -> int:
-    """Return how many tokens two sequences begin alike with."""
+    """Return the length of the common prefix of two sequences."""
     size = min(len(a), len(b))
     differ = a[:size] != b[:size]
     first = int(differ.argmax()) if size else 0

@@ -1,4 +1,4 @@
-"""Rounds: one call of the device for all that take part, and a draw for each whose rows end with logits."""
+"""Rounds: one device call for all participating sequences, and a draw for each whose rows end with logits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Told: TypeAlias = list[tuple[Live, "TokenEvent | GenerationError"]]
 
 
 class Rounds:
-    """Calls of an executable.
+    """Calls an executable.
 
-    While the same sequences decode and nothing else is to do, a device that can choose their tokens keeps the loop: all
-    take the likeliest ones, or it draws. It may then have run ahead, so `stop` comes before whoever looks at a state.
+    While the same sequences decode without other work, a device that can choose their tokens, by arg max or by drawing,
+    runs the loop. It may then have run ahead, so that `stop` must be called before a state is read.
 
     Parameters
     ----------
@@ -35,24 +35,23 @@ class Rounds:
 
     def __init__(self, executable: Executable) -> None:
         self._executable = executable
-        # Asked once: to find out whether something is of a protocol takes twenty microseconds.
+        # Computed once: a check against a protocol takes 20 µs.
         self._drawing = executable if isinstance(executable, Drawing) else None
         self._together: tuple[Live, ...] = ()
         self._loop: Generator[list[int]] | None = None
 
     def run(self, taking: Sequence[tuple[Live, int]], follow: Callable[[Live], list[Live]] = lambda _: []) -> Told:
-        """Compute the next rows of each, as many as are said, and draw where they end with logits.
+        """Compute the given number of rows of each sequence, and draw if they end with logits.
 
-        Behind guesses that are what was drawn, the next token is drawn, too. Tokens are in the transcripts then.
+        After accepted draft tokens the next token is drawn, too. Drawn tokens are appended to the transcripts.
 
         Parameters
         ----------
-        follow : gives the texts that wait for a prompt, which is computed, their states, and returns them; none wait
-            unless it is given
+        follow : creates the states of a computed prompt's followers, and returns them; None: there are no followers
 
         Raises
         ------
-        VolumetricError : the device has failed; what the states hold is not known
+        VolumetricError : the device has failed; the contents of the states are undefined
         """
         if all(live.decoding and not live.guesses for live, _ in taking):
             together = tuple(live for live, _ in taking)
@@ -62,24 +61,24 @@ class Rounds:
         return self._call(taking, follow)
 
     def go_on(self, live: Live) -> Told:
-        """Compute the next token of one sequence that decodes and has no guesses, alone.
+        """Compute the next token of a single decoding sequence without draft tokens.
 
         Raises
         ------
-        VolumetricError : as `run`
+        VolumetricError : see `run`
         """
         if self._loop is None or self._together != (live,):
             return self.run([(live, 1)])
         return self._next(self._together)
 
     def stop(self) -> None:
-        """Let go of the states: each holds the tokens that were fed, and no more."""
+        """End the device's loop: each state then contains exactly the tokens fed."""
         loop, self._loop, self._together = self._loop, None, ()
         if loop is not None:
             loop.close()
 
     def _begin(self, together: tuple[Live, ...]) -> bool:
-        """Let the device choose the tokens of some sequences, if it can."""
+        """Start a loop in which the device chooses the tokens of the sequences, if it can."""
         states, last = [live.state for live in together], [live.ids[-1] for live in together]
         if all(live.likeliest for live in together):
             self.stop()
@@ -115,7 +114,7 @@ class Rounds:
         return [(live, _take(live, Draw(token=token))) for live, token in zip(together, tokens, strict=True)]
 
     def _call(self, taking: Sequence[tuple[Live, int]], follow: Callable[[Live], list[Live]]) -> Told:
-        """All wait for the call, so its time counts for each."""
+        """Run one call. All sequences wait for it, so that its time counts for each."""
         began = time.perf_counter()
         before = dict(_copies(live for live, _ in taking if live.guesses))
         pieces = [live.piece(rows) for live, rows in taking]
@@ -145,7 +144,7 @@ class Rounds:
         return outcomes
 
     def _outputs(self, lives: Sequence[Live], pieces: Sequence[Piece]) -> Sequence[F32Array | int | GenerationError]:
-        """Run pieces; returns the logits of the rows that are wanted of each, or what the device has made of them."""
+        """Run sequence rows; return the requested logits of each, or the device's choice from them."""
         device = self._drawing
         if device is not None and device.picks and all(piece.wanted != "all" for piece in pieces):
             choosers: list[Chooser | Literal["logits"] | None] = [live.chooser for live in lives]
@@ -156,7 +155,7 @@ class Rounds:
         return [output_of(outputs) for outputs in self._executable.run(pieces)]
 
     def _settle(self, guessed: Sequence[Live], before: Mapping[int, State]) -> None:
-        """Make states hold what was told, all but the last token, behind guesses some of which may have been wrong."""
+        """Truncate states to the accepted tokens, without the last one, as draft tokens may have been rejected."""
         again: list[Piece] = []
         for live in guessed:
             assert live.length is not None
@@ -175,7 +174,7 @@ class Rounds:
 
 
 def _copies(guessed: Iterable[Live]) -> Iterator[tuple[int, State]]:
-    """Copy states that cannot go back behind wrong guesses; where there is no memory for it, none are made."""
+    """Copy states that cannot be truncated after rejected draft tokens; without memory for it, drop the draft."""
     for live in guessed:
         assert live.state is not None
         if live.state.forgets:
@@ -186,7 +185,7 @@ def _copies(guessed: Iterable[Live]) -> Iterator[tuple[int, State]]:
 
 
 def _go_back(live: Live) -> None:
-    """Make the last token missing again: it may be fed already, while the token after it was not told."""
+    """Truncate the state before the last token: it may already be fed, although its successor was not returned."""
     state, before = live.state, len(live.ids) - 1
     if state is None or state.position == before:
         return
@@ -195,7 +194,7 @@ def _go_back(live: Live) -> None:
 
 
 def _tell(ready: Sequence[tuple[Live, F32Array]], waited: Sequence[Live], began: float) -> Told:
-    """Draw from the first logits of each, and from the next ones behind guesses that were right."""
+    """Draw from the first logits of each, and from the next ones after accepted draft tokens."""
     outcomes: Told = []
     place, counted = 0, {id(live): live for live in (*waited, *(live for live, _ in ready))}
     while counted:
@@ -220,13 +219,13 @@ def _tell(ready: Sequence[tuple[Live, F32Array]], waited: Sequence[Live], began:
 
 
 def _take(live: Live, draw: Draw) -> TokenEvent:
-    """Let a sequence go on by a token."""
+    """Append a token to a sequence."""
     live.ids.append(draw.token)
     return live.transcript.take(draw)
 
 
 def _draw(ready: Sequence[tuple[Live, F32Array]]) -> list[Draw | GenerationError]:
-    """Draw from the logits of each sequence: all that sample in one call."""
+    """Draw from the logits of each sequence; all sampling ones share one call of the kernel."""
     drawn: dict[int, Draw | GenerationError] = {}
     sampled: list[tuple[Live, F32Array]] = []
     for live, logits in ready:
@@ -245,7 +244,7 @@ def _draw(ready: Sequence[tuple[Live, F32Array]]) -> list[Draw | GenerationError
 
 
 def _taken(live: Live, drawn: Draw | GenerationError) -> Draw | GenerationError:
-    """Let the form of a text go on by its token."""
+    """Advance the constraint of a text by its token."""
     if live.constraint is not None and isinstance(drawn, Draw):
         try:
             live.constraint.take(drawn.token)

@@ -1,4 +1,4 @@
-"""Seats: the generations that are computed together, their states, and which of their rows the next call takes."""
+"""Slots: the generations of the batch, their states, and the choice of their rows for the next call."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from volumetric.run.device import Executable, State
 
 PATIENCE = 4
-"""Calls in a row in which later prompts may be computed instead of a prompt."""
+"""Most consecutive calls in which later prompts may be computed instead of a prompt."""
 LOST = 8
-"""So many turns a text has before it makes room where what it has computed would have to be computed again."""
+"""Number of turns after which a text yields if its state would have to be recomputed."""
 WORTH = 16
-"""Rows from which on copying a state is cheaper than computing them, and waiting for them is."""
+"""Least rows for which copying a state, or waiting for it, is cheaper than computing them."""
 
 
 class Seats:
-    """Generations with a seat, in the order in which they took it.
+    """Generations with a slot, in the order in which they got it.
 
     Parameters
     ----------
-    executable : makes the states
-    limits : number of seats, and what a call may take
-    room : what states take
-    settle : makes states hold what was told and no more; called before one is looked at
+    executable : creates the states
+    limits : number of slots, and limits of a call
+    room : memory of states
+    settle : truncates states to the returned tokens; called before a state is read
     """
 
     def __init__(self, executable: Executable, limits: Limits, room: Room, settle: Callable[[], None]) -> None:
@@ -44,22 +44,22 @@ class Seats:
         self._settle = settle
         self._pace = Pace(limits.max_stall)
         self._prefixes = Prefixes(limits.prefix_bytes, room.bytes_kept) if limits.prefix_bytes else None
-        self._spare: list[tuple[str, State]] = []  # with the adapter that they are for
+        self._spare: list[tuple[str, State]] = []  # with their adapters
         self._resting: list[Live] = []
-        """Those without a slot whose states are kept, the one that rests longest first."""
+        """Generations without a slot whose states are kept, the longest suspended first."""
         self.all: list[Live] = []
 
     def __len__(self) -> int:
-        """Seats taken, also by texts that wait for their prompt."""
+        """Number of slots in use, including those of followers that wait for their prompt."""
         return sum(live.texts for live in self.all)
 
     def has_room(self, live: Live, *, without: Collection[Live] = (), resting: bool = False) -> bool:
-        """Whether a generation, and those that follow it, find slots and memory; a single job always does.
+        """Whether there are slots and memory for a generation and its followers; memory is ignored for a single job.
 
         Parameters
         ----------
-        without : those that would give up their slots
-        resting : their states, and those of others that rest, are to stay
+        without : generations that would yield their slots
+        resting : keep their states, and those of other suspended generations
         """
         if len(self) - sum(one.texts for one in without) + live.texts > self._limits.seats:
             return False
@@ -74,11 +74,11 @@ class Seats:
         return need <= limit
 
     def made_free_for(self, live: Live, others: Sequence[tuple[float, Live]]) -> list[Live]:
-        """Return who gives up slots for a generation that waits; nobody where that would not do, or it is too early.
+        """Return the generations that yield slots to a waiting one; none if that is not enough, or too early.
 
         Parameters
         ----------
-        others : by how much more they have used of the slots, most first
+        others : generations with the lead of their requests in slot usage, in descending order
         """
         if self._limits.turn is None:
             return []
@@ -93,13 +93,13 @@ class Seats:
         return []
 
     def take(self, live: Live) -> None:
-        """Give a generation, and those that follow it, slots."""
+        """Assign slots to a generation and its followers."""
         if live in self._resting:
             self._resting.remove(live)
         self.all.append(live)
 
     def rest(self, live: Live) -> None:
-        """Take the slots of a generation, and of those that follow it, and keep its state, if there is room."""
+        """Suspend a generation and its followers: free their slots, and keep the state if there is memory."""
         self._settle()
         self.all.remove(live)
         live.rest()
@@ -110,7 +110,7 @@ class Seats:
             del self._resting[0]
 
     def follow(self, live: Live) -> list[Live]:
-        """Give the texts that wait for a prompt, which is computed now, copies of its state; returns them."""
+        """Give the followers of a computed prompt copies of its state, and return them."""
         followers, live.followers = live.followers, []
         for one in followers:
             assert live.state is not None
@@ -120,7 +120,7 @@ class Seats:
         return followers
 
     def leave(self, live: Live, *, keep: bool = True) -> None:
-        """Give up slots. The state is kept for those that begin alike, unless it is not known what it holds."""
+        """Free the slots. The state goes to the prefix cache, unless its contents are undefined."""
         self.all.remove(live)
         live.rest()
         session_state = live.ticket.job.held
@@ -129,7 +129,7 @@ class Seats:
         self._put_away(live, keep=keep)
 
     def give_back(self, live: Live, *, keep: bool = True) -> None:
-        """Give up what is kept of a generation without a slot, as `leave` does."""
+        """Release the state of a generation without a slot, as `leave` does."""
         if live in self._resting:
             self._resting.remove(live)
         self._put_away(live, keep=keep)
@@ -146,7 +146,7 @@ class Seats:
             self._spare.append((live.ticket.job.adapter, state))
 
     def share(self) -> list[tuple[Live, int]]:
-        """Return who takes part in the next call, and with how many rows: all that decode, and the first prompts."""
+        """Return the generations of the next call, and their rows: all that decode, and the first prompts."""
         prompts = sorted((live for live in self.all if not live.decoding), key=_turn)
         if not prompts:
             return [(live, 1) for live in self.all]
@@ -157,7 +157,7 @@ class Seats:
         under_way = [live for live in prompts if live.state is not None]
         chosen: dict[int, int] = {}
         for live in prompts:
-            # A call could take many prompts at once, but all of them would wait for its end.
+            # A call could contain many prompts, but all of them would wait for its end.
             if budget <= 0 or whole - budget >= enough:
                 break
             if live.state is None:
@@ -165,7 +165,7 @@ class Seats:
                     continue
                 under_way.append(live)
             if chosen and budget < live.missing <= whole:
-                break  # the next call computes it at once; a part of it now would only make this one longer
+                break  # the next call can compute it whole; a part of it now would only delay this call
             rows = min(budget, live.until_cut())
             chosen[id(live)] = rows
             budget -= rows
@@ -177,13 +177,13 @@ class Seats:
         ]
 
     def fit(self, taking: Sequence[tuple[Live, int]]) -> Iterator[Live]:
-        """Make room for the rows of a call; yields those who had to give up their seats for it, the youngest first."""
+        """Free memory for the rows of a call; yield the generations that lose their slots, the youngest first."""
         limit = self._room.limit
         if limit is None:
             return
         rows = {id(live): count for live, count in taking}
         while (need := sum(self._bytes_of(live, rows.get(id(live), 0)) for live in self.all)) > limit:
-            if len(self.all) < 2:  # no larger than the scheduler lets a job become
+            if len(self.all) < 2:  # never larger than the scheduler's limit for a job
                 break
             youngest = max(self.all, key=lambda live: live.order)
             self._settle()
@@ -197,7 +197,7 @@ class Seats:
             self._prefixes.shrink(limit - need - self._resting_bytes())
 
     def holds_guesses(self) -> bool:
-        """Whether there is memory for the rows that are guessed, and for copies of states that cannot go back."""
+        """Whether there is memory for the draft rows, and for copies of states that cannot be truncated."""
         if self._room.limit is None:
             return True
         need = sum(self._bytes_of(live, 1 + len(live.guesses)) for live in self.all)
@@ -208,14 +208,14 @@ class Seats:
         return left >= 0
 
     def count(self, rows: int, beside: int, seconds: float) -> None:
-        """Take notice of the time of a call with rows of prompts, if any, and rows of sequences that decode."""
+        """Record the time of a call, with its prompt rows, if any, and the rows of decoding sequences."""
         if rows:
             self._pace.count(rows, beside, seconds)
         else:
             self._pace.decoded(seconds)
 
     def keep_marked(self, taking: Sequence[tuple[Live, int]]) -> None:
-        """Keep copies of states that have come to where one is wanted, and cannot go back there later."""
+        """Cache copies of states at marked positions, to which they cannot be truncated later."""
         for live, _ in taking:
             state, session_state = live.state, live.ticket.job.held
             if session_state is not None:
@@ -227,13 +227,13 @@ class Seats:
                     self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), copy, live.group)
 
     def clear(self) -> None:
-        """Let go of all states."""
+        """Free all states."""
         self._spare.clear()
         if self._prefixes is not None:
             self._prefixes.clear()
 
     def measure(self, stats: Stats) -> None:
-        """Write what memory is taken."""
+        """Update the memory statistics."""
         stats.running = len(self)
         stats.state_bytes = sum(self._bytes_of(live, 0) for live in self.all) + self._resting_bytes()
         if self._prefixes is not None:
@@ -251,9 +251,9 @@ class Seats:
         return sum(self._bytes_of(live, 0) for live in self._resting)
 
     def _copy(self, state: State, rows: int) -> State | None:
-        """Return a copy of the first rows of a state; None where the device has no room for it.
+        """Return a copy of the first rows of a state; None if the device has no memory for it.
 
-        Kept prefixes are given up then: what comes next needs the room more.
+        Cached prefixes are then dropped, because the next calls need the memory more.
         """
         try:
             return state.fork(rows)
@@ -263,30 +263,30 @@ class Seats:
             return None
 
     def _make_room(self, rows: int) -> None:
-        """Drop kept prefixes for a state of so many rows."""
+        """Drop cached prefixes to free memory for a state of `rows` rows."""
         if self._room.limit is not None and self._prefixes is not None:
             running_bytes = sum(self._bytes_of(live, 0) for live in self.all)
             self._prefixes.shrink(self._room.limit - running_bytes - self._resting_bytes() - self._room.bytes_of(rows))
 
     def _budget(self, beside: int) -> int:
-        """Rows of prompts that the next call takes beside sequences that decode."""
+        """Return the limit of prompt rows in the next call with `beside` decoding sequences."""
         if self._limits.prompt_rows is not None:
             return self._limits.prompt_rows if beside else PREFILL_ROWS
         return self._pace.rows() if beside else self._pace.alone()
 
     def _enough(self, beside: int) -> int:
-        """Rows of prompts after which the next call takes another prompt, see `Pace.enough`."""
+        """Return the prompt rows after which no further prompt is added to the call, see `Pace.enough`."""
         if self._limits.prompt_rows is not None:
             return self._limits.prompt_rows if beside else ENOUGH
         return self._pace.enough()
 
     def _begin(self, live: Live, under_way: Sequence[Live]) -> bool:
-        """Give a prompt a state that holds what there is of it; False if more of it comes with the next calls."""
+        """Give a prompt a state with its longest cached prefix; False if the next calls will compute a longer one."""
         if live.ticket.job.held is not None:
             live.ticket.job.held.lend(live, self._settle)
             live.transcript.cached = live.fed
             return True
-        ids = np.array(live.ids[:-1], np.int32)  # the last token is always fed: its logits are what is wanted
+        ids = np.array(live.ids[:-1], np.int32)  # the last token is always fed, because its logits are needed
         entry, source, rows, known = None, None, 0, 0
         if live.scored:
             ids = ids[:0]
@@ -328,7 +328,7 @@ class Seats:
 
 
 def _turn(live: Live) -> tuple[int, bool, int, int]:
-    """By what prompts take turns: priority, having been passed over, fewest rows left, arrival."""
+    """Sort key of prompts: priority, passed over too often, fewest rows left, arrival."""
     back, number = live.order
     late = live.passed >= PATIENCE
     return back, not late, number if late else live.missing, number

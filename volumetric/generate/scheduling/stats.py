@@ -1,4 +1,4 @@
-"""Figures of a scheduler: plain counts, and times in histograms."""
+"""Statistics of a scheduler: counts, and histograms of times."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _RETRY = (1.0, 30.0)
 
 
 class Histogram:
-    """Counts of values in ranges, as Prometheus has them.
+    """Counts of values in ranges, as in Prometheus.
 
     Attributes
     ----------
-    bounds : upper end of each range but the last, which has none
-    counts : values in each range
+    bounds : upper bound of each range but the last, which is unbounded
+    counts : number of values in each range
     total : sum of all values
     """
 
@@ -29,13 +29,13 @@ class Histogram:
         self.total = 0.0
 
     def add(self, value: float) -> None:
-        """Count a value; a bound belongs to the range that ends with it."""
+        """Count a value; an upper bound belongs to its range."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     @property
     def count(self) -> int:
-        """How many values."""
+        """Number of values."""
         return sum(self.counts)
 
 
@@ -49,26 +49,26 @@ def _waits() -> Histogram:
 
 @dataclass(slots=True)
 class Stats:
-    """What a scheduler has done, and what it holds; times in seconds.
+    """Statistics of a scheduler; times in seconds.
 
     Attributes
     ----------
-    running, waiting, queue_tokens : generations with a seat and without one, and tokens of the prompts of the latter
-    submitted, finished, failed : jobs taken on, those ended with all of their texts, and those with an error
-    rejected : jobs refused, by the name of the error
-    cancelled : jobs that were
-    expired : failed ones of them that were too late
-    preempted : generations that gave up their seat for want of memory
-    yielded : generations that gave up their seat to another request, or as they were paused
-    prompt_tokens, cached_tokens, generated_tokens : of prompts, those of them that needed no computing, and drawn ones
-    drafted_tokens, accepted_tokens : tokens that drafts proposed, and those of them that were drawn, too
-    state_bytes, state_limit, prefix_bytes : memory of all states, its bound, and what of it kept prefixes have
-    prefix_entries, prefix_evictions : kept prefixes, and those dropped for want of memory
-    prompt_steps, decode_steps : duration of calls with rows of prompts in them, and without
-    adapter_jobs, adapter_tokens : by the name of an adapter: jobs of those taken on, and drawn tokens, that are for it
+    running, waiting, queue_tokens : generations with and without a slot, and prompt tokens of the latter
+    submitted, finished, failed : jobs accepted, ended with all texts, and ended with an error
+    rejected : jobs rejected, by the name of the error
+    cancelled : jobs cancelled
+    expired : failed jobs that exceeded a time limit
+    preempted : generations that lost their slot for lack of memory
+    yielded : generations that yielded their slot to another request, or were paused
+    prompt_tokens, cached_tokens, generated_tokens : tokens of prompts, cached ones of them, and drawn tokens
+    drafted_tokens, accepted_tokens : tokens that drafts proposed, and accepted ones of them
+    state_bytes, state_limit, prefix_bytes : memory of all states, its limit, and the part of cached prefixes
+    prefix_entries, prefix_evictions : cached prefixes, and those dropped for lack of memory
+    prompt_steps, decode_steps : durations of calls with and without prompt rows
+    adapter_jobs, adapter_tokens : jobs accepted and tokens drawn for each adapter, by its name
     rows : rows of the calls
-    first_token, between_tokens : from submission to the first token, and from one token to the next
-    queued, requests : from submission to a seat, and to the end
+    first_token, between_tokens : time from submission to the first token, and between tokens
+    queued, requests : time from submission to a slot, and to the end
     """
 
     running: int = 0
@@ -103,7 +103,7 @@ class Stats:
     requests: Histogram = field(default_factory=_waits)
 
     def copy(self) -> Stats:
-        """Return the figures so far, with the histograms that go on."""
+        """Return a copy; the histograms are shared and keep counting."""
         return replace(
             self,
             rejected=dict(self.rejected),
@@ -112,19 +112,19 @@ class Stats:
         )
 
     def count_job(self, adapter: str) -> None:
-        """Count a job that is taken on."""
+        """Count an accepted job."""
         self.submitted += 1
         if adapter:
             self.adapter_jobs[adapter] = self.adapter_jobs.get(adapter, 0) + 1
 
     def count_token(self, adapter: str) -> None:
-        """Count a token that was drawn."""
+        """Count a drawn token."""
         self.generated_tokens += 1
         if adapter:
             self.adapter_tokens[adapter] = self.adapter_tokens.get(adapter, 0) + 1
 
     def retry_after(self, waiting: int, slots: int) -> float:
-        """Seconds until a slot may be free, with so many that wait, by the time that jobs take."""
+        """Estimate the seconds until a slot is free, from the duration of jobs and the number of waiting ones."""
         done = self.requests
         each = done.total / done.count if done.count else 1.0
         least, most = _RETRY

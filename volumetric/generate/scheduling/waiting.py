@@ -1,10 +1,10 @@
-"""The queue of a scheduler: bounded, by priority, then by fair shares, then by arrival.
+"""The queue of a scheduler: bounded, ordered by priority, then by fair shares, then by arrival.
 
-Shares are those of weighted fair queueing over keys and over the requests of each. While somebody waits, a call of the
-device costs each request as many units as it has sequences in it, and each key that sum over its weight. Who has used
-least is next. Those that come begin where a share without interruption would be by then, the virtual time of A. Demers,
-S. Keshav and S. Shenker, "Analysis and Simulation of a Fair Queueing Algorithm", SIGCOMM 1989: they owe nothing for the
-time before, and cannot save it up. While nobody waits nothing is counted.
+It is weighted fair queueing over keys, and over the requests of each key. While a text waits, each device call costs a
+request one unit per sequence in the call, and a key that sum divided by its weight. The one with the least use is next.
+New ones start at the virtual time of A. Demers, S. Keshav and S. Shenker, "Analysis and Simulation of a Fair Queueing
+Algorithm", SIGCOMM 1989, the use of an uninterrupted share: they neither owe for the time before, nor have saved it up.
+While no text waits, nothing is counted.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ F = TypeVar("F", bound="Flow")
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """Somebody who competes for slots.
+    """A competitor for slots: a key or a request.
 
     Attributes
     ----------
-    key : name among its like
-    used : calls times slots so far, over `weight`
-    running : slots taken
-    members : texts that run or wait; without any, it is forgotten
-    weight : share of the slots, relative to others
+    key : name among the flows of its level
+    used : calls times slots so far, divided by `weight`
+    running : number of slots in use
+    members : texts that run or wait; a flow without members is removed
+    weight : relative share of the slots
     """
 
     key: Hashable
@@ -46,8 +46,8 @@ class Level(Generic[F]):
 
     Attributes
     ----------
-    flows : by their keys
-    now : what a flow of weight 1 would have used that always took its share
+    flows : flows by key
+    now : virtual time: the use of a flow of weight 1 that always gets its share
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Level(Generic[F]):
 
 @dataclass(slots=True, eq=False)
 class RequestFlow(Flow):
-    """The texts of a request; `waiting` ones by priority, then by arrival. Its `owner` competes with other owners."""
+    """The texts of a request, `waiting` ones by priority, then by arrival. Its `owner` competes with others."""
 
     waiting: list[Live] = field(default_factory=list)
     owner: OwnerFlow = field(kw_only=True)
@@ -81,7 +81,7 @@ class OwnerFlow(Flow):
 
 
 class Shares:
-    """Keys, and their requests, of all texts that run or wait."""
+    """Keys and requests of all texts that run or wait."""
 
     def __init__(self) -> None:
         self._owners = Level[OwnerFlow]()
@@ -98,7 +98,7 @@ class Shares:
         return None if owner is None else owner.requests.flows.get(job.request)
 
     def enter(self, live: Live) -> RequestFlow:
-        """Count a text, and those that follow it, as a member of its request, and return that."""
+        """Add a text and its followers to its request, and return the request."""
         job = live.ticket.job
         owners = self._owners
         owner = owners.flows.get(job.owner)
@@ -114,7 +114,7 @@ class Shares:
         return flow
 
     def leave(self, live: Live) -> None:
-        """Count a text, and those that follow it, no more."""
+        """Remove a text and its followers from its request."""
         flow = self.find(live)
         assert flow is not None
         owner = flow.owner
@@ -126,20 +126,20 @@ class Shares:
             del self._owners.flows[owner.key]
 
     def run(self, live: Live, slots: int) -> None:
-        """Count slots as taken by a text, or, below 0, as given back."""
+        """Count slots that a text takes, or frees if negative."""
         flow = self.find(live)
         assert flow is not None
         flow.running += slots
         flow.owner.running += slots
 
     def charge(self) -> None:
-        """Count a call of the device in which somebody waits."""
+        """Count a device call during which a text waits."""
         self._owners.charge()
         for owner in self._owners.flows.values():
             owner.requests.charge()
 
     def ahead(self, running: Live, waiting: Live) -> float:
-        """Return how much more the request of one text has used than that of another, or its key, where keys differ."""
+        """Return the lead in use of one text's request over another's, or of its key if keys differ."""
         one, other = self.find(running), self.find(waiting)
         assert one is not None
         assert other is not None
@@ -147,12 +147,12 @@ class Shares:
 
 
 class Waiting:
-    """Generations without a slot, new ones and those that gave theirs up, and the shares of all. Not safe for threads.
+    """Generations without a slot, new or suspended, and the shares of all. Not thread-safe.
 
     Attributes
     ----------
-    tokens : of all of them
-    paused : those of paused jobs, which are not next before they are resumed
+    tokens : number of tokens of all of them
+    paused : generations of paused jobs, which are skipped until they are resumed
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -172,15 +172,15 @@ class Waiting:
 
     @property
     def first(self) -> Live | None:
-        """The one that is next."""
+        """The next generation."""
         flow = self._next()
         return None if flow is None else flow.waiting[0]
 
     def check(self, live: Live, free: int, retry_after: float) -> None:
-        """Raise `OverloadedError` if a text, and those that follow it, cannot wait; so many slots are `free`.
+        """Raise `OverloadedError` if a text and its followers exceed the queue; `free` slots are available.
 
-        Requests count, and jobs that belong to none. Further texts of a request have a bound of their own, so that
-        nobody is refused because somebody else asks for many at once.
+        The limit counts requests, and jobs without one. Further texts of a request have a separate limit, so that no
+        request is refused because of another one with many texts.
         """
         limits, flows = self._limits, self._shares.requests
         if limits.queue is not None:
@@ -189,17 +189,21 @@ class Waiting:
             further = sum(sum(one.texts for one in flow.waiting) - 1 for flow in flows if flow.waiting)
             more = live.texts if self._shares.find(live) is not None else live.texts - 1
             if (live.ticket.job.request is None or self._shares.find(live) is None) and waiting >= limits.queue + free:
-                raise OverloadedError(f"{waiting} requests wait already, {limits.queue} may", retry_after=retry_after)
+                raise OverloadedError(
+                    f"{waiting} requests are waiting, the limit is {limits.queue}", retry_after=retry_after
+                )
             if live.ticket.job.request is not None and more and further + more > limits.queue * limits.seats:
-                what = f"{further} further texts of requests wait already, {more} more exceed"
+                what = f"{further} further texts of requests are waiting, {more} more exceed the limit of"
                 raise OverloadedError(f"{what} {limits.queue * limits.seats}", retry_after=retry_after)
         tokens = len(live.ids)
         if limits.queue_tokens is not None and self._count and self.tokens + tokens > limits.queue_tokens:
-            what = f"{self.tokens} tokens of prompts wait already, {tokens} more exceed {limits.queue_tokens}"
+            what = (
+                f"{self.tokens} tokens of prompts are waiting, {tokens} more exceed the limit of {limits.queue_tokens}"
+            )
             raise OverloadedError(what, retry_after=retry_after)
 
     def push(self, live: Live) -> None:
-        """Let one wait, in its place."""
+        """Insert a generation at its position."""
         self._count += 1
         self.tokens += len(live.ids)
         if live.ticket.paused:
@@ -208,7 +212,7 @@ class Waiting:
             insort(self._shares.enter(live).waiting, live, key=lambda one: one.order)
 
     def take(self, which: Callable[[Live], bool]) -> list[Live]:
-        """Remove and return all of a kind."""
+        """Remove and return all generations that match `which`."""
         lives = [live for live in self.paused if which(live)]
         self.paused = [live for live in self.paused if not which(live)]
         for flow in self._shares.requests:
@@ -223,7 +227,7 @@ class Waiting:
         return lives
 
     def pop(self) -> Live:
-        """Remove and return the first, which gets slots."""
+        """Remove and return the first generation, which gets slots."""
         flow = self._next()
         assert flow is not None
         live = flow.waiting.pop(0)
@@ -233,17 +237,17 @@ class Waiting:
         return live
 
     def left(self, live: Live) -> None:
-        """Count the slots of a text, and of those that follow it, as given back."""
+        """Count the slots of a text and its followers as freed."""
         self._shares.run(live, -live.texts)
         self._shares.leave(live)
 
     def charge(self) -> None:
-        """Count a call of the device, if somebody waits for a slot in it."""
+        """Count a device call, if a text waits for a slot."""
         if self._count > len(self.paused):
             self._shares.charge()
 
     def ahead(self, running: Iterable[Live], waiting: Live) -> list[tuple[float, Live]]:
-        """Return who of `running` is of other requests, by how much more these have used, most and youngest first."""
+        """Return generations of `running` from other requests, with their lead, the largest and youngest first."""
         own = self._shares.find(waiting)
         candidates = [
             (self._shares.ahead(live, waiting), live)
@@ -260,6 +264,6 @@ class Waiting:
 
 
 def _place(flow: RequestFlow) -> tuple[int, float, float, int, int]:
-    """By what requests take turns: priority, use of the key and of the request, slots, arrival."""
+    """Sort key of requests: priority, use of the key and of the request, slots, arrival."""
     back, number = flow.waiting[0].order
     return back, flow.owner.used, flow.used, flow.running, number

@@ -1,1 +1,1 @@
-"""What clients send: the bodies of requests as types, read strictly, so that a field that has no effect is an error."""
+"""Request bodies as types, parsed strictly: a field that has no effect is an error."""

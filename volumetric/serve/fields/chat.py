@@ -12,12 +12,12 @@ from volumetric.serve.problem import bad
 
 MOST_MESSAGES: Final = 8192
 MOST_PARTS: Final = 1024
-"""Parts, or calls, of a message."""
+"""Most parts, or calls, of a message."""
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
 class Part(msgspec.Struct, kw_only=True):
-    """A part of a message; only texts can be read, and refusals, which are texts of the assistant."""
+    """A part of a message. Only text parts are supported, and refusals, which are texts of the assistant."""
 
     type: str
     text: str | None = None
@@ -25,15 +25,15 @@ class Part(msgspec.Struct, kw_only=True):
 
     @property
     def read(self) -> str | None:
-        """Its text; None where it is something else."""
+        """The text; None if the part is not text."""
         return self.refusal if self.type == "refusal" else self.text if self.type == "text" else None
 
 
 class Call(msgspec.Struct, kw_only=True):
-    """A function that the assistant called, as clients send it back."""
+    """A tool call of the assistant that a client sends back."""
 
     class Function(msgspec.Struct, kw_only=True):
-        """Its name, and its arguments as a JSON text."""
+        """Name of the function, and its arguments as JSON text."""
 
         name: str
         arguments: str | dict[str, Any] = "{}"
@@ -45,7 +45,7 @@ class Call(msgspec.Struct, kw_only=True):
 
 
 class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A message of a conversation. What clients copy out of answers is accepted where it is empty."""
+    """A message of a conversation. Fields that clients copy from answers are accepted if empty."""
 
     role: Role
     content: str | Annotated[list[Part], Meta(max_length=MOST_PARTS)] | None = None
@@ -77,15 +77,17 @@ class ResponseFormat(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     schema: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Take a schema that stands beside the type, as llama-server has it, for one in its place."""
+        """Accept a schema next to the type, as llama-server does, as ``json_schema``."""
         if self.schema is not None and self.json_schema is None and self.type != "text":
             self.type, self.json_schema, self.schema = "json_schema", JsonSchema(schema=self.schema), None
         if self.schema is not None:
-            raise bad("response_format.schema takes a type of JSON, and no json_schema", param="response_format.schema")
+            raise bad(
+                "response_format.schema requires a JSON type, and excludes json_schema", param="response_format.schema"
+            )
 
 
 class Prediction(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """``prediction``: a text that the answer is expected to be much like."""
+    """``prediction``: a text that is expected to resemble the answer."""
 
     type: Literal["content"]
     content: str | Annotated[list[Part], Meta(max_length=MOST_PARTS)]
@@ -111,7 +113,7 @@ class ChatRequest(Sampled, kw_only=True):
     prediction: Prediction | None = None
 
     def check(self) -> None:
-        """Raise `RequestError` for what contradicts itself or cannot be honoured."""
+        """Raise `RequestError` for fields that contradict each other or are not supported."""
         self.check_streaming()
         if not self.messages:
             raise bad("messages must hold at least one message", param="messages", code="invalid_value")
@@ -119,38 +121,38 @@ class ChatRequest(Sampled, kw_only=True):
             raise bad('modalities can only be ["text"]', param="modalities")
         both = self.max_tokens, self.max_completion_tokens
         if None not in both and both[0] != both[1]:
-            raise bad("max_tokens and max_completion_tokens differ: give one of them", param="max_tokens")
+            raise bad("max_tokens and max_completion_tokens differ: send only one of them", param="max_tokens")
         if self.max_tokens is None:
             self.max_tokens = self.max_completion_tokens
         if self.top_logprobs is not None and not self.logprobs:
-            raise bad("top_logprobs takes logprobs: true", param="top_logprobs")
+            raise bad("top_logprobs requires logprobs: true", param="top_logprobs")
         if self.continue_final_message and self.messages[-1].role != "assistant":
             raise bad(
-                "continue_final_message takes a message of the assistant at the end", param="continue_final_message"
+                "continue_final_message requires a message of the assistant at the end", param="continue_final_message"
             )
         if self.continue_final_message and self.messages[-1].tool_calls:
-            raise bad("a message with calls has ended, and cannot be continued", param="continue_final_message")
+            raise bad("a message with tool calls is complete, and cannot be continued", param="continue_final_message")
 
     @property
     def tops(self) -> int | None:
-        """Alternatives to tell of each token; None: no log-probabilities."""
+        """Number of alternatives returned for each token; None: no log-probabilities."""
         return check_tops(self.top_logprobs or 0, "top_logprobs") if self.logprobs else None
 
     @property
     def predicted(self) -> str:
-        """The text of ``prediction``, empty where there is none. Raises `RequestError` for what is not text."""
+        """The text of ``prediction``; empty if absent. Raises `RequestError` for anything but text."""
         return "" if self.prediction is None else _text(self.prediction.content, "prediction")
 
     def conversation(self) -> list[dict[str, Any]]:
-        """Return the messages as templates read them. Raises `RequestError` for what is not text."""
+        """Return the messages in the form that templates expect. Raises `RequestError` for anything but text."""
         return [_told(message, f"messages[{i}]") for i, message in enumerate(self.messages)]
 
 
 def _told(message: Message, where: str) -> dict[str, Any]:
-    """Return a message as templates read it. Raises `RequestError` for audio, `function_call` and missing text."""
+    """Return a message for the template. Raises `RequestError` for audio, `function_call` and missing text."""
     for name in ("audio", "function_call"):
         if getattr(message, name) is not None:
-            raise bad(f"{where}.{name} cannot be read: this server takes text", param=f"{where}.{name}")
+            raise bad(f"{where}.{name} is not supported: this server accepts text only", param=f"{where}.{name}")
     fields: dict[str, Any] = {
         "role": "system" if message.role == "developer" else message.role,
         "content": _text(message.content, where),
@@ -186,13 +188,13 @@ def _text(content: str | list[Part] | None, where: str) -> str:
                 f"{place}.{part.type} is missing", param=f"{place}.{part.type}", code="missing_required_parameter"
             )
         if text is None:
-            raise bad(f"{place} is of type {part.type!r}: this server reads text alone", param=place)
+            raise bad(f"{place} has the type {part.type!r}: this server accepts text only", param=place)
         texts.append(text)
     return "".join(texts)
 
 
 def _arguments(call: Call, where: str) -> Any:
-    """Templates want arguments as values; what is no JSON object stays the text that it is."""
+    """Templates expect arguments as a dict; text that is not a JSON object is left as it is."""
     arguments = call.function.arguments
     if isinstance(arguments, dict):
         return arguments

@@ -18,29 +18,31 @@ class CompletionRequest(Sampled, kw_only=True):
     suffix: str | None = None
 
     def check(self) -> None:
-        """Raise `RequestError` for what cannot be honoured."""
+        """Raise `RequestError` for fields that contradict each other or are not supported."""
         self.check_streaming()
         if self.echo and self.suffix:
-            raise bad("echo and suffix exclude each other: the text is in the middle then", param="echo")
+            raise bad(
+                "echo and suffix exclude each other: the generated text does not follow the whole prompt", param="echo"
+            )
 
     @property
     def alone(self) -> bool:
-        """Whether the prompt is to be told, and nothing that follows it."""
+        """Whether only the prompt is returned, without generated text."""
         return bool(self.echo) and self.max_tokens == 0
 
     @property
     def tops(self) -> int | None:
-        """Alternatives to tell of each token; None: no log-probabilities."""
+        """Number of alternatives returned for each token; None: no log-probabilities."""
         return None if self.logprobs is None else check_tops(self.logprobs, "logprobs")
 
     def prompts(self) -> list[str | list[int]]:
-        """Return the prompts. Raises `RequestError` unless there is at least one, and each has something."""
+        """Return the prompts. Raises `RequestError` if there is none, or one is empty."""
         items = [self.prompt] if isinstance(self.prompt, str) else self.prompt
         ids = [one for one in items if isinstance(one, int)]
         if ids and len(ids) == len(items):
             return [ids]
         prompts = [one for one in items if not isinstance(one, int)]
-        # Before a suffix there may be nothing: the place is where a text begins.
+        # With a suffix the prompt may be empty: the generated text is then the beginning.
         if not 1 <= len(prompts) <= MOST_PROMPTS or ids or not (self.suffix or all(prompts)):
             raise bad(f"prompt must be 1 to {MOST_PROMPTS} texts or lists of token ids, none empty", param="prompt")
         return prompts

@@ -1,6 +1,6 @@
-"""Fields of other servers that this one has not: values that ask for what is done anyway are taken, others refused.
+"""Fields of other servers that this one lacks: values that match its behaviour are accepted, others refused.
 
-One table, which the document of the server shows (`scripts/server_page.py`).
+One table, which the server's document shows (`scripts/server_page.py`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from volumetric.serve.problem import bad
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Values of a field that ask for what is done anyway.
+    """Values of a field that match the behaviour of this server.
 
     Attributes
     ----------
-    description : what they are, for people
-    hold : whether a value is one of them
+    description : text for messages and the document
+    hold : predicate: whether a value is one of them
     """
 
     description: str
@@ -29,14 +29,14 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Fields of other servers.
+    """Fields of other servers that are treated the same way.
 
     Attributes
     ----------
-    names : of fields that are alike
-    of : who has them
-    values : that are taken
-    why : others are refused
+    names : the fields
+    of : the servers that have them
+    values : the accepted values
+    why : reason for refusing other values
     """
 
     names: tuple[str, ...]
@@ -66,46 +66,46 @@ OFF: Final = Values("0 or less", lambda value: _is_number(value) and value <= 0)
 FALSE, TRUE = _only(False), _only(True)
 SOME: Final = Values("1 or more", lambda value: _is_number(value) and value >= 1)
 
-_ONE_WAY: Final = "tokens are sampled by temperature, top_k, top_p, min_p and penalties alone"
-_IDLE: Final = "it counts only beside another field"
-_NOT_SHOWN: Final = "special tokens have no text here"
-_NEVER_CUT: Final = "a prompt is never cut: shorten it"
+_ONE_WAY: Final = "only temperature, top_k, top_p, min_p and penalties are supported"
+_IDLE: Final = "it has an effect only with another field"
+_NOT_SHOWN: Final = "special tokens are never part of the text"
+_NEVER_CUT: Final = "prompts are never truncated: shorten it"
 _OPENED: Final = "the server has its own"
-_SAME: Final = "drafts change no answer"
-_TEXT_ONLY: Final = "this server reads and writes text alone"
+_SAME: Final = "speculative decoding does not change the answer"
+_TEXT_ONLY: Final = "this server accepts and returns text only"
 
 TABLE: Final = (
-    Elsewhere(("store",), "OpenAI", BOOL, "nothing is stored, whatever it says"),
+    Elsewhere(("store",), "OpenAI", BOOL, "nothing is stored in either case"),
     Elsewhere(
-        ("truncation",), "OpenAI", _only("auto", "disabled"), "nothing is cut: a prompt that is too long is an error"
+        ("truncation",), "OpenAI", _only("auto", "disabled"), "nothing is truncated: input that is too long is an error"
     ),
-    Elsewhere(("max_tool_calls",), "OpenAI", SOME, "no tools are called here: clients do that"),
+    Elsewhere(("max_tool_calls",), "OpenAI", SOME, "clients call the tools, not this server"),
     Elsewhere(("functions",), "OpenAI", EMPTY, "it is called tools now"),
     Elsewhere(("function_call",), "OpenAI", _only("none", "auto"), "it is called tool_choice now"),
     Elsewhere(("audio",), "OpenAI", NONE, _TEXT_ONLY),
     Elsewhere(("web_search_options",), "OpenAI", NONE, "this server does not search the web"),
-    Elsewhere(("echo",), "vLLM, for chats", FALSE, "an answer does not begin with the conversation"),
-    Elsewhere(("add_special_tokens",), "vLLM, for chats", FALSE, "the chat template has its own"),
+    Elsewhere(("echo",), "vLLM, for chats", FALSE, "a chat answer never includes the conversation"),
+    Elsewhere(("add_special_tokens",), "vLLM, for chats", FALSE, "the chat template contains the special tokens"),
     Elsewhere(("skip_special_tokens",), "vLLM", TRUE, _NOT_SHOWN),
     Elsewhere(("spaces_between_special_tokens",), "vLLM", BOOL, _NOT_SHOWN),
-    Elsewhere(("use_beam_search", "early_stopping"), "vLLM", FALSE, "texts are sampled, not searched for"),
-    Elsewhere(("length_penalty",), "vLLM", _only(1), "texts are sampled, not searched for"),
+    Elsewhere(("use_beam_search", "early_stopping"), "vLLM", FALSE, "there is no beam search"),
+    Elsewhere(("length_penalty",), "vLLM", _only(1), "there is no beam search"),
     Elsewhere(("prompt_logprobs",), "vLLM", NONE, "echo with logprobs of a text completion scores a prompt"),
     Elsewhere(("truncate_prompt_tokens",), "vLLM", NONE, _NEVER_CUT),
     Elsewhere(("bad_words",), "vLLM", EMPTY, "logit_bias bans tokens"),
     Elsewhere(("return_token_ids", "return_tokens_as_token_ids"), "vLLM", FALSE, "/tokenize returns token ids"),
     Elsewhere(("detokenize",), "vLLM", TRUE, "answers are text"),
-    Elsewhere(("documents",), "vLLM", EMPTY, "chat_template_kwargs passes values to the template"),
-    Elsewhere(("chat_template",), "vLLM", NONE, "the server's --chat-template is in force"),
-    Elsewhere(("guided_decoding_backend",), "vLLM", ANY, "there is one backend"),
-    Elsewhere(("guided_whitespace_pattern",), "vLLM", NONE, "white space in JSON has a bound of its own"),
+    Elsewhere(("documents",), "vLLM", EMPTY, "use chat_template_kwargs to pass values to the template"),
+    Elsewhere(("chat_template",), "vLLM", NONE, "the server's --chat-template applies"),
+    Elsewhere(("guided_decoding_backend",), "vLLM", ANY, "there is only one"),
+    Elsewhere(("guided_whitespace_pattern",), "vLLM", NONE, "white space in JSON has a fixed limit"),
     Elsewhere(
         ("logits_processors", "mm_processor_kwargs", "vllm_xargs", "kv_transfer_params"),
         "vLLM",
         EMPTY,
-        "there are none",
+        "they are not supported",
     ),
-    Elsewhere(("cache_prompt",), "llama-server", TRUE, "common prefixes of prompts are always cached; see cache_salt"),
+    Elsewhere(("cache_prompt",), "llama-server", TRUE, "shared prefixes of prompts are always cached; see cache_salt"),
     Elsewhere(("n_probs",), "llama-server", OFF, "it is called logprobs here"),
     Elsewhere(("post_sampling_probs", "return_tokens", "return_progress"), "llama-server", FALSE, "it is not returned"),
     Elsewhere(("mirostat", "xtc_probability", "dry_multiplier", "dynatemp_range"), "llama-server", OFF, _ONE_WAY),
@@ -116,36 +116,33 @@ TABLE: Final = (
     Elsewhere(("dry_sequence_breakers",), "llama-server", ANY, _IDLE),
     Elsewhere(("min_keep",), "llama-server", _only(0, 1), _ONE_WAY),
     Elsewhere(("samplers",), "llama-server", NONE, f"their order is fixed: {_ONE_WAY}"),
-    Elsewhere(("penalize_nl", "penalize_newline"), "llama-server, Ollama", TRUE, "line breaks are tokens like others"),
-    Elsewhere(("n_keep", "n_discard", "num_keep"), "llama-server, Ollama", OFF, "nothing is cut"),
-    Elsewhere(("t_max_predict_ms", "n_indent"), "llama-server", OFF, "max_tokens and stop end a text"),
+    Elsewhere(("penalize_nl", "penalize_newline"), "llama-server, Ollama", TRUE, "penalties apply to line breaks, too"),
+    Elsewhere(("n_keep", "n_discard", "num_keep"), "llama-server, Ollama", OFF, "nothing is truncated"),
+    Elsewhere(("t_max_predict_ms", "n_indent"), "llama-server", OFF, "only max_tokens and stop limit a text"),
     Elsewhere(("id_slot", "slot_id"), "llama-server", _only(-1), "the scheduler chooses"),
     Elsewhere(("grammar_lazy", "thinking_forced_open"), "llama-server", FALSE, "the server decides by the template"),
-    Elsewhere(("grammar_triggers", "preserved_tokens", "response_fields"), "llama-server", EMPTY, "there are none"),
-    Elsewhere(("lora",), "llama-server", EMPTY, "an adapter is a model of its own here: see /v1/models"),
-    Elsewhere(("parse_tool_calls",), "llama-server", TRUE, "calls are always parsed"),
-    Elsewhere(("reasoning_format",), "llama-server", _only("auto", "deepseek"), "--reasoning of the server decides"),
+    Elsewhere(
+        ("grammar_triggers", "preserved_tokens", "response_fields"), "llama-server", EMPTY, "they are not supported"
+    ),
+    Elsewhere(("lora",), "llama-server", EMPTY, "each adapter is served as a separate model: see /v1/models"),
+    Elsewhere(("parse_tool_calls",), "llama-server", TRUE, "tool calls are always parsed"),
+    Elsewhere(("reasoning_format",), "llama-server", _only("auto", "deepseek"), "the server's --reasoning decides"),
     Elsewhere(
         ("speculative.n_max", "speculative.n_min", "speculative.p_min"),
         "llama-server",
         NUMBER,
         "drafts change no answer",
     ),
-    Elsewhere(("keep_alive", "ttl"), "Ollama, LM Studio", ANY, "models stay open as long as the server runs"),
-    Elsewhere(("options",), "Ollama", EMPTY, "its fields belong beside the others here"),
-    Elsewhere(("raw",), "Ollama", FALSE, "text completions take prompts as they are"),
+    Elsewhere(("keep_alive", "ttl"), "Ollama, LM Studio", ANY, "models stay loaded as long as the server runs"),
+    Elsewhere(("options",), "Ollama", EMPTY, "its fields belong to the top level here"),
+    Elsewhere(("raw",), "Ollama", FALSE, "prompts of text completions are never templated"),
     Elsewhere(("images", "image_data"), "Ollama, llama-server", EMPTY, _TEXT_ONLY),
     Elsewhere(("format",), "Ollama", EMPTY, "it is called response_format here"),
-    Elsewhere(
-        ("think", "enable_thinking"),
-        "Ollama, Qwen",
-        NONE,
-        'chat_template_kwargs: {"enable_thinking": …} turns it on or off',
-    ),
+    Elsewhere(("think", "enable_thinking"), "Ollama, Qwen", NONE, 'use chat_template_kwargs: {"enable_thinking": …}'),
     Elsewhere(("draft_model",), "LM Studio", NONE, _OPENED),
-    Elsewhere(("separate_reasoning", "stream_reasoning"), "SGLang", TRUE, "--reasoning of the server decides"),
+    Elsewhere(("separate_reasoning", "stream_reasoning"), "SGLang", TRUE, "the server's --reasoning decides"),
 )
-"""What comes of fields that this server has not."""
+"""Treatment of each field that this server lacks."""
 _BY_NAME: Final[Mapping[str, Elsewhere]] = {name: row for row in TABLE for name in row.names}
 DROPPED_INCLUDES: Final = frozenset(
     {
@@ -158,34 +155,34 @@ DROPPED_INCLUDES: Final = frozenset(
         "code_interpreter_call.outputs",
     }
 )
-"""What clients ask to have told with a response, and responses of this server never have."""
+"""Values of ``include`` for parts that this server's responses never have."""
 
 
 def settled(fields: dict[str, Any], known: frozenset[str] | set[str], *, lenient: bool = False) -> Iterator[str]:
-    """Take fields of other servers out of a body, and yield the names of those that have no effect.
+    """Remove fields of other servers from a body, and yield the names of those that have no effect.
 
     Parameters
     ----------
-    known : fields that are this server's
-    lenient : take all values
+    known : fields of this server
+    lenient : accept all values
 
     Raises
     ------
-    RequestError : a value asks for something else than is done
+    RequestError : a value requests a behaviour that this server does not have
     """
     for name in (_BY_NAME.keys() - known) & fields.keys():
         row, value = _BY_NAME[name], fields.pop(name)
         if value is None or row.values.hold(value):
             continue
         if not lenient:
-            allowed = "" if row.values is NONE else f"; it can be {row.values.description}"
+            allowed = "" if row.values is NONE else f"; allowed: {row.values.description}"
             raise bad(f"{name}: {shown(value)} is refused: {row.why}{allowed}", param=name, code="unsupported_value")
         yield name
 
 
 def table() -> str:
     """Return the table as Markdown."""
-    lines = ["| fields | of | accepted | why others are refused |", "| --- | --- | --- | --- |"]
+    lines = ["| fields | of | accepted values | reason for refusing others |", "| --- | --- | --- | --- |"]
     for row in TABLE:
         names, values = ", ".join(f"`{name}`" for name in row.names), row.values.description.replace("'", '"')
         lines.append(f"| {names} | {row.of} | {values} | {row.why} |")

@@ -21,14 +21,14 @@ class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     truncate_prompt_tokens: int | None = None
 
     def check(self) -> None:
-        """Raise `RequestError` for a length that is none."""
+        """Raise `RequestError` for an invalid length."""
         cut = self.truncate_prompt_tokens
         if cut is not None and cut != -1 and cut < 1:
-            message = f"truncate_prompt_tokens must be 1 or more, or -1 for as many as the model takes, got {cut}"
+            message = f"truncate_prompt_tokens must be 1 or more, or -1 for the model's limit, got {cut}"
             raise bad(message, param="truncate_prompt_tokens", code="invalid_value")
 
     def check_width(self, width: int) -> None:
-        """Raise `RequestError` for another width than the model's."""
+        """Raise `RequestError` for a width other than the model's."""
         if self.dimensions not in (None, width):
             raise bad(f"dimensions can only be {width}, the model's own width", param="dimensions")
 
@@ -39,5 +39,5 @@ class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
             raise bad(f"input must be 1 to {MOST_INPUTS} texts, got {len(inputs)}", param="input")
         texts = [one for one in inputs if isinstance(one, str)]
         if len(texts) < len(inputs):
-            raise bad("input must be text: give texts instead of token ids", param="input")
+            raise bad("input must be text: send texts instead of token ids", param="input")
         return texts

@@ -17,7 +17,7 @@ LOGPROBS = "message.output_text.logprobs"
 
 
 class TextFormat(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """``text.format``: what chats call ``response_format``, with the schema one level higher."""
+    """``text.format``: the ``response_format`` of chats, with the schema one level higher."""
 
     type: Literal["text", "json_object", "json_schema"]
     name: str = "answer"
@@ -26,24 +26,24 @@ class TextFormat(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     description: str | None = None
 
     def told(self) -> ResponseFormat:
-        """Return it as chats write it. Raises `RequestError`."""
+        """Convert to the ``response_format`` of a chat. Raises `RequestError`."""
         if self.type == "json_schema" and self.schema is None:
             raise bad("text.format.schema is missing", param="text.format.schema")
         if self.type != "json_schema" and self.schema is not None:
-            raise bad('text.format.schema takes the type "json_schema"', param="text.format.schema")
+            raise bad('text.format.schema requires the type "json_schema"', param="text.format.schema")
         schema = None if self.schema is None else JsonSchema(name=self.name, schema=self.schema, strict=self.strict)
         return ResponseFormat(type=self.type, json_schema=schema)
 
 
 class TextConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """``text``; its verbosity has no effect, as that of chats."""
+    """``text``; its verbosity has no effect, as in chats."""
 
     format: TextFormat | None = None
     verbosity: str | None = None
 
 
 class Reasoning(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """``reasoning``: reasoning is told as it is, and not summed up."""
+    """``reasoning``: reasoning is returned verbatim, not summarised."""
 
     effort: str | None = None
     summary: str | None = None
@@ -71,18 +71,18 @@ class ResponseRequest(Sampled, kw_only=True):
     chat_template_kwargs: dict[str, Any] | None = None
 
     def check(self) -> None:
-        """Raise `RequestError` for what contradicts itself or cannot be honoured."""
+        """Raise `RequestError` for fields that contradict each other or are not supported."""
         self.check_streaming()
-        stateless = "this server keeps no responses: send the whole conversation as input"
+        stateless = "this server stores no responses: send the whole conversation as input"
         refused = {
             "previous_response_id": (self.previous_response_id is not None, stateless),
             "conversation": (self.conversation is not None, stateless),
-            "background": (self.background, "this server answers at once"),
+            "background": (self.background, "this server has no background responses"),
             "max_tokens": (self.max_tokens is not None, "it is called max_output_tokens here"),
             "n": (self.n not in (None, 1), "a response is one text"),
             "best_of": (self.best_of not in (None, 1), "a response is one text"),
-            "timings_per_token": (self.timings_per_token, "events of responses tell no times"),
-            "stream_options": (self.streams_each_usage, "events of responses tell no usage but the last"),
+            "timings_per_token": (self.timings_per_token, "events of responses carry no timings"),
+            "stream_options": (self.streams_each_usage, "only the last event of a response carries usage"),
         }
         for name, (is_set, why) in refused.items():
             if is_set:
@@ -90,16 +90,16 @@ class ResponseRequest(Sampled, kw_only=True):
         reasoning = self.reasoning or Reasoning()
         for name in ("summary", "generate_summary"):
             if getattr(reasoning, name) not in (None, "auto", "detailed"):
-                message = f"reasoning.{name} is refused: reasoning is told as it is, in items of the type reasoning"
+                message = f"reasoning.{name} is refused: reasoning is returned verbatim, in items of the type reasoning"
                 raise bad(f"{message}; it can be 'auto' or 'detailed'", param=f"reasoning.{name}")
         for i, what in enumerate(self.include or ()):
             if what != LOGPROBS and what not in DROPPED_INCLUDES:
-                raise bad(f"include can only have {LOGPROBS!r} here, got {shown(what)}", param=f"include[{i}]")
+                raise bad(f"include supports only {LOGPROBS!r}, got {shown(what)}", param=f"include[{i}]")
         self.include = [what for what in self.include or () if what == LOGPROBS]
 
     @property
     def tops(self) -> int | None:
-        """Alternatives to tell of each token; None: no log-probabilities."""
+        """Number of alternatives returned for each token; None: no log-probabilities."""
         if self.top_logprobs is None and not self.include:
             return None
         return check_tops(self.top_logprobs or 0, "top_logprobs")

@@ -1,4 +1,4 @@
-"""Fields of sampling: what chat and text completions have in common, and the parameters that they ask for."""
+"""Fields of sampling: those that chat and text completions share, and the sampling parameters they set."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MOST_TEXTS = 8
 MOST_STOPS = 16
 MOST_STOP_IDS = 1024
 MOST_BIASES = 2**19
-"""More than any vocabulary has; a model's own number counts, too."""
+"""Larger than any vocabulary; the model's vocabulary is a second bound."""
 MOST_CHOICES = 2**16
 MOST_TOPS = 20
 MOST_ALLOWED = 32_768
 LIKELIEST = 1e-9
-"""A top-p that leaves the likeliest token alone, as OpenAI's 0 does: one in a thousand million has no less."""
+"""A top-p that keeps only the most likely token, as OpenAI's 0 does: its probability is never below 1e-9."""
 
 
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -32,7 +32,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """``structured_outputs``, vLLM's word for a form."""
+    """``structured_outputs`` of vLLM: a constraint on the output."""
 
     json: str | dict[str, Any] | None = None
     regex: str | None = None
@@ -43,7 +43,7 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
 
 
 class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What every request for text may say; None is "not given". See `volumetric.generate.params.SamplingParams`."""
+    """Fields of every request for text; None is "not set". See `volumetric.generate.params.SamplingParams`."""
 
     model: str | None = None
     max_tokens: int | None = None
@@ -77,7 +77,7 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     timings_per_token: bool | None = None
 
     def __post_init__(self) -> None:
-        """Take a form by its newer name for one by its older names. Raises `RequestError`."""
+        """Accept ``structured_outputs`` as the older ``guided_*`` fields. Raises `RequestError`."""
         form, self.structured_outputs = self.structured_outputs, None
         if form is None:
             return
@@ -95,12 +95,12 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def tops(self) -> int | None:
-        """Alternatives to tell of each token; None: no log-probabilities. Raises `RequestError`."""
+        """Number of alternatives returned for each token; None: no log-probabilities. Raises `RequestError`."""
         raise NotImplementedError
 
     @property
     def forms(self) -> list[tuple[str, Any, str]]:
-        """Forms that the answer is to have: the kind of each, the form, and the field that asks for it."""
+        """Constraints on the answer: the kind and text of each, and the field that sets it."""
         fields = {
             "guided_json": ("json_schema", self.guided_json),
             "guided_regex": ("regex", self.guided_regex),
@@ -111,53 +111,53 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def streams_usage(self) -> bool:
-        """Whether a stream ends with what it cost."""
+        """Whether a stream ends with its token usage."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     @property
     def streams_each_usage(self) -> bool:
-        """Whether each piece of a stream tells what it cost so far."""
+        """Whether each chunk of a stream carries the token usage so far."""
         return self.stream_options is not None and bool(self.stream_options.continuous_usage_stats)
 
     @property
     def texts(self) -> int:
-        """How many texts are asked for."""
+        """Number of requested texts."""
         count = 1 if self.n is None else self.n
         if not 1 <= count <= MOST_TEXTS:
             raise bad(f"n must be from 1 to {MOST_TEXTS}, got {count}", param="n", code="invalid_value")
         if self.best_of not in (None, count):
             raise bad(
-                f"best_of is {self.best_of} and n {count}: texts are not ranked here, so they can only be the same",
+                f"best_of is {self.best_of} and n is {count}: this server does not rank texts, so they must be equal",
                 param="best_of",
                 code="invalid_value",
             )
         return count
 
     def check_streaming(self) -> None:
-        """Raise `RequestError` for options of a stream where none is asked for."""
+        """Raise `RequestError` for stream options without ``stream: true``."""
         if self.stream_options is not None and not self.stream:
-            raise bad("stream_options takes stream: true", param="stream_options", code="invalid_value")
+            raise bad("stream_options requires stream: true", param="stream_options", code="invalid_value")
 
     def explicit(self, logprobs: int | None) -> dict[str, Any]:
-        """Return the sampling parameters that the request states, checked one by one so that an error names its field.
+        """Return the sampling parameters that the request sets, checked one by one so that an error names its field.
 
         Raises
         ------
         RequestError : a value is out of range
         """
         if isinstance(self.stop, list) and len(self.stop) > MOST_STOPS:
-            raise bad(f"stop takes at most {MOST_STOPS} texts, got {len(self.stop)}", param="stop")
+            raise bad(f"stop must have at most {MOST_STOPS} texts, got {len(self.stop)}", param="stop")
         if len(self.allowed_token_ids or ()) > MOST_ALLOWED:
             count = len(self.allowed_token_ids or ())
-            raise bad(f"allowed_token_ids takes at most {MOST_ALLOWED} ids, got {count}", param="allowed_token_ids")
+            raise bad(f"allowed_token_ids must have at most {MOST_ALLOWED} ids, got {count}", param="allowed_token_ids")
         if None not in (self.min_tokens, self.max_tokens) and (self.min_tokens or 0) > (self.max_tokens or 0) > 0:
             raise bad("min_tokens is more than max_tokens", param="min_tokens", code="invalid_value")
         stop = None if self.stop in (None, "", []) else self.stop
         stated = {
-            "max_tokens": None if self.max_tokens == -1 else self.max_tokens,  # -1 is llama.cpp's word for "no bound"
+            "max_tokens": None if self.max_tokens == -1 else self.max_tokens,  # -1 means "no limit" in llama.cpp
             "temperature": self.temperature,
             "top_p": LIKELIEST if self.top_p == 0 else self.top_p,
-            "top_k": None if self.top_k is None else max(self.top_k, 0),  # -1 is vLLM's word for "off"
+            "top_k": None if self.top_k is None else max(self.top_k, 0),  # -1 means "off" in vLLM
             "min_p": self.min_p,
             "seed": self.seed,
             "stop": (stop,) if isinstance(stop, str) else stop and tuple(stop),
@@ -184,19 +184,19 @@ class Sampled(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def _schema(schema: str | dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON schema that may be written as a text. Raises `RequestError`."""
+    """Return a JSON schema, which may be JSON text. Raises `RequestError`."""
     place = "structured_outputs.json"
     try:
         read = msgspec.json.decode(schema) if isinstance(schema, str) else schema
     except (msgspec.DecodeError, RecursionError):
-        raise bad(f"{place} is no JSON", param=place, code="invalid_json") from None
+        raise bad(f"{place} is not JSON", param=place, code="invalid_json") from None
     if not isinstance(read, dict):
         raise bad(f"{place} must be a JSON schema", param=place, code="invalid_type")
     return read
 
 
 def check_tops(tops: int, param: str) -> int:
-    """Return how many alternatives of a token to tell. Raises `RequestError`."""
+    """Check the number of alternatives returned for each token. Raises `RequestError`."""
     if not 0 <= tops <= MOST_TOPS:
         raise bad(f"{param} must be from 0 to {MOST_TOPS}, got {tops}", param=param, code="invalid_value")
     return tops

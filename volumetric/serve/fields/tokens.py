@@ -1,4 +1,4 @@
-"""The bodies of requests to count tokens, in vLLM's shapes."""
+"""Request bodies of the tokenizer endpoints, in vLLM's format."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST_TOKENS: Final = 2**20
 class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """``POST /tokenize``: a text, or a conversation as the model's template writes it.
 
-    Control tokens that are written in a text count unless `parse_special`, llama-server's field, is false; those in
-    messages as in chats, unless it says otherwise.
+    Control tokens in a text are parsed unless `parse_special`, llama-server's field, is false. In messages they are
+    parsed as in chats, unless the field is set.
     """
 
     model: str | None = None

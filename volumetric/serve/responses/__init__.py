@@ -1,1 +1,1 @@
-"""OpenAI's Responses API over chats: what comes in as items becomes a conversation, and its answer becomes items."""
+"""OpenAI's Responses API on top of chats: input items become a conversation, and its answer becomes output items."""

@@ -1,4 +1,4 @@
-"""A request for a response as one for a chat, its items as messages, and errors of chats in the words of responses."""
+"""Converts a request for a response to a chat request, items to messages, and field names in errors back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class _Item(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What all items may say; ids and states that answers had come back with them."""
+    """Fields of all items; clients send back the ids and states of earlier answers."""
 
     type: str | None = None
     id: str | None = None
@@ -60,14 +60,14 @@ _KINDS: Final[Mapping[str, type[_Item]]] = {
 
 
 def messages_of(items: str | Sequence[dict[str, Any]], instructions: str | None) -> list[Message]:
-    """Return a conversation as messages of a chat.
+    """Convert input items to chat messages.
 
-    Reasoning, text and calls that follow each other are one message of the assistant, as they were when a model wrote
-    them. Instructions, and what the system says first, are one message of the system: few templates take more.
+    Consecutive reasoning, text and calls become one message of the assistant, as the model generated them. Instructions
+    and leading system items become one system message: few templates accept more.
 
     Raises
     ------
-    RequestError : an item is ill-formed, or of a type that cannot be read
+    RequestError : an item is malformed, or has an unsupported type
     """
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
@@ -85,12 +85,12 @@ def messages_of(items: str | Sequence[dict[str, Any]], instructions: str | None)
 
 
 def _append(messages: list[Message], fields: Mapping[str, Any], where: str) -> None:
-    """Add an input item to the messages of the chat; raise `RequestError` for an item that cannot be read."""
+    """Add an input item to the messages of the chat. Raises `RequestError` for an unsupported item."""
     name = fields.get("type", "message")
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        hint = suggestion(str(name), _KINDS, "this server keeps nothing and runs no tools of its own")
-        raise bad(f"{where} is of the type {shown(name)}: {hint}", param=f"{where}.type")
+        hint = suggestion(str(name), _KINDS, "this server stores nothing and runs no tools")
+        raise bad(f"{where} has the type {shown(name)}: {hint}", param=f"{where}.type")
     item = converted({key: value for key, value in fields.items() if value is not None}, kind, where)
     if isinstance(item, _Said):
         content = _text(item.content, f"{where}.content", ("input_text", "output_text", "refusal", "text"))
@@ -129,7 +129,7 @@ def _text(content: str | Sequence[Mapping[str, Any]], where: str, kinds: Sequenc
         kind = part.get("type")
         text = part.get("refusal" if kind == "refusal" else "text")
         if kind not in kinds or not isinstance(text, str):
-            message = f"{where}[{i}] is of the type {shown(kind)}: this server reads text alone, as {kinds[0]}"
+            message = f"{where}[{i}] has the type {shown(kind)}: this server accepts text only, as {kinds[0]}"
             raise bad(message, param=f"{where}[{i}]")
         texts.append(text)
     return "".join(texts)
@@ -143,7 +143,7 @@ _SAME: Final = (
     "parallel_tool_calls",
     "chat_template_kwargs",
 )
-"""Fields that mean the same in both."""
+"""Fields with the same meaning in chats and responses."""
 _NAMES: Final = {
     "messages": "input",
     "max_tokens": "max_output_tokens",
@@ -153,13 +153,13 @@ _NAMES: Final = {
     "reasoning_effort": "reasoning.effort",
     "logprobs": "top_logprobs",
 }
-"""What chats call a field, and its name here."""
+"""Field names of chats, and those of responses."""
 _CHATS: Final = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}(?!\w)" for name in _NAMES))
 _TOOL: Final = {"type", "name", "description", "parameters", "strict"}
 
 
 def chat_of(body: ResponseRequest) -> ChatRequest:
-    """Return the chat that a request comes to. Raises `RequestError` for what cannot be honoured."""
+    """Convert a request to a chat request. Raises `RequestError` for unsupported fields."""
     body.check()
     tops, text = body.tops, body.text
     return ChatRequest(
@@ -176,7 +176,7 @@ def chat_of(body: ResponseRequest) -> ChatRequest:
 
 
 def in_its_words(problem: RequestError) -> RequestError:
-    """Return a problem of a chat by the names that its fields have in a request for a response."""
+    """Convert an error of a chat to the field names of a request for a response."""
     return RequestError(
         problem.status,
         _CHATS.sub(lambda match: _NAMES[match[0]], str(problem)),
@@ -188,13 +188,13 @@ def in_its_words(problem: RequestError) -> RequestError:
 
 
 def _tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return a function as chats write it, one level deeper."""
+    """Convert a function to the format of chats, which nests it one level deeper."""
     if tool.get("type") != "function":
-        message = f"{where} is of the type {shown(tool.get('type'))}: this server knows functions alone"
+        message = f"{where} has the type {shown(tool.get('type'))}: this server supports only functions"
         raise bad(message, param=f"{where}.type")
     for name in tool.keys() - _TOOL:
         if tool[name] not in (None, False):
-            raise bad(f"{where}.{name} is refused: this server does not honour it", param=f"{where}.{name}")
+            raise bad(f"{where}.{name} is refused: this server does not support it", param=f"{where}.{name}")
     names = ("name", "description", "parameters", "strict")
     return {"type": "function", "function": {key: tool[key] for key in names if tool.get(key) is not None}}
 

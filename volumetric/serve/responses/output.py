@@ -1,4 +1,4 @@
-"""Output: an answer as items, with the events that tell a stream of each step."""
+"""Output: an answer as items, and the stream events of each step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PREFIXES: Final = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_
 
 
 class Output:
-    """The items of one answer; whole answers and streams are put together by the same steps.
+    """The items of one answer; whole answers and streams are built by the same steps.
 
     Attributes
     ----------
-    items : what there is so far; the last one may still grow
+    items : the items so far; the last one may still grow
     """
 
     def __init__(self) -> None:
@@ -27,17 +27,17 @@ class Output:
         self._events: list[Told] = []
 
     def push(self, parts: Parts, logprobs: Sequence[Told] = ()) -> list[Told]:
-        """Take more of an answer, and return the events of it.
+        """Add a part of an answer, and return its events.
 
         Parameters
         ----------
-        logprobs : tokens of what is said
+        logprobs : log-probabilities of the content's tokens
         """
         if parts.thought:
             self._text("reasoning", parts.thought, ())
         text = self._blank + parts.said
         if text.isspace() and self._kind != "message":
-            self._blank = text  # white space around reasoning and calls is no message
+            self._blank = text  # white space around reasoning and calls does not make a message
         elif text or (logprobs and self._kind == "message"):
             self._blank = ""
             self._text("message", text, logprobs)
@@ -46,7 +46,7 @@ class Output:
         return self._told()
 
     def end(self, status: str) -> list[Told]:
-        """End the last item, which is cut off unless `status` is ``"completed"``; an answer has one at least."""
+        """End the last item, incomplete unless `status` is ``"completed"``; an answer has at least one item."""
         if not self.items:
             self._text("message", self._blank, ())
         self._close(status)
@@ -74,7 +74,7 @@ class Output:
         return item
 
     def _text(self, kind: str, text: str, logprobs: Sequence[Told]) -> None:
-        """Let a message or reasoning go on, or begin."""
+        """Continue or begin a message or reasoning."""
         reasons = kind == "reasoning"
         if self._open is None or self._open["type"] != kind:
             item = self._begin(kind, content=[], **({"summary": []} if reasons else {"role": "assistant"}))
@@ -93,7 +93,7 @@ class Output:
         self._tell(f"{name}.delta", content_index=0, delta=text, **rest)
 
     def _called(self, piece: CallPiece) -> None:
-        """Let a call begin, or its arguments go on."""
+        """Begin a call, or continue its arguments."""
         if piece.id is not None:
             self._begin("function_call", call_id=piece.id, name=piece.name, arguments="")
         if piece.arguments:
@@ -119,5 +119,5 @@ class Output:
 
 
 def _copy(item: Told) -> Told:
-    """Return an item, or a part of one, as it is now: what goes on may grow before an event is sent."""
+    """Copy an item, or a part of one: it may grow before an event is sent."""
     return {key: [_copy(one) for one in value] if key == "content" else value for key, value in item.items()}

@@ -1,4 +1,4 @@
-"""The shape of a response, whole and as the events of a stream."""
+"""The format of a response, whole and as the events of a stream."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ResponseShape:
 
     Attributes
     ----------
-    body : the request, much of which is told again
-    params : by which tokens are drawn
+    body : the request; the response repeats many of its fields
+    params : sampling parameters
     model, text_of : see `Shape`
-    form : of the answer
+    form : the format of the answer
     """
 
     body: ResponseRequest
@@ -55,19 +55,19 @@ class ResponseShape:
         return self._ended(one)
 
     def begun(self) -> Iterable[bytes]:
-        """Return the events before the first token: the response as it is asked for."""
+        """Return the events before the first token, which carry the empty response."""
         head = self._response("in_progress")
         for kind in ("response.created", "response.in_progress"):
             yield self.framed({"type": kind, "response": head})
 
     def opening(self, index: int) -> Sequence[Told]:
-        """Return nothing: items begin with what they have."""
+        """Return nothing: an item begins with its first content."""
         return ()
 
     def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Sequence[Told]:
-        """Return the events of some tokens; log-probabilities are those of tokens outside of reasoning and calls."""
+        """Return the events of some tokens; log-probabilities cover tokens outside of reasoning and calls."""
         events: list[Told] = []
-        # With log-probabilities tokens go one by one, as whose they are may change from one to the next.
+        # With log-probabilities tokens are parsed one by one, because each may begin another item.
         for some in [tokens] if self.body.tops is None else [[token] for token in tokens]:
             drawn = [] if self.body.tops is None else drawn_in(some)
             parts, answer_tokens = self._take("".join(token.text for token in some), drawn)
@@ -75,7 +75,7 @@ class ResponseShape:
         return events
 
     def closing(self, index: int, reason: str) -> Sequence[Told]:
-        """Return the events of what was held back, and of the end of the last item."""
+        """Return the events of held-back text, and of the end of the last item."""
         return [
             *self._output.push(self._reader.end(), tokens_told(self._drawn, self.text_of)),
             *self._output.end("incomplete" if reason == "length" else "completed"),
@@ -87,17 +87,17 @@ class ResponseShape:
         return event(encoded(fields | {"sequence_number": number}), fields["type"])
 
     def failed(self, problem: RequestError) -> bytes:
-        """Return the last event of a response that cannot go on."""
+        """Return the last event of a failed response."""
         response = self._response("failed", error={"code": problem.code or problem.kind, "message": str(problem)})
         return self.framed({"type": "response.failed", "response": response})
 
     def ended(self, prompts: Sequence[Sequence[Generation]]) -> Iterable[bytes]:
-        """Return the event that has the whole response."""
+        """Return the event with the whole response."""
         ((one,),) = prompts
         yield self.framed({"type": f"response.{_status(one)}", "response": self._ended(one)})
 
     def _take(self, text: str, drawn: Sequence[Drawn]) -> tuple[Parts, Sequence[Drawn]]:
-        """Take some tokens, and return what they hold, and those up to here that belong to what is said."""
+        """Parse some tokens; return their parts, and all pending tokens that belong to the content."""
         reasoned = self._reader.reasoning
         parts = self._reader.push(text)
         inside = reasoned or self._reader.reasoning or self._reader.calls

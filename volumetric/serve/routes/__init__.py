@@ -1,1 +1,1 @@
-"""The endpoints, a file each."""
+"""The endpoints, one file each."""

@@ -1,4 +1,4 @@
-"""``POST /v1/chat/completions``, and what a conversation asks of a model, whichever endpoint it came by."""
+"""``POST /v1/chat/completions``, and the preparation of conversations for all endpoints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from volumetric.serve.tools.asked import AskedTools
 
 _TAIL = 16
-"""Tokens at the end of a prompt in which a mark of reasoning is looked for."""
+"""Tokens at the end of a prompt that are searched for a mark of reasoning."""
 
 
 async def chat(request: Request) -> Response:
@@ -56,9 +56,9 @@ class Conversation:
 
     Attributes
     ----------
-    served : who answers
-    jobs : what is to be computed
-    form : of the answers; None: all that the model writes is said
+    served : the model
+    jobs : jobs of the scheduler
+    form : the format of the answers; None: all generated text is content
     """
 
     served: Served
@@ -67,14 +67,14 @@ class Conversation:
 
 
 async def conversation_of(serving: Serving, body: ChatRequest) -> Conversation:
-    """Return a conversation with the tools, forms and sampling that it asks for.
+    """Prepare a conversation with its tools, constraints and sampling parameters.
 
-    Tools, forms, drafts, reasoning and channels cost nothing where neither the request nor the model's chat format has
+    Tools, constraints, drafts, reasoning and channels cost nothing unless the request or the model's chat format has
     them.
 
     Raises
     ------
-    RequestError : it contradicts itself, cannot be honoured, or does not fit
+    RequestError : fields contradict each other or are not supported, or the conversation does not fit the context
     """
     served = serving.model(body.model)
     engine_of(served)
@@ -85,7 +85,7 @@ async def conversation_of(serving: Serving, body: ChatRequest) -> Conversation:
         tools = tools_of(body.tools, body.tool_choice, parallel=body.parallel_tool_calls is not False)
     style = served.chat_format(tools=tools is not None)
     if style.channels is not None and going_on and tools is not None:
-        raise bad("this model goes on with a message without tools alone", param="continue_final_message")
+        raise bad("this model continues a message only without tools", param="continue_final_message")
     formed = body.response_format is not None or bool(body.forms)
     has_form = formed and held_to_form(
         body, body.response_format, None if tools is None else (tools, style.channels or style.calls)
@@ -118,29 +118,29 @@ async def _formed(
     *,
     has_form: bool,
 ) -> tuple[list[int], AnswerForm, Grammar | None]:
-    """Return the prompt, how answers to it are read, and the grammar of these, where there is more than text in them.
+    """Return the prompt, the answer format and the grammar of a request whose answers are more than plain text.
 
     Parameters
     ----------
-    has_form : answers have a form from their first token on
+    has_form : answers are constrained from their first token on
 
     Raises
     ------
-    RequestError : a form cannot be enforced, or excludes something else
+    RequestError : a constraint cannot be enforced, or excludes another field
     """
     channels, going_on, calls = style.channels, bool(body.continue_final_message), style.calls
     tail = served.text(ids[-_TAIL:])
     calls = replace(calls, inside=bool(calls.aloud) and tail.endswith(calls.trigger))
     if has_form and going_on and tools is not None:
-        message = "goes on with a message in a form, or with tools, not both: what has begun may be either"
+        message = "cannot be combined with both tools and a constraint: the message may be a call or an answer"
         raise bad(f"continue_final_message {message}", param="continue_final_message")
     thinking = style.thinking
-    # An answer that is held to a form from its first token on has no room for reasoning.
+    # An answer that is constrained from its first token on has no reasoning.
     if channels is not None or has_form or (tools is not None and tools.required):
         thinking = None
     merged = serving.settings.reasoning == "none"
     if merged and thinking is not None and not thinking.marks:
-        thinking = None  # its marks are text, and stay where they are
+        thinking = None  # its marks are text, and stay in the content
     if thinking is not None:
         thinking = thinking.behind(tail)
     asked_calls = None if tools is None else (tools, channels or calls)
@@ -172,13 +172,13 @@ def _messages(
     tools: AskedTools | None,
     args: dict[str, Any],
 ) -> tuple[list[dict[str, Any]], dict[str, Any], int]:
-    """Return the messages of a request and the template's arguments as it reads them, and how much it reads.
+    """Return the messages and template arguments of a request in the form that templates expect, and their size.
 
-    What clients send becomes data before the server adds words of its own, which may hold control tokens.
+    Text of clients is marked as data before the server adds its own text, which may contain control tokens.
 
     Raises
     ------
-    GenerationError, RequestError : a message is nothing that the template could read
+    GenerationError, RequestError : the template cannot render a message
     """
     messages, declarations = body.conversation(), () if tools is None else tools.declarations
     messages, args, declarations = as_data(served, plain, messages, args, declarations)
@@ -192,7 +192,7 @@ def _messages(
 def _told_of_tools(
     messages: list[dict[str, Any]], tools: AskedTools, style: ChatFormat, args: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return messages that tell of tools, or let the arguments of the template do so."""
+    """Declare tools to the model, in the messages or in the template's arguments."""
     if style.telling == "template":
         args["tools"] = list(tools.declarations)
         return messages
@@ -202,7 +202,7 @@ def _told_of_tools(
 
 
 def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:
-    """Return what proposes the tokens of a text; None for an empty one."""
+    """Return a factory of drafters that propose the tokens of a text; None if it is empty."""
     tokenizer = served.model.tokenizer
     if not predicted or tokenizer is None:
         return None
@@ -211,10 +211,7 @@ def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:
 
 
 def with_system(messages: Sequence[dict[str, Any]], text: str = "", **rest: Any) -> list[dict[str, Any]]:
-    """Return messages whose first one, of the system, ends with what is told and has what else is given.
-
-    One is made where there is none.
-    """
+    """Append a text, and set other fields, of the leading system message, which is created if absent."""
     first, *others = messages
     if first["role"] != "system":
         return [{"role": "system", "content": text, **rest}, *messages]
@@ -223,7 +220,7 @@ def with_system(messages: Sequence[dict[str, Any]], text: str = "", **rest: Any)
 
 
 def template_args(body: ChatRequest) -> dict[str, Any]:
-    """Return what the chat template is told besides the messages. Raises `RequestError`."""
+    """Return the arguments of the chat template other than the messages. Raises `RequestError`."""
     args = dict(body.chat_template_kwargs or {})
     for name in ("messages", "tools", "add_generation_prompt"):
         if name in args:
@@ -244,9 +241,9 @@ def as_data(
     args: dict[str, Any],
     declarations: Sequence[Any] = (),
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[Any]]:
-    """Return messages, arguments of the template and what is told of tools as `conversation_ids` takes them.
+    """Convert messages, template arguments and tool declarations for `conversation_ids`.
 
-    Where they are `plain`, no control tokens are in them. Raises `GenerationError`.
+    With `plain`, control tokens in them are plain text. Raises `GenerationError`.
     """
     contents = served.model.contents
     if contents is None or not plain:
@@ -257,14 +254,14 @@ def as_data(
 def conversation_ids(
     served: Served, messages: list[dict[str, Any]], args: dict[str, Any], going_on: bool = False
 ) -> list[int]:
-    """Return the token ids of a conversation as `as_data` returns it; `going_on` leaves it open at its end.
+    """Return the token ids of a conversation from `as_data`; `going_on` leaves the last message open.
 
-    Raises `GenerationError` where the template refuses it.
+    Raises `GenerationError` if the template refuses it.
     """
     model, limit = served.model, served.model.info.context
     contents = model.contents
     if contents is None or model.loaded.chat_template is None:
-        return model.encode(messages, template_args=args, limit=limit)  # raises, with what is missing
+        return model.encode(messages, template_args=args, limit=limit)  # raises an error that names the missing part
     render = contents.render_beginning if going_on else contents.render
     ids = contents.encode(render(messages, **args), limit=limit)
     check_ids(ids, model.plan)

@@ -60,14 +60,14 @@ async def completions(request: Request) -> Response:
 
 
 def _bare(model: Model, prompt: str | Sequence[int], limit: int) -> list[int]:
-    """Return a prompt's token ids without those that the model's tokenizer puts around a text."""
+    """Return a prompt's token ids without the special tokens that the tokenizer adds around a text."""
     if isinstance(prompt, str) and prompt and model.tokenizer is not None:
         prompt = model.tokenizer.encode(prompt, add_special_tokens=False, limit=limit)
     return model.encode(prompt)
 
 
 def _prompts(served: Served, body: CompletionRequest) -> list[str | list[int]]:
-    """Return the prompts. Raises `RequestError`, and `DoesNotFitError` where ids are too many, whatever they are."""
+    """Return the prompts. Raises `RequestError`, and `DoesNotFitError` for too many ids before checking each."""
     prompts = body.prompts()
     for prompt in prompts:
         if not isinstance(prompt, str):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def embeddings(request: Request) -> Response:
-    """Turn texts into vectors, one after the other: an encoder takes them together anyway."""
+    """Embed texts. Requests run one after the other: an encoder batches the texts of each."""
     serving: Serving = request.app.state.serving
     body = await body_of(request, EmbeddingRequest)
     served = serving.model(body.model)
@@ -53,19 +53,19 @@ def _told(row: F32Array, *, base64_text: bool) -> str | list[float]:
 
 
 def _embedded(model: Model, texts: list[str], cut: int | None) -> tuple[F32Array, int]:
-    """Return embeddings, and the tokens that they are of; texts that are too long are cut only where `cut` says so.
+    """Return embeddings, and their number of tokens; texts that are too long are truncated only if `cut` is set.
 
     Raises
     ------
-    DoesNotFitError : a text is longer than the model takes
-    SpecError : `cut` is
+    DoesNotFitError : a text is longer than the model's limit
+    SpecError : `cut` is larger than that limit
     """
     encoder = model.text_encoder
     limit, counts = encoder.length(None if cut == -1 else cut), encoder.counts(texts)
     if cut is None and max(counts) > limit:
         at = next(i for i, count in enumerate(counts) if count > limit)
         raise DoesNotFitError(
-            f"input[{at}] has {counts[at]} tokens, the model takes {limit}",
-            hint="shorten it, or let texts be cut by truncate_prompt_tokens: -1",
+            f"input[{at}] has {counts[at]} tokens, the model accepts at most {limit}",
+            hint="shorten it, or truncate texts with truncate_prompt_tokens: -1",
         )
     return model.embed(texts, max_length=limit), sum(min(count, limit) for count in counts)

@@ -1,4 +1,4 @@
-"""``GET /metrics``: figures in Prometheus' text format 0.0.4."""
+"""``GET /metrics``: metrics in Prometheus' text format 0.0.4."""
 
 from __future__ import annotations
 
@@ -14,43 +14,46 @@ if TYPE_CHECKING:
     from volumetric.serve.serving import Serving
 
 _COUNTERS: Mapping[str, tuple[str, str]] = {
-    "submitted": ("jobs_total", "Jobs taken on."),
+    "submitted": ("jobs_total", "Jobs accepted."),
     "finished": ("finished_total", "Jobs that ended with all of their texts."),
     "failed": ("failed_total", "Jobs that ended with an error."),
-    "cancelled": ("cancelled_total", "Jobs whose client left, or that were ended."),
-    "expired": ("expired_total", "Jobs that were too late."),
-    "preempted": ("preemptions_total", "Texts that gave up their seat for want of memory, and were computed again."),
-    "yielded": ("yields_total", "Texts that made room for another request, or whose client does not read."),
+    "cancelled": ("cancelled_total", "Jobs that were cancelled, or whose client disconnected."),
+    "expired": ("expired_total", "Jobs that exceeded their time limit."),
+    "preempted": ("preemptions_total", "Texts that lost their slot for lack of memory, and were computed again."),
+    "yielded": ("yields_total", "Texts that yielded their slot to another request, or whose client does not read."),
     "prompt_tokens": ("prompt_tokens_total", "Tokens of prompts."),
-    "cached_tokens": ("prompt_tokens_cached_total", "Tokens of prompts that needed no computing."),
+    "cached_tokens": ("prompt_tokens_cached_total", "Tokens of prompts that were cached."),
     "generated_tokens": ("generated_tokens_total", "Tokens generated."),
-    "drafted_tokens": ("draft_tokens_total", "Tokens that drafts proposed."),
-    "accepted_tokens": ("draft_tokens_accepted_total", "Tokens of drafts that the model drew, too."),
-    "prefix_evictions": ("prefix_evictions_total", "Kept prefixes that were dropped for want of memory."),
+    "drafted_tokens": ("draft_tokens_total", "Tokens that drafters proposed."),
+    "accepted_tokens": ("draft_tokens_accepted_total", "Proposed tokens that the model accepted."),
+    "prefix_evictions": ("prefix_evictions_total", "Cached prefixes that were evicted for lack of memory."),
 }
 _GAUGES: Mapping[str, tuple[str, str]] = {
-    "running": ("requests_running", "Texts that are computed."),
-    "waiting": ("requests_waiting", "Jobs that wait for a seat."),
-    "queue_tokens": ("queue_tokens", "Tokens of the prompts of jobs that wait."),
+    "running": ("requests_running", "Texts that are generated now."),
+    "waiting": ("requests_waiting", "Jobs that wait for a slot."),
+    "queue_tokens": ("queue_tokens", "Tokens of the prompts of waiting jobs."),
     "state_bytes": ("kv_bytes", "Memory of all states."),
-    "prefix_bytes": ("prefix_bytes", "Memory of kept prefixes."),
-    "prefix_entries": ("prefix_entries", "Kept prefixes."),
+    "prefix_bytes": ("prefix_bytes", "Memory of cached prefixes."),
+    "prefix_entries": ("prefix_entries", "Cached prefixes."),
 }
 _BY_ADAPTER: Mapping[str, tuple[str, str]] = {
-    "adapter_jobs": ("adapter_jobs_total", "Jobs taken on for an adapter that shares the calls of a model."),
-    "adapter_tokens": ("adapter_generated_tokens_total", "Tokens generated for it."),
+    "adapter_jobs": ("adapter_jobs_total", "Jobs accepted for an adapter that shares a model's device calls."),
+    "adapter_tokens": (
+        "adapter_generated_tokens_total",
+        "Tokens generated for an adapter that shares a model's device calls.",
+    ),
 }
 _HISTOGRAMS: Mapping[str, tuple[str, str]] = {
     "first_token": ("time_to_first_token_seconds", "From submission to the first token."),
     "between_tokens": ("inter_token_seconds", "From one token to the next."),
-    "queued": ("queue_seconds", "From submission to a seat."),
+    "queued": ("queue_seconds", "From submission to a slot."),
     "requests": ("request_seconds", "From submission to the end."),
-    "rows": ("batch_rows", "Rows of a call of the device."),
+    "rows": ("batch_rows", "Rows of a device call."),
 }
 
 
 async def metrics(request: Request) -> Response:
-    """Tell all figures."""
+    """Return all metrics."""
     serving: Serving = request.app.state.serving
     first: dict[Engine, str] = {}
     for served in serving.models.values():
@@ -68,10 +71,10 @@ def _scheduler_lines(stats: Mapping[str, Stats]) -> Iterator[str]:
             yield from _head(name, kind, help_text)
             for model, one in stats.items():
                 yield f"volumetric_{name}{_labels(model=model)} {getattr(one, field)}"
-    yield from _head("kv_bytes_limit", "gauge", "Most memory of all states; 0: no bound.")
+    yield from _head("kv_bytes_limit", "gauge", "Limit of the memory of all states; 0: no limit.")
     for model, one in stats.items():
         yield f"volumetric_kv_bytes_limit{_labels(model=model)} {one.state_limit or 0}"
-    yield from _head("rejected_total", "counter", "Jobs that were refused.")
+    yield from _head("rejected_total", "counter", "Jobs rejected.")
     for model, one in stats.items():
         for reason, count in sorted(one.rejected.items()):
             yield f"volumetric_rejected_total{_labels(model=model, reason=reason)} {count}"
@@ -84,14 +87,14 @@ def _scheduler_lines(stats: Mapping[str, Stats]) -> Iterator[str]:
         yield from _head(name, "histogram", help_text)
         for model, one in stats.items():
             yield from _histogram(name, getattr(one, field), model=model)
-    yield from _head("step_seconds", "histogram", "Duration of a call of the device.")
+    yield from _head("step_seconds", "histogram", "Duration of a device call.")
     for model, one in stats.items():
         yield from _histogram("step_seconds", one.prompt_steps, model=model, kind="prompt")
         yield from _histogram("step_seconds", one.decode_steps, model=model, kind="decode")
 
 
 def _answer_lines(answered: Mapping[tuple[str, int], int]) -> Iterator[str]:
-    yield from _head("requests_total", "counter", "Answers, by path and status.")
+    yield from _head("requests_total", "counter", "Responses, by path and status.")
     for (path, status), count in sorted(answered.items()):
         yield f"volumetric_requests_total{_labels(endpoint=path, status=str(status))} {count}"
 

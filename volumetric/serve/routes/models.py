@@ -29,11 +29,13 @@ async def model(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
-    """Say whether requests are taken: 200, or 503 while the server loads, shuts down, or an engine is dead or hangs."""
+    """Report readiness: 200, or 503 while the server loads or shuts down, or an engine is dead or hangs."""
     serving: Serving = request.app.state.serving
     serving.check_ready()
     if not all(engine.alive for engine in serving.engines):
-        raise RequestError(503, "an engine has died; the log tells why", kind="server_error", code="engine_died")
+        raise RequestError(
+            503, "an engine has died; see the server's log for the reason", kind="server_error", code="engine_died"
+        )
     seconds = max((engine.stuck for engine in serving.engines), default=0.0)
     if seconds:
         message = f"a device has not answered for {seconds:.0f} s; it seems to hang"

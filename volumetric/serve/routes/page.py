@@ -17,7 +17,7 @@ def _page() -> bytes:
 
 
 async def page(request: Request) -> Response:
-    """Return the page; all of it is one file, which loads nothing from elsewhere."""
+    """Return the page: a single file, which loads nothing from elsewhere."""
     headers = {
         "content-security-policy": _POLICY,
         "x-content-type-options": "nosniff",

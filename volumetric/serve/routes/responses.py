@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def responses(request: Request) -> Response:
-    """Answer what is asked for as items."""
+    """Answer a request with output items."""
     serving: Serving = request.app.state.serving
     body = await body_of(request, ResponseRequest)
     chat = await serving.aside(chat_of, body)

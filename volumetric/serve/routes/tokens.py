@@ -1,4 +1,4 @@
-"""``POST /tokenize`` and ``POST /detokenize``, with the fields that vLLM gave them."""
+"""``POST /tokenize`` and ``POST /detokenize``, with vLLM's fields."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 async def tokenize(request: Request) -> Response:
-    """Tell the token ids of a text, or of a conversation."""
+    """Return the token ids of a text, or of a conversation."""
     serving: Serving = request.app.state.serving
     body = await body_of(request, TokenizeRequest)
     served = serving.model(body.model)
     if (body.prompt is None) == (body.messages is None):
-        raise bad("give either prompt or messages", param="prompt")
+        raise bad("send either prompt or messages", param="prompt")
     tokenizer = tokenizer_of(served)
     limit = served.model.info.context
     try:
@@ -56,7 +56,7 @@ async def tokenize(request: Request) -> Response:
 
 
 async def detokenize(request: Request) -> Response:
-    """Tell the text of token ids."""
+    """Return the text of token ids."""
     serving: Serving = request.app.state.serving
     body = await body_of(request, DetokenizeRequest)
     tokenizer = tokenizer_of(serving.model(body.model))
@@ -68,7 +68,7 @@ async def detokenize(request: Request) -> Response:
 
 
 def tokenizer_of(served: Served) -> Tokenizer:
-    """Return a model's tokenizer. Raises `RequestError` where it has none."""
+    """Return a model's tokenizer. Raises `RequestError` if it has none."""
     if served.model.tokenizer is None:
         raise bad(f"{served.name} has no tokenizer", param="model")
     return served.model.tokenizer

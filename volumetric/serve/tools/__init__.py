@@ -1,1 +1,1 @@
-"""Tools: functions that a model may call, how it is told of them and held to their form, and how calls are read."""
+"""Tools: functions that a model may call, their declaration in the prompt, the grammar of calls, and their parser."""

@@ -1,4 +1,4 @@
-"""What a request says of tools: which there are, may or must be called, and what their arguments may be."""
+"""The tools of a request: ``tools``, ``tool_choice`` and the schemas of arguments."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _LISTED: Final = ("prefixItems", "anyOf")
 _TOGETHER: Final = frozenset(
     ("allOf", "oneOf", "not", "if", "dependentSchemas", "dependencies", "patternProperties", "unevaluatedProperties")
 )
-"""Keywords by which several schemas judge the same object, of which none names all of its properties."""
+"""Keywords that apply several schemas to the same object, so that none of them names all its properties."""
 
 
 def closed(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema whose objects have no properties but those that it names, where it does not say of others.
+    """Set ``additionalProperties: false`` in each object of a schema that does not set it.
 
-    A function that takes two arguments fails when it is called with three, and schemas made of its signature seldom say
-    so. With OpenAI's API responses are held to schemas closed in this way (and all of their properties are required,
-    which they are not here), see "Strict mode" in https://platform.openai.com/docs/guides/function-calling; so are
-    grammars of llama.cpp (grammars/README.md). A schema is returned as it is where parts of it judge an object
-    together, for what one of them names another one would forbid; so is one that is nested too deeply to be read.
+    A function of two arguments fails if it is called with three, and schemas derived from its signature seldom forbid
+    more. OpenAI's strict mode closes schemas in this way, too, but also makes all properties required
+    (https://platform.openai.com/docs/guides/function-calling); so do grammars of llama.cpp (grammars/README.md). A
+    schema is returned unchanged if several parts of it apply to the same object, because one part would forbid the
+    properties of another, or if it is nested too deeply.
     """
     try:
         return _closed(schema, 0)
@@ -34,11 +34,11 @@ def closed(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class _JudgedTogetherError(Exception):
-    """Parts of a schema judge an object together, or are too deep to tell."""
+    """Several parts of a schema apply to the same object, or it is nested too deeply."""
 
 
 def _closed(schema: Any, level: int) -> Any:
-    """Return a schema with all within it that stand for themselves closed, or what is no schema as it is."""
+    """Close a schema and those nested in it; return anything but a schema unchanged."""
     if not isinstance(schema, Mapping):
         return schema
     with_others = "properties" in schema and ("$ref" in schema or "anyOf" in schema)
@@ -60,7 +60,7 @@ def _closed(schema: Any, level: int) -> Any:
 
 
 def _names_all(schema: Mapping[str, Any]) -> bool:
-    """Return whether an object can be made of the properties that a schema names, and it says nothing of others."""
+    """Whether a schema has the properties of an object, and does not mention others."""
     properties, required = schema.get("properties"), schema.get("required", [])
     if not isinstance(properties, Mapping) or not properties or "additionalProperties" in schema:
         return False
@@ -82,7 +82,7 @@ class Tool:
     ----------
     name : its name
     parameters : JSON schema of its arguments
-    closed : calls have no arguments but those that it names, where it does not say of others
+    closed : other arguments are forbidden unless the schema allows them
     """
 
     name: str
@@ -91,7 +91,7 @@ class Tool:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The schema to which calls are held."""
+        """The schema that calls must match."""
         return closed(self.parameters) if self.closed else self.parameters
 
 
@@ -101,10 +101,10 @@ class AskedTools:
 
     Attributes
     ----------
-    tools : those that the answer may call
-    declarations : all tools as templates read them, without `strict`, which speaks to the server
+    tools : tools that the answer may call
+    declarations : all tools for the template, without `strict`, which is meant for the server
     required : whether the answer must be a call
-    parallel : whether it may be several
+    parallel : whether it may be several calls
     """
 
     tools: Sequence[Tool]
@@ -114,20 +114,20 @@ class AskedTools:
 
 
 def tools_of(tools: Sequence[Mapping[str, Any]] | None, choice: Any, *, parallel: bool) -> AskedTools | None:
-    """Return what a request says of tools; None where the answer is to be text.
+    """Return the tools of a request, or None if the answer must be text.
 
     Raises
     ------
-    RequestError : a tool or the choice is ill-formed, or the choice names no tool
+    RequestError : a tool or the choice is malformed, or the choice names an unknown tool
     """
     choice, allowed = _allowed(choice)
     named = _named(choice)
     if not tools:
         if named is not None or choice == "required" or allowed is not None:
-            raise bad("tool_choice takes tools", param="tool_choice")
+            raise bad("tool_choice requires tools", param="tool_choice")
         return None
     if len(tools) > MOST_TOOLS:
-        raise bad(f"at most {MOST_TOOLS} tools are taken, got {len(tools)}", param="tools")
+        raise bad(f"tools must have at most {MOST_TOOLS} items, got {len(tools)}", param="tools")
     offered = [_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools)]
     names = [tool.name for tool in offered]
     if len(set(names)) < len(names):
@@ -142,12 +142,12 @@ def tools_of(tools: Sequence[Mapping[str, Any]] | None, choice: Any, *, parallel
         tools=[tool for tool in offered if tool.name in chosen],
         declarations=[{"type": "function", "function": _told(tool["function"])} for tool in tools],
         required=named is not None or choice == "required",
-        parallel=parallel and named is None,  # a function that is named is called exactly once, as OpenAI says
+        parallel=parallel and named is None,  # a named function is called exactly once, as in OpenAI's API
     )
 
 
 def _allowed(choice: Any) -> tuple[Any, list[str] | None]:
-    """Return the choice among tools, and the names of those that may be called; None for all. Raises `RequestError`."""
+    """Return the mode of the choice, and the names of the allowed tools; None: all. Raises `RequestError`."""
     if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
         return choice, None
     allowed, place = choice.get("allowed_tools"), "tool_choice.allowed_tools"
@@ -163,7 +163,7 @@ def _named(choice: Any) -> str | None:
     function = choice.get("function") if isinstance(choice, Mapping) and choice.get("type") == "function" else None
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str):
-        raise bad('tool_choice must be "none", "auto", "required" or name functions', param="tool_choice")
+        raise bad('tool_choice must be "none", "auto", "required", or name functions', param="tool_choice")
     return name
 
 

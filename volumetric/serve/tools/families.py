@@ -1,6 +1,6 @@
-"""The forms of calls of families of models, told by what their chat templates contain.
+"""The call formats of model families, recognised by the text of their chat templates.
 
-Sources: the templates that the models come with, which `form_of` names, beside those that llama.cpp keeps in
+Sources: the models' own templates, which `form_of` names, and those that llama.cpp has in
 ``models/templates``.
 """
 
@@ -18,12 +18,12 @@ from volumetric.serve.tools.numbered import NUMBER
 from volumetric.serve.tools.parameters import Elements
 
 HERMES: Final = CallForm("<tool_call>", '\n{"name": "', '", "arguments": ', "}\n</tool_call>")
-"""Of Hermes, Qwen and others; also of models that were told of it in their instructions alone."""
+"""Of Hermes, Qwen and others; also of models that learn of tools only from instructions."""
 LLAMA: Final = CallForm('{"name": "', "", '", "parameters": ', "}")
 """Of Llama 3.1 and later."""
 _PARAMETER: Final = Elements("<parameter=", ">\n", "\n</parameter>\n")
 QWEN_CODER: Final = CallForm("<tool_call>", "\n<function=", ">\n", "</function>\n</tool_call>", elements=_PARAMETER)
-"""Of Qwen3-Coder, Qwen3.5 and others that learned from them."""
+"""Of Qwen3-Coder, Qwen3.5 and models distilled from them."""
 SEED: Final = CallForm(
     "<seed:tool_call>",
     "\n<function=",
@@ -72,7 +72,7 @@ DEEPSEEK_ELEMENTS: Final = CallForm(
 FUNCTIONARY: Final = CallForm("<function=", "", ">", "</function>", gap="")
 """Of Functionary v3.1."""
 FUNCTIONARY_ALOUD: Final = CallForm(">>>", "", "\n", "", gap="", aloud="all")
-"""Of Functionary v3.2, which names whom each part is for: ``all``, or a function."""
+"""Of Functionary v3.2, which names the recipient of each part: ``all``, or a function."""
 _LIST: Final = CallForm("", '{"name": "', '", "arguments": ', "}", joint=", ", last="]")
 FUNCTOOLS: Final = replace(_LIST, trigger="functools[")
 """Of Phi-4-mini by Microsoft's recipes for vLLM, and of Firefunction v2."""
@@ -81,7 +81,7 @@ GRANITE: Final = replace(_LIST, trigger="<|tool_call|>", first="[")
 PHI: Final = replace(GRANITE, last="]<|/tool_call|>")
 """Of Phi-4-mini."""
 PHI_SINGLE: Final = replace(PHI, first="", joint="", last="", closing="}<|/tool_call|>", gap="")
-"""Of Phi-4-mini by the template that llama.cpp has for it."""
+"""Of Phi-4-mini with llama.cpp's template."""
 _CALLS, _CALL, _SEP = "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>"
 _END, _ENDS = "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"
 DEEPSEEK: Final = CallForm(_CALLS, "", _SEP, _END, first=_CALL, joint=_CALL, last=_ENDS)
@@ -95,7 +95,7 @@ DEEPSEEK_FENCED: Final = CallForm(
     joint=f"\n{_CALL}function{_SEP}",
     last=_ENDS,
 )
-"""Of DeepSeek V3 and R1, and of what was distilled from it."""
+"""Of DeepSeek V3 and R1, and models distilled from R1."""
 _KIMI_CALL: Final = "<|tool_call_begin|>functions."
 KIMI: Final = CallForm(
     "<|tool_calls_section_begin|>",
@@ -107,7 +107,7 @@ KIMI: Final = CallForm(
     last="<|tool_calls_section_end|>",
     ids="functions.",
 )
-"""Of Kimi K2, whose template shows earlier calls by their ids."""
+"""Of Kimi K2, whose template writes earlier calls with their ids."""
 COMMAND: Final = CallForm(
     "<|START_ACTION|>",
     f'{{"tool_call_id": "{NUMBER}", "tool_name": "',
@@ -134,18 +134,18 @@ _MARKED: Final = (
     ("<|im_system|>tool_declare", KIMI),
     (COMMAND.trigger, COMMAND),
 )
-"""What templates of some families contain, and no other ones."""
+"""Texts that only the templates of some families contain."""
 
 Telling = Literal["template", "message", "instructions"]
-"""Who tells a model of tools: its template, its template by a field of the system's message, or instructions."""
+"""How tools are declared: by the template, by the template from a field of the system message, or by instructions."""
 
 
 def form_of(template: str, special_id: Callable[[str], int | None] = lambda _: None) -> tuple[CallForm, Telling]:
-    """Return the form that a chat template teaches, and who tells of tools.
+    """Return the call format of a chat template, and how tools are declared.
 
     Parameters
     ----------
-    special_id : gives the ids of special tokens, which no text contains
+    special_id : returns the id of a special token
     """
     form, telling = _form(template), "template"
     if form is None:
@@ -189,12 +189,12 @@ def _form(template: str) -> CallForm | None:
 
 
 def functions(tools: AskedTools) -> str:
-    """Return the functions as a JSON text, for templates that take them so (Phi-4-mini)."""
+    """Return the functions as JSON text, for templates that expect it (Phi-4-mini)."""
     return json.dumps([tool["function"] for tool in tools.declarations], ensure_ascii=False)
 
 
 def instructions(tools: AskedTools, form: CallForm) -> str:
-    """Return what a model is told of tools whose template does not tell of them."""
+    """Return instructions that declare tools, for a model whose template does not."""
     listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools.declarations)
     how = form.written([("NAME", {"ARGUMENT": "VALUE"})])
     return f"You can call these functions:\n{listed}\n\nTo call one, write nothing but\n{how}"

@@ -1,4 +1,4 @@
-"""The form of calls: what a model writes around the name and the arguments of a function, and the grammar of it."""
+"""The format of calls: the text around the name and the arguments of a function, and its grammar."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ TEXT = r"TEXT: /(.|\n)*/"
 
 
 def json_rule(name: str, schema: Mapping[str, Any], *, behind: str = "") -> str:
-    """Return a rule of llguidance's Lark: JSON by a schema, behind what is given in Lark."""
+    """Return a rule in llguidance's Lark: `behind`, also in Lark, followed by JSON that matches the schema."""
     return f"{name}: {behind} %json {json.dumps(spaced(schema))}"
 
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """Texts of a call, in their order: trigger, opening, the name, between, the arguments, closing.
+    """Texts of a call, in this order: trigger, opening, the name, between, the arguments, closing.
 
-    Opening and between may have a `NUMBER`, by which the model counts calls.
+    Opening and between may contain a `NUMBER`, the model's count of calls.
 
     Attributes
     ----------
-    trigger : text with which a call begins, and nothing else does
-    first, joint, last : where one trigger begins all calls, what is before, between and behind them; without a joint
-        each call has a trigger of its own
-    gap : what is between calls that have triggers of their own, where the answer is nothing but calls
+    trigger : text with which only calls begin
+    first, joint, last : texts before, between and after all calls if one trigger begins them; without a joint each call
+        has its own trigger
+    gap : text between calls with their own triggers, if the answer contains only calls
     elements : marks of arguments that are written as elements, one for each, instead of a JSON object
-    aloud : what stands in the place of a name before text; empty where text is written as it is
-    inside : answers begin behind the trigger, for the prompt ends with it
-    marks : those of the texts that are special tokens, by their ids
-    id_length : length of ids of calls, of letters and digits alone; None: as OpenAI's look
-    ids : what ids of calls begin with, where the name and the number of a call make them; empty where nothing does
-    spoken : marks around text, which are no part of it
+    aloud : name that precedes text; empty if text has no such header
+    inside : answers begin after the trigger, because the prompt ends with it
+    marks : the texts that are special tokens, by id
+    id_length : length of call ids of hex digits; None: ids in OpenAI's format
+    ids : prefix of call ids that are built from name and number; empty: random ids
+    spoken : marks around text that are not part of it
     """
 
     trigger: str
@@ -62,18 +62,18 @@ class CallForm:
 
     @property
     def is_json(self) -> bool:
-        """Whether calls begin as JSON does, so that they cannot be told from an answer that is JSON."""
+        """Whether calls begin like JSON, so that they cannot be distinguished from an answer in JSON."""
         return self.trigger.startswith("{")
 
     def new_id(self, name: str = "", number: str = "") -> str:
-        """Return the id of a new call, of this name and number where it has one."""
+        """Return the id of a new call; `name` and `number` are used if `ids` is set."""
         if self.ids:
             return f"{self.ids}{name}:{number}"
         digits = uuid.uuid4().hex
         return f"call_{digits[:24]}" if self.id_length is None else digits[: self.id_length]
 
     def written(self, calls: Sequence[tuple[str, Any]], first: int = 0) -> str:
-        """Return calls, of names and values of their arguments, as a model writes them, counted from `first` on."""
+        """Return calls, pairs of name and arguments, in the model's format, numbered from `first`."""
         texts = [
             numbered(f"{self.opening}{name}{self.between}", number) + self._arguments(arguments) + self.closing
             for number, (name, arguments) in enumerate(calls, first)
@@ -88,11 +88,11 @@ class CallForm:
         return json.dumps(arguments, ensure_ascii=False) if self.elements is None else self.elements.written(arguments)
 
     def grammar(self, tools: AskedTools, schema: Mapping[str, Any] | None = None) -> str:
-        """Return what the answer may be, in llguidance's Lark: text and calls, or calls alone if they are required.
+        """Return the grammar of the answer, in llguidance's Lark: text and calls, or only calls if they are required.
 
         Parameters
         ----------
-        schema : what an answer without calls is held to, as JSON; there is no text beside calls then
+        schema : JSON schema of an answer without calls; there is no text next to calls then
 
         Raises
         ------
@@ -113,7 +113,7 @@ class CallForm:
             rules.append(json_rule("json", schema))
         elif self.aloud:
             start = f"{alone} | {self._spoken} (begun {call}){'*' if several else '?'} | {self._spoken} TEXT"
-        elif self.trigger in self.marks:  # a special token ends a text by itself
+        elif self.trigger in self.marks:  # TEXT cannot contain special tokens
             text = " ".join(("TEXT", *(f"({self.texts(mark)} TEXT)?" for mark in self.spoken)))
             start = f"{text} ({trigger} {call}){'*' if several else '?'}"
         else:
@@ -121,18 +121,18 @@ class CallForm:
         return "\n".join(["%llguidance {}", f"start: {start}", f"begun[lazy]: TEXT {trigger}", *rules, TEXT])
 
     def _alone(self, call: str, *, several: bool) -> str:
-        """Return an answer that is nothing but calls."""
+        """Return the grammar of an answer that contains only calls."""
         trigger = self.texts(self.trigger)
         first = call if self.inside else f"{trigger} {call}"
         return f"{first} ({self.texts(self.gap)} {trigger} {call})*" if several else first
 
     @property
     def _spoken(self) -> str:
-        """What is before text, in Lark; nothing in most forms."""
+        """Header before text, in Lark; empty in most formats."""
         return self.texts("" if self.inside else self.trigger, self.aloud + self.between) if self.aloud else ""
 
     def texts(self, *texts: str) -> str:
-        """Return texts in Lark, special tokens by their ids."""
+        """Return texts in Lark, with special tokens as ids."""
         cut = re.compile(f"({'|'.join(map(re.escape, (NUMBER, *self.marks)))})")
         parts = [part for text in texts for part in cut.split(text) if part]
         known = {NUMBER: GRAMMAR} | {mark: f"<[{id}]>" for mark, id in self.marks.items()}

@@ -1,4 +1,4 @@
-"""Earlier calls of a conversation, as a chat template wants them."""
+"""Earlier calls of a conversation, in the form that its chat template expects."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _ASKS_FOR_NONE: Final = re.compile(r"message(?:\.content|\[['\"]content['\"]\])\
 
 
 def told_calls(messages: Sequence[dict[str, Any]], template: str, form: CallForm | None) -> list[dict[str, Any]]:
-    """Return messages with their calls as a template reads them.
+    """Return messages with their calls in the form that a template expects.
 
-    Arguments are values, and text where the template joins them to others. A template that knows of no calls gets
-    them in the content, as the model would write them by `form`. Where ids are made of names and numbers they are so
-    here, wherever the calls came from.
+    Arguments are dicts, or text if the template concatenates them. For a template without calls, they are written into
+    the content in the model's format `form`. If the format builds ids from names and numbers, all calls get such ids.
     """
     if form is not None and form.ids:
         messages = _with_ids(messages, form)
@@ -47,7 +46,7 @@ def told_calls(messages: Sequence[dict[str, Any]], template: str, form: CallForm
         if joins:
             message["tool_calls"] = [_joined(call) for call in calls]
         if thinks and not content and "reasoning_content" in message:
-            message["thinking"] = message["reasoning_content"]  # gpt-oss takes it before calls alone
+            message["thinking"] = message["reasoning_content"]  # gpt-oss' template reads it only before calls
         rewritten.append(message)
     return rewritten
 
@@ -59,7 +58,7 @@ def _joined(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_ids(messages: Sequence[dict[str, Any]], form: CallForm) -> list[dict[str, Any]]:
-    """Return messages whose calls have ids by their names and numbers, and what came of them, too."""
+    """Return messages whose calls, and their results, have ids built from names and numbers."""
     rewritten: list[dict[str, Any]] = []
     ids: dict[str, str] = {}
     count = 0

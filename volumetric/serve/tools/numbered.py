@@ -1,4 +1,4 @@
-"""Texts with numbers, by which models count their calls: how they are found, in part too, and told to grammars."""
+"""Texts with call numbers: their matching, also of incomplete texts, and their grammar."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ GRAMMAR: Final = "/[0-9]{1,4}/"
 
 
 def numbered(text: str, number: int) -> str:
-    """Return a text with its number."""
+    """Return a text with a number filled in."""
     return text.replace(NUMBER, str(number))
 
 
 @cache
 def pattern(text: str) -> re.Pattern[str]:
-    """Return the expression of a text; its first group is the number, if there is one."""
+    """Return the regular expression of a text; its first group is the number, if there is one."""
     return re.compile("([0-9]+)".join(map(re.escape, text.split(NUMBER))))
 
 
 @cache
 def beginning(text: str) -> re.Pattern[str]:
-    """Return the expression of what may become a text: all that it begins with, and itself."""
+    """Return the regular expression of all prefixes of a text, itself included."""
     expression = ""
     for char in reversed(text):
         expression = f"(?:{'[0-9]+' if char == NUMBER else re.escape(char)}{expression})?"

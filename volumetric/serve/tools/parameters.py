@@ -1,7 +1,7 @@
-"""Arguments as elements, one for each, as Qwen3-Coder and GLM write them: their grammar, and their way back to JSON.
+"""Arguments as elements, one for each, as in Qwen3-Coder and GLM: their grammar, and their conversion to JSON.
 
-An argument that is text stands between its marks as it is, any other one as JSON, which is how the templates of these
-models show earlier calls (https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct, chat_template.jinja).
+Text arguments are written verbatim between their marks, others as JSON, as these models' templates write earlier calls
+(https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct, chat_template.jinja).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ANYTHING: Final = r"(?s:.*)"
 _SAID: Final = frozenset(
     ("type", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment")
 )
-"""Keywords that say nothing of a text."""
+"""Keywords that do not constrain a text."""
 _TEXTS: Final = _SAID | {"enum", "const", "minLength", "maxLength", "pattern"}
 Kind = Literal["text", "text or null", "json"]
 
@@ -30,9 +30,9 @@ class Elements:
 
     Attributes
     ----------
-    before, named, behind : the name of an argument, between name and value, and behind the value
-    valued : between the name and a value that is no text, where that is another mark than `named`
-    none : what is written where there are no arguments
+    before, named, behind : marks before the name of an argument, between name and value, and after the value
+    valued : mark between the name and a value that is not text, if it differs from `named`
+    none : text that is written if there are no arguments
     """
 
     before: str
@@ -42,7 +42,7 @@ class Elements:
     none: str = ""
 
     def written(self, arguments: Mapping[str, Any]) -> str:
-        """Return arguments as a model writes them."""
+        """Return arguments in the model's format."""
         return "".join(self._one(key, value) for key, value in arguments.items()) or self.none
 
     def _one(self, key: str, value: Any) -> str:
@@ -52,11 +52,11 @@ class Elements:
 
 
 def kind_of(schema: Any, whole: Mapping[str, Any]) -> tuple[Kind, Mapping[str, Any]]:
-    """Return how a value is written, and the schema of its text.
+    """Return how a value is written (text, JSON, or either), and the schema of its text.
 
     Parameters
     ----------
-    whole : schema in which ``$ref`` is looked up
+    whole : schema in which ``$ref`` is resolved
     """
     schema = _resolved(schema, whole)
     kind, kinds = schema.get("type"), schema.get("anyOf")
@@ -72,7 +72,7 @@ def kind_of(schema: Any, whole: Mapping[str, Any]) -> tuple[Kind, Mapping[str, A
 
 
 def _resolved(schema: Any, whole: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a schema refers to, by a few steps within the whole; what cannot be found is left to be refused."""
+    """Resolve ``$ref`` by a few steps within the whole schema; unresolved references are refused later."""
     for _ in range(8):
         ref = schema.get("$ref") if isinstance(schema, Mapping) else None
         if not isinstance(ref, str) or not ref.startswith("#/"):
@@ -91,22 +91,26 @@ def parameter_rules(name: str, schema: Mapping[str, Any], marks: Elements) -> tu
 
     Parameters
     ----------
-    name : with which names of rules begin
+    name : prefix of the rules' names
 
     Raises
     ------
-    SpecError : the schema is of no object, or has a keyword for a text that is not enforced
+    SpecError : the schema does not describe an object, or has a keyword for text that cannot be enforced
     """
     properties, required = schema.get("properties") or {}, schema.get("required") or []
     plain = isinstance(required, list) and all(isinstance(key, str) for key in required)
     if schema.get("type", "object") != "object" or not isinstance(properties, Mapping) or not plain:
-        raise SpecError("arguments that are written one by one need a schema of an object with properties")
+        raise SpecError(
+            "the schema must be of an object with properties, because this model writes arguments one by one"
+        )
     for keyword in ("anyOf", "oneOf", "allOf", "$ref", "patternProperties", "minProperties", "if", "not"):
         if schema.get(keyword):
-            raise SpecError(f"{keyword!r} of a whole object cannot be enforced where arguments are written one by one")
+            raise SpecError(
+                f"{keyword!r} of a whole object cannot be enforced, because this model writes arguments one by one"
+            )
     unknown = sorted(key for key in required if key not in properties)
     if unknown:
-        raise SpecError(f"{', '.join(unknown)} is required, but no property")
+        raise SpecError(f"{', '.join(unknown)} is required, but is not a property")
     none = f" | {_quoted(marks.none)}" if marks.none else ""
     if not properties and schema.get("additionalProperties") is not False:
         return f"({name}_any*{none})", _anything(f"{name}_any", marks)
@@ -130,12 +134,12 @@ def _anything(name: str, marks: Elements) -> list[str]:
 
 
 class _Rules:
-    """Makes the rules of arguments.
+    """Builds the rules of arguments.
 
     Parameters
     ----------
-    whole : schema of all of them
-    marks : around each
+    whole : schema of all arguments
+    marks : marks around each argument
 
     Attributes
     ----------
@@ -161,23 +165,23 @@ class _Rules:
             return part
         unknown = sorted(schema.keys() - _TEXTS)
         if unknown:
-            raise SpecError(f"{unknown[0]!r} of {key!r} is not enforced where texts are written as they are")
+            raise SpecError(f"{unknown[0]!r} of {key!r} cannot be enforced, because this model writes texts verbatim")
         null = f" | {values} {_quoted('null' + self._marks.behind)}" if kind == "text or null" else ""
         listed = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(listed, list):
             words = [_quoted(one + self._marks.behind) for one in listed if isinstance(one, str)]
             if not words and not null:
-                raise SpecError(f"{key!r} has no text to choose from")
+                raise SpecError(f"{key!r} has no text that it may be")
             rule = f"{texts} ({' | '.join(words)}){null}" if words else null.removeprefix(" | ")
             self.lines.append(f"{part}: {rule}")
             return part
-        # One lexeme that ends as early as it can: a text has no mark of its own end inside.
+        # A lazy lexeme: a text does not contain its closing mark.
         self.lines += [f"{part}: {texts} {part}_text{null}", f"{part}_text[lazy]: {_text(schema, self._marks.behind)}"]
         return part
 
 
 def _text(schema: Mapping[str, Any], behind: str) -> str:
-    """Return the expression of a text and the mark behind it."""
+    """Return the regular expression of a text and its closing mark."""
     close = _pattern(behind)
     least, most = schema.get("minLength", 0), schema.get("maxLength", "")
     if not all(isinstance(bound, int) or bound == "" for bound in (least, most)):
@@ -193,7 +197,7 @@ def _text(schema: Mapping[str, Any], behind: str) -> str:
 
 
 def _pattern(mark: str) -> str:
-    """Return a mark within an expression; no mark has a character of other meaning there."""
+    """Escape a mark for a regular expression in Lark; the marks contain no other special characters."""
     return mark.replace("/", r"\/").replace("\n", r"\n")
 
 
@@ -202,12 +206,12 @@ def _quoted(text: str) -> str:
 
 
 class ElementReader:
-    """Reads arguments as they come, and tells them as pieces of a JSON object.
+    """Incremental parser that converts arguments to pieces of a JSON object.
 
     Parameters
     ----------
-    schema : of the arguments
-    marks : around each
+    schema : schema of the arguments
+    marks : marks around each argument
     """
 
     def __init__(self, schema: Mapping[str, Any], marks: Elements) -> None:
@@ -218,7 +222,7 @@ class ElementReader:
         self._quoted = False
 
     def take(self, text: str) -> tuple[int, str, bool]:
-        """Return how much of `text` is done with, what it is in JSON, and whether the arguments end there."""
+        """Return how many characters of `text` are consumed, their JSON, and whether the arguments end there."""
         done, json_text = 0, ""
         while True:
             count, piece, ended = self._value(text[done:]) if self._kind else self._key(text[done:])
@@ -227,7 +231,7 @@ class ElementReader:
                 return done, json_text, ended
 
     def _key(self, text: str) -> tuple[int, str, bool]:
-        """Read the name of the next argument, or find that there is none."""
+        """Parse the name of the next argument, or the end of the arguments."""
         marks = self._marks
         if not text.startswith(marks.before):
             if marks.before.startswith(text) or (marks.none and not self._begun and marks.none.startswith(text)):
@@ -265,7 +269,7 @@ class ElementReader:
         self._quoted = True
         if mark:
             return self._closed(before, f'{quote}{_json(before)[1:-1]}"')
-        # The end of what is here may begin the mark.
+        # The text may end with the start of the mark.
         sure = text[: len(text) - undecided(text, (behind,))]
         return len(sure), quote + _json(sure)[1:-1], False
 

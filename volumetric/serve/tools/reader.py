@@ -1,4 +1,4 @@
-"""Reading of calls, piece by piece as text comes: the same for streams and for whole answers."""
+"""Incremental parser of calls, for streams and whole answers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from volumetric.serve.tools.parameters import ElementReader
 
 
 class Unwrapped:
-    """Takes marks around what is said away, as it comes.
+    """Removes marks around content incrementally.
 
     Parameters
     ----------
-    marks : what is taken away
+    marks : texts to remove
     """
 
     def __init__(self, marks: tuple[str, ...]) -> None:
@@ -26,7 +26,7 @@ class Unwrapped:
         self._held = ""
 
     def push(self, text: str) -> str:
-        """Take more text, and return what is certain of it."""
+        """Parse more text, and return the part that is certain."""
         text = self._held + text
         for mark in self._marks:
             text = text.replace(mark, "")
@@ -35,7 +35,7 @@ class Unwrapped:
         return text[:sure]
 
     def end(self) -> str:
-        """Return what was held back."""
+        """Return the text that was held back."""
         rest, self._held = self._held, ""
         return rest
 
@@ -51,7 +51,7 @@ class CallPiece:
 
 
 class Parts(NamedTuple):
-    """What some text holds: reasoning, what is said, and pieces of calls."""
+    """Parts of a text: reasoning, content, and pieces of calls."""
 
     thought: str
     said: str
@@ -59,10 +59,10 @@ class Parts(NamedTuple):
 
 
 def joined(pieces: Sequence[CallPiece]) -> list[CallPiece]:
-    """Return pieces with those of one call that follow each other as one.
+    """Merge consecutive pieces of the same call.
 
-    A token may end the head of a call and begin its arguments. Clients that add pieces up by their index may take the
-    first list of a call as it is (``openai.lib.streaming`` before version 3), so an index comes once in a list.
+    A token may end the head of a call and begin its arguments. Some clients that accumulate pieces by index do not
+    merge within the first list of a call (``openai.lib.streaming`` before version 3), so an index occurs once per list.
     """
     merged: list[CallPiece] = []
     for piece in pieces:
@@ -74,13 +74,13 @@ def joined(pieces: Sequence[CallPiece]) -> list[CallPiece]:
 
 
 class CallReader:
-    """Takes text apart into what is said and what is called.
+    """Splits text into content and calls.
 
     Parameters
     ----------
-    form : of the calls
-    tools : what may be called; a form without elements, and without a name before text, does without them
-    apart : a text is calls or none at all: what does not begin as one has none
+    form : the format of the calls
+    tools : the tools; needed only if `form` has elements, or a name before text
+    apart : an answer is either calls or text: one that does not begin with a call has none
     """
 
     def __init__(self, form: CallForm, tools: Sequence[Tool] = (), *, apart: bool = False) -> None:
@@ -99,18 +99,18 @@ class CallReader:
 
     @property
     def calls(self) -> int:
-        """How many calls have begun."""
+        """Number of calls that have begun."""
         return self._calls
 
     def push(self, text: str) -> tuple[str, list[CallPiece]]:
-        """Take more text, and return what of it is certain to be said, and pieces of calls."""
+        """Parse more text, and return the certain content and pieces of calls."""
         self._held += text
         while self._read():
             pass
         return self._told()
 
     def end(self) -> tuple[str, list[CallPiece]]:
-        """Return what was held back: a call that has not begun is text."""
+        """Return the parts that were held back: an incomplete start of a call is text."""
         if self._read in (self._said, self._named, self._first):
             begun = self._begun if self._read == self._named else ""
             self._content.append(begun + self._held)
@@ -124,7 +124,7 @@ class CallReader:
         return content, pieces
 
     def _first(self) -> bool:
-        """Find out whether a text is calls, by how it begins."""
+        """Decide by its beginning whether a text is calls."""
         trigger = self._form.trigger
         if len(self._held) < len(trigger) and trigger.startswith(self._held):
             return False
@@ -132,7 +132,7 @@ class CallReader:
         return True
 
     def _spoken(self) -> bool:
-        """Take all that comes as it is: no call can follow."""
+        """Pass all text through: no call can follow."""
         self._content.append(self._held)
         self._held = ""
         return False
@@ -151,7 +151,7 @@ class CallReader:
         return False
 
     def _say(self, text: str) -> None:
-        # White space between calls belongs to their form.
+        # White space between calls is part of their format.
         if text and not (self._calls and text.isspace()):
             self._content.append(text)
 
@@ -166,7 +166,7 @@ class CallReader:
         if not opened or not match or (self._form.aloud and head not in self._tools):
             if match and head == self._form.aloud:
                 self._held = self._held[match.end() :]
-            else:  # not held to the form, as after a stop text: it is text
+            else:  # not constrained by the grammar, as after a stop text: it is text
                 self._content.append(self._begun)
             self._read = self._spoken if self._apart and not self._calls else self._said
             return True
@@ -197,7 +197,7 @@ class CallReader:
         return True
 
     def _joined(self) -> bool:
-        """Go on with the next call behind a joint, or with text behind the last one."""
+        """Continue with the next call after a joint, or with text after the last call."""
         joint, last = self._form.joint, self._form.last
         if self._held.startswith(joint):
             self._held, self._opening, self._read = self._held[len(joint) :], self._form.opening, self._named
@@ -209,14 +209,14 @@ class CallReader:
 
 
 class JsonEnd:
-    """Finds where a JSON object ends."""
+    """Finds the end of a JSON object."""
 
     def __init__(self) -> None:
         self._depth = 0
         self._quoted = self._escaped = False
 
     def take(self, text: str) -> tuple[int, str, bool]:
-        """Return how much of `text` belongs to the object, that part, and whether the object ends there."""
+        """Return how many characters of `text` belong to the object, that part, and whether the object ends there."""
         for at, char in enumerate(text):
             if self._escaped:
                 self._escaped = False
