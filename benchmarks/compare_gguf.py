@@ -43,11 +43,11 @@ sys.path.insert(0, str(ROOT))
 
 import volumetric as vo  # noqa: E402 (the line above must come first)
 from volumetric.base.errors import UnsupportedError  # noqa: E402
-from volumetric.devices.open import open_device  # noqa: E402
+from volumetric.devices.named_devices import open_device  # noqa: E402
 from volumetric.loaders import LoadedModel, open_model  # noqa: E402
-from volumetric.loaders.convert import convert_model, save_model  # noqa: E402
-from volumetric.loaders.encoder_layers import up_to  # noqa: E402
-from volumetric.loaders.sentence import Sentences  # noqa: E402
+from volumetric.loaders.convert_model import convert_model, save_model  # noqa: E402
+from volumetric.loaders.encoder_layers import network_up_to  # noqa: E402
+from volumetric.loaders.sentence_modules import SentenceEncoding  # noqa: E402
 from volumetric.loaders.tokenizer import Tokenizer  # noqa: E402
 from volumetric.run.device import RunOptions  # noqa: E402
 from volumetric.run.lower import lower  # noqa: E402
@@ -63,7 +63,7 @@ LIMIT = 1e-3
 CONTEXT = 256
 """Tokens of a sequence there, where a context is a multiple of this; longrope depends on it."""
 EVERY, FURTHEST = 500, 16_500
-MEAN = Sentences(pooling=("mean",))
+MEAN = SentenceEncoding(pooling=("mean",))
 MORE = [3, 14, 15, 92, 65, 35, 89, 79, 32, 38, 46, 26, 43, 38, 32, 79, 50, 28, 84, 19]
 """Further ids, so that windows of 8 and contexts of 32 end within the text."""
 
@@ -164,7 +164,7 @@ def odd_one(python: str, ids: list[int], home: Path, record: dict[str, Any]) -> 
         return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
     def rows(model: LoadedModel) -> np.ndarray:
-        network = model.network if model.hidden is None or not encodes else up_to(model.network, model.hidden)
+        network = model.network if model.hidden is None or not encodes else network_up_to(model.network, model.hidden)
         run = open_device("reference").compile(lower(network, CONTEXT), model.params)
         return run.forward(run.new_state(), np.array(ids, np.int32), last_only=False)
 

@@ -30,7 +30,7 @@ from volumetric.loaders.safetensors_write import TensorOut, write_safetensors
 CHILD = """
 import sys
 from volumetric.cli import main
-from volumetric.generate.memory import peak_resident_bytes
+from volumetric.generate.process_memory import peak_resident_bytes
 try:
     code = main(sys.argv[1:])
 except SystemExit as end:

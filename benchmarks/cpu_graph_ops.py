@@ -89,7 +89,7 @@ def measure_here(name: str, threads: int) -> tuple[float, float]:
         Softmax,
         SwiGLU,
     )
-    from volumetric.layers.scope import Scope
+    from volumetric.layers.emit_scope import Scope
 
     kind, f, shape = CASES[name]
     i, o = f.get("i", 0), f.get("o", 0)
@@ -125,7 +125,7 @@ def measure_here(name: str, threads: int) -> tuple[float, float]:
         else:
             spec = makers[kind]()
             for p in spec.params():
-                store.put(p.name, 0.05 * random.standard_normal(p.shape))
+                store.write(p.name, 0.05 * random.standard_normal(p.shape))
                 params.append(work.stored(p.name, p.shape))
             y = Scope(work=work, param=work.stored, path="layer").emit(spec, at)
         if not backward:

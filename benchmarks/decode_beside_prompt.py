@@ -16,13 +16,13 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser
 from benchmarks.timing import spread
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.loaders import open_model
-from volumetric.run.device import Executable, Piece, RunOptions
+from volumetric.run.device import Executable, RunOptions, SequenceRows
 from volumetric.run.lower import lower
 
 
-def milliseconds(executable: Executable, pieces: list[Piece]) -> float:
+def milliseconds(executable: Executable, pieces: list[SequenceRows]) -> float:
     """Time of one call, after which the states are as before."""
     held = [piece.state.position for piece in pieces]
     began = time.perf_counter()
@@ -53,9 +53,9 @@ def main() -> None:
 
     states = [executable.new_state() for _ in range(args.sequences)]
     prompt = executable.new_state()
-    executable.run([Piece(state, ids(args.depth), "none") for state in (*states, prompt)])
-    decoding = [Piece(state, ids(1)) for state in states]
-    piece = [Piece(prompt, ids(args.piece), "none")]
+    executable.run([SequenceRows(state, ids(args.depth), "none") for state in (*states, prompt)])
+    decoding = [SequenceRows(state, ids(1)) for state in states]
+    piece = [SequenceRows(prompt, ids(args.piece), "none")]
     cases = {"decode": decoding, "piece": piece, "both": [*decoding, *piece]}
     times: dict[str, list[float]] = {name: [] for name in cases}
     for turn in range(args.rounds + 2):

@@ -27,9 +27,9 @@ def own(path: str, count: int) -> float:
     """Tokens per processor second of this engine."""
     import numpy as np
 
-    from volumetric.devices.open import open_device
+    from volumetric.devices.named_devices import open_device
     from volumetric.loaders import open_model
-    from volumetric.run.batch import greedy_ids
+    from volumetric.run.call_batch import greedy_ids
     from volumetric.run.device import RunOptions
     from volumetric.run.lower import lower
 

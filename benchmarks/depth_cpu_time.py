@@ -13,7 +13,7 @@ import time
 import volumetric
 from benchmarks.arguments import argument_parser
 from benchmarks.timing import spread
-from volumetric.bench.run import Case, measure
+from volumetric.bench.case_runs import Case, measure
 
 TOKENS = 32
 """Tokens of each sequence that decodes."""

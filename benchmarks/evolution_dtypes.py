@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.arguments import argument_parser
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.evolution import EvolutionConfig, Genome, GenomeConfig, MutationConfig, ParetoRun, Population
 from volumetric.evolution.reporters import Event, FrontEvaluated
 from volumetric.generate import Model

@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from volumetric.evolution.grids.config import PROGRAM_CHANCES
-from volumetric.evolution.grids.genome import GridGenome
-from volumetric.evolution.job import open_problem, open_run, read_job
-from volumetric.program.layer.spec import Program
+from volumetric.evolution.evolution_job import open_problem, open_run, read_job
+from volumetric.evolution.grids.grid_config import PROGRAM_CHANCES
+from volumetric.evolution.grids.grid_genome import GridGenome
+from volumetric.program.layer.program_layer import Program
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "echo.toml"
 

@@ -20,7 +20,7 @@ from volumetric import fabric
 from volumetric.devices import open_device
 from volumetric.fabric import Blueprint, Input, Interface, Output, Population, lattice2d
 from volumetric.fabric.cells import SLSTM
-from volumetric.run.streams.rows import RowStream
+from volumetric.run.streams.row_stream import RowStream
 
 WIDTH = 16
 """Of rows that come in, and of those that come out."""
@@ -82,7 +82,7 @@ def main() -> None:
     for what in list(found) * asked.repeats:
         began = time.process_time()
         if what == "take out":
-            stream.onto(*fabric.remove(whole.network, whole.params, gone)).run(x)
+            stream.migrate(*fabric.remove(whole.network, whole.params, gone)).run(x)
         else:
             getattr(stream, what)(gone)
             stream.run(x)

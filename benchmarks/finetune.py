@@ -32,7 +32,7 @@ from volumetric.train import (
     token_windows,
     train,
 )
-from volumetric.train.open import open_learner
+from volumetric.train.learner_opening import open_learner
 
 TEXT = Path(__file__).parent / "data" / "esther.txt"
 OVERLAY = LowRank(rank=8, alpha=16.0, targets=("*/q.weight", "*/v.weight"))

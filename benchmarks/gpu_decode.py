@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.arguments import argument_parser
 from benchmarks.timing import spread
 from benchmarks.volumetric_worker import decode, prefill
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.loaders import open_model
 from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower

@@ -27,39 +27,39 @@ import numpy as np
 from benchmarks.arguments import argument_parser, numbers
 from benchmarks.known_shapes import MODELS, network, params
 from volumetric.devices.gpu import GpuDevice
-from volumetric.devices.gpu.context import Call, GpuContext
+from volumetric.devices.gpu.autotune import TimedProduct, search_tunings
 from volumetric.devices.gpu.executable import GpuExecutable
-from volumetric.devices.gpu.kernels import tiles
+from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.kernels import gemm_tiles
 from volumetric.devices.gpu.kernels.dispatch import Caps
-from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.gemm_tiles import GemmTile, choose_tile
 from volumetric.devices.gpu.kernels.matmul import (
     MatmulShape,
     MatvecTuning,
-    cut_matvec,
     fits_memory,
+    matvec_tuning,
     tune_batch,
     tune_matvec,
 )
-from volumetric.devices.gpu.kernels.tiles import GemmTile, choose_tile
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.devices.gpu.profile import passes_seconds
-from volumetric.devices.gpu.tuning import Product, search
 from volumetric.dtypes import Scheme
 from volumetric.run import Executable, RunOptions, lower
-from volumetric.run.batch import greedy_ids
+from volumetric.run.call_batch import greedy_ids
 
 CONTEXT = 1024
 
 
-class Tiled(Product):
+class Tiled(TimedProduct):
     """A product that runs by tiles, too."""
 
     def __init__(self, context: GpuContext, shape: MatmulShape, units: int, cold_bytes: int, *, rows: int) -> None:
         super().__init__(context, shape, units, cold_bytes, rows=rows)
         self._stats = context.buffer(16 * rows, "row statistics")
 
-    def tile_calls(self, tile: GemmTile) -> list[Call]:
+    def tile_calls(self, tile: GemmTile) -> list[BoundDispatch]:
         """The product by tiles with each copy in turn."""
-        dispatch = tiles.gemm(self._shape, self._context.caps, tile, first=0, units=self._units)
+        dispatch = gemm_tiles.gemm(self._shape, self._context.caps, tile, first=0, units=self._units)
         more = {"ctl": self._control} | ({"stats": self._stats} if self._shape.norm else {})
         return [self._context.bind(dispatch, {**self._shared, **more, "weights": w}) for w in self._weights]
 
@@ -181,7 +181,7 @@ def batch_cuts(shape: MatmulShape, units: int, caps: Caps, rows: int) -> list[Ma
         groups = -(-units // (workgroup // team * outputs)) * -(-rows // batch)
         if groups < min(48, units // 16) or (units > 8192 and outputs * shape.parts == 1):
             continue
-        cut = cut_matvec(shape, caps, team=team, rows=outputs, workgroup=workgroup, unroll=unroll, batch=batch)
+        cut = matvec_tuning(shape, caps, team=team, rows=outputs, workgroup=workgroup, unroll=unroll, batch=batch)
         wasteful = cut.chunk * cut.chunks >= 1.5 * max(shape.format.pieces(shape.k), cut.team)
         if fits_memory(shape, cut, caps) and not wasteful:
             found.add(cut)
@@ -250,7 +250,7 @@ def run_sweep(
             norm = "rms" if product in ("qkv", "gate+up", "head") else None
             shape = MatmulShape(k=k, n=n, gated=gated, format=FORMATS[dtype], norm=norm, int8=int8)
             default = tune_matvec(shape, n, context.caps)
-            times = search(context, shape, n, default, cold_bytes=cold_mib << 20)
+            times = search_tunings(context, shape, n, default, cold_bytes=cold_mib << 20)
             best = min(times, key=lambda cut: times[cut])
             nbytes = shape.parts * n * shape.format.row_bytes(k)
             row = {

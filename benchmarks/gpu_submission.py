@@ -23,13 +23,13 @@ import numpy as np
 from benchmarks.arguments import argument_parser
 from volumetric import Coord, Grid, Network, initialise
 from volumetric.devices.gpu import GpuDevice
-from volumetric.devices.gpu.commands import Copy, Pass
+from volumetric.devices.gpu.gpu_commands import CopyCommand, PassCommand
 from volumetric.devices.gpu.graph import GpuGraphs
-from volumetric.devices.gpu.native import NativeExecutor
+from volumetric.devices.gpu.native_executor import NativeExecutor
 from volumetric.graph import GraphBuilder
 from volumetric.layers import Dense
 from volumetric.train.data import Batch
-from volumetric.train.device import learner_on
+from volumetric.train.device_learner import learner_on
 from volumetric.train.learner import LearnerOptions
 from volumetric.train.optim import AdamW
 
@@ -59,7 +59,7 @@ def ours(device: GpuDevice) -> Iterator[tuple[str, Callable[[], object], int]]:
     yield "run", lambda: program.run([x]), 1
 
     store = graphs.store()
-    store.put("x", x)
+    store.write("x", x)
     work = GraphBuilder()
     y = work.unary(work.stored("x", x.shape), "relu")
     stored = graphs.compile(work.finish([y]), store)
@@ -84,7 +84,7 @@ def parts(graphs: GpuGraphs) -> Iterator[tuple[str, Callable[[], object], int]]:
     work = GraphBuilder()
     program = graphs.compile(work.finish([work.unary(work.input("x", (1, WIDTH)), "relu")]), graphs.store())
     source, target = context.buffer(64, "source"), context.buffer(64, "target", read=True)
-    commands = [Pass(executor.prepare(program.calls)), Copy(source, 0, target, 0, 64)]
+    commands = [PassCommand(executor.prepare(program.calls)), CopyCommand(source, 0, target, 0, 64)]
     times: dict[str, list[float]] = {"encode": [], "send": [], "read": []}
 
     def once() -> None:

@@ -34,14 +34,14 @@ from benchmarks.hostile_uses import (
 from volumetric.base.errors import UnsupportedError
 from volumetric.generate import load
 from volumetric.loaders import archs, open_model, save_native
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 from volumetric.loaders.generation_config import read_generation
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_export import save_gguf
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES, GGUF_TYPES, TYPE_NUMBERS
 from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.loaded_model import LoadedModel
 from volumetric.network import initialise
 
 FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures"

@@ -14,7 +14,7 @@ from volumetric.cli.inspect import overview
 from volumetric.detect import detect_model
 from volumetric.generate import load
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 
 TINY = Path(__file__).parents[1] / "tests" / "fixtures" / "hf_tiny"
 MESSAGES = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]

@@ -12,7 +12,7 @@ from volumetric.dtypes import Packed, Scheme
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
 from volumetric.network import Network, Params
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ def measure(path: str, steps: int) -> dict[str, float]:
     """Tokens per processor second of each call, the best of a few."""
     import numpy as np
 
-    from volumetric.devices.open import open_device
+    from volumetric.devices.named_devices import open_device
     from volumetric.loaders import open_model
     from volumetric.run.device import RunOptions
     from volumetric.run.lower import lower

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from benchmarks.arguments import argument_parser, write_between
 from volumetric.train.memory import TASKS
-from volumetric.train.memory.baselines import names_of
-from volumetric.train.memory.trial import Budget, Outcome, Trial
+from volumetric.train.memory.memory_baselines import names_of
+from volumetric.train.memory.trial import Trial, TrialBudget, TrialOutcome
 from volumetric.train.memory.trials import run_trials, summary
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "memory_tasks.md"
@@ -42,7 +42,7 @@ def trials_of(names: Sequence[str], models: Sequence[str], seeds: int, scale: fl
             width=WIDTH,
             seed=seed,
             lengths=(LENGTHS[name], 4 * LENGTHS[name]),
-            budget=Budget(steps=max(1, round(scale * STEPS[name])), batch=BATCH, judged=JUDGED),
+            budget=TrialBudget(steps=max(1, round(scale * STEPS[name])), batch=BATCH, judged=JUDGED),
         )
         for name in names
         for model in (*models, *names_of(TASKS[name]))
@@ -52,7 +52,7 @@ def trials_of(names: Sequence[str], models: Sequence[str], seeds: int, scale: fl
     return sorted(found, key=lambda of: -slow.get(of.model, 1) * of.budget.steps * of.lengths[0])
 
 
-def table(outcomes: Sequence[Outcome], names: Sequence[str], models: Sequence[str]) -> list[str]:
+def table(outcomes: Sequence[TrialOutcome], names: Sequence[str], models: Sequence[str]) -> list[str]:
     """Lines of a Markdown table: tasks and lengths downwards, baselines and networks across."""
     cells = {(row["task"], row["model"], row["length"]): row for row in summary(outcomes)}
     columns = ("prior", "bag", "last16", *models)
@@ -94,7 +94,7 @@ def main() -> None:
     names, models = given.only.split(","), given.models.split(",")
     trials, began, done = trials_of(names, models, given.seeds, given.scale), time.perf_counter(), 0
 
-    def tell(of: Outcome) -> None:
+    def tell(of: TrialOutcome) -> None:
         nonlocal done
         done += 1
         scores = ", ".join(f"{score:.3f} at {length}" for length, score in of.scores.items())

@@ -29,7 +29,7 @@ from volumetric.devices import open_device
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Grid, Link
 from volumetric.run import Executable, RunOptions, lower
-from volumetric.run.batch import greedy_ids
+from volumetric.run.call_batch import greedy_ids
 
 EXPERTS, CHOSEN = 8, 2
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.arguments import argument_parser
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.dtypes import Scheme
 from volumetric.generate import Model
 from volumetric.generate.perplexity import Perplexity
 from volumetric.loaders import LoadedModel, open_model
-from volumetric.loaders.quantise import EDGE, edge_keys
+from volumetric.loaders.target_schemes import EDGE, edge_keys
 from volumetric.network.network_morph import NetworkMorph
 from volumetric.run.device import RunOptions
 

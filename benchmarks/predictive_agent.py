@@ -127,7 +127,7 @@ def told(program: Program, params: Params, rows: Array, targets: Array) -> dict[
     edges = np.concatenate([of.edges for of in seen], 1)
     return {
         **right(made.argmax(-1), rows, targets),
-        "flops": float(np.concatenate([work.done(of) for of in seen], 1).mean()),
+        "flops": float(np.concatenate([work.cost_of(of) for of in seen], 1).mean()),
         "edges": {edge.name: float((edges[..., n] > 0).mean()) for n, edge in enumerate(program.edges)},
     }
 

@@ -26,9 +26,9 @@ from volumetric.loaders import LoadedModel, archs, open_model
 from volumetric.loaders.generation_config import GenerationDefaults
 from volumetric.loaders.gguf_export import save_gguf
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.quantise import target_schemes
+from volumetric.loaders.target_schemes import target_schemes
 from volumetric.network import Params
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 SHAPES = {
     "135m": {"hidden": 576, "layers": 30, "heads": 9, "kv_heads": 3, "ffn": 1536},

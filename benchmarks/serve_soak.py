@@ -6,7 +6,7 @@ Starts `volumetric serve` and lets clients ask at once: those that read their an
 in the middle, half-open connections, bodies with random bytes, bodies of 10 MB; who is refused comes back after
 Retry-After, at most 5 s. Each answer that was read to its end must be, byte for byte, the one that the same request had
 alone before; every other request must be answered or refused. Every `--fault` seconds a call of the device fails on
-purpose: its requests, no more than there are seats, must be told so, and nobody else may notice. At the end the server
+purpose: its requests, no more than there are slots, must be told so, and nobody else may notice. At the end the server
 gets SIGTERM while all clients ask: what has begun must end well or be told.
 
 Prints counts for each kind, the server's resident memory and open files after a short round before and after the long
@@ -301,17 +301,17 @@ def serve(arguments: list[str]) -> int:
     """Serve, and let a call of the device fail at each SIGUSR1."""
     from volumetric.base.errors import DeviceError
     from volumetric.cli import main as command
-    from volumetric.generate.scheduling.rounds import Rounds
+    from volumetric.generate.scheduling.device_calls import DeviceCalls
 
-    run, due = Rounds.run, list[int]()
+    run, due = DeviceCalls.run, list[int]()
 
-    def failing(self: Rounds, *args: Any) -> Any:
+    def failing(self: DeviceCalls, *args: Any) -> Any:
         if due:
             due.clear()
             raise DeviceError(_FAULT)
         return run(self, *args)
 
-    Rounds.run = failing  # pyright: ignore[reportAttributeAccessIssue]
+    DeviceCalls.run = failing  # pyright: ignore[reportAttributeAccessIssue]
     signal.signal(signal.SIGUSR1, lambda *_: due.append(1))
     return command(("serve", *arguments))
 

@@ -76,7 +76,7 @@ def together(model: Model, smaller: Model | None, clients: list[int], tokens: in
     params = model.sampling(max_tokens=tokens, temperature=0.0)
     for task, text in TASKS.items():
         for count in clients:
-            schedulers = {name: Scheduler(model, Limits(seats=count), draft=draft) for name, draft in drafts.items()}
+            schedulers = {name: Scheduler(model, Limits(slots=count), draft=draft) for name, draft in drafts.items()}
             found: dict[str, list[float]] = {name: [] for name in drafts}
             for number in range(rounds + 1):
                 for name, scheduler in schedulers.items():

@@ -22,11 +22,11 @@ import numpy as np
 from benchmarks.arguments import argument_parser
 from benchmarks.memory_probe import read_bandwidth
 from benchmarks.workers import Worker
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.dtypes import Scheme
 from volumetric.loaders import archs
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.quantise import converted, target_schemes
+from volumetric.loaders.target_schemes import convert_params, target_schemes
 from volumetric.network import initialise
 from volumetric.run import RunOptions, lower
 
@@ -77,7 +77,7 @@ def main() -> None:
     ids = np.arange(given.rows, dtype=np.int32) % values["vocab_size"]
     states = sum(4 * spec.size for spec in plan.states.values())
     for dtype in given.dtype.split(","):
-        held = converted(params, target_schemes(network, Scheme.parse(dtype)))
+        held = convert_params(params, target_schemes(network, Scheme.parse(dtype)))
         run = device.compile(plan, held, RunOptions(context=4096))
         found: dict[str, list[float]] = {"prompt": [], "decode": [], "peer prompt": [], "peer decode": [], "share": []}
         for i in range(given.rounds + 1):

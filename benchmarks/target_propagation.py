@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.arguments import argument_parser, write_between
 from volumetric.builders import sequential
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.layers import Dense, Discrete, LayerSpec
 from volumetric.network import Network, initialise
 from volumetric.train import (

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.arguments import argument_parser
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, RMSNorm, SwiGLU
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
 from volumetric.run import RunOptions, lower
-from volumetric.run.device import Piece
+from volumetric.run.device import SequenceRows
 
 WIDTH, VOCABULARY, TOKENS = 32, 96, 640
 
@@ -52,7 +52,7 @@ def calls(executable: Any, sequences: int) -> None:
     """Decode call by call."""
     states, tokens = [executable.new_state() for _ in range(sequences)], [1] * sequences
     for _ in range(TOKENS):
-        pieces = [Piece(state, np.array([token], np.int32)) for state, token in zip(states, tokens, strict=True)]
+        pieces = [SequenceRows(state, np.array([token], np.int32)) for state, token in zip(states, tokens, strict=True)]
         tokens = [int(row[0].argmax()) for row in executable.run(pieces)]
 
 

@@ -20,10 +20,10 @@ from benchmarks.arguments import argument_parser, write_between
 from volumetric.analysis import accuracy, predict
 from volumetric.builders import sequential
 from volumetric.dtypes import DTYPES, Scheme
-from volumetric.loaders.native import read_native, save_native
+from volumetric.loaders.native_checkpoint import read_native, save_native
 from volumetric.network import initialise
 from volumetric.train import AdamW, ArrayData, Cosine, CrossEntropy, TrainConfig, WarmUp, train
-from volumetric.train.open import open_learner
+from volumetric.train.learner_opening import open_learner
 from volumetric.train.problems import digits
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "training.md"

@@ -18,7 +18,7 @@ import volumetric
 from benchmarks.arguments import argument_parser
 from volumetric.builders import transformer
 from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
-from volumetric.loaders.native import NativeFacts, save_native
+from volumetric.loaders.native_checkpoint import NativeFacts, save_native
 from volumetric.network import initialise
 from volumetric.train import (
     AdamW,
@@ -32,7 +32,7 @@ from volumetric.train import (
     token_windows,
     train,
 )
-from volumetric.train.open import open_learner
+from volumetric.train.learner_opening import open_learner
 
 TEXT = Path(__file__).parent / "data" / "esther.txt"
 LENGTH = 96

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import volumetric
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.loaders import open_model
-from volumetric.run.batch import greedy_ids
+from volumetric.run.call_batch import greedy_ids
 from volumetric.run.device import Executable, RunOptions
 from volumetric.run.lower import lower
 

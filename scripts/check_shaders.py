@@ -18,17 +18,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.gpu.browser import NoBrowserError, refusals
 from tests.gpu.modules import Module, covering, modules
-from volumetric.devices.gpu.shaders import Linked
+from volumetric.devices.gpu.shaders import LinkedShader
 
 _TYPES = {"read": "read-only-storage", "read_write": "storage", "uniform": "uniform"}
 
 
-def entries(linked: Linked) -> list[dict[str, object]]:
+def entries(linked: LinkedShader) -> list[dict[str, object]]:
     """The layout of the module's bindings, as WebGPU writes it."""
     return [{"binding": b.index, "visibility": 4, "buffer": {"type": _TYPES[b.access]}} for b in linked.bindings]
 
 
-def small_pipelines(linked: dict[str, tuple[Module, Linked]]) -> dict[str, object]:
+def small_pipelines(linked: dict[str, tuple[Module, LinkedShader]]) -> dict[str, object]:
     """Bindings of the shortest module of each kernel that has no more than every device: software compiles slowly."""
     chosen = set(map(id, covering(modules())))
     shortest: dict[str, str] = {}

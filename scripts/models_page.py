@@ -18,18 +18,18 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
-from volumetric.devices.cpu.cache import KVStorage  # noqa: E402
-from volumetric.devices.cpu.state import bytes_per_token  # noqa: E402
+from volumetric.devices.cpu.cpu_state import bytes_per_token  # noqa: E402
+from volumetric.devices.cpu.kv_cache import KVStorage  # noqa: E402
 from volumetric.dtypes import Scheme  # noqa: E402
 from volumetric.loaders import archs  # noqa: E402
-from volumetric.loaders.convert import FORMATS  # noqa: E402
+from volumetric.loaders.convert_model import FORMATS  # noqa: E402
 from volumetric.loaders.gguf import _HOSTS  # noqa: E402
 from volumetric.loaders.gguf_fold import LIKE_BERT  # noqa: E402
 from volumetric.loaders.gguf_tokenizer import PRE_TOKENIZERS  # noqa: E402
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES  # noqa: E402
 from volumetric.loaders.hf_config import Config, family_name  # noqa: E402
 from volumetric.loaders.multimodal import MODELS  # noqa: E402
-from volumetric.loaders.quantise import target_schemes  # noqa: E402
+from volumetric.loaders.target_schemes import target_schemes  # noqa: E402
 from volumetric.network import Network  # noqa: E402
 from volumetric.run.lower import lower  # noqa: E402
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
-from volumetric.serve.fields.elsewhere import table  # noqa: E402
+from volumetric.serve.fields.foreign_fields import table  # noqa: E402
 
 TARGET = ROOT / "docs" / "server.md"
 PLACE = re.compile(r"(<!-- fields of other servers: scripts/server_page.py -->\n).*?(\n<!-- end -->)", re.DOTALL)

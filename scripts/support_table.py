@@ -17,16 +17,16 @@ from tests.examples import CASES, EXAMPLES  # noqa: E402
 from tests.parity.run import graph_of  # noqa: E402
 from tests.parity.table import ROLES, Role, cells, covered, training, weighted  # noqa: E402
 from volumetric.devices.cpu import CpuDevice  # noqa: E402
-from volumetric.devices.cpu.graph.device import CpuGraphs  # noqa: E402
+from volumetric.devices.cpu.graph.graphs import CpuGraphs  # noqa: E402
 from volumetric.devices.gpu import GpuDevice  # noqa: E402
-from volumetric.devices.gpu.kernels.graph.table import LOWERERS  # noqa: E402
+from volumetric.devices.gpu.kernels.graph.kernel_table import LOWERERS  # noqa: E402
 from volumetric.dtypes import BLOCK_FORMATS, DTYPES, OWN_FORMATS, DType, Scheme, parse_dtype  # noqa: E402
-from volumetric.dtypes.scaled import narrowed_scheme  # noqa: E402
+from volumetric.dtypes.scaled_rows import narrower_scheme  # noqa: E402
 from volumetric.graph.operations import OPS  # noqa: E402
 from volumetric.layers import LAYERS, Embedding, LayerSpec, Sequential  # noqa: E402
 from volumetric.network import Network  # noqa: E402
 from volumetric.network.grid import Coord, Grid  # noqa: E402
-from volumetric.run.graph.segments import row_wise  # noqa: E402
+from volumetric.run.graph.partition import row_wise  # noqa: E402
 from volumetric.run.lower import lower  # noqa: E402
 
 TARGET = ROOT / "docs" / "support.md"
@@ -123,7 +123,7 @@ def runs_on_rows(spec: LayerSpec, shape: tuple[int, ...]) -> bool:
 
 def runs(scheme: Scheme, native: tuple[str, ...]) -> bool:
     """Whether a device with these native schemes keeps a scheme's codes."""
-    return str(scheme) in native or narrowed_scheme(scheme, native) is not None
+    return str(scheme) in native or narrower_scheme(scheme, native) is not None
 
 
 def scheme_rows() -> list[str]:

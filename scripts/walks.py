@@ -174,7 +174,7 @@ def gradient() -> Walk:
 
 def tick() -> Walk:
     """A tick of a clocked grid."""
-    from volumetric.builders.chain import chain
+    from volumetric.builders.sequential import chain
     from volumetric.clocked import Clocked
     from volumetric.devices import open_device
     from volumetric.layers import Dense

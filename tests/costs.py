@@ -30,10 +30,10 @@ _asked: dict[str, set[Hashable]] = {kind: set() for kind in KINDS}
 
 def watch() -> None:
     """Note from now on what is asked for."""
-    from volumetric.devices.cpu.kernels.jit import Library
-    from volumetric.devices.gpu.context import GpuContext
+    from volumetric.devices.cpu.kernels.jit import KernelLibrary
+    from volumetric.devices.gpu.gpu_context import GpuContext
 
-    _note(Library, "compiled", "kernels", lambda library, name, *constants: (library.home, name, constants))
+    _note(KernelLibrary, "compile", "kernels", lambda library, name, *constants: (library.home, name, constants))
     _note(GpuContext, "pipeline", "pipelines", lambda context, dispatch: (repr(context.caps), dispatch.key))
 
 

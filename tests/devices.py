@@ -12,8 +12,8 @@ from typing import Any
 from tests.gpu.harness import LEAST, NARROWED, ROOMY
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.graph import GpuGraphs
-from volumetric.devices.open import open_device
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.named_devices import open_device
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.network import Params
 from volumetric.run.device import DeviceInfo, Executable, RunOptions
 from volumetric.run.plan import Plan

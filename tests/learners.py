@@ -6,8 +6,8 @@ import numpy as np
 
 from volumetric.graph import NumpyGraphs
 from volumetric.network import Network
-from volumetric.network.weights import Params
-from volumetric.train.device import DeviceLearner
+from volumetric.network.weight_store import Params
+from volumetric.train.device_learner import DeviceLearner
 from volumetric.train.learner import LearnerOptions
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from volumetric.layers import Embedding, Softmax
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid, Link
-from volumetric.run.device import Executable, Piece, Wanted, output_of
+from volumetric.run.device import Executable, OutputRows, SequenceRows, output_of
 
-WANTED: tuple[Wanted, ...] = ("last", "last", "none", "all", "all")
+WANTED: tuple[OutputRows, ...] = ("last", "last", "none", "all", "all")
 
 
 def close(got: np.ndarray, want: np.ndarray) -> None:
@@ -30,7 +30,7 @@ def agree_in_company(reference: Executable, fast: Executable, rows: Callable[[in
     together, alone = [fast.new_state() for _ in sizes], [reference.new_state() for _ in sizes]
     for turn in range(2):
         given = [rows(size, 10 * turn + i) for i, size in enumerate(sizes)]
-        found = run_all(fast, [Piece(*one) for one in zip(together, given, WANTED, strict=True)])
+        found = run_all(fast, [SequenceRows(*one) for one in zip(together, given, WANTED, strict=True)])
         for got, state, x, want in zip(found, alone, given, WANTED, strict=True):
             every = reference.forward(state, x, last_only=False)
             close(got, {"last": every[-1:], "all": every, "none": every[:0]}[want])
@@ -75,10 +75,10 @@ def take_late_ids(make: Callable[[Network], Executable]) -> None:
 
 def one_row_each(executable: Executable, states: Sequence[Any], x: np.ndarray) -> np.ndarray:
     """Append a row of `x` to each of `states` in one call; the outputs, row by row."""
-    pieces = [Piece(state, x[i : i + 1]) for i, state in enumerate(states)]
+    pieces = [SequenceRows(state, x[i : i + 1]) for i, state in enumerate(states)]
     return np.concatenate(run_all(executable, pieces))
 
 
-def run_all(executable: Executable, pieces: Sequence[Piece]) -> list[np.ndarray]:
+def run_all(executable: Executable, pieces: Sequence[SequenceRows]) -> list[np.ndarray]:
     """Return the output ``"output"`` of each piece of a call."""
     return [output_of(found) for found in executable.run(pieces)]

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import lazy_loader
 
-from volumetric.base import moved
+from volumetric.base import moved_modules
 
 __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__getattr__ = moved.names_that_left(__name__, __getattr__)
+__getattr__ = moved_modules.moved_names_getattr(__name__, __getattr__)
 
-moved.install()
+moved_modules.install_moved_modules()

@@ -23,8 +23,8 @@ from .base.errors import SpecError as SpecError
 from .base.errors import UnsupportedError as UnsupportedError
 from .base.errors import VolumetricError as VolumetricError
 from .clocked import Clocked as Clocked
-from .devices.open import list_devices as list_devices
-from .devices.open import open_device as open_device
+from .devices.named_devices import list_devices as list_devices
+from .devices.named_devices import open_device as open_device
 from .dtypes import DType as DType
 from .dtypes import Scheme as Scheme
 from .dtypes import parse_dtype as parse_dtype
@@ -49,8 +49,8 @@ from .network.grid import Coord as Coord
 from .network.grid import Grid as Grid
 from .network.grid import Link as Link
 from .network.grid import Port as Port
-from .network.weights import Params as Params
-from .network.weights import WeightStore as WeightStore
+from .network.weight_store import Params as Params
+from .network.weight_store import WeightStore as WeightStore
 from .run.lower import lower as lower
 
 __version__: str

@@ -18,7 +18,7 @@ from volumetric.cli import console, exits
 from volumetric.cli.bench import sizes
 from volumetric.cli.exits import UsageError
 from volumetric.cli.options import DeviceOptions, OutputOptions
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.run.device import Device
 
 R = TypeVar("R")
@@ -135,7 +135,7 @@ def training(*, only: Only = None, suite: SuiteOptions = SuiteOptions()) -> int:
         Names of networks, separated by commas.
     """
     from benchmarks.suites.training import CASES, measure_training, render_training
-    from volumetric.train.open import open_learner
+    from volumetric.train.learner_opening import open_learner
 
     suite.output.apply()
     names = _names(only) or list(CASES)

@@ -12,13 +12,13 @@ import pytest
 
 from volumetric.base.errors import SpecError
 from volumetric.bench import Case, Row, cases, measure, render
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import LSTM, Embedding, MultiHeadAttention
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
 from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower
-from volumetric.run.profile import StepTime
+from volumetric.run.step_times import StepTime
 
 ABOUT = {
     "model": "tiny, 2 layers",

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.suites.program import Canvas, measure_programs, run
 from volumetric.base._typing import Array
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.network import initialise
 
 RUNS = [(share, "run") for share in ("edge", "rule")]

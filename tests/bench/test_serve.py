@@ -11,7 +11,7 @@ from tests.generate.letters import letters
 from tests.serve.servers import Address, running
 from tests.serve.strangers import answered, said, stranger, streamed
 from volumetric.base.errors import SpecError
-from volumetric.bench.serve import Target, ask
+from volumetric.bench.serve import ServerTarget, ask
 from volumetric.cli import main
 
 
@@ -24,12 +24,12 @@ def server():
 @pytest.mark.thorough
 def test_a_client_reads_a_stream(server: Address):
     body = {"messages": [{"role": "user", "content": "ab"}]}
-    seen = asyncio.run(ask(Target.of(server.url), body, 60.0))
+    seen = asyncio.run(ask(ServerTarget.of(server.url), body, 60.0))
     assert (seen.text, seen.tokens, seen.prompt_tokens, seen.error) == ("cdefgh", 7, 2, "")
     assert seen.first > 0
-    wrong = asyncio.run(ask(Target.of(f"{server.url}/v1"), {"messages": []}, 60.0))
+    wrong = asyncio.run(ask(ServerTarget.of(f"{server.url}/v1"), {"messages": []}, 60.0))
     assert wrong.error.startswith("400")
-    nobody = asyncio.run(ask(Target.of("http://127.0.0.1:1"), body, 60.0))
+    nobody = asyncio.run(ask(ServerTarget.of("http://127.0.0.1:1"), body, 60.0))
     assert "ConnectionRefusedError" in nobody.error
 
 
@@ -50,7 +50,7 @@ def test_a_client_reads_a_stream(server: Address):
 )
 def test_answers_that_are_none_are_failures(answer: bytes, told: str):
     with stranger(answer) as url:
-        seen = asyncio.run(ask(Target.of(url), {"messages": []}, 20.0))
+        seen = asyncio.run(ask(ServerTarget.of(url), {"messages": []}, 20.0))
     assert told in seen.error
     assert bool(seen.error) == bool(told)
 
@@ -58,7 +58,7 @@ def test_answers_that_are_none_are_failures(answer: bytes, told: str):
 @pytest.mark.parametrize("url", ["ftp://a", "here", "http://", "http://a:b"])
 def test_what_is_no_server_is_refused(url: str):
     with pytest.raises(SpecError, match="not a URL"):
-        Target.of(url)
+        ServerTarget.of(url)
 
 
 @pytest.mark.thorough

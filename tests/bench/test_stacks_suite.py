@@ -14,7 +14,7 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.suites.stacks import CELLS, CellCase, StackRow, chosen, measure_stacks, render_stacks
 from volumetric.base.errors import DeviceError, SpecError
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 
 CASE = CellCase(kind="causal_conv1d", batch=2, rows=40)
 ROLES = [("forward", False), ("train", False), ("forward", True), ("train", True), ("decode", False)]
@@ -61,7 +61,7 @@ def test_a_window_is_that_of_the_cell_with_its_gradients_and_resets() -> None:
         for resets in (False, True):
             graph = CASE.graph(role, resets=resets)  # pyright: ignore[reportArgumentType]  (a tuple of literals)
             assert len(graph.outputs) == count
-            assert ("resets" in graph.keyed) == resets
+            assert ("resets" in graph.tensors_by_key) == resets
     with pytest.raises(SpecError, match="no cell is called"):
         chosen(["xlstm"])
     assert [case.kind for case in chosen(None)] == list(CELLS)

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.suites.systolic import Cube, SystolicRow, measure_systolic, render_systolic
 from volumetric.base.errors import SpecError
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 
 
 class Peer:

@@ -13,7 +13,7 @@ from tests.networks import tiny_llama
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.builders import around, as_layer, chain, cnn, graft, random_grid, sequential, transformer
 from volumetric.builders.random_grid import MAKERS
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import Dense, Parallel, Residual, RMSNorm, Sequential, Softmax
 from volumetric.network import Network, Params, initialise
 from volumetric.network.blueprint import blueprint

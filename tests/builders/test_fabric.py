@@ -26,8 +26,8 @@ from volumetric.fabric import (
 )
 from volumetric.fabric.cells import GRU, LSTM, SLSTM, Axon
 from volumetric.fabric.compile import layer_of
-from volumetric.fabric.layer.places import ZBand
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_sets import ZBand
 from volumetric.layers import Embedding, LayerSpec
 from volumetric.train.settings import settings_from
 

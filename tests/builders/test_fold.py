@@ -24,7 +24,7 @@ from volumetric.layers import (
 )
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Link
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 
 def lived_in(network: Network) -> Params:

@@ -15,7 +15,7 @@ from volumetric.dtypes import Scheme
 from volumetric.layers import LSTM, CausalConv1d, Column, Dense, LayerSpec, Scale, Sequential
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Grid, Link
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 CELLS: tuple[LayerSpec, ...] = (
     LSTM(input_size=6, hidden_size=6),

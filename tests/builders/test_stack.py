@@ -12,12 +12,12 @@ from tests.devices import device
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.builders import auto_stack, insert, presets, sequential, stack, transformer
 from volumetric.builders.presets import PRESETS, presets_of
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.evolution import extract_dna
-from volumetric.evolution.compare import compare
-from volumetric.evolution.grids.config import GridMutationConfig
-from volumetric.evolution.grids.genome import GridGenome, GridInnovations
-from volumetric.evolution.grids.mutate import mutate
+from volumetric.evolution.dna_comparison import compare
+from volumetric.evolution.grids.grid_config import GridMutationConfig
+from volumetric.evolution.grids.grid_genome import GridGenome, GridInnovations
+from volumetric.evolution.grids.grid_mutation import mutate
 from volumetric.evolution.splice import SpliceConfig, splice
 from volumetric.layers import (
     LSTM,

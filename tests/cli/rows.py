@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from volumetric import Clocked, Coord, Every, Grid, Network
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.layers import RNN, Dense
 from volumetric.network import initialise
 from volumetric.run.streams import open_stream

@@ -19,9 +19,9 @@ import volumetric
 from tests.generate.letters import END
 from tests.generate.letters import letters as letters_model
 from volumetric.cli import chat, console
-from volumetric.cli.conversation import Conversation
-from volumetric.cli.streams import OutputError
-from volumetric.cli.typed import read_message
+from volumetric.cli.conversation import LocalConversation
+from volumetric.cli.line_input import read_message
+from volumetric.cli.stdio import OutputError
 from volumetric.loaders.generation_config import GenerationDefaults
 
 ROOT = Path(volumetric.__file__).parents[1]
@@ -40,7 +40,7 @@ def talk(run, letters, monkeypatch):
 def conversation():
     console.configure(verbose=False, quiet=False, debug=False)
     model = letters_model(context=32)
-    return Conversation(model, model.session(), {}, settings={"max_tokens": 4})
+    return LocalConversation(model, model.session(), {}, settings={"max_tokens": 4})
 
 
 def typed(*lines: str) -> str:

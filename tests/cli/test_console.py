@@ -12,7 +12,7 @@ import pytest
 from volumetric.base import progress
 from volumetric.cli import console
 from volumetric.cli.console import StderrHandler
-from volumetric.devices.cpu import compiling
+from volumetric.devices.cpu import compile_operations
 from volumetric.devices.cpu.kernels import jit
 
 LEVELS = [
@@ -43,7 +43,7 @@ def test_notes_go_to_stderr_unless_quiet(capsys):
 
 
 def test_the_workers_are_those_that_are_listened_to():
-    assert (jit.__name__, compiling.__name__, progress.__name__) == console.WORKERS
+    assert (jit.__name__, compile_operations.__name__, progress.__name__) == console.WORKERS
 
 
 class Screen(io.StringIO):
@@ -76,7 +76,7 @@ class Operations:
 def slow():
     """Make three operations ready that have to be compiled."""
     keys = [("angles", ()), ("product", (1,)), ("angles", ()), ("product", (2,))]
-    return lambda: compiling.make_ready(keys, Operations(ready=False))
+    return lambda: compile_operations.compile_operations(keys, Operations(ready=False))
 
 
 def test_a_terminal_shows_how_many_kernels_are_compiled(slow, monkeypatch):
@@ -118,7 +118,7 @@ def test_python_is_warned_once_where_nobody_listens(slow, capsys, caplog):
 
 def test_what_comes_from_the_cache_is_not_worth_a_word(capsys):
     console.configure(verbose=False, quiet=False, debug=False)
-    compiling.make_ready([("angles", ())], Operations(ready=True))
+    compile_operations.compile_operations([("angles", ())], Operations(ready=True))
     assert capsys.readouterr() == ("", "")
 
 
@@ -154,7 +154,7 @@ def counted(monkeypatch, screen: io.StringIO) -> io.StringIO:
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr(progress, "EVERY", -1.0)
     console.configure(verbose=False, quiet=False, debug=False)
-    with progress.Meter("writing a.gguf", 3, nbytes=3 << 20) as meter:
+    with progress.WorkMeter("writing a.gguf", 3, nbytes=3 << 20) as meter:
         for _ in range(3):
             meter.step(1 << 20)
     return screen

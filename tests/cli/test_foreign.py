@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import volumetric
-from volumetric.cli import VERBS, app, main
+from volumetric.cli import COMMANDS, app, main
 from volumetric.cli.exits import UsageError
-from volumetric.cli.foreign import in_our_words
+from volumetric.cli.foreign import translate_flags
 from volumetric.cli.foreign_flags import FLAGS
-from volumetric.cli.foreign_flags import VERBS as OTHER_VERBS
+from volumetric.cli.foreign_flags import FOREIGN_COMMANDS as OTHER_VERBS
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 
@@ -53,7 +53,7 @@ def own_flags(built, verb: str) -> set[str]:
     ],
 )
 def test_flags_of_others_become_ours_or_go(line, ours, built):
-    assert in_our_words(line.split(), built) == ours.split()
+    assert translate_flags(line.split(), built) == ours.split()
 
 
 @pytest.mark.thorough
@@ -79,7 +79,7 @@ def test_flags_of_others_become_ours_or_go(line, ours, built):
 )
 def test_what_cannot_be_done_is_answered(line, message, hint, built):
     with pytest.raises(UsageError) as caught:
-        in_our_words(line.split(), built)
+        translate_flags(line.split(), built)
     assert message in str(caught.value)
     assert hint is None or hint in (caught.value.hint or "")
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_done_is_answered(line, message, hint, built):
 def test_a_file_of_a_system_prompt_is_read(built, tmp_path):
     (tmp_path / "system.txt").write_text("Be brief.")
     line = ["generate", "m", "hi", "-sysf", str(tmp_path / "system.txt")]
-    assert in_our_words(line, built) == ["generate", "m", "hi", "--system", "Be brief."]
+    assert translate_flags(line, built) == ["generate", "m", "hi", "--system", "Be brief."]
 
 
 def test_what_has_no_effect_is_told_once_and_not_with_quiet(capsys):
@@ -106,14 +106,14 @@ def test_a_context_of_0_is_that_of_the_model():
 
 
 def test_the_table_is_of_use(built):
-    verbs = {verb for flag in FLAGS for verb in flag.verbs}
+    verbs = {verb for flag in FLAGS for verb in flag.commands}
     own = {verb: own_flags(built, verb) for verb in verbs}
-    assert verbs <= set(VERBS)
-    assert not set(OTHER_VERBS) & set(VERBS)
+    assert verbs <= set(COMMANDS)
+    assert not set(OTHER_VERBS) & set(COMMANDS)
     seen: set[tuple[str, str]] = set()
     for flag in FLAGS:
         for name in flag.names:
-            at = {(name, verb) for verb in flag.verbs if name not in own[verb]}
+            at = {(name, verb) for verb in flag.commands if name not in own[verb]}
             assert at - seen, f"{name} is looked up in another row, or is a flag of each of these verbs"
             seen |= at
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from volumetric.base.errors import CheckpointError
-from volumetric.cli import evolving, main
+from volumetric.cli import evolve_job, main
 from volumetric.cli.run_lock import only_one
 from volumetric.evolution import EvaluationError, Genome, Population
 from volumetric.evolution.evaluate import Cohort
@@ -185,8 +185,11 @@ class FailsLater:
 
 def test_the_champion_of_a_run_that_fails_is_kept(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text("population = 10\nfitness_threshold = 1e9\n")
-    with evolving.begun(tmp_path / "job.toml", {}) as (job, run, _), pytest.raises(EvaluationError, match="no luck"):
-        evolving.evolve_opened(job, run, FailsLater(), lambda: False)
+    with (
+        evolve_job.open_new_run(tmp_path / "job.toml", {}) as (job, run, _),
+        pytest.raises(EvaluationError, match="no luck"),
+    ):
+        evolve_job.evolve_opened(job, run, FailsLater(), lambda: False)
     assert run.champion is not None
     assert Genome.load(tmp_path / "job" / "champion.json") == run.champion.genome
     assert generations(tmp_path / "job") == [0, 1]

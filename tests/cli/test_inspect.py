@@ -11,7 +11,7 @@ from volumetric.layers import Dense, Parallel, Sequential
 
 
 def test_inspect_opens_no_device(run, monkeypatch):
-    monkeypatch.setattr("volumetric.devices.open.open_device", None)
+    monkeypatch.setattr("volumetric.devices.named_devices.open_device", None)
     code, out, err = run("inspect", str(LLAMA), "--tensors")
     assert (code, err) == (0, "")
     for fact in ("llama", "106,816", "417.2 KiB", "32.0", "multi_head_attention", "1…2.0.0.1", "1.0.0.1/q.weight"):

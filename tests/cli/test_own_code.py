@@ -78,5 +78,5 @@ def test_an_error_of_the_person_s_own_code_is_told_as_such(told, verb, text, cod
 
 
 def test_an_error_of_no_code_of_theirs_is_told_as_a_defect(capsys):
-    assert exits.guard(functools.partial(json.loads, "{"), debug=False, verb="train") == exits.FAILED
+    assert exits.run_guarded(functools.partial(json.loads, "{"), debug=False, verb="train") == exits.FAILED
     assert "this is a bug" in capsys.readouterr().err

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.cli import main
 from volumetric.layers import Dense
 from volumetric.loaders import load_exported, open_model, read_exported, save_native
 from volumetric.network import initialise
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, autowire, read_program, save_program
 from volumetric.program import compile as compile_program
-from volumetric.program.layer.spec import Program as Layer
+from volumetric.program.layer.program_layer import Program as Layer
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "programs"
 PROGRAM = Program(

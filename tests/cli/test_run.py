@@ -18,10 +18,10 @@ from tests.cli.rows import MACHINE, NETWORK, ON_REFERENCE, PARAMS, REFERENCE, X,
 from tests.viz.test_activity import film_of
 from volumetric import Clocked, Coord, Grid, Link, Network, Port
 from volumetric.analysis.standardise import Standardisation
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.layers import RNN, Embedding, MultiHeadAttention
 from volumetric.loaders import save_native
-from volumetric.loaders.native import NativeFacts
+from volumetric.loaders.native_checkpoint import NativeFacts
 from volumetric.network import initialise
 from volumetric.observe import Recording
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, Signal

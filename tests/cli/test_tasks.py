@@ -12,7 +12,7 @@ import pytest
 from volumetric.base.errors import CheckpointError
 from volumetric.cli import main
 from volumetric.train.memory import TASKS
-from volumetric.train.memory.trial import Budget, Trial
+from volumetric.train.memory.trial import Trial, TrialBudget
 from volumetric.train.memory.trials import read_log, run_trials
 
 QUICK = ["--width", "8", "--steps", "3", "--batch", "4", "--judged", "70", "--quiet"]
@@ -93,7 +93,10 @@ def test_what_makes_no_sense_is_refused(
 
 def test_files_that_are_no_log_stay_as_they_are(tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
-    trial = {**Trial(task="copy", model="L", lengths=(60,), budget=Budget()).told(), "scores": {60: float("inf")}}
+    trial = {
+        **Trial(task="copy", model="L", lengths=(60,), budget=TrialBudget()).to_dict(),
+        "scores": {60: float("inf")},
+    }
     for text in (
         "a line\nand a half",
         "{}\n",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cyclopts import App
 
-from volumetric.cli import VERBS, main
+from volumetric.cli import COMMANDS, main
 from volumetric.cli.flags import as_flags
 from volumetric.cli.sampling import SamplingOptions
 from volumetric.generate.params import ALIASES, SamplingParams
@@ -25,16 +25,16 @@ def run(capsys, *arguments) -> tuple[int, str, str]:
 def test_help_names_every_verb(capsys):
     code, out, err = run(capsys, "--help")
     assert (code, err) == (0, "")
-    assert all(verb in out for verb in VERBS)
+    assert all(verb in out for verb in COMMANDS)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_every_verb_explains_itself_and_all_its_flags(verb, capsys):
     code, out, err = run(capsys, verb, "--help")
     assert (code, err) == (0, "")
     assert out.startswith(f"Usage: volumetric {verb}")
-    assert VERBS[verb].split()[0] in out
+    assert COMMANDS[verb].split()[0] in out
 
 
 def test_every_sampling_parameter_has_a_flag_with_help(capsys):
@@ -172,7 +172,7 @@ def test_an_unknown_device_is_explained(capsys):
 )
 def test_sampling_flags_say_only_what_was_given(flags, expected):
     def verb(*, sampling: SamplingOptions = NONE_GIVEN) -> dict:
-        return sampling.given()
+        return sampling.set_values()
 
     app = App(result_action="return_value")
     app.default(verb)

@@ -10,7 +10,7 @@ from volumetric.layers import GRU, LSTM, MLP, RNN, Clamp, Dense, Discrete, Layer
 from volumetric.layers.clock import Clock, Cooldown, Event, Every, MaxSilence, On
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Grid, Link, Port
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 WIDTH = 3
 KINDS: tuple[LayerSpec, ...] = (

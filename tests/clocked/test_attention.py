@@ -12,14 +12,14 @@ from tests.devices import DEVICES, device
 from tests.oracles.clocked import NumpyClocked
 from volumetric import Clocked, Coord, Every, Grid, Link, Network
 from volumetric.base.errors import UnsupportedError
-from volumetric.builders.chain import chain
-from volumetric.clocked.states import kept_states
+from volumetric.builders.sequential import chain
+from volumetric.clocked.states import stream_states
 from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.layers import Dense, MultiHeadAttention, Parallel, Residual, Rope, Sequential
 from volumetric.network import initialise
 from volumetric.run.lower import lower
 from volumetric.train import MSE, SGD, Batch, LearnerOptions, LearnerState, Systolic
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
 
 NEAR = MultiHeadAttention(embed_dim=4, num_heads=2, num_kv_heads=1, window=3, rope=Rope(dim=2))
 CHUNKED = MultiHeadAttention(embed_dim=4, num_heads=1, chunk=2, temperature_scale=0.5, temperature_every=2)
@@ -111,7 +111,7 @@ def test_devices_learn_alike(name: str) -> None:
 
 
 def test_what_is_kept_is_as_long_as_the_window() -> None:
-    kept = {key: kept.shape for key, kept in kept_states(MACHINE).items() if kept.name.startswith(("0.", "3."))}
+    kept = {key: kept.shape for key, kept in stream_states(MACHINE).items() if kept.name.startswith(("0.", "3."))}
     assert kept == {
         "0.0.0.0/k": (2, 1, 2),
         "0.0.0.0/v": (2, 1, 2),

@@ -12,7 +12,7 @@ from tests.clocked.test_streams import CHAIN
 from tests.devices import DEVICES, device
 from volumetric import Clocked, Coord, Every, Grid, Link, Network
 from volumetric.base.errors import CheckpointError, ShapeError, SpecError
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.layers import Dense, MultiHeadAttention, Rope
 from volumetric.network import initialise
 from volumetric.network.grid import Port

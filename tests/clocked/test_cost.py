@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from volumetric import Clocked, initialise, open_device
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.layers import Dense
 from volumetric.network import Network
 from volumetric.train import SGD, Batch, LearnerOptions, Systolic, open_learner

@@ -11,10 +11,10 @@ import pytest
 from tests.clocked.machines import machine, weights
 from volumetric import Clocked, Coord, Every
 from volumetric.base.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.layers import RNN, Dense
 from volumetric.loaders import open_model, save_native
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 from volumetric.network import initialise
 
 NETWORK = chain([Dense(in_features=2, out_features=3), RNN(input_size=3, hidden_size=3)], (2,))

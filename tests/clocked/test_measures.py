@@ -10,10 +10,10 @@ import pytest
 from tests.clocked.machines import machine
 from tests.clocked.test_streams import CHAIN
 from volumetric import Clocked, Coord, Every
-from volumetric.builders.chain import chain
-from volumetric.clocked.learning import Parts, Streams, Ticks, begin_window
-from volumetric.clocked.measures import history_bytes, state_bytes, tick_bytes, ways
-from volumetric.clocked.window import Machine, Window
+from volumetric.builders.sequential import chain
+from volumetric.clocked.measures import bucket_counts, history_bytes, state_bytes, tick_bytes
+from volumetric.clocked.tick_learning import MachineStreams, RecomputedWindow, WindowTicks, begin_window
+from volumetric.clocked.window import Machine, TickWindow
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.layers import Dense
@@ -22,15 +22,15 @@ from volumetric.layers import Dense
 def remembered(clocked: Clocked, ticks: int, batch: int) -> int:
     """Bytes of all that the backward nodes of a window read of its forward nodes, its rows and its first state."""
     work, kept = GraphBuilder(), Machine(clocked, batch)
-    state = {key: work.stored(key, b.shape(batch), b.dtype, role="state") for key, b in kept.buffers.items()}
+    state = {key: work.stored_tensor(key, b.shape(batch), b.dtype, role="state") for key, b in kept.buffers.items()}
     weights: dict[str, int] = {}
 
     def param(key: Any, shape: Any) -> int:
         name = key if isinstance(key, str) else "+".join(key)
         shape = shape if isinstance(key, str) else (len(key), *shape)
-        return weights.setdefault(name, work.stored(name, shape))
+        return weights.setdefault(name, work.stored_tensor(name, shape))
 
-    window = Window(work, kept, dict(state), param, param)
+    window = TickWindow(work, kept, dict(state), param, param)
     slopes = {}
     for t in range(ticks):
         ports = clocked.network.ports.items()
@@ -70,12 +70,14 @@ def test_checkpoints_remember_as_much_as_is_told(which: Any) -> None:
     given = tuple(clocked.network.ports)
     run = begin_window(
         work,
-        Streams(kept, "x"),
-        Ticks(count=ticks, given=given, rows=tuple(range(ticks)), read=(), fresh=False, resets=False),
+        MachineStreams(kept, "x"),
+        WindowTicks(count=ticks, fed_inputs=given, rows=tuple(range(ticks)), read=(), fresh=False, resets=False),
     )
-    parts = Parts(work, work.stored, lambda keys, shape: work.stored("+".join(keys), (len(keys), *shape)), apart)
+    parts = RecomputedWindow(
+        work, work.stored_tensor, lambda keys, shape: work.stored_tensor("+".join(keys), (len(keys), *shape)), apart
+    )
     made = parts.forward(run, kept)
-    parts.back(run, {y: work.input("slope", work.shape(y)) for each in made for y in each.values()})
+    parts.backward(run, {y: work.input("slope", work.shape(y)) for each in made for y in each.values()})
     views = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
 
     def root(i: int) -> int:
@@ -116,4 +118,4 @@ def test_checkpoints_remember_states_and_what_lies_between_two() -> None:
 def test_ways_count_layers_and_buckets() -> None:
     dense = [Dense(in_features=2, out_features=2) for _ in range(4)]
     clocked = Clocked(network=chain(dense, (2,)), clocks={Coord(3): Every(period=2)})
-    assert ways(Machine(clocked, 1)) == {"grouped": (1, 3), "rows": (1, 1)}
+    assert bucket_counts(Machine(clocked, 1)) == {"grouped": (1, 3), "rows": (1, 1)}

@@ -15,11 +15,11 @@ from tests.clocked.test_training import loop
 from tests.devices import device
 from volumetric import Clocked, Coord, Every, Link
 from volumetric.base.errors import SpecError, UnsupportedError
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.layers import Dense, Discrete, LayerNorm, LayerSpec
 from volumetric.network import initialise
-from volumetric.network.weights import Params
+from volumetric.network.weight_store import Params
 from volumetric.train import (
     MSE,
     SGD,
@@ -34,9 +34,9 @@ from volumetric.train import (
     TrainConfig,
     train,
 )
-from volumetric.train.carried import LEARNS
-from volumetric.train.clocked import TickedTime
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
+from volumetric.train.tbptt import LEARNS
+from volumetric.train.ticked_time import TickedTime
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 7, 4)).astype(np.float32)

@@ -27,9 +27,9 @@ from volumetric.train import (
     evaluate,
     train,
 )
-from volumetric.train.clocked import TickedTime
-from volumetric.train.device import DeviceLearner
-from volumetric.train.sequences import Reading
+from volumetric.train.clocked_sequences import OutputReading
+from volumetric.train.device_learner import DeviceLearner
+from volumetric.train.ticked_time import TickedTime
 
 LOSSES: dict[str, Any] = {"output": MSE(), "tap": Huber(delta=0.7), "early": MSE(reduction="sum")}
 WEIGHTS = {"tap": 0.5, "early": 0.02}
@@ -68,7 +68,7 @@ def test_gradients_are_those_of_differences(seed: int, per_row: int) -> None:
     given = batch(clocked, 4, per_row)
     mode = Systolic(ticks_per_row=per_row, delay={"output": 5, "tap": 3, "early": 0})
     one = learner(clocked, NumpyGraphs(np.float64), mode)
-    before, losses = one.state, Losses.made(LOSSES, WEIGHTS)
+    before, losses = one.state, Losses.from_losses(LOSSES, WEIGHTS)
     tally = one.step([given], rate=1.0).tally
     assert [*tally.terms] == ["output", "tap", "early"]
     after = one.state.masters
@@ -92,7 +92,7 @@ def test_taps_are_read_after_the_ticks_that_are_named() -> None:
     one = learner(clocked, NumpyGraphs(), Systolic(ticks_per_row=2, delay=delay, window=6))
     tally, found = one.measure(given)
     stream = device("reference").stream(clocked, weights(clocked), batch=2)
-    inputs = dict(given.given)
+    inputs = dict(given.inputs_by_name)
     resets = inputs.pop("resets").astype(np.int64)
     made = stream.run(inputs, per_row=2, resets=resets)
     rest = stream.run(ticks=4)
@@ -101,7 +101,7 @@ def test_taps_are_read_after_the_ticks_that_are_named() -> None:
         at = np.arange(found[name].shape[1]) * every + delay[name]
         np.testing.assert_allclose(found[name], whole[name][:, at], rtol=0, atol=1e-5, err_msg=name)
     masks: Any = given.mask
-    gone = Reading(8, 1, 1).reached(resets, 2)
+    gone = OutputReading(8, 1, 1).reached(resets, 2)
     assert gone.tolist() == [[1, 1, 1, 0, 1, 1, 1, 1], [1] * 8]  # the reset comes with tick 4
     wide = found["tap"].shape[-1]
     assert tally.terms["tap"].count == pytest.approx((masks["tap"] * gone).sum() * wide)
@@ -122,7 +122,7 @@ def test_windows_have_all_terms_of_the_whole() -> None:
         assert total == pytest.approx(terms.total, rel=1e-5)
     anew = learner(clocked, NumpyGraphs(), Systolic(delay=delay, window=6, carry=False, ticks_per_row=2))
     shorter = list(anew.windows(batch(clocked, 4, per_row=2)))
-    assert [piece.given["input"].shape[1] for piece in shorter] == [1] * 4
+    assert [piece.inputs_by_name["input"].shape[1] for piece in shorter] == [1] * 4
     assert [piece.arrays["targets.tap"].shape[1] for piece in shorter] == [2] * 4
 
 
@@ -136,7 +136,7 @@ def test_devices_learn_alike_and_a_tap_alone_is_learned() -> None:
         one.step([given], rate=0.1)
     for key, w in made[0].state.masters.items():
         np.testing.assert_allclose(made[1].state.masters[key], w, rtol=0, atol=1e-5, err_msg=key)
-    inputs, targets = dict(given.given), given.arrays["targets.tap"]
+    inputs, targets = dict(given.inputs_by_name), given.arrays["targets.tap"]
     del inputs["resets"]
     config = TrainConfig(loss={"tap": MSE()}, optimiser=SGD(lr=0.1), mode=Systolic(delay=2), epochs=4)
     data = ArrayData(inputs=inputs, targets=targets, batch_size=2)

@@ -11,14 +11,14 @@ import pytest
 from tests.clocked.machines import machine, rows, weights
 from tests.devices import device
 from volumetric import Clocked, Coord, Link, initialise
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.graph.numpy_graphs import NumpyGraphs
-from volumetric.graph.stacks import Stack, Stacks
+from volumetric.graph.parameter_stacks import ParameterStack, ParameterStacks
 from volumetric.layers import Dense
 from volumetric.network import Network
 from volumetric.train import MSE, AdamW, Batch, LearnerOptions, Systolic
-from volumetric.train.device import DeviceLearner
-from volumetric.train.trained import TrainedArrays
+from volumetric.train.device_learner import DeviceLearner
+from volumetric.train.trained_arrays import TrainedArrays
 
 RNG = np.random.default_rng(0)
 
@@ -26,8 +26,8 @@ RNG = np.random.default_rng(0)
 class Apart(DeviceLearner):
     """Keeps every weight in a buffer of its own."""
 
-    def _stacked(self, arrays: TrainedArrays) -> Stacks:
-        return Stacks()
+    def _stacked(self, arrays: TrainedArrays) -> ParameterStacks:
+        return ParameterStacks()
 
 
 def layers(count: int) -> Network:
@@ -116,7 +116,7 @@ def test_shared_weights_are_apart() -> None:
     for learner in (one, other):
         learner.step([Batch(x, x)], rate=0.1)
     check_equal(one, other)
-    stacked = {key: stack.keys for key, stack in one.arrays.stacks.named.items()}
+    stacked = {key: stack.keys for key, stack in one.arrays.stacks.by_buffer.items()}
     assert "1.0.0.0/weight" not in {key for keys in stacked.values() for key in keys}
     assert ("0.0.0.0/weight",) in stacked.values()
 
@@ -134,14 +134,14 @@ def test_an_update_has_as_many_dispatches_for_any_number_of_layers() -> None:
 
 
 def test_a_stack_is_its_members() -> None:
-    stack = Stack(("a", "b"), (3, 2))
+    stack = ParameterStack(("a", "b"), (3, 2))
     members = {key: RNG.standard_normal((3, 2)).astype(np.float32) for key in stack.keys}
-    whole = stack.joined(members.__getitem__)
+    whole = stack.join(members.__getitem__)
     assert whole.shape == stack.shape == (2, 2, 3)
-    for key, value in stack.parted(whole).items():
+    for key, value in stack.split_members(whole).items():
         np.testing.assert_array_equal(value, members[key])
         assert value.flags.owndata
         assert value.flags.c_contiguous
-    stacks = Stacks((stack,))
+    stacks = ParameterStacks((stack,))
     assert list(stacks.runs(["x", "a", "b", "y"])) == ["x", stack, "y"]
     assert stacks.shapes({"x": (1,), "a": (3, 2), "b": (3, 2)}) == {"x": (1,), stack.key: (2, 2, 3)}

@@ -15,15 +15,15 @@ from tests.oracles.clocked import NumpyClocked
 from volumetric import Clocked, Coord, Every, Grid, Link, Network, Port
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.clocked.buckets import buckets_of
-from volumetric.clocked.states import kept_states
-from volumetric.clocked.stream import ClockedStream
+from volumetric.clocked.clocked_stream import ClockedStream
+from volumetric.clocked.states import stream_states
 from volumetric.layers import GRU, LSTM, RNN, Dense, Embedding, MultiHeadAttention, PositionEmbedding
 from volumetric.network import initialise
 from volumetric.run.lower import lower
 from volumetric.run.streams import RowStream
-from volumetric.run.streams.rows import TOGETHER
+from volumetric.run.streams.row_stream import TOGETHER
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
 
@@ -310,8 +310,8 @@ def test_rows_that_do_not_fit_are_refused() -> None:
 @pytest.mark.parametrize("name", DEVICES)
 def test_stores_share_what_both_read(name: str) -> None:
     store: Any = device(name).graphs().store()
-    store.put("a", np.arange(5, dtype=np.float32))
-    store.put("b", np.ones(3, np.float32))
+    store.write("a", np.arange(5, dtype=np.float32))
+    store.write("b", np.ones(3, np.float32))
     context = getattr(store, "_context", None)
     before = context.allocated if context else 0
     other = store.share(["a"])
@@ -384,5 +384,5 @@ def test_numbers_are_kept_as_numbers_and_ids_as_ids() -> None:
     whole = chain([Embedding(num_embeddings=3, embedding_dim=2), Dense(in_features=2, out_features=2)], (), "int32")
     off = dataclasses.replace(IDS, disabled=frozenset({Coord(0)}))
     for network, dtype in ((whole, "float32"), (off, "int32")):
-        made = [kept for key, kept in kept_states(Clocked(network=network)).items() if key.startswith("out/")]
+        made = [kept for key, kept in stream_states(Clocked(network=network)).items() if key.startswith("out/")]
         assert {kept.dtype for kept in made} == {dtype}

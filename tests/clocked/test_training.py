@@ -16,11 +16,11 @@ from tests.learners import reference_learner
 from tests.oracles.learner import NumpyLearner
 from volumetric import Clocked, Coord, Every, Grid, Link, Network
 from volumetric.base.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.layers import Dense, Dropout
 from volumetric.network import initialise
-from volumetric.network.weights import Params
+from volumetric.network.weight_store import Params
 from volumetric.train import (
     MSE,
     SGD,
@@ -39,8 +39,8 @@ from volumetric.train import (
     read_checkpoint,
     train,
 )
-from volumetric.train.clocked import TickedTime
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
+from volumetric.train.ticked_time import TickedTime
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 6, 4)).astype(np.float32)

@@ -10,9 +10,9 @@ import numpy as np
 
 from volumetric.base._typing import F32Array
 from volumetric.devices.cpu.arena import address_of, aligned_zeros
-from volumetric.devices.cpu.kernels.panels import FORMATS, ROUNDINGS, Format, Rounding, prepared_bytes
-from volumetric.devices.cpu.kernels.prepare import prepare_row
-from volumetric.devices.cpu.resident import write_panels
+from volumetric.devices.cpu.kernels.panels import FORMATS, ROUNDINGS, PanelFormat, Rounding, prepared_bytes
+from volumetric.devices.cpu.kernels.prepare import prepare_activations
+from volumetric.devices.cpu.resident_weights import write_panels
 from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, Packed, Scheme, decode, encode
 
 CODED_SCHEMES = (
@@ -34,7 +34,7 @@ FLOAT_SCHEMES = tuple(text for text in SCHEMES if text not in INTEGER_SCHEMES)
 class Panels:
     """One matrix as panels, and the values it stands for."""
 
-    form: Format
+    form: PanelFormat
     packed: Packed
     values: F32Array  # [rows, k]
     memory: np.ndarray
@@ -99,7 +99,7 @@ def activations(x: F32Array, rounding: Rounding) -> Activations:
     for i in range(rows):
         out = address_of(memory) + i * row_bytes
         number = ROUNDINGS.index(rounding)
-        prepare_row(address_of(padded[i]), out, address_of(room), k, number, 0, np.float32(0), 0, 0)
+        prepare_activations(address_of(padded[i]), out, address_of(room), k, number, 0, np.float32(0), 0, 0)
     values = x
     if rounding == "int8":
         values = rounded(padded)[:, :k]

@@ -25,7 +25,7 @@ from volumetric.layers import (
 )
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower
 

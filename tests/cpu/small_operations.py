@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from volumetric.devices.cpu.kernels.jit import Library
-from volumetric.devices.cpu.kernels.memory import store_i64
+from volumetric.devices.cpu.kernels.jit import KernelLibrary
+from volumetric.devices.cpu.kernels.memory_access import store_i64
 
 
 def mark(number: int) -> Any:
@@ -17,4 +17,4 @@ def mark(number: int) -> Any:
     return mark
 
 
-SMALL = Library(f"{__name__}:SMALL", {}, {"mark": mark})
+SMALL = KernelLibrary(f"{__name__}:SMALL", {}, {"mark": mark})

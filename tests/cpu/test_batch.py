@@ -12,7 +12,7 @@ from tests.networks import tiny_llama
 from tests.pieces import one_row_each
 from volumetric.base.errors import GenerationError
 from volumetric.devices.cpu import CpuDevice
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower
 

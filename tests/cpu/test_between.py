@@ -13,7 +13,7 @@ from tests.runtime.test_delays import LOOPS
 from tests.runtime.test_reference import chain
 from volumetric.devices.cpu import CpuDevice
 from volumetric.devices.cpu.executable import CpuExecutable
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import (
     LSTM,
     BatchNorm1d,
@@ -37,8 +37,8 @@ from volumetric.layers import (
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Link
 from volumetric.run import RunOptions, lower
-from volumetric.run.device import Piece
-from volumetric.run.profile import WHOLE
+from volumetric.run.device import SequenceRows
+from volumetric.run.step_times import WHOLE
 
 WIDTH = 32
 OPTIONS = RunOptions(context=700, compute="float32")
@@ -134,7 +134,7 @@ def test_a_row_has_the_same_bits_in_any_company_and_cut(which: str) -> None:
     _, fast = pair(ALIKE[which])
     given = [rows(count, count) for count in (7, 1, 33, 2)]
     alone = [fast.forward(fast.new_state(), x, last_only=False) for x in given]
-    together = fast.run([Piece(fast.new_state(), x, "all") for x in given])
+    together = fast.run([SequenceRows(fast.new_state(), x, "all") for x in given])
     for got, want in zip(together, alone, strict=True):
         np.testing.assert_array_equal(got, want)
     state = fast.new_state()
@@ -183,8 +183,8 @@ def test_weights_stay_packed_but_those_that_programs_read() -> None:
 
 def test_branches_that_no_row_has_chosen_are_not_computed() -> None:
     _, fast = pair(NETWORKS["experts"])
-    branches = [core for core in fast._open().program.between.cores.values() if core.segment.guard]
-    assert {core.segment.guard[1] for core in branches if core.segment.guard} == {0, 2}
+    branches = [core for core in fast._open().program.between.cores.values() if core.segment.predicate]
+    assert {core.segment.predicate[1] for core in branches if core.segment.predicate} == {0, 2}
     fast.forward(fast.new_state(), rows(1))
     assert sum(bool(list(core.programs)) for core in branches) <= 1  # programs are made when they first run
 

@@ -8,7 +8,7 @@ import pytest
 from tests.cpu.matrices import activations, panels_from
 from tests.cpu.test_products import assert_sums_close, tiles_kernel, unpack_kernel
 from volumetric.devices.cpu.arena import address_of, aligned_zeros
-from volumetric.devices.cpu.kernels.tiles import byte_block_bytes
+from volumetric.devices.cpu.kernels.panel_microkernels import byte_block_bytes
 from volumetric.devices.cpu.kernels.unpack import FORMAT_CODES, read_row
 from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, Packed, Scheme
 

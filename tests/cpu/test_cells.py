@@ -8,13 +8,13 @@ import pytest
 from tests.runtime.test_reference import chain
 from volumetric.devices.cpu.device import CpuDevice
 from volumetric.devices.cpu.executable import CpuExecutable
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import GRU, LSTM, RNN, Dense, Gate, LayerSpec, MultiHeadAttention, Parallel, RMSNorm, SwiGLU
 from volumetric.layers.gate import SCORINGS, Scoring
 from volumetric.network import Network, Params, initialise
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.run import RunOptions, lower
-from volumetric.run.device import Executable, Piece
+from volumetric.run.device import Executable, SequenceRows
 
 WIDTH, EXPERTS = 35, 4
 OPTIONS = RunOptions(context=64, compute="float32")
@@ -105,7 +105,7 @@ def test_sequences_of_several_lengths_have_the_bits_that_they_have_alone() -> No
     alone = [fast.new_state() for _ in lengths]
     for turn in range(2):
         parts = [rows(count, 10 * turn + i) for i, count in enumerate(lengths)]
-        found = fast.run([Piece(state, x, "all") for state, x in zip(together, parts, strict=True)])
+        found = fast.run([SequenceRows(state, x, "all") for state, x in zip(together, parts, strict=True)])
         for state, x, got in zip(alone, parts, found, strict=True):
             np.testing.assert_array_equal(got, fast.forward(state, x, last_only=False))
 

@@ -11,11 +11,11 @@ from tests.cpu.matrices import CODED_SCHEMES, activations, panels_from
 from tests.cpu.test_products import assert_sums_close, tiles_kernel, unpack_kernel
 from volumetric.devices.cpu.arena import address_of, aligned_zeros
 from volumetric.devices.cpu.kernels.bytedot import multiplies_bytes
+from volumetric.devices.cpu.kernels.panel_microkernels import byte_block_bytes
 from volumetric.devices.cpu.kernels.panels import FORMATS
-from volumetric.devices.cpu.kernels.tiles import byte_block_bytes
 from volumetric.devices.cpu.kernels.unpack import FORMAT_CODES, read_row
 from volumetric.dtypes import Packed, Scheme, decode, encode
-from volumetric.dtypes.scaled import narrowed, narrowed_scheme
+from volumetric.dtypes.scaled_rows import narrower_scheme, repeat_scales
 
 FLOATS = tuple(text for text in CODED_SCHEMES if text.startswith("float8"))
 TRIED = ("uint8:g32", "int2:g32", "int8:g32:float32")
@@ -98,8 +98,8 @@ def test_every_code_of_eight_bits_is_its_float(text: str) -> None:
 @pytest.mark.parametrize("text", ["uint8:g128", "float8_e4m3fn:row", "float8_e5m2:g96"])
 def test_wide_groups_take_the_memory_of_their_codes(text: str) -> None:
     packed = encode(np.random.default_rng(1).standard_normal((32, 192)).astype(np.float32), Scheme.parse(text))
-    scheme = narrowed_scheme(packed.scheme, FORMATS)
+    scheme = narrower_scheme(packed.scheme, FORMATS)
     assert scheme is not None
-    made = panels_from(narrowed(packed, scheme))
+    made = panels_from(repeat_scales(packed, scheme))
     np.testing.assert_array_equal(made.values, decode(packed, np.float32))
     assert made.memory.nbytes <= 1.15 * packed.nbytes

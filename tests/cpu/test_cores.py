@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from volumetric.devices.cpu import cores
+from volumetric.devices.cpu import cpu_count
 
 
 @pytest.fixture
 def system(tmp_path, monkeypatch):
     """An invented machine: files of the system, and the affinity mask."""
-    monkeypatch.setattr(cores, "_CGROUP", tmp_path / "cgroup")
-    monkeypatch.setattr(cores, "_TOPOLOGY", tmp_path / "cpu")
+    monkeypatch.setattr(cpu_count, "_CGROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(cpu_count, "_TOPOLOGY", tmp_path / "cpu")
 
     def build(*, siblings: list[str], allowed: set[int], files: dict[str, str]) -> None:
-        monkeypatch.setattr(cores, "_allowed_cpus", lambda: allowed)
+        monkeypatch.setattr(cpu_count, "_allowed_cpus", lambda: allowed)
         for cpu, text in enumerate(siblings):
             path = tmp_path / "cpu" / f"cpu{cpu}" / "topology" / "thread_siblings_list"
             path.parent.mkdir(parents=True)
@@ -41,9 +41,9 @@ def system(tmp_path, monkeypatch):
 )
 def test_default_threads(system, siblings, allowed, files, want):
     system(siblings=siblings, allowed=allowed, files=files)
-    assert cores.default_threads() == want
+    assert cpu_count.default_threads() == want
 
 
 def test_unknown_topology_counts_cpus(system):
     system(siblings=[], allowed={0, 1, 2}, files={})
-    assert cores.default_threads() == 3
+    assert cpu_count.default_threads() == 3

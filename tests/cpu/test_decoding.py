@@ -11,16 +11,16 @@ import pytest
 from tests.networks import tiny_llama
 from volumetric.base.errors import GenerationError
 from volumetric.devices.cpu import CpuDevice
-from volumetric.devices.cpu.decoding import TokenLoop
+from volumetric.devices.cpu.greedy_loop import TokenLoop
 from volumetric.network import initialise
 from volumetric.run import RunOptions, lower
-from volumetric.run.device import Piece
+from volumetric.run.device import SequenceRows
 
 
 def compiled(context: int = 600) -> Any:
     network = tiny_llama()
     executable: Any = CpuDevice(threads=2).compile(lower(network), initialise(network, 3), RunOptions(context=context))
-    assert TokenLoop.serves(executable._open())
+    assert TokenLoop.supports(executable._open())
     return executable
 
 
@@ -34,7 +34,7 @@ def started(executable: Any, sizes: tuple[int, ...]) -> list[Any]:
 def one_by_one(executable: Any, states: list[Any], tokens: list[int], count: int) -> list[list[int]]:
     found = []
     for _ in range(count):
-        out = executable.run([Piece(state, np.array([t])) for state, t in zip(states, tokens, strict=True)])
+        out = executable.run([SequenceRows(state, np.array([t])) for state, t in zip(states, tokens, strict=True)])
         tokens = [int(logits[-1].argmax()) for logits in out]
         found.append(tokens)
     return found

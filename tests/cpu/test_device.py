@@ -11,15 +11,15 @@ from tests.cpu.networks import IDS, NETWORKS, assert_close, gpt, outputs, random
 from tests.networks import tiny_llama
 from volumetric.base.errors import DeviceError, GenerationError, ShapeError
 from volumetric.devices.cpu import CpuDevice
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.dtypes import Scheme
 from volumetric.layers import (
     Dense,
 )
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
-from volumetric.run.batch import greedy_ids
+from volumetric.network.weight_store import Params, WeightStore
+from volumetric.run.call_batch import greedy_ids
 from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower
 
@@ -132,7 +132,7 @@ def test_mixed_schemes_in_one_product(rng):
     kinds = itertools.cycle(["int8:g32", "float32", "int4:g32", "bfloat16"])
     for key, store in params.items():
         if len(store.shape) == 2:
-            params[key] = WeightStore.from_packed(store.converted(Scheme.parse(next(kinds)))[0])
+            params[key] = WeightStore.from_packed(store.convert(Scheme.parse(next(kinds)))[0])
     params = Params(params)
     want = outputs(ReferenceDevice(), network, params, IDS)
     for pieces in ([21], [1] * 21):
@@ -154,7 +154,7 @@ def test_long_prompt_crosses_chunks_and_growing_caches(rng):
     got = outputs(CpuDevice(threads=2), network, params, ids, pieces=pieces, kv_dtype="float16")
     assert_close(got, want, 5e-3)
     brief = Params(
-        {key: WeightStore.from_packed(store.converted(Scheme.parse("bf16"))[0]) for key, store in params.items()}
+        {key: WeightStore.from_packed(store.convert(Scheme.parse("bf16"))[0]) for key, store in params.items()}
     )
     want = outputs(ReferenceDevice(), network, brief, ids)
     got = outputs(CpuDevice(threads=2), network, brief, ids, pieces=pieces, compute="bfloat16")

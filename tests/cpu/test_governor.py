@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from volumetric.devices.cpu.governor import Governor
-from volumetric.devices.cpu.team import Team
+from volumetric.devices.cpu.thread_control import ThreadController
+from volumetric.devices.cpu.thread_pool import ThreadPool
 
 
 class Machine:
@@ -14,7 +14,7 @@ class Machine:
     def __init__(self, limit: int) -> None:
         self.now = 0.0
         self.cost: dict[int, float] = {}
-        self.governor = Governor(limit, clock=lambda: self.now)
+        self.governor = ThreadController(limit, clock=lambda: self.now)
 
     def run(self, calls: int) -> list[int]:
         used = []
@@ -22,7 +22,7 @@ class Machine:
             used.append(self.governor.threads)
             took = self.cost[self.governor.threads]
             self.now += took
-            self.governor.observe(took)
+            self.governor.record_call(took)
         return used
 
 
@@ -77,16 +77,16 @@ def test_one_thread_is_never_less():
 
 
 def test_a_trial_does_not_slow_calls_of_another_kind():
-    governor = Governor(2, clock=lambda: 0.0)
+    governor = ThreadController(2, clock=lambda: 0.0)
     while governor.threads == 2:
-        governor.observe(0.003, "few")
+        governor.record_call(0.003, "few")
     assert governor.threads_for("few") == 1
     assert governor.threads_for("many") == 2
     for _ in range(8):
-        governor.observe(0.003, "many", prove=False)
+        governor.record_call(0.003, "many", prove=False)
     assert governor.threads_for("few") == 1
     for _ in range(4):
-        governor.observe(0.005, "few")
+        governor.record_call(0.005, "few")
     assert governor.threads_for("few") == 2
 
 
@@ -108,9 +108,9 @@ class WatchedMachine(Machine):
     def call(self, kind="few"):
         governor, threads = self.governor, self.governor.threads
         burst = self.burst if threads > 1 else 0.0
-        if not governor.uncertain(kind):
+        if not governor.is_uncertain(kind):
             self.now += self.cost[threads] + burst
-            governor.observe(self.cost[threads] + burst, kind)
+            governor.record_call(self.cost[threads] + burst, kind)
             return
         seconds, lost, changed, before = burst, burst, False, 0
         self.now += burst
@@ -119,10 +119,10 @@ class WatchedMachine(Machine):
             seconds += part
             self.now += part
             lost += self.lost[governor.threads] * part
-            if governor.glance(seconds, lost, kind, done=(number - before) / PARTS):
+            if governor.check_running_call(seconds, lost, kind, done=(number - before) / PARTS):
                 seconds, lost, changed, before = 0.0, 0.0, True, number
         if not changed:
-            governor.observe(seconds, kind)
+            governor.record_call(seconds, kind)
 
 
 def watched(limit=2, *, cost, lost):
@@ -185,8 +185,8 @@ def test_what_a_server_does_when_a_call_begins_takes_no_thread_from_the_calls():
 
 
 def test_a_short_interruption_is_no_sign():
-    governor = Governor(2)
-    assert not governor.glance(0.002, 0.002)
+    governor = ThreadController(2)
+    assert not governor.check_running_call(0.002, 0.002)
     assert governor.threads == 2
 
 
@@ -216,7 +216,7 @@ def test_a_trial_of_more_threads_passes_on_when_its_calls_stay_away():
         made.run(1)
     governor = made.governor
     for _ in range(100):
-        governor.observe({2: 0.002, 1: 0.004}[governor.threads_for("other")], "other")
+        governor.record_call({2: 0.002, 1: 0.004}[governor.threads_for("other")], "other")
     assert governor.threads_for("other") == governor.threads_for("") == 2
 
 
@@ -227,13 +227,13 @@ def test_threads_halve_until_nothing_is_lost():
 
 
 def test_a_team_tells_the_processor_time_of_its_threads():
-    team = Team()
+    team = ThreadPool()
     try:
-        before = team.clocks(3)
+        before = team.cpu_seconds(3)
         until = time.thread_time() + 0.01
         while time.thread_time() < until:
             pass
-        after = team.clocks(3)
+        after = team.cpu_seconds(3)
     finally:
         team.close()
     assert after[0] - before[0] >= 0.01
@@ -243,13 +243,13 @@ def test_a_team_tells_the_processor_time_of_its_threads():
 
 
 def test_what_will_not_come_again_is_forgotten_with_its_trial():
-    governor = Governor(4)
+    governor = ThreadController(4)
     for _ in range(8):
-        governor.observe(1.0, "a")
+        governor.record_call(1.0, "a")
     assert governor.threads_for("a") == 2
     assert governor.threads_for("b") == 4
-    governor.forget("a")
+    governor.drop_kinds("a")
     assert governor.threads_for("a") == governor.threads_for("b") == 4
     for _ in range(8):
-        governor.observe(50.0, "a")  # nothing says that this is slow: it may be another program's
+        governor.record_call(50.0, "a")  # nothing says that this is slow: it may be another program's
     assert governor.threads_for("a") == 2

@@ -12,11 +12,11 @@ from tests.cpu.networks import IDS, gemma, gpt, outputs, random_params, sinks
 from tests.networks import tiny_llama
 from volumetric.base.errors import UnsupportedError
 from volumetric.devices.cpu import CpuDevice
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import MultiHeadAttention
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower
 

@@ -12,22 +12,22 @@ from tests.networks import tiny_llama
 from volumetric.base.errors import GenerationError
 from volumetric.devices.cpu import CpuDevice
 from volumetric.devices.cpu.arena import address_of
-from volumetric.devices.cpu.kernels.likeliest import FOUND_BYTES
+from volumetric.devices.cpu.kernels.argmax import MAXIMUM_BYTES
 from volumetric.devices.cpu.kernels.operations import ROWS
-from volumetric.devices.cpu.kernels.steps import (
+from volumetric.devices.cpu.kernels.step_words import (
     BARRIER_WORD,
     CONTROL_WORDS,
     FIRST_ARGUMENT,
-    PIECE_WORDS,
     PIECES_WORD,
     POSITIONS_WORD,
     ROWS_WORD,
+    SEQUENCE_WORDS,
     SLOTS_WORD,
     STEP_WORDS,
     STOP_WORD,
     TAIL_POSITIONS_WORD,
 )
-from volumetric.devices.cpu.team import TEAM
+from volumetric.devices.cpu.thread_pool import THREAD_POOL
 from volumetric.network import initialise
 from volumetric.run import RunOptions, lower
 
@@ -35,11 +35,11 @@ from volumetric.run import RunOptions, lower
 def chosen(logits: np.ndarray, threads: int, limit: int = 1 << 30) -> tuple[list[int], list[float], bool]:
     """Token and logit of each row, and whether a repeated call would stop."""
     rows, width = logits.shape
-    found = np.zeros((rows, FOUND_BYTES * threads), np.uint8)
+    found = np.zeros((rows, MAXIMUM_BYTES * threads), np.uint8)
     ids, tokens = np.zeros(rows, np.int32), np.zeros(1 + 2 * rows, np.int64)
     places = [(logits, logits.strides[0]), (found, found.strides[0]), (ids, 4)]
     slots = np.array([(address_of(array), stride) for array, stride in places], np.int64)
-    pieces, positions = np.zeros((rows, PIECE_WORDS), np.int64), np.zeros((2, rows), np.int64)
+    pieces, positions = np.zeros((rows, SEQUENCE_WORDS), np.int64), np.zeros((2, rows), np.int64)
     control = np.zeros(CONTROL_WORDS, np.int64)
     control[[ROWS_WORD, SLOTS_WORD, PIECES_WORD]] = rows, address_of(slots), address_of(pieces)
     control[[POSITIONS_WORD, TAIL_POSITIONS_WORD]] = address_of(positions), address_of(positions[1])
@@ -48,7 +48,7 @@ def chosen(logits: np.ndarray, threads: int, limit: int = 1 << 30) -> tuple[list
         table[row, :2] = ROWS.address(name), 1
         table[row, FIRST_ARGUMENT : FIRST_ARGUMENT + len(given)] = given
     assert table[:, BARRIER_WORD].all()
-    TEAM.run(address_of(table), 2, address_of(control), threads)
+    THREAD_POOL.run(address_of(table), 2, address_of(control), threads)
     assert tokens[0] == 1
     assert pieces[:, 2].tolist() == positions[0].tolist() == positions[1].tolist() == [1] * rows
     np.testing.assert_array_equal(ids, tokens[1::2])
@@ -101,11 +101,11 @@ def test_threads_that_become_fewer_within_a_call_lose_no_token(count: int, monke
     executable.forward(state, np.arange(9, dtype=np.int32))
     want = list(islice(executable.greedy([state.fork()], [3]), 12))
     governor, threads = executable._open().walker.governor, cycle([2, 1, 1, 2, 1])
-    monkeypatch.setattr("volumetric.devices.cpu.governor._WATCHED_STEPS", count)
-    monkeypatch.setattr(governor, "uncertain", lambda kind: True)
+    monkeypatch.setattr("volumetric.devices.cpu.thread_control._WATCHED_STEPS", count)
+    monkeypatch.setattr(governor, "is_uncertain", lambda kind: True)
     monkeypatch.setattr(governor, "threads_for", lambda kind: next(threads))
     # On a busy machine it would begin a trial, and compare with calls by a number of threads that it has not advised.
-    monkeypatch.setattr(governor, "observe", lambda *_, **__: None)
+    monkeypatch.setattr(governor, "record_call", lambda *_, **__: None)
     assert list(islice(executable.greedy([state], [3]), 12)) == want
 
 

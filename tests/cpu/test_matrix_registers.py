@@ -11,26 +11,26 @@ from tests.cpu.matrices import activations, panels, panels_from
 from tests.cpu.test_block_panels import stored
 from tests.cpu.test_products import tiles_kernel
 from volumetric.devices.cpu.arena import address_of, aligned_zeros
-from volumetric.devices.cpu.kernels.amx import allowed
-from volumetric.devices.cpu.kernels.amx.layout import (
+from volumetric.devices.cpu.kernels.amx import amx_support
+from volumetric.devices.cpu.kernels.amx.amx_scratch import (
     MATRIX_ROWS,
     UNITS_TOGETHER,
     about_bytes,
-    opened_bytes,
     sums_bytes,
+    unpacked_unit_bytes,
 )
-from volumetric.devices.cpu.kernels.amx.product import gather_about, multiply_opened
-from volumetric.devices.cpu.kernels.amx.tiles import begin_tiles, end_tiles, open_codes
+from volumetric.devices.cpu.kernels.amx.amx_tiles import begin_tiles, end_tiles, open_codes
+from volumetric.devices.cpu.kernels.amx.matrix_product import gather_about, multiply_unpacked
+from volumetric.devices.cpu.kernels.cpu_target import describe, resolve_features
 from volumetric.devices.cpu.kernels.jit import kernel
 from volumetric.devices.cpu.kernels.panels import BY_NAME, FORMATS
-from volumetric.devices.cpu.kernels.target import describe, resolve_features
 from volumetric.dtypes import BLOCK_FORMATS
 
 # Groups of 32 and 16, with floors and without, codes of 8 bits signed and unsigned, a table, heads, two planes of bits.
 SCHEMES = ("int8:g32", "uint8:g32", "uint4:g32", "q2_k", "q6_k", "q4_k", "iq4_xs", "q5_0")
 
 needs_registers = pytest.mark.skipif(
-    not allowed.has_matrix_registers(), reason="this machine has no matrix registers that a process may use"
+    not amx_support.has_matrix_registers(), reason="this machine has no matrix registers that a process may use"
 )
 
 
@@ -38,7 +38,7 @@ needs_registers = pytest.mark.skipif(
 def matrix_kernel(name):
     """Products of up to 16 rows with any number of panels, by matrix registers."""
     form = BY_NAME[name]
-    unit_bytes, own, sum_room = opened_bytes(form), 2 * about_bytes(form), sums_bytes(form)
+    unit_bytes, own, sum_room = unpacked_unit_bytes(form), 2 * about_bytes(form), sums_bytes(form)
 
     @kernel
     def run(weights, panel_bytes, count, x, x_stride, units, rows, room, out, together):
@@ -55,7 +55,7 @@ def matrix_kernel(name):
                 place = out + 64 * p
                 q = x + 64 * start
                 end = panel + panel_bytes
-                multiply_opened(
+                multiply_unpacked(
                     name, q, x_stride, opened, known, here, rows, room, place, 64 * count, start, panel, end
                 )
         end_tiles()
@@ -77,7 +77,7 @@ def test_every_number_of_rows_has_the_bits_of_packed_panels(scheme, rng):
         values[3], values[5, 0], values[7, -1] = 0, np.inf, 1e30
         with np.errstate(invalid="ignore"):
             x = activations(values, "int8")
-        about = (UNITS_TOGETHER + made.units) * (opened_bytes(made.form) + 2 * about_bytes(made.form))
+        about = (UNITS_TOGETHER + made.units) * (unpacked_unit_bytes(made.form) + 2 * about_bytes(made.form))
         room = aligned_zeros(sums_bytes(made.form) + about)
         width = 16 * made.panels
         want = np.zeros((34, width), np.float32)
@@ -107,15 +107,15 @@ def test_every_number_of_rows_has_the_bits_of_packed_panels(scheme, rng):
 
 def test_a_process_can_do_without(monkeypatch):
     """By the switch, on another processor, or where the system refuses."""
-    look = allowed.has_matrix_registers.__wrapped__
+    look = amx_support.has_matrix_registers.__wrapped__
     monkeypatch.setenv("VOLUMETRIC_AMX", "0")
     assert not look()
     monkeypatch.delenv("VOLUMETRIC_AMX")
     for cpu, features in (("haswell", ""), ("sapphirerapids", ""), ("sapphirerapids", "+amx-tile")):
         machine = describe(resolve_features(cpu, features), "x86_64")
-        monkeypatch.setattr(allowed, "target", lambda machine=machine: machine)
+        monkeypatch.setattr(amx_support, "target", lambda machine=machine: machine)
         assert not look()
     able = describe(resolve_features("sapphirerapids", "+amx-tile,+amx-int8"), "x86_64")
-    monkeypatch.setattr(allowed, "target", lambda: able)
-    monkeypatch.setattr(allowed, "_is_permitted", lambda: False)
+    monkeypatch.setattr(amx_support, "target", lambda: able)
+    monkeypatch.setattr(amx_support, "_is_permitted", lambda: False)
     assert not look()

@@ -12,16 +12,16 @@ import pytest
 from tests.runtime.test_reference import chain
 from volumetric.devices.cpu.device import CpuDevice
 from volumetric.devices.cpu.executable import CpuExecutable
-from volumetric.devices.cpu.kernels.mixtures.routing import ROUTE_ARGUMENTS
+from volumetric.devices.cpu.kernels.mixtures.expert_routes import ROUTE_ARGUMENTS
 from volumetric.devices.cpu.kernels.operations import ROWS
-from volumetric.devices.cpu.kernels.steps import CONTROL_WORDS, FIRST_ARGUMENT, ROWS_WORD, SLOTS_WORD, STEP_WORDS
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.cpu.kernels.step_words import CONTROL_WORDS, FIRST_ARGUMENT, ROWS_WORD, SLOTS_WORD, STEP_WORDS
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import MLP, Dense, Gate, LayerSpec, MultiHeadAttention, Parallel, Residual, RMSNorm, SwiGLU
 from volumetric.layers.gate import SCORINGS
 from volumetric.network import Network, Params, initialise
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.run import RunOptions, lower
-from volumetric.run.device import Piece
+from volumetric.run.device import SequenceRows
 
 pytestmark = pytest.mark.thorough
 
@@ -139,7 +139,7 @@ def test_a_prompt_in_any_cut_company_and_threads(threads: int) -> None:
     spans = list(pairwise(cuts))
     parts = [executable.forward(state, x[a:b], last_only=False) for a, b in spans]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
-    pieces = [Piece(executable.new_state(), x[a:b], "last") for a, b in spans]
+    pieces = [SequenceRows(executable.new_state(), x[a:b], "last") for a, b in spans]
     alone = [executable.forward(executable.new_state(), x[a:b]) for a, b in spans]
     for wanted, found in zip(alone, executable.run(pieces), strict=True):
         np.testing.assert_array_equal(found, wanted)
@@ -202,7 +202,7 @@ def test_pairs_come_in_the_order_of_experts() -> None:
     step = np.zeros(STEP_WORDS, np.int64)
     step[FIRST_ARGUMENT:][: len(ROUTE_ARGUMENTS)] = 0, count, most, 1, 2, 3, 4
     for thread in (1, 0):
-        ROWS.compiled("route").ctypes(step.ctypes.data, thread, 2, control.ctypes.data)
+        ROWS.compile("route").ctypes(step.ctypes.data, thread, 2, control.ctypes.data)
     chosen[5], chosen[5, 2] = 0, np.nan  # one that is NaN stands for all of a row
     experts, of = np.nonzero(chosen.T)
     starts, found, factors, places = (array.reshape(-1) for array in values[1:])

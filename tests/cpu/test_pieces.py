@@ -10,8 +10,8 @@ import pytest
 from tests.cpu.networks import encoder, random_params
 from tests.cpu.test_batch import NETWORKS, compiled
 from volumetric.devices.cpu import CpuDevice
-from volumetric.run.batch import Span, deal
-from volumetric.run.device import Piece, RunOptions, Wanted
+from volumetric.run.call_batch import RowSpan, deal_spans
+from volumetric.run.device import OutputRows, RunOptions, SequenceRows
 from volumetric.run.lower import lower
 
 FORMATS = [
@@ -39,14 +39,14 @@ def agree_in_any_pieces(executable: Any, prompts: list[np.ndarray], rng: np.rand
     want = whole(executable, prompts)
     states, fed = [executable.new_state() for _ in prompts], [0] * len(prompts)
     while any(at < len(prompt) for at, prompt in zip(fed, prompts, strict=True)):
-        pieces: list[Piece] = []
+        pieces: list[SequenceRows] = []
         expected: list[np.ndarray] = []
         for i in rng.permutation(len(prompts)):
             size = min(int(rng.choice([0, 1, 1, 2, 3, 4, 5, 6, 7, 13, longest])), len(prompts[i]) - fed[i])
             if size:
                 rows = slice(fed[i], fed[i] + size)
-                wanted: Wanted = rng.choice(["last", "all", "none"])
-                pieces.append(Piece(states[i], prompts[i][rows], wanted))
+                wanted: OutputRows = rng.choice(["last", "all", "none"])
+                pieces.append(SequenceRows(states[i], prompts[i][rows], wanted))
                 expected.append({"all": want[i][rows], "last": want[i][rows][-1:], "none": want[i][:0]}[wanted])
                 fed[i] += size
         if pieces:
@@ -81,8 +81,8 @@ def test_calls_of_more_rows_than_a_chunk(rng):
     executable = compiled("llama", rng, "int4:g32", context=700)
     prompts = [rng.integers(0, 97, n).astype(np.int32) for n in (300, 1, 650, 40)]
     want = whole(executable, prompts)
-    wanted: tuple[Wanted, ...] = ("last", "all", "all", "none")
-    pieces = [Piece(executable.new_state(), x, want) for x, want in zip(prompts, wanted, strict=True)]
+    wanted: tuple[OutputRows, ...] = ("last", "all", "all", "none")
+    pieces = [SequenceRows(executable.new_state(), x, want) for x, want in zip(prompts, wanted, strict=True)]
     got = executable.run(pieces)
     for found, right in zip(got, (want[0][-1:], want[1], want[2], want[3][:0]), strict=True):
         np.testing.assert_array_equal(found, right)
@@ -92,7 +92,7 @@ def test_pieces_that_see_one_call_alone_stay_whole(rng):
     plan = lower(encoder())
     executable = CpuDevice(threads=2).compile(plan, random_params(plan, rng), RunOptions(context=600))
     prompts = [rng.integers(0, 97, n).astype(np.int32) for n in (3, 520, 1, 21)]
-    got = executable.run([Piece(executable.new_state(), x, "all") for x in prompts])
+    got = executable.run([SequenceRows(executable.new_state(), x, "all") for x in prompts])
     for found, right in zip(got, whole(executable, prompts), strict=True):
         np.testing.assert_array_equal(found, right)
 
@@ -100,16 +100,16 @@ def test_pieces_that_see_one_call_alone_stay_whole(rng):
 @pytest.mark.parametrize("chunked", [True, False])
 def test_pieces_are_dealt_out_in_order(chunked):
     sizes = [3, 9, 1, 4, 20, 2]
-    dealt = list(deal(sizes, 8, cut=chunked))
-    rows = [(part.piece, row) for parts in dealt for part in parts for row in range(part.start, part.stop)]
+    dealt = list(deal_spans(sizes, 8, cut=chunked))
+    rows = [(part.sequence, row) for parts in dealt for part in parts for row in range(part.start, part.stop)]
     assert rows == [(piece, row) for piece, size in enumerate(sizes) for row in range(size)]
     assert all(sum(map(len, parts)) <= 8 or (not chunked and len(parts) == 1) for parts in dealt)
     if not chunked:
-        assert all((part.start, part.stop) == (0, sizes[part.piece]) for parts in dealt for part in parts)
-    assert len(Span(0, 2, 5)) == 3
+        assert all((part.start, part.stop) == (0, sizes[part.sequence]) for parts in dealt for part in parts)
+    assert len(RowSpan(0, 2, 5)) == 3
 
 
 def test_a_loop_takes_a_few_rows_of_every_sequence_at_a_time() -> None:
-    dealt = list(deal([3, 1, 2], 4, each=2))
-    assert dealt == [[Span(0, 0, 2), Span(1, 0, 1)], [Span(2, 0, 2)], [Span(0, 2, 3)]]
-    assert list(deal([2], 1, each=3)) == [[Span(0, 0, 1)], [Span(0, 1, 2)]]
+    dealt = list(deal_spans([3, 1, 2], 4, each=2))
+    assert dealt == [[RowSpan(0, 0, 2), RowSpan(1, 0, 1)], [RowSpan(2, 0, 2)], [RowSpan(0, 2, 3)]]
+    assert list(deal_spans([2], 1, each=3)) == [[RowSpan(0, 0, 1)], [RowSpan(0, 1, 2)]]

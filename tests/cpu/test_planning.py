@@ -9,61 +9,65 @@ from tests.graph.op_cases.case import case_graph
 from tests.networks import tiny_llama
 from volumetric.devices.cpu import CpuDevice
 from volumetric.devices.cpu.executable import CpuExecutable
-from volumetric.devices.cpu.graph.drafting import drafted
+from volumetric.devices.cpu.graph.build_steps import build_steps
 from volumetric.devices.cpu.kernels.operations import ROWS
-from volumetric.devices.cpu.placement import Placement, barriers
-from volumetric.devices.cpu.steps import Address, Draft, Step
+from volumetric.devices.cpu.placement import StoragePlacement, barriers
+from volumetric.devices.cpu.step_builder import OperationStep, StepBuilder, TensorAddress
 from volumetric.graph import GraphBuilder
-from volumetric.graph.unroll import unroll_scans
+from volumetric.graph.unroll_scans import unroll_scans
 from volumetric.network import initialise
 from volumetric.run import RunOptions, lower
 
 
-def draft(*tensors: int) -> tuple[Draft, list[int]]:
+def draft(*tensors: int) -> tuple[StepBuilder, list[int]]:
     """A draft with temporary tensors of these sizes."""
-    made = Draft(GraphBuilder().finish([]), ROWS)
+    made = StepBuilder(GraphBuilder().finish([]), ROWS)
     return made, [made.temporary(size) for size in tensors]
 
 
-def in_turn(p: int, q: int, y: int) -> tuple[Step, ...]:
+def in_turn(p: int, q: int, y: int) -> tuple[OperationStep, ...]:
     """Steps of which each reads what the one before it wrote."""
     pairs = ((), (p,)), ((p,), (q,)), ((q,), (y,))
-    return tuple(Step(name=f"step {i}", reads=reads, writes=writes) for i, (reads, writes) in enumerate(pairs))
+    return tuple(OperationStep(name=f"step {i}", reads=reads, writes=writes) for i, (reads, writes) in enumerate(pairs))
 
 
 def test_what_a_loop_touches_lives_through_it() -> None:
     made, (p, q, y) = draft(64, 64, 64)
-    read = Step(name="read", reads=(y,))
+    read = OperationStep(name="read", reads=(y,))
     made.steps = [*in_turn(p, q, y), read]
-    assert Placement(made).arena == 128
-    made.steps = [Step(name="loop", body=in_turn(p, q, y)), read]
-    assert Placement(made).arena == 192
+    assert StoragePlacement(made).arena == 128
+    made.steps = [OperationStep(name="loop", body=in_turn(p, q, y)), read]
+    assert StoragePlacement(made).arena == 192
 
 
 def test_threads_meet_before_and_after_steps_that_may_not_run() -> None:
     made, (p, q, y, other) = draft(64, 64, 64, 64)
-    write = Step(name="write", writes=(other,))
-    made.steps = [write, Step(name="guard", reads=(other,), body=in_turn(p, q, y)), Step(name="last", reads=(other,))]
-    assert barriers(made.steps, Placement(made), made.sizes) == [True, True, True, True, False]
+    write = OperationStep(name="write", writes=(other,))
+    made.steps = [
+        write,
+        OperationStep(name="guard", reads=(other,), body=in_turn(p, q, y)),
+        OperationStep(name="last", reads=(other,)),
+    ]
+    assert barriers(made.steps, StoragePlacement(made), made.sizes) == [True, True, True, True, False]
 
 
 def test_a_result_takes_the_place_of_an_operand_that_is_done_with() -> None:
     made, (x, y) = draft(64, 64)
-    steps = [Step(name="write", writes=(x,)), Step(name="over", reads=(x,), writes=(y,), over=(x,))]
-    made.steps = [*steps, Step(name="read", reads=(y,))]
-    assert Placement(made).arena == 64
-    made.steps = [*steps, Step(name="read", reads=(x, y))]
-    assert Placement(made).arena == 128
+    steps = [OperationStep(name="write", writes=(x,)), OperationStep(name="over", reads=(x,), writes=(y,), over=(x,))]
+    made.steps = [*steps, OperationStep(name="read", reads=(y,))]
+    assert StoragePlacement(made).arena == 64
+    made.steps = [*steps, OperationStep(name="read", reads=(x, y))]
+    assert StoragePlacement(made).arena == 128
 
 
 def test_shares_of_one_kind_need_no_meeting() -> None:
     made, (x, y) = draft(64, 64)
-    first = Step(name="first", writes=(x,), flat="rows", shared=(x,))
-    second = Step(name="second", reads=(x,), writes=(y,), flat="rows", shared=(x, y))
+    first = OperationStep(name="first", writes=(x,), flat="rows", shared=(x,))
+    second = OperationStep(name="second", reads=(x,), writes=(y,), flat="rows", shared=(x, y))
     made.steps = [first, second]
-    assert barriers(made.steps, Placement(made), made.sizes) == [False, False]
+    assert barriers(made.steps, StoragePlacement(made), made.sizes) == [False, False]
     made.steps = [first, replace(second, flat="tail")]
-    assert barriers(made.steps, Placement(made), made.sizes) == [True, False]
+    assert barriers(made.steps, StoragePlacement(made), made.sizes) == [True, False]
 
 
 def test_steps_say_what_they_read_and_write() -> None:
@@ -71,8 +75,8 @@ def test_steps_say_what_they_read_and_write() -> None:
     rules = CpuDevice(threads=1).graphs().operations
     for name, case in OP_CASES.items():
         if case.op in rules:
-            for step in drafted(unroll_scans(case_graph(case))).steps:
-                places = {value.tensor for value in step.arguments if isinstance(value, Address)}
+            for step in build_steps(unroll_scans(case_graph(case))).steps:
+                places = {value.tensor for value in step.arguments if isinstance(value, TensorAddress)}
                 assert places <= {*step.reads, *step.writes}, name
 
 

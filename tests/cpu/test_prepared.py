@@ -9,7 +9,7 @@ import pytest
 import volumetric
 from volumetric.devices.cpu.kernels import jit
 from volumetric.devices.cpu.kernels.operations import ROWS
-from volumetric.devices.cpu.sampling import Sampling
+from volumetric.devices.cpu.sampling import CpuSampler
 from volumetric.run.preparable import Preparable
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
@@ -29,9 +29,9 @@ def compiled(monkeypatch):
 
     monkeypatch.setattr(jit._KernelCache, "load_overload", noted)
     monkeypatch.setattr(ROWS, "_compiled", {})
-    sampling = Sampling()
+    sampling = CpuSampler()
     monkeypatch.setattr("volumetric.devices.cpu.sampling.SAMPLING", sampling)
-    monkeypatch.setattr("volumetric.generate.request.SAMPLING", sampling)
+    monkeypatch.setattr("volumetric.generate.sampling_request.SAMPLING", sampling)
     return names
 
 

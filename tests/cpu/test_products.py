@@ -10,17 +10,17 @@ import pytest
 
 from tests.cpu.matrices import FLOAT_SCHEMES, INTEGER_SCHEMES, SCHEMES, activations, panels, panels_of
 from volumetric.devices.cpu.arena import address_of, aligned_zeros
-from volumetric.devices.cpu.kernels.forms import product_tile, product_tiles
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.panels import FORMATS
-from volumetric.devices.cpu.kernels.prepare import prepare_row
-from volumetric.devices.cpu.kernels.tiles import (
+from volumetric.devices.cpu.kernels.matmul_dispatch import product_tile, product_tiles
+from volumetric.devices.cpu.kernels.panel_microkernels import (
     brain_tile,
     byte_block_bytes,
     float_tile,
     float_tile_shape,
     integer_tile_shape,
 )
+from volumetric.devices.cpu.kernels.panels import FORMATS
+from volumetric.devices.cpu.kernels.prepare import prepare_activations
 from volumetric.devices.cpu.kernels.unpack import FORMAT_CODES, read_row, unpack_bytes, unpack_floats
 
 SHAPES = [(1, 1), (15, 31), (17, 33), (31, 64), (16, 65), (48, 200)]
@@ -225,7 +225,7 @@ def test_rounding_to_bfloat16():
     x = bits.view(np.float32)
     out = np.zeros(4096 + 64, np.uint16)
     room = np.zeros(4096, np.float32)
-    prepare_row(address_of(x), address_of(out), address_of(room), 4096, 2, 0, np.float32(0), 0, 0)
+    prepare_activations(address_of(x), address_of(out), address_of(room), 4096, 2, 0, np.float32(0), 0, 0)
     with np.errstate(invalid="ignore", over="ignore"):
         want = x.astype(ml_dtypes.bfloat16)
     got = out[:4096].view(ml_dtypes.bfloat16)
@@ -288,7 +288,7 @@ def test_extreme_rows_become_bytes_as_numpy_makes_them(k, rng):
     room = np.zeros(padded, np.float32)
     for row, want in zip(x, numbers.reshape(8, blocks, 32), strict=True):
         source, out = np.append(row, np.zeros(16, np.float32)), np.full(padded + 16 * blocks + 64, 99, np.uint8)
-        prepare_row(address_of(source), address_of(out), address_of(room), k, 1, 0, np.float32(0), 0, 0)
+        prepare_activations(address_of(source), address_of(out), address_of(room), k, 1, 0, np.float32(0), 0, 0)
         tops = np.abs(want).max(axis=1)
         d = np.where(tops < np.inf, tops * step, np.float32(np.nan))
         with np.errstate(all="ignore"):

@@ -11,7 +11,7 @@ from volumetric.base.errors import GenerationError
 from volumetric.devices.cpu import CpuDevice
 from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower
-from volumetric.run.profile import WHOLE, StepTime, by_label
+from volumetric.run.step_times import WHOLE, StepTime, by_label
 
 
 def test_labels_add_up_in_order():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import volumetric.devices.cpu
-from volumetric.devices.cpu.kernels import jit, rows
+from volumetric.devices.cpu.kernels import jit, row_operations
 
 KERNELS = sorted(Path(jit.__file__).parent.glob("*.py"))
 RUNTIME = sorted(Path(volumetric.devices.cpu.__file__).parent.glob("*.py"))
@@ -79,7 +79,7 @@ print(ROWS.compiled("add").cache_hits)
 def test_second_process_loads_what_the_first_compiled(tmp_path):
     assert run_child(CHILD, XDG_CACHE_HOME=str(tmp_path), HOME=str(tmp_path)) == "0"
     if sys.platform.startswith("linux"):
-        assert [*tmp_path.glob(f"volumetric/kernels/*/{jit.source_hash(Path(rows.__file__))}/*.nbc")]
+        assert [*tmp_path.glob(f"volumetric/kernels/*/{jit.source_hash(Path(row_operations.__file__))}/*.nbc")]
     assert run_child(CHILD, XDG_CACHE_HOME=str(tmp_path), HOME=str(tmp_path)) == "1"
 
 

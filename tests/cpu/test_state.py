@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from volumetric.base.errors import GenerationError
-from volumetric.devices.cpu.cache import KVStorage, Pair, in_blocks
-from volumetric.devices.cpu.state import CpuState, StateLayout, StateMemory
+from volumetric.devices.cpu.cpu_state import CpuState, StateLayout, StateMemory
+from volumetric.devices.cpu.kv_cache import KvPair, KVStorage, rows_in_blocks
 from volumetric.layers import StateSpec
-from volumetric.run.held import Coded, as_numbers
+from volumetric.run.kv_value import QuantisedKv, as_numbers
 
 SPECS = {
     "a/k": StateSpec(name="k", shape=(2, 5), kind="rows"),
@@ -21,8 +21,8 @@ SPECS = {
 
 
 def state(storage: KVStorage = "float32") -> CpuState:
-    attended = Pair(kv_heads=2, head_dim=5, keys="a/k", values="a/v")
-    shared = Pair(kv_heads=1, head_dim=7)
+    attended = KvPair(kv_heads=2, head_dim=5, keys="a/k", values="a/v")
+    shared = KvPair(kv_heads=1, head_dim=7)
     return CpuState(StateMemory(StateLayout(specs=SPECS, pairs=(attended, shared), storage=storage, limit=1000)))
 
 
@@ -43,8 +43,8 @@ def test_what_is_filled_in_is_read_and_kept_when_it_grows_and_forks(rows: int) -
     of.fill(values, rows)
     check(of, values)
     fork = of.fork()
-    of.memory.reserve(rows, of.memory.room(rows) + 1)
-    assert of.memory.room(rows) > fork.memory.room(rows)
+    of.memory.reserve(rows, of.memory.free_rows(rows) + 1)
+    assert of.memory.free_rows(rows) > fork.memory.free_rows(rows)
     check(of, values)
     of.fill(numbers(rows + 1), rows + 1)
     check(fork, values)
@@ -59,7 +59,7 @@ def test_what_is_filled_in_is_read_and_kept_when_it_grows_and_forks(rows: int) -
 def test_keys_and_values_are_held_narrow_and_all_else_as_it_is(storage: KVStorage) -> None:
     of, values = state(storage), numbers(20)
     of.fill(values, 20)
-    assert isinstance(of.read("a/k"), Coded) == (storage == "int8")
+    assert isinstance(of.read("a/k"), QuantisedKv) == (storage == "int8")
     for key in ("a/k", "a/v"):
         np.testing.assert_allclose(as_numbers(of.read(key), "float32"), values[key], rtol=0, atol=9 / 254)
     check(of, {key: values[key] for key in ("b/h", "c/ring", "d/seen")})
@@ -77,7 +77,7 @@ def test_a_fork_copies_what_is_held_alone() -> None:
 
 
 def test_a_fork_of_a_beginning_holds_it_and_no_more() -> None:
-    attended = Pair(kv_heads=2, head_dim=5, keys="a/k", values="a/v")
+    attended = KvPair(kv_heads=2, head_dim=5, keys="a/k", values="a/v")
     specs = {key: spec for key, spec in SPECS.items() if spec.kind == "rows"}
     of = CpuState(StateMemory(StateLayout(specs=specs, pairs=(attended,), storage="float32", limit=1000)))
     values = {key: value for key, value in numbers(40).items() if key in specs}
@@ -109,7 +109,7 @@ def test_what_is_kept_for_later_takes_what_is_held_alone(rows: int, storage: KVS
     of.shrink_to_fit()
     held = next(value for key, value in of.memory.plain.items() if key == "d/seen")
     assert len(held) == rows
-    assert all(cache.capacity in (0, in_blocks(rows)) for cache in of.memory.caches)
+    assert all(cache.capacity in (0, rows_in_blocks(rows)) for cache in of.memory.caches)
     assert of.save() == before == fresh.save()
     table = of.memory.table
     of.shrink_to_fit()
@@ -124,19 +124,19 @@ def test_what_is_kept_for_later_takes_what_is_held_alone(rows: int, storage: KVS
 
 
 def test_a_copy_of_a_beginning_does_not_take_the_memory_of_the_whole() -> None:
-    attended = Pair(kv_heads=2, head_dim=5, keys="a/k", values="a/v")
+    attended = KvPair(kv_heads=2, head_dim=5, keys="a/k", values="a/v")
     specs = {key: spec for key, spec in SPECS.items() if key.startswith("a/")}
     of = CpuState(StateMemory(StateLayout(specs=specs, pairs=(attended,), storage="float32", limit=1000)))
     of.fill({key: value for key, value in numbers(900).items() if key in specs}, 900)
     assert of.fork(20).memory.nbytes <= of.memory.nbytes / 10
-    assert of.fork(20).memory.room(20) > 0  # it goes on
+    assert of.fork(20).memory.free_rows(20) > 0  # it goes on
     assert of.fork().memory.nbytes == of.memory.nbytes
 
 
 def test_layers_that_grow_together_have_one_block() -> None:
     names = "abc"
     specs = {f"{at}/{what}": SPECS["a/k"] for at in names for what in "kv"}
-    pairs = tuple(Pair(kv_heads=2, head_dim=5, keys=f"{at}/k", values=f"{at}/v") for at in names)
+    pairs = tuple(KvPair(kv_heads=2, head_dim=5, keys=f"{at}/k", values=f"{at}/v") for at in names)
     of = CpuState(StateMemory(StateLayout(specs=specs, pairs=pairs, storage="float32", limit=1000)))
     for rows in (1, 40, 900):
         of.memory.reserve(0, rows)

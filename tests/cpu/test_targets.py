@@ -12,8 +12,8 @@ import pytest
 from llvmlite import ir
 
 from volumetric.devices.cpu.kernels.bytedot import ByteDot
-from volumetric.devices.cpu.kernels.emit import I32X, I64, Emitter
-from volumetric.devices.cpu.kernels.target import Target, describe, resolve_features
+from volumetric.devices.cpu.kernels.cpu_target import CpuTarget, describe, resolve_features
+from volumetric.devices.cpu.kernels.llvm_emitter import I32X, I64, Emitter
 
 BLOCKS = "(opened_panels and {} and not exact)"
 FEW = "(48-200 and tile and not exact)"
@@ -86,13 +86,13 @@ def test_kernels_agree_when_built_for(cpu, chosen, passed, feature):
 )
 def test_each_form_uses_its_instruction(dot, cpu, features, instruction):
     """Also for instructions that this machine lacks and could not run."""
-    machine = Target(features=frozenset(), dot=dot, half=True, registers=8)
+    machine = CpuTarget(features=frozenset(), dot=dot, half=True, registers=8)
     triple = ("aarch64" if dot == "neon" else "x86_64") + "-unknown-linux-gnu"
     for zero in (0, 8, 128):
         assert instruction in _assembly(machine, zero, triple, cpu, features)
 
 
-def _assembly(machine: Target, zero: int, triple: str, cpu: str, features: str) -> str:
+def _assembly(machine: CpuTarget, zero: int, triple: str, cpu: str, features: str) -> str:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     module = ir.Module()

@@ -13,7 +13,7 @@ import pytest
 from tests.cpu.networks import IDS, random_params
 from tests.networks import tiny_llama
 from volumetric.devices.cpu import CpuDevice
-from volumetric.devices.cpu.team import TEAM
+from volumetric.devices.cpu.thread_pool import THREAD_POOL
 from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower
 
@@ -40,7 +40,7 @@ def test_idle_workers_burn_no_time(executable):
 
 def test_team_starts_again_after_it_was_closed(executable):
     want = run(executable)
-    TEAM.close()
+    THREAD_POOL.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("volumetric-cpu")]
     np.testing.assert_array_equal(run(executable), want)
 

@@ -12,12 +12,12 @@ from tests.cpu.networks import chain, random_params
 from tests.generate.letters import deep_letters
 from tests.pieces import run_all
 from volumetric.base.errors import GenerationError
-from volumetric.devices.cpu import CpuDevice, cache
-from volumetric.devices.cpu.state import CpuState
+from volumetric.devices.cpu import CpuDevice, kv_cache
+from volumetric.devices.cpu.cpu_state import CpuState
 from volumetric.layers import Dense, Embedding, MultiHeadAttention, Residual, Rope, Sequential
 from volumetric.run import RunOptions, lower
-from volumetric.run.batch import greedy_ids
-from volumetric.run.device import Executable, Piece, State
+from volumetric.run.call_batch import greedy_ids
+from volumetric.run.device import Executable, SequenceRows, State
 
 pytestmark = pytest.mark.thorough
 
@@ -34,8 +34,8 @@ FORMS = [  # of which each has another form of attention, or of its rows
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drop rows long before 256 are held, as by default."""
-    monkeypatch.setattr(cache, "_FIRST", 16)
-    monkeypatch.setattr(cache, "_WINDOW", 16)
+    monkeypatch.setattr(kv_cache, "_FIRST", 16)
+    monkeypatch.setattr(kv_cache, "_WINDOW", 16)
 
 
 def compiled(*kinds: dict[str, Any], form: tuple[str, str, str] = FORMS[0]) -> Executable:
@@ -59,7 +59,7 @@ def ids(count: int, seed: int = 0) -> np.ndarray:
 def keeping(executable: Executable, monkeypatch: pytest.MonkeyPatch) -> State:
     """A state that drops nothing."""
     with monkeypatch.context() as patch:
-        patch.setattr(cache, "_WINDOW", CONTEXT)
+        patch.setattr(kv_cache, "_WINDOW", CONTEXT)
         state = executable.new_state()
     assert not state.forgets
     return state
@@ -78,8 +78,8 @@ def test_what_is_computed_has_the_same_bits(form: tuple[str, str, str], monkeypa
     all_rows = [keeping(executable, monkeypatch) for _ in range(2)]
     for turn, (first, second) in enumerate([(30, 1), (1, 9), (3, 70), (40, 2), (1, 1), (90, 16), (5, 33)]):
         given = [ids(first, turn), ids(second, 100 + turn)]
-        want = run_all(executable, [Piece(state, x, "all") for state, x in zip(all_rows, given, strict=True)])
-        got = run_all(executable, [Piece(state, x, "all") for state, x in zip(states, given, strict=True)])
+        want = run_all(executable, [SequenceRows(state, x, "all") for state, x in zip(all_rows, given, strict=True)])
+        got = run_all(executable, [SequenceRows(state, x, "all") for state, x in zip(states, given, strict=True)])
         for one, other in zip(got, want, strict=True):
             np.testing.assert_array_equal(one, other)
     assert held(all_rows[0]) == 3 * [256]
@@ -108,15 +108,15 @@ def test_a_way_back_ends_where_rows_are_gone(monkeypatch: pytest.MonkeyPatch) ->
     executable.forward(other, ids(12))
     early = state.fork()
     assert state.forgets
-    assert state.reach == 0
+    assert state.oldest_restorable == 0
     for count in (100, 50):
         executable.forward(state, ids(count, count))
         executable.forward(other, ids(count, count))
-    assert 0 < state.reach <= 162
+    assert 0 < state.oldest_restorable <= 162
     with pytest.raises(GenerationError, match="trim a state of 162 tokens to 50: rows outside of windows"):
         state.trim(50)
     assert state.position == 162
-    state.trim(state.reach)
+    state.trim(state.oldest_restorable)
     other.trim(state.position)
     twin, x = state.fork(), ids(9, 3)
     want = executable.forward(other, x)
@@ -126,7 +126,7 @@ def test_a_way_back_ends_where_rows_are_gone(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_array_equal(executable.forward(early, x), executable.forward(other, x))
     state.trim(0)
     other.trim(0)
-    assert state.reach == 0
+    assert state.oldest_restorable == 0
     np.testing.assert_array_equal(executable.forward(state, x), executable.forward(other, x))
 
 
@@ -142,12 +142,12 @@ def test_a_saved_state_has_the_rows_that_are_held(form: tuple[str, str, str], mo
     x = ids(30, 2)
     want = executable.forward(other, x)
     back = executable.restore(data)
-    assert state.reach <= back.reach < 160  # slack is taken over as far as there is room
+    assert state.oldest_restorable <= back.oldest_restorable < 160  # slack is taken over as far as there is room
     assert len(executable.restore(whole).save()) < 0.7 * len(whole)  # what no later row reads is not taken over
     with monkeypatch.context() as patch:
-        patch.setattr(cache, "_WINDOW", CONTEXT)
+        patch.setattr(kv_cache, "_WINDOW", CONTEXT)
         wide = executable.restore(data)
-    assert wide.reach == state.reach
+    assert wide.oldest_restorable == state.oldest_restorable
     for one in (state, back, executable.restore(whole), wide):
         np.testing.assert_array_equal(executable.forward(one, x), want)
 

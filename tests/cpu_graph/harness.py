@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from volumetric.devices.cpu import CpuDevice
-from volumetric.devices.cpu.graph.device import CpuGraphs
+from volumetric.devices.cpu.graph.graphs import CpuGraphs
 
 
 @cache

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
-from volumetric.devices.cpu.graph import blocks
-from volumetric.devices.cpu.graph.drafting import drafted
+from volumetric.devices.cpu.graph import blocked_steps
+from volumetric.devices.cpu.graph.build_steps import build_steps
 from volumetric.graph import Graph, GraphBuilder, interpret
-from volumetric.graph.passes import spread_late
+from volumetric.graph.cleanup_passes import broadcast_in_binary
 
 SHAPE = (3, 5, 37)
 
@@ -54,7 +54,7 @@ def viewed(work: GraphBuilder, x: int) -> list[int]:
 
 def kept(work: GraphBuilder, x: int) -> list[int]:
     """A buffer that is written, and read before and after."""
-    held = work.stored("held", SHAPE)
+    held = work.stored_tensor("held", SHAPE)
     y = work.binary("add", held, work.affine(x, 2.0))
     work.emit("assign", (y,), key="held")
     return [work.binary("mul", work.affine(y, 3.0), x)]
@@ -76,15 +76,15 @@ def test_blocks_change_no_bit(
     graph = work.finish(make(work, work.input("x", SHAPE)))
     rng = np.random.default_rng(3)
     given = [rng.integers(-8, 9, graph.tensors[i].shape).astype(np.float32) for i in graph.inputs]
-    buffers = {"held": rng.integers(-8, 9, SHAPE).astype(np.float32)} if "held" in graph.keyed else {}
+    buffers = {"held": rng.integers(-8, 9, SHAPE).astype(np.float32)} if "held" in graph.tensors_by_key else {}
     want_buffers = {key: value.copy() for key, value in buffers.items()}
     want = interpret(graph, given, want_buffers)
-    monkeypatch.setattr(blocks, "_SMALLEST", 4 * 555)
-    monkeypatch.setattr(blocks, "_BLOCK", 600)
-    assert any(step.name == "blocked" for step in drafted(graph).steps)
+    monkeypatch.setattr(blocked_steps, "_SMALLEST", 4 * 555)
+    monkeypatch.setattr(blocked_steps, "_BLOCK", 600)
+    assert any(step.name == "run_blocked" for step in build_steps(graph).steps)
     store = graphs(threads).store()
     for key, value in buffers.items():
-        store.put(key, value)
+        store.write(key, value)
     found = graphs(threads).compile(graph, store).run(given)
     for got, wanted in zip(found, want, strict=True):
         np.testing.assert_array_equal(got, wanted)
@@ -93,19 +93,19 @@ def test_blocks_change_no_bit(
 
 
 def test_small_steps_and_pairs_in_place_make_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_SMALLEST", 4 * 555)
+    monkeypatch.setattr(blocked_steps, "_SMALLEST", 4 * 555)
     work = GraphBuilder()
-    steps = drafted(work.finish(normed(work, work.input("x", SHAPE)))).steps
-    assert [step.label for step in steps] == ["unary", "unary", "blocked binary binary binary"]
+    steps = build_steps(work.finish(normed(work, work.input("x", SHAPE)))).steps
+    assert [step.label for step in steps] == ["unary", "unary", "run_blocked binary binary binary"]
 
 
 def test_steps_that_have_no_tensor_in_common_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_SMALLEST", 4 * 555)
+    monkeypatch.setattr(blocked_steps, "_SMALLEST", 4 * 555)
     work = GraphBuilder()
     first, second = work.input("x", SHAPE), work.input("y", SHAPE)
     results = [work.unary(work.affine(x, 2.0), "square") for x in (first, second)]
-    labels = [step.label for step in drafted(work.finish(results)).steps]
-    assert labels == ["blocked unary unary", "blocked unary unary"]
+    labels = [step.label for step in build_steps(work.finish(results)).steps]
+    assert labels == ["run_blocked unary unary", "run_blocked unary unary"]
 
 
 def spread(work: GraphBuilder, source: int) -> Graph:
@@ -116,20 +116,20 @@ def spread(work: GraphBuilder, source: int) -> Graph:
 def test_what_pairs_can_spread_is_not_written_out() -> None:
     work = GraphBuilder()
     graph = spread(work, work.input("row", (1, 5, 1)))
-    assert [node.op for node in spread_late(graph).nodes] == ["binary"]
+    assert [node.op for node in broadcast_in_binary(graph).nodes] == ["binary"]
     given = [
         np.arange(np.prod(graph.tensors[i].shape), dtype=np.float32).reshape(graph.tensors[i].shape)
         for i in graph.inputs
     ]
-    np.testing.assert_array_equal(interpret(spread_late(graph), given, {})[0], interpret(graph, given, {})[0])
+    np.testing.assert_array_equal(interpret(broadcast_in_binary(graph), given, {})[0], interpret(graph, given, {})[0])
 
 
 def test_what_outlives_the_run_and_what_alone_has_the_shape_stay_spread() -> None:
     work = GraphBuilder()
-    graph = spread(work, work.stored("row", (1, 5, 1)))
-    assert [node.op for node in spread_late(graph).nodes] == ["broadcast", "binary"]
+    graph = spread(work, work.stored_tensor("row", (1, 5, 1)))
+    assert [node.op for node in broadcast_in_binary(graph).nodes] == ["broadcast", "binary"]
     work = GraphBuilder()
     row = work.input("row", (1, 5, 1))
     both = work.binary("add", work.broadcast(row, SHAPE), work.broadcast(work.affine(row, 2.0), SHAPE))
-    ops = [node.op for node in spread_late(work.finish([both])).nodes]
+    ops = [node.op for node in broadcast_in_binary(work.finish([both])).nodes]
     assert ops.count("broadcast") == 1

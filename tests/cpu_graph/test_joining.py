@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
-from volumetric.devices.cpu.graph.joining import MOST, join_products
+from volumetric.devices.cpu.graph.gemm_sums import MOST, join_products
 from volumetric.graph import Graph, GraphBuilder, interpret
 
 
@@ -71,7 +71,7 @@ def test_what_is_read_elsewhere_or_differs_stays() -> None:
     first, second, third = work.gemm(a, b), work.gemm(b, c), work.gemm(a, c, trans_a=True)
     graph = work.finish([work.add(work.add(first, second), third), first])
     assert join_products(graph) is graph
-    kept = work.stored("kept", (2, 4, 4))
+    kept = work.stored_tensor("kept", (2, 4, 4))
     graph = work.finish([work.add(work.gemm(a, kept), work.gemm(b, kept))])
     assert join_products(graph) is graph
 

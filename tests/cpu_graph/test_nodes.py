@@ -8,7 +8,7 @@ import pytest
 from tests.devices import graphs
 from tests.graph.agreement import agree
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
-from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.numeric.numpy_cells import CELLS
 from volumetric.graph.operations.cell import cell_step
 
 

@@ -9,7 +9,7 @@ from tests.cpu_graph.harness import graphs
 from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OPEN
 from tests.graph.op_cases.case import OpCase, case_graph, case_outputs
-from volumetric.devices.cpu.graph.program import CpuProgram
+from volumetric.devices.cpu.graph.cpu_program import CpuProgram
 from volumetric.graph.operations import OPS
 
 
@@ -17,8 +17,8 @@ def program_of(case: OpCase, threads: int = 1) -> CpuProgram:
     graph = case_graph(case)
     device = graphs(threads)
     store = device.store()
-    for tensor in graph.keyed.values():
-        store.put(tensor.key or "", np.zeros(tensor.shape, np.float32))
+    for tensor in graph.tensors_by_key.values():
+        store.write(tensor.key or "", np.zeros(tensor.shape, np.float32))
     return device.compile(graph, store)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from tests.graph.agreement import agree
-from volumetric.devices.cpu.graph.program import CpuProgram
+from volumetric.devices.cpu.graph.cpu_program import CpuProgram
 from volumetric.graph import GraphBuilder
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.devices.cpu.graph.device import CpuGraphs
-from volumetric.devices.cpu.graph.drafting import drafted
-from volumetric.devices.cpu.graph.program import CpuProgram
-from volumetric.devices.cpu.placement import LARGE, Placement, barriers
-from volumetric.devices.cpu.steps import Draft
+from volumetric.devices.cpu.graph.build_steps import build_steps
+from volumetric.devices.cpu.graph.cpu_program import CpuProgram
+from volumetric.devices.cpu.graph.graphs import CpuGraphs
+from volumetric.devices.cpu.placement import LARGE, StoragePlacement, barriers
+from volumetric.devices.cpu.step_builder import StepBuilder
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 
 
@@ -21,13 +21,13 @@ def compiled(work: GraphBuilder, outputs: list[int], threads: int = 1, **buffers
     device = graphs(threads)
     store = device.store()
     for key, value in buffers.items():
-        store.put(key, value)
+        store.write(key, value)
     return device.compile(work.finish(outputs), store)
 
 
-def placed(graph: Graph) -> tuple[Draft, Placement]:
-    draft = drafted(graph)
-    return draft, Placement(draft)
+def placed(graph: Graph) -> tuple[StepBuilder, StoragePlacement]:
+    draft = build_steps(graph)
+    return draft, StoragePlacement(draft)
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_inputs_may_be_float64_and_strided_and_stay_as_they_are(size: int) -> No
 
 def test_wrong_inputs_are_refused() -> None:
     work = GraphBuilder()
-    table, ids = work.stored("table", (4, 3)), work.input("ids", (2,), "int32")
+    table, ids = work.stored_tensor("table", (4, 3)), work.input("ids", (2,), "int32")
     program = compiled(work, [work.gather_rows(table, ids)], table=numbers(4, 3))
     for bad in (np.array([0, 4], np.int32), np.array([-1, 0], np.int32)):
         with pytest.raises(ShapeError, match=r"ids must lie in 0 … 3"):
@@ -74,7 +74,7 @@ def test_wrong_inputs_are_refused() -> None:
 
 def test_a_missing_buffer_and_one_of_another_shape_are_refused() -> None:
     work = GraphBuilder()
-    y = work.affine(work.stored("w", (3,)), 2.0)
+    y = work.affine(work.stored_tensor("w", (3,)), 2.0)
     with pytest.raises(SpecError, match="no buffer 'w'"):
         compiled(work, [y])
     with pytest.raises(ShapeError, match="expected float32 of shape"):
@@ -83,13 +83,13 @@ def test_a_missing_buffer_and_one_of_another_shape_are_refused() -> None:
 
 def test_a_store_keeps_shape_and_address() -> None:
     store = graphs().store()
-    store.put("a", np.ones(3))
+    store.write("a", np.ones(3))
     address = store.buffers["a"].ctypes.data
-    store.put("a", np.full(3, 2.0))
+    store.write("a", np.full(3, 2.0))
     assert store.buffers["a"].ctypes.data == address
     assert address % 64 == 0
     with pytest.raises(ShapeError, match="buffer 'a' is float32"):
-        store.put("a", np.ones(4))
+        store.write("a", np.ones(4))
     copy = store.get("a")
     copy[:] = 0
     np.testing.assert_array_equal(store.get("a"), np.full(3, 2, np.float32))
@@ -101,12 +101,12 @@ def test_a_store_keeps_shape_and_address() -> None:
 
 def test_updates_write_the_store() -> None:
     work = GraphBuilder()
-    w, g = work.stored("w", (70,)), work.input("g", (70,))
+    w, g = work.stored_tensor("w", (70,)), work.input("g", (70,))
     knobs = work.input("knobs", (5,))
     work.emit("update", (w, g, knobs), name="sgd", weight_decay=0.0, in_place=True)
     device = graphs()
     store = device.store()
-    store.put("w", np.ones(70))
+    store.write("w", np.ones(70))
     program = device.compile(work.finish([]), store)
     gradient = numbers(70)
     program.run([gradient, np.array([0.5, 1, 0, 0, 1], np.float32)])
@@ -190,7 +190,7 @@ def test_a_busy_machine_does_not_leave_programs_on_one_thread_for_good(monkeypat
     seen: list[float] = []
     governor = program._walker.governor
     governor.threads = 1
-    monkeypatch.setattr(governor, "observe", lambda seconds, kind: seen.append(seconds))
+    monkeypatch.setattr(governor, "record_call", lambda seconds, kind: seen.append(seconds))
     program.run([numbers(400, 400)])
     assert len(seen) == 1
 
@@ -210,7 +210,7 @@ def test_a_trial_of_which_only_the_size_matters_writes_nothing(
     name: str, slots: int, fields: dict[str, float], moves: float, threads: int
 ) -> None:
     work, shape = GraphBuilder(), (3, 9001)
-    kept = [work.stored(key, shape) for key in ("w", "g", *"abc"[:slots])]
+    kept = [work.stored_tensor(key, shape) for key in ("w", "g", *"abc"[:slots])]
     scalars = work.input("scalars", (5,))
     trial = work.update(
         name=name,
@@ -229,8 +229,8 @@ def test_a_trial_of_which_only_the_size_matters_writes_nothing(
     oracle = NumpyGraphs(np.float64)
     store, exact = graphs(threads).store(), oracle.store()
     for key, value in values.items():
-        store.put(key, value)
-        exact.put(key, value)
+        store.write(key, value)
+        exact.write(key, value)
     program = graphs(threads).compile(graph, store)
     assert program.scratch_bytes < values["w"].nbytes
     got, want = program.run([knobs]), oracle.compile(graph, exact).run([knobs])

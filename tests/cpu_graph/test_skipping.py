@@ -9,9 +9,9 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from volumetric.base._typing import Array
-from volumetric.devices.cpu.graph.drafting import drafted
-from volumetric.devices.cpu.graph.joining import MOST, join_products
-from volumetric.devices.cpu.graph.skipping import skip_together
+from volumetric.devices.cpu.graph.build_steps import build_steps
+from volumetric.devices.cpu.graph.gemm_sums import MOST, join_products
+from volumetric.devices.cpu.graph.merged_predicates import merge_predicates
 from volumetric.graph import Graph, GraphBuilder, interpret
 
 TERMS = MOST + 3
@@ -25,7 +25,7 @@ def summed(kind: str) -> Graph:
     for n in range(TERMS):
         flag = work.part(flags, 1, n, n + 1)
         a, b = work.input("a", (2, 4, 5)), work.input("b", (2, 4, 70))
-        with work.guarded(flags, n, zeros=True):
+        with work.predicated(flags, n, zeros=True):
             a = work.binary("mul_nonzero", work.affine(a, 2.0), work.reshape(flag, (1, 1, 1)))
             term = work.gemm(a, work.affine(b, 0.5), trans_a=True)
             if kind == "rows":
@@ -50,7 +50,7 @@ def numbers(graph: Graph, fires: list[int]) -> list[Array]:
 def test_sums_are_those_of_what_fires(kind: str, fires: list[int]) -> None:
     graph = summed(kind)
     x = numbers(graph, fires)
-    plain = replace(graph, nodes=tuple(replace(node, guard=None) for node in graph.nodes))
+    plain = replace(graph, nodes=tuple(replace(node, predicate=None) for node in graph.nodes))
     found: list[list[Array]] = []
     for threads, of in ((1, graph), (3, graph), (1, plain)):
         device = graphs(threads)
@@ -67,7 +67,7 @@ def test_sums_are_those_of_what_fires(kind: str, fires: list[int]) -> None:
 def test_little_is_outside_of_guards() -> None:
     """Additions are inside, of rows too; products are no steps of their own; neighbours have one guard."""
     for kind, products in (("products", 2), ("in place", 0), ("rows", 0)):
-        draft = drafted(skip_together(join_products(summed(kind))))
+        draft = build_steps(merge_predicates(join_products(summed(kind))))
         names = [step.name for step in draft.steps]
         assert names.count("guard") == TERMS
         assert names.count("unless") == 0

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
-from volumetric.devices.cpu.graph.drafting import drafted
+from volumetric.devices.cpu.graph.build_steps import build_steps
 from volumetric.graph import Graph, GraphBuilder, interpret
 
 
 def copies(graph: Graph) -> int:
-    return sum(step.name == "copy" for step in drafted(graph).steps)
+    return sum(step.name == "copy" for step in build_steps(graph).steps)
 
 
 def agrees(graph: Graph) -> None:
@@ -63,7 +63,7 @@ def test_parts_that_would_meet_are_copied() -> None:
 
 def test_parts_of_buffers_inputs_and_outputs_keep_their_numbers() -> None:
     work = GraphBuilder()
-    kept = work.stored("kept", (3, 2), role="state")
+    kept = work.stored_tensor("kept", (3, 2), role="state")
     old = work.part(kept, 0, 0, 2)
     x = work.input("x", (40_000, 2))  # lies in the caller's array
     some = work.part(x, 0, 7, 39_000)
@@ -74,7 +74,7 @@ def test_parts_of_buffers_inputs_and_outputs_keep_their_numbers() -> None:
     )
     device = graphs(2)
     store = device.store()
-    store.put("kept", np.ones((3, 2), np.float32))
+    store.write("kept", np.ones((3, 2), np.float32))
     program = device.compile(graph, store)
     for scale in (1, 2):
         given = np.arange(80_000, dtype=np.float32).reshape(40_000, 2) * np.float32(scale)

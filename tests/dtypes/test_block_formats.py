@@ -129,7 +129,7 @@ def test_rows_are_cut_and_gathered_without_decoding(blocks: BlockFormat) -> None
     packed = from_gguf(random_bytes(blocks, shape), blocks.gguf_type, shape)
     values = decode(packed)
     order = np.array([4, 0, 4])
-    np.testing.assert_array_equal(decode(packed.row_slice(1, 4)), values[1:4])
+    np.testing.assert_array_equal(decode(packed.slice_rows(1, 4)), values[1:4])
     np.testing.assert_array_equal(decode(packed.take_rows(order)), values[order])
     np.testing.assert_array_equal(decode_rows(packed, order), values[order])
     assert packed.codes().shape == shape

@@ -191,7 +191,7 @@ def test_rows_are_independent(scheme: Scheme, k: int) -> None:
     for rows in (slice(0, 3), slice(len(x) // 2, len(x) // 2 + 2), slice(-2, None)):
         alone = encode(x[rows], scheme)
         start = range(len(x))[rows].start
-        assert parts(whole.row_slice(start, start + alone.rows)) == parts(alone)
+        assert parts(whole.slice_rows(start, start + alone.rows)) == parts(alone)
     np.testing.assert_array_equal(decode(whole)[-2:], decode(encode(x[-2:], scheme)))
 
 

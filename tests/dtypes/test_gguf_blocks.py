@@ -98,7 +98,7 @@ def test_many_blocks_and_read_only_bytes(name: str) -> None:
     packed = from_gguf(raw, name, x.shape)
     assert parts(packed) == parts(encode(x, name))
     assert to_gguf(packed) == raw.tobytes()
-    assert to_gguf(packed.row_slice(100, 200)) == raw.reshape(2048, -1)[100:200].tobytes()
+    assert to_gguf(packed.slice_rows(100, 200)) == raw.reshape(2048, -1)[100:200].tobytes()
 
 
 def test_codes_are_in_reading_order() -> None:

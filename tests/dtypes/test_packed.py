@@ -94,7 +94,7 @@ def test_row_slice_and_gather_are_those_rows(scheme: Scheme, x: NDArray[np.float
     whole = decode(packed)
     start = data.draw(st.integers(0, len(x)))
     stop = data.draw(st.integers(start, len(x)))
-    part = packed.row_slice(start, stop)
+    part = packed.slice_rows(start, stop)
     assert part.shape == (stop - start, x.shape[1])
     assert decode(part).tobytes() == whole[start:stop].tobytes()
     assert parts(part) == parts(encode(x[start:stop], scheme))
@@ -111,7 +111,7 @@ def test_repr_is_one_line() -> None:
 
 def test_row_slice_shares_memory() -> None:
     packed = encode(normal(0, (6, 64)), "uint4:g32")
-    part = packed.row_slice(2, 5)
+    part = packed.slice_rows(2, 5)
     for name in ("payload", "scales", "offsets"):
         assert np.shares_memory(getattr(part, name), getattr(packed, name))
 
@@ -119,7 +119,7 @@ def test_row_slice_shares_memory() -> None:
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (2, 1), (0, 5)])
 def test_row_slice_outside(start: int, stop: int) -> None:
     with pytest.raises(ShapeError, match="outside of 0:4"):
-        encode(np.zeros((4, 8), np.float32), "int8").row_slice(start, stop)
+        encode(np.zeros((4, 8), np.float32), "int8").slice_rows(start, stop)
 
 
 @pytest.mark.parametrize("row", [-1, 4, 2**40])

@@ -16,7 +16,7 @@ from volumetric.base.errors import DTypeError
 from volumetric.builders import chain
 from volumetric.dtypes import DType, Scheme, decode, encode, parse_dtype, register_dtype, registry
 from volumetric.layers import Dense
-from volumetric.loaders.native import read_native, save_native
+from volumetric.loaders.native_checkpoint import read_native, save_native
 from volumetric.network import initialise
 from volumetric.run import lower
 
@@ -64,7 +64,7 @@ def test_codes_of_any_width(bits: int) -> None:
     assert packed.payload.shape == (5, -(-37 * bits // 32))
     assert np.abs(decode(packed) - x).max() <= 1.001 / ((1 << bits) - 1)
     np.testing.assert_array_equal(packed.codes(), decode(packed))
-    np.testing.assert_array_equal(decode(packed.row_slice(1, 3)), decode(packed)[1:3])
+    np.testing.assert_array_equal(decode(packed.slice_rows(1, 3)), decode(packed)[1:3])
     for shape in ((0, 5), (3, 0)):
         assert decode(encode(np.zeros(shape, np.float32), f"even{bits}")).shape == shape
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from volumetric.evolution import EvolutionConfig, Genome, GenomeConfig, MutationConfig
-from volumetric.evolution.genes import CONNECTION, NODE, Interface
+from volumetric.evolution.genes import CONNECTION, NODE, GenomeInterface
 
 STILL = MutationConfig(
     add_node=0, add_connection=0, weight_rate=0, weight_replace=0, bias_rate=0, bias_replace=0, enabled_rate=0
@@ -26,7 +26,7 @@ def genome(
     """A genome with connections (innovation, source, target, weight, enabled) and biases of 0."""
     ids = [*range(inputs, inputs + outputs), *hidden]
     return Genome(
-        interface=Interface(inputs=inputs, outputs=outputs, recurrent=recurrent),
+        interface=GenomeInterface(inputs=inputs, outputs=outputs, recurrent=recurrent),
         nodes=np.array([(node, 0, 0, 0.0) for node in ids], NODE),
         connections=np.array(list(connections), CONNECTION),
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from volumetric.base.errors import SpecError
 from volumetric.evolution import EvolutionConfig
-from volumetric.evolution.job import job_from
+from volumetric.evolution.evolution_job import job_from
 
 
 def test_every_key_has_a_default() -> None:

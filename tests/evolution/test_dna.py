@@ -8,12 +8,12 @@ import pytest
 from tests.networks import tiny_llama
 from volumetric.base.errors import SpecError, VolumetricError
 from volumetric.dtypes import DTYPES, Scheme
-from volumetric.evolution.compare import compare, similarity_matrix
 from volumetric.evolution.dna import SKETCH, extract_dna, leaves
+from volumetric.evolution.dna_comparison import compare, similarity_matrix
 from volumetric.layers import Dense, Gate, LayerSpec, Parallel, RMSNorm, Sequential, Softmax
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 
 
 def chain(*layers: LayerSpec, width: int = 24) -> Network:
@@ -50,7 +50,7 @@ def test_numeric_types_do_not_hide_that_two_networks_are_one(name: str) -> None:
     network = chain(dense(64), width=64)
     params = initialise(network, seed=3)
     scheme = Scheme.parse(name)
-    packed = Params({k: WeightStore.from_packed(s.converted(scheme)[0]) for k, s in params.items()})
+    packed = Params({k: WeightStore.from_packed(s.convert(scheme)[0]) for k, s in params.items()})
     other = extract_dna(network, initialise(network, seed=4))
     mine, theirs = extract_dna(network, params), extract_dna(network, packed)
     floor = {"binary": 0.7, "ternary": 0.8, "int2": 0.8, "uint2": 0.8}.get(name, 0.97)

@@ -16,31 +16,31 @@ from volumetric import fabric
 from volumetric.base.errors import VolumetricError
 from volumetric.cli import main
 from volumetric.evolution import compare, extract_dna
-from volumetric.evolution.grids.crossover import crossover
-from volumetric.evolution.grids.genome import GridInnovations
-from volumetric.evolution.grids.mutate import mutate
+from volumetric.evolution.grids.grid_crossover import crossover
+from volumetric.evolution.grids.grid_genome import GridInnovations
+from volumetric.evolution.grids.grid_mutation import mutate
 from volumetric.evolution.splice import SpliceConfig, splice
-from volumetric.fabric.layer import declared
-from volumetric.fabric.layer.declared import GRU, LSTM, RNN, Axon, Cell, Population
+from volumetric.fabric.layer import cell_populations
+from volumetric.fabric.layer.cell_populations import GRU, LSTM, RNN, Axon, Cell, CellPopulation
 from volumetric.layers import SLSTM, Dense
-from volumetric.loaders.native import save_native
+from volumetric.loaders.native_checkpoint import save_native
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 
 
 def likeness(one: tuple[Network, Params], other: tuple[Network, Params]) -> float:
     return compare(extract_dna(*one), extract_dna(*other)).overall
 
 
-CELLS = {"slstm": declared.SLSTM(16, 2), "axon": Axon(16), "lstm": LSTM(16), "gru": GRU(16), "rnn": RNN(16)}
+CELLS = {"slstm": cell_populations.SLSTM(16, 2), "axon": Axon(16), "lstm": LSTM(16), "gru": GRU(16), "rnn": RNN(16)}
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 def test_fabrics_that_know_nothing_of_each_other_are_not_alike(cell: Cell) -> None:
     for share in ("none", "all"):
-        spec = replace(PLAIN, populations=(Population("core", cell, None, share),), public=16, message=16)
+        spec = replace(PLAIN, populations=(CellPopulation("core", cell, None, share),), public=16, message=16)
         network = alone(spec)
         one = initialise(network)
         assert abs(likeness((network, one), (network, initialise(network, 1)))) < 0.1

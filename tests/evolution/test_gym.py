@@ -19,15 +19,15 @@ from volumetric.evolution import (
     Population,
 )
 from volumetric.evolution.evaluate import Cohort
-from volumetric.evolution.grids.genome import GridPool
-from volumetric.evolution.job import job_from, open_problem, open_run
+from volumetric.evolution.evolution_job import job_from, open_problem, open_run
+from volumetric.evolution.grids.grid_genome import GridPool
 from volumetric.evolution.pool import Pool
 from volumetric.evolution.problems import Gym
 from volumetric.evolution.problems.worlds import ArrayWorlds, SingleWorlds, actions_of, input_width, output_widths
 from volumetric.layers import GRU, Dense
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 
 CARTPOLE = Gym(id="CartPole-v1")
 

@@ -25,9 +25,9 @@ from volumetric.evolution import (
     batched,
     problems,
 )
-from volumetric.evolution import linked as linked_module
-from volumetric.evolution.nsga import Sized
-from volumetric.evolution.problems.samples import Samples
+from volumetric.evolution import linked_pool as linked_module
+from volumetric.evolution.nsga import SizedProblem
+from volumetric.evolution.problems.sample_problem import SampleProblem
 from volumetric.train import problems as learning
 
 X = np.random.default_rng(3).normal(size=(9, 3))
@@ -52,7 +52,7 @@ def test_a_generation_on_a_gpu_has_the_fitness_of_the_cpu(several: bool) -> None
         population = Population(config, 4)
         if several:
             run = ParetoRun(population)
-            run.evolve(Sized(problems.xor()), 1, device=device(name))
+            run.evolve(SizedProblem(problems.xor()), 1, device=device(name))
             found.append(np.array(run.objectives))
         else:
             population.evolve(problems.xor(), 1, device=device(name))
@@ -103,7 +103,7 @@ def test_grids_are_refused() -> None:
     network = sequential(2, 1, hidden=(3,))
     run = GridPopulation(GridConfig(population=4), network, seed=1)
     with pytest.raises(UnsupportedError, match="whole-network genomes"):
-        run.evolve(Samples(learning=learning.xor()), 1, device=device("gpu"))
+        run.evolve(SampleProblem(learning=learning.xor()), 1, device=device("gpu"))
 
 
 def test_recurrent_genomes_are_refused_where_a_gpu_is_named_and_computed_where_it_is_not(

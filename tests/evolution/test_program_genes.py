@@ -12,21 +12,21 @@ from tests.evolution.test_programs import AT, EXAMPLES, RULES, X, check, first, 
 from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.evolution import compare, extract_dna
-from volumetric.evolution.grids.crossover import crossover, distance
-from volumetric.evolution.grids.genome import GridGenome, GridInnovations
-from volumetric.evolution.programs.change import genes_of
-from volumetric.evolution.programs.masks import changed_mask, fitted, new_mask
-from volumetric.evolution.programs.mutate import CHANGES, changed
-from volumetric.evolution.programs.regions import change_slots, changed_learning, learning_with
+from volumetric.evolution.grids.grid_crossover import crossover, distance
+from volumetric.evolution.grids.grid_genome import GridGenome, GridInnovations
+from volumetric.evolution.programs.mask_genes import changed_mask, fit_masks, new_mask
+from volumetric.evolution.programs.program_change import genes_of
+from volumetric.evolution.programs.program_mutation import CHANGES, apply_change
+from volumetric.evolution.programs.region_genes import change_slots, changed_learning, learning_with
 from volumetric.network import initialise
-from volumetric.network.weights import Params
-from volumetric.program.layer.declared import Program as Declared
+from volumetric.network.weight_store import Params
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.facts import facts_of
-from volumetric.program.layer.learning import Learning
-from volumetric.program.layer.masks import Bits, Mask, Rects, Tile
+from volumetric.program.layer.edge_masks import Bits, Mask, Rects, Tile
+from volumetric.program.layer.program_declaration import Program as Declared
+from volumetric.program.layer.program_facts import facts_of
 from volumetric.program.layer.recipes import recipe_of
 from volumetric.program.layer.region import Identity, Region
+from volumetric.program.layer.region_learning import Learning
 
 GENES = ("change_carrier", "change_slots", "change_mask", "change_learning")
 
@@ -38,7 +38,7 @@ def test_all_kinds_of_genes_come_and_every_program_runs() -> None:
     for step in range(150):
         innovations.begin_generation()
         name = (*GENES, "drop_region")[step % 5]
-        genome = changed(genome, AT, CHANGES[name], innovations.mark, rng) or genome
+        genome = apply_change(genome, AT, CHANGES[name], innovations.mark, rng) or genome
         regions, edges = program_of(genome).canvas.regions.values(), program_of(genome).edges
         seen |= {region.carrier for region in regions}
         seen |= {type(edge.mask).__name__ for edge in edges}
@@ -59,7 +59,7 @@ def test_new_genes_compute_the_same_at_first(name: str) -> None:
     before = genome.predict(X)
     for seed in range(10):
         innovations.begin_generation()
-        child = changed(genome, AT, CHANGES[name], innovations.mark, np.random.default_rng(seed))
+        child = apply_change(genome, AT, CHANGES[name], innovations.mark, np.random.default_rng(seed))
         if child is None:
             continue
         made.add(program_of(child))
@@ -86,7 +86,7 @@ def test_births_begin_open_and_slots_that_stay_keep_what_they_are() -> None:
     before, births, sizes = genome.predict(X), 0, set[int]()
     slots = f"{AT}/regions.plan.slots"
     for seed in range(60):
-        child = changed(genome, AT, change_slots, GridInnovations(next=10).mark, np.random.default_rng(seed))
+        child = apply_change(genome, AT, change_slots, GridInnovations(next=10).mark, np.random.default_rng(seed))
         if child is None:
             continue
         now = program_of(child).canvas.regions["plan"].identity
@@ -159,7 +159,7 @@ def test_masks_change_and_fit(mask: Mask) -> None:
         kinds.add(type(found))
         edge = changed_to(edge, mask=found)
         edges = tuple(edge if other.name == edge.name else other for other in program.edges)
-        made = fitted(changed_to(program, edges=edges))
+        made = fit_masks(changed_to(program, edges=edges))
         facts_of(made)
         assert next(other for other in made.edges if other.name == edge.name).mask == found
     assert {Rects, Bits, type(None)} <= kinds
@@ -183,9 +183,9 @@ def test_masks_follow_their_regions() -> None:
         (Edge("a", "a", mask=Bits(["0"] * 3), name="e5"), Bits(["01", "01"])),
         (Edge("b", "a", mask=Bits(["1"]), name="e6"), None),
     ]  # fmt: skip
-    made = fitted(changed_to(program, canvas=canvas, edges=tuple(edge for edge, _ in masks)))
+    made = fit_masks(changed_to(program, canvas=canvas, edges=tuple(edge for edge, _ in masks)))
     assert [edge.mask for edge in made.edges] == [want for _, want in masks]
-    assert fitted(made) is made
+    assert fit_masks(made) is made
     facts_of(made)
 
 

@@ -19,30 +19,30 @@ from volumetric.base.errors import SpecError
 from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.evolution import compare, extract_dna, splice
-from volumetric.evolution.config import SpeciesConfig
-from volumetric.evolution.grids.config import PROGRAM_CHANCES, GridConfig, GridMutationConfig
-from volumetric.evolution.grids.crossover import crossover, distance
-from volumetric.evolution.grids.genome import GridGenome, GridInnovations
-from volumetric.evolution.grids.mutate import change_kind, mutate, split_layer
-from volumetric.evolution.grids.population import GridPopulation
-from volumetric.evolution.programs.change import Change, Mark, parts_of
-from volumetric.evolution.programs.clocks import changed_clock, new_clock
-from volumetric.evolution.programs.edges import add_edge
-from volumetric.evolution.programs.mutate import CHANGES, Changing, changed
-from volumetric.evolution.programs.regions import add_region
+from volumetric.evolution.evolution_config import SpeciesConfig
+from volumetric.evolution.grids.grid_config import PROGRAM_CHANCES, GridConfig, GridMutationConfig
+from volumetric.evolution.grids.grid_crossover import crossover, distance
+from volumetric.evolution.grids.grid_genome import GridGenome, GridInnovations
+from volumetric.evolution.grids.grid_mutation import change_kind, mutate, split_layer
+from volumetric.evolution.grids.grid_population import GridPopulation
+from volumetric.evolution.programs.clock_genes import changed_clock, new_clock
+from volumetric.evolution.programs.edge_genes import add_edge
+from volumetric.evolution.programs.program_change import Mark, MutatedProgram, parts_of
+from volumetric.evolution.programs.program_mutation import CHANGES, Changing, apply_change
+from volumetric.evolution.programs.region_genes import add_region
 from volumetric.layers.clock import Clock
 from volumetric.network import check_params, initialise
 from volumetric.network.grid import Coord
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.program.describe import problems
-from volumetric.program.layer.declared import Program as Declared
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.learning import Learning
 from volumetric.program.layer.meter import Meter
 from volumetric.program.layer.ports import In, Out
+from volumetric.program.layer.program_declaration import Program as Declared
+from volumetric.program.layer.program_layer import Program
 from volumetric.program.layer.recipes import recipe_params
 from volumetric.program.layer.region import Region
-from volumetric.program.layer.spec import Program
+from volumetric.program.layer.region_learning import Learning
 
 AT = Coord(0)
 SPECS = {"timed": TIMED, "carried": CARRIED, "whole": WHOLE, "known": KNOWN}
@@ -102,7 +102,7 @@ def test_every_child_is_a_program_that_runs(name: str, seed: int, names: list[st
     parents = [first(name), first(name, 2)]
     for i, change in enumerate(names):
         innovations.begin_generation()
-        made = changed(parents[i % 2], AT, CHANGES[change], innovations.mark, rng)
+        made = apply_change(parents[i % 2], AT, CHANGES[change], innovations.mark, rng)
         parents[i % 2] = made or parents[i % 2]
         check(parents[i % 2])
     fitter, other = parents
@@ -124,20 +124,20 @@ def test_new_regions_and_edges_leave_what_a_program_computes(name: str) -> None:
     before, closed = genome.predict(X), 0
     for seed in range(3):
         for change in (add_region, add_edge):
-            told: list[Change | None] = []
+            told: list[MutatedProgram | None] = []
 
             def remembered(
                 program: Declared,
                 mark: Mark,
                 rng: np.random.Generator,
                 change: Changing = change,
-                told: list[Change | None] = told,
-            ) -> Change | None:
+                told: list[MutatedProgram | None] = told,
+            ) -> MutatedProgram | None:
                 told.append(change(program, mark, rng))
                 return told[-1]
 
             innovations.begin_generation()
-            made = changed(genome, AT, remembered, innovations.mark, np.random.default_rng(seed))
+            made = apply_change(genome, AT, remembered, innovations.mark, np.random.default_rng(seed))
             if made is None or told[0] is None:
                 continue
             for new, old in told[0].copies.items():
@@ -156,7 +156,7 @@ def test_each_change_happens() -> None:
     genome, innovations = first("whole"), GridInnovations(next=10)
     for name, change in CHANGES.items():
         rngs = (np.random.default_rng(seed) for seed in range(20))
-        made = [g for rng in rngs if (g := changed(genome, AT, change, innovations.mark, rng)) is not None]
+        made = [g for rng in rngs if (g := apply_change(genome, AT, change, innovations.mark, rng)) is not None]
         assert any(program_of(one) != program_of(genome) for one in made), name
         counts = {(len(program_of(g).canvas.regions), len(program_of(g).edges)) for g in made}
         before = len(program_of(genome).canvas.regions), len(program_of(genome).edges)
@@ -169,14 +169,14 @@ def test_each_change_happens() -> None:
 
 def test_the_same_change_in_one_generation_has_one_name() -> None:
     innovations = GridInnovations(next=10)
-    one, other = (changed(first(), AT, add_edge, innovations.mark, np.random.default_rng(3)) for _ in range(2))
+    one, other = (apply_change(first(), AT, add_edge, innovations.mark, np.random.default_rng(3)) for _ in range(2))
     assert one is not None
     assert other is not None
     assert program_of(one).edges[-1] == program_of(other).edges[-1]
-    again = changed(one, AT, add_edge, innovations.mark, np.random.default_rng(3))
+    again = apply_change(one, AT, add_edge, innovations.mark, np.random.default_rng(3))
     assert again is None  # a program has it once
     innovations.begin_generation()
-    later = changed(first(), AT, add_edge, innovations.mark, np.random.default_rng(3))
+    later = apply_change(first(), AT, add_edge, innovations.mark, np.random.default_rng(3))
     assert later is not None
     assert program_of(later).edges[-1].name != program_of(one).edges[-1].name
 
@@ -236,14 +236,14 @@ def test_parameters_of_losses_alone_are_no_distance() -> None:
 def test_distance_tells_structure_and_weights_apart() -> None:
     a = first("whole")
     near = replace(a, params=Params({k: WeightStore.from_array(s.values() * 1.01) for k, s in a.params.items()}))
-    grown = changed(a, AT, add_edge, GridInnovations(next=10).mark, np.random.default_rng(0))
+    grown = apply_change(a, AT, add_edge, GridInnovations(next=10).mark, np.random.default_rng(0))
     assert grown is not None
     assert 0 < distance(a, near, RULES) < distance(a, grown, RULES) < distance(grown, first("whole", 9), RULES)
 
 
 def test_dna_is_read_region_by_region_and_edge_by_edge() -> None:
     a = first("whole")
-    grown = changed(a, AT, add_region, GridInnovations(next=10).mark, np.random.default_rng(0))
+    grown = apply_change(a, AT, add_region, GridInnovations(next=10).mark, np.random.default_rng(0))
     assert grown is not None
     found = compare(extract_dna(a.network, a.params), extract_dna(grown.network, grown.params))
     assert found.overlaps

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from volumetric.base.errors import SpecError
-from volumetric.evolution.grids.population import GridPopulation
-from volumetric.evolution.job import job_from, open_problem, open_run
-from volumetric.evolution.problems import Table
-from volumetric.evolution.problems.samples import Samples, as_table
+from volumetric.evolution.evolution_job import job_from, open_problem, open_run
+from volumetric.evolution.grids.grid_population import GridPopulation
+from volumetric.evolution.problems import TableProblem
+from volumetric.evolution.problems.sample_problem import SampleProblem, as_table
 from volumetric.train.problems import spirals, waves, xor
 
 
-def grid_run(kind: str, **options: object) -> tuple[GridPopulation, Samples]:
+def grid_run(kind: str, **options: object) -> tuple[GridPopulation, SampleProblem]:
     table = {"algorithm": "grid", "population": 4, "network": {"options": {"hidden": [6]}}}
     job = job_from({**table, "problem": {"kind": kind, "options": options}})
     problem = open_problem(job)
     run = open_run(job, problem)
     assert isinstance(run, GridPopulation)
-    assert isinstance(problem, Samples)
+    assert isinstance(problem, SampleProblem)
     return run, problem
 
 
@@ -66,7 +66,7 @@ def test_room_is_added_for_layers_to_come() -> None:
 
 def test_samples_as_a_table_have_an_output_for_each_class() -> None:
     table = as_table(spirals(samples=30))
-    assert isinstance(table, Table)
+    assert isinstance(table, TableProblem)
     assert table.targets.shape == (30, 3)
     assert (table.targets.sum(axis=1) == 1).all()
     assert as_table(waves()).targets.shape[1] == waves().targets.shape[1]
@@ -75,7 +75,7 @@ def test_samples_as_a_table_have_an_output_for_each_class() -> None:
 @pytest.mark.parametrize("options", [{"epochs": -1}, {"batch": 0}, {"lr": 0.0}, {"held": 1.0}, {"cost": -1.0}])
 def test_impossible_samples(options: dict) -> None:
     with pytest.raises(SpecError, match="samples need"):
-        Samples(learning=xor(), **options)
+        SampleProblem(learning=xor(), **options)
 
 
 def test_a_network_that_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_one_value_for_each_sample_is_one_output(tmp_path: Path) -> None:
 
 def test_a_mask_is_not_ignored() -> None:
     masked = replace(waves(), mask=np.ones(len(waves().inputs), np.float32))
-    for make in (as_table, lambda learning: Samples(learning=learning)):
+    for make in (as_table, lambda learning: SampleProblem(learning=learning)):
         with pytest.raises(SpecError, match="mask"):
             make(masked)
 

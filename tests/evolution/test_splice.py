@@ -11,9 +11,9 @@ from volumetric.dtypes import Scheme
 from volumetric.evolution.splice import SpliceConfig, fitness_share, merge, splice
 from volumetric.layers import RMSNorm
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import save_model
+from volumetric.loaders.convert_model import save_model
 from volumetric.network import initialise
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 
 TINY = Path(__file__).parents[1] / "fixtures/hf_tiny"
 NETWORK = chain(dense(), RMSNorm(num_features=24), dense())
@@ -76,7 +76,7 @@ def test_the_better_parent_has_the_larger_part() -> None:
 def test_the_child_keeps_the_numeric_types_of_the_template(mine: str, theirs: str) -> None:
     a, b = (
         Params(
-            {k: WeightStore.from_packed(s.converted(Scheme.parse(t))[0]) if "weight" in k else s for k, s in p.items()}
+            {k: WeightStore.from_packed(s.convert(Scheme.parse(t))[0]) if "weight" in k else s for k, s in p.items()}
         )
         for t, p in ((mine, A), (theirs, B))
     )

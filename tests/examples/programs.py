@@ -6,13 +6,13 @@ from typing import Any
 
 from tests.examples.entry import Examples
 from tests.learning.tasks import learn
-from volumetric.program.layer.declared import Program
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.masks import Bits
+from volumetric.program.layer.edge_masks import Bits
 from volumetric.program.layer.meter import Meter
 from volumetric.program.layer.ports import In, Level, Out, Port, Signal
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_layer import Program as ProgramLayer
 from volumetric.program.layer.region import Canvas, Identity, Region
-from volumetric.program.layer.spec import Program as ProgramLayer
 
 EYE = Region(((0, 1), (0, 2)), family="observation")
 BELIEF = Region(((1, 2), (0, 2)))

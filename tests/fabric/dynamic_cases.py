@@ -9,31 +9,31 @@ import numpy as np
 from tests.examples.fabrics import FREE, SHARED, small
 from tests.examples.fabrics import MIXED as OTHER
 from tests.layers.test_vjp import arrays
-from volumetric.fabric.layer.declared import LSTM, RNN, SLSTM, Axon, InPort, OutPort, Population
-from volumetric.fabric.layer.edges import Columns
-from volumetric.fabric.layer.graphs import Lattice
-from volumetric.fabric.layer.nodes import param_entries, state_entries
-from volumetric.fabric.layer.places import XBand
-from volumetric.fabric.layer.spec import Fabric
-from volumetric.layers.nodes import Entries, places_of
+from volumetric.fabric.layer.cell_populations import LSTM, RNN, SLSTM, Axon, CellPopulation, InPort, OutPort
+from volumetric.fabric.layer.edge_rules import Columns
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_entries import param_entries, state_entries
+from volumetric.fabric.layer.node_graphs import Lattice
+from volumetric.fabric.layer.node_sets import XBand
+from volumetric.layers.node_layer import NodeEntries, places_of
 
 Arrays = dict[str, np.ndarray]
 
 TWELVE = {"graph": Lattice((4, 3)), "kv_tile": None}
-PLAIN = small(**TWELVE, populations=(Population("core", LSTM(4)),))
+PLAIN = small(**TWELVE, populations=(CellPopulation("core", LSTM(4)),))
 MIXED = replace(
     OTHER,
     **TWELVE,
     inputs=(InPort("a", (0, 1), 2), InPort("c", (3,), 1)),
     outputs=(OutPort("y", (9, 10), 2, "flatten"), OutPort("z", (11,), 1, "attend", 2)),
-    populations=(Population("p", SLSTM(6, heads=2), (4, 5)), Population("q", Axon(6, 3), None, "all")),
+    populations=(CellPopulation("p", SLSTM(6, heads=2), (4, 5)), CellPopulation("q", Axon(6, 3), None, "all")),
 )
 """Two kinds of cells, delays, inner steps, all aggregates but the mean; and nodes enough to lose some."""
 DENSE = small(
     graph=Lattice((8, 6)),
     kv_tile=None,
     connectivity=(Columns((5, 6)),),
-    populations=(Population("core", RNN(4)),),
+    populations=(CellPopulation("core", RNN(4)),),
     outputs=(OutPort("y", XBand("high"), 2, "attend"),),
     heads=2,
     learn_distance=True,
@@ -90,9 +90,9 @@ def _by_stream(values: Arrays, before: Fabric, after: Fabric) -> Arrays:
     return {name: np.stack([row[name] for row in rows]) for name in values}
 
 
-def _followed(values: Arrays, before: dict[str, Entries], after: dict[str, Entries], specs: tuple) -> Arrays:
+def _followed(values: Arrays, before: dict[str, NodeEntries], after: dict[str, NodeEntries], specs: tuple) -> Arrays:
     return {
-        of.name: after[of.name].followed(values[of.name], before[of.name], np.zeros(of.shape))
+        of.name: after[of.name].carry_over(values[of.name], before[of.name], np.zeros(of.shape))
         if of.name in after
         else values[of.name]
         for of in specs

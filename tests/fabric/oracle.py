@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.fabric.layer.fabric_layer import Fabric
 
 A = np.ndarray
 

@@ -19,7 +19,7 @@ from volumetric.clocked import Clocked
 from volumetric.fabric import Blueprint, DotProduct, Input, Output, Population, ReceiverState, graph, lattice2d
 from volumetric.fabric.cells import LSTM
 from volumetric.loaders import open_model
-from volumetric.loaders.native import save_native
+from volumetric.loaders.native_checkpoint import save_native
 from volumetric.network import Network
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "fabrics.md"

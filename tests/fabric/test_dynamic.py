@@ -12,13 +12,13 @@ from tests.layers.test_vjp import differences
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
 from volumetric.base.errors import SpecError
-from volumetric.fabric.layer import emit as fabric
-from volumetric.fabric.layer.nodes import param_entries, state_entries
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.fabric.layer import emit_fabric as fabric
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_entries import param_entries, state_entries
 from volumetric.graph import differentiate, interpret
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.ops import Graph
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
 from volumetric.network import Network
 from volumetric.run.graph import graph_of
 
@@ -56,11 +56,11 @@ def test_masked_nodes_keep_nothing_and_learn_nothing(name: str) -> None:
     _, states, grads = in_numpy(spec, masked(spec, p, gone), x)
     for key, of in param_entries(spec).items():
         if key != "living":
-            still = np.broadcast_to(of.mask(of.only(np.array(gone)), grads[key]), grads[key].shape)
+            still = np.broadcast_to(of.mask(of.entries_of(np.array(gone)), grads[key]), grads[key].shape)
             assert not grads[key][still].any()
     for key, of in state_entries(spec).items():
         rows = states[key]
-        still = np.broadcast_to(of.mask(of.only(np.array(gone)), rows[0]), rows.shape)
+        still = np.broadcast_to(of.mask(of.entries_of(np.array(gone)), rows[0]), rows.shape)
         assert not rows[still].any()
         assert rows[~still].any()
 
@@ -82,7 +82,7 @@ def graph_back(spec: Fabric, p: Arrays, x: np.ndarray) -> Graph:
     """Rows, and the gradients of their sum of squares by parameters and rows."""
     work = GraphBuilder()
     rows = work.input("x", x.shape)
-    params = {name: work.stored(name, value.shape) for name, value in p.items()}
+    params = {name: work.stored_tensor(name, value.shape) for name, value in p.items()}
     scope = Scope(work=work, param=lambda name, _: params[name], path="f", sequences=2)
     y = scope.emit(spec, rows)
     grads = differentiate(work, {y: y}, [*(params[s.name] for s in spec.params()), rows])
@@ -109,16 +109,16 @@ def test_devices_mask_without_compiling(where: str, name: str) -> None:
     p, x = given(spec)
     store = graphs(where).store()
     for key, value in p.items():
-        store.put(key, value.astype(np.float32))
+        store.write(key, value.astype(np.float32))
     program = graphs(where).compile(graph_back(spec, p, x), store)
     rows = [x.astype(np.float32)]
     before = program.run(rows)
-    store.put("living", masked(spec, p, gone)["living"].astype(np.float32))
+    store.write("living", masked(spec, p, gone)["living"].astype(np.float32))
     y, *grads = program.run(rows)
     own = cut(spec, gone)
     other = graphs(where).store()
     for key, value in left(spec, p, gone).items():
-        other.put(key, value.astype(np.float32))
+        other.write(key, value.astype(np.float32))
     want, *slopes = graphs(where).compile(graph_back(own, left(spec, p, gone), x), other).run(rows)
     assert np.abs(y - before[0]).max() > 1e-3
     close(y, want)
@@ -126,7 +126,7 @@ def test_devices_mask_without_compiling(where: str, name: str) -> None:
     followed = left(spec, dict(zip((s.name for s in spec.params()), grads, strict=True)), gone)
     for key, slope in zip((s.name for s in own.params()), slopes, strict=True):
         close(followed[key], slope)
-    store.put("living", p["living"].astype(np.float32))
+    store.write("living", p["living"].astype(np.float32))
     for one, again in zip(before, program.run(rows), strict=True):
         np.testing.assert_array_equal(one, again)
 
@@ -159,7 +159,7 @@ def test_what_masked_nodes_hold_reaches_nobody() -> None:
     want = oracle(spec).forward(p, x[:, :2], memory=memory)[0]
     held = {}
     for name, of in state_entries(spec).items():
-        still = of.mask(of.only(np.array(gone)), memory.values[name][0])
+        still = of.mask(of.entries_of(np.array(gone)), memory.values[name][0])
         held[name] = np.where(still, odd[name], memory.values[name])
     after = oracle(spec).forward(p, x[:, 2:], memory=Memory(2, held, streams=2))[0]
     whole = oracle(spec).forward(p, x)[0]

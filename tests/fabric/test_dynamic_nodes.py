@@ -19,11 +19,11 @@ from volumetric import fabric
 from volumetric.base.errors import SpecError
 from volumetric.cli import main
 from volumetric.clocked import Clocked
-from volumetric.fabric.layer.edges import ExplicitEdges, LocalRadius
-from volumetric.fabric.layer.nodes import param_entries
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.fabric.layer.edge_rules import ExplicitEdges, LocalRadius
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_entries import param_entries
 from volumetric.layers import Dense, Sequential
-from volumetric.loaders.native import save_native
+from volumetric.loaders.native_checkpoint import save_native
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
 
@@ -53,7 +53,7 @@ def test_removed_nodes_leave_what_masked_ones_leave(name: str) -> None:
     fresh = initialise(alone(spec), 5)
     for key, of in param_entries(spec).items():
         value, new = whole[f"0.0.0.0/{key}"].values(), fresh[f"0.0.0.0/{key}"].values()
-        there = np.broadcast_to(of.mask(of.only(np.array(gone)), value), value.shape)
+        there = np.broadcast_to(of.mask(of.entries_of(np.array(gone)), value), value.shape)
         np.testing.assert_array_equal(value[there], new[there])
         np.testing.assert_array_equal(value[~there], p[key].astype(np.float32)[~there])
 
@@ -70,14 +70,14 @@ def test_states_follow_the_nodes_that_stay(way: str) -> None:
     stream.mask((*gone, 5))
     stream.run(x[:, 3:5])
     less, some = fabric.remove(network, params, gone)
-    other = stream.onto(less, some)
-    assert other.living().tolist() == stream.living().tolist()
+    other = stream.migrate(less, some)
+    assert other.living_nodes().tolist() == stream.living_nodes().tolist()
     np.testing.assert_allclose(np.asarray(other.run(x[:, 5:7])), np.asarray(stream.run(x[:, 5:7])), atol=1e-6)
-    again = other.onto(network, params)
-    assert again.living().tolist() == sorted([*stream.living().tolist(), *gone])
+    again = other.migrate(network, params)
+    assert again.living_nodes().tolist() == sorted([*stream.living_nodes().tolist(), *gone])
     stream.unmask(gone)
     np.testing.assert_allclose(np.asarray(again.run(x[:, 7:])), np.asarray(stream.run(x[:, 7:])), atol=1e-6)
-    fresh = device(way).stream(network, params, batch=2).onto(less, some)
+    fresh = device(way).stream(network, params, batch=2).migrate(less, some)
     assert np.isfinite(np.asarray(fresh.run(x))).all()
 
 
@@ -91,15 +91,15 @@ def test_machines_go_on_with_other_nodes() -> None:
     stream.mask((*gone, 5))
     stream.run(x[:, 3:5])
     less, some = fabric.remove(network, params, gone)
-    other = stream.onto(Clocked(network=less), some)
-    assert (other.living().tolist(), other.position) == (stream.living().tolist(), 5)
+    other = stream.migrate(Clocked(network=less), some)
+    assert (other.living_nodes().tolist(), other.position) == (stream.living_nodes().tolist(), 5)
     np.testing.assert_allclose(np.asarray(other.run(x[:, 5:7])), np.asarray(stream.run(x[:, 5:7])), atol=1e-6)
-    again = other.onto(Clocked(network=network), params)
+    again = other.migrate(Clocked(network=network), params)
     stream.unmask(gone)
     np.testing.assert_allclose(np.asarray(again.run(x[:, 7:])), np.asarray(stream.run(x[:, 7:])), atol=1e-6)
     wide = alone(replace(spec, populations=CASES["dense"][0].populations, outputs=CASES["plain"][0].outputs))
     with pytest.raises(SpecError, match="streams cannot continue in the other network: its state"):
-        stream.onto(Clocked(network=wide), initialise(wide))
+        stream.migrate(Clocked(network=wide), initialise(wide))
 
 
 def test_what_slow_edges_ask_for_follows() -> None:
@@ -114,9 +114,9 @@ def test_what_slow_edges_ask_for_follows() -> None:
         stream.run(x[:, :4])
         stream.mask(gone)
         stream.run(x[:, 4:5])
-        other = stream.onto(*fabric.remove(network, params, gone))
+        other = stream.migrate(*fabric.remove(network, params, gone))
         np.testing.assert_allclose(np.asarray(other.run(x[:, 5:6])), np.asarray(stream.run(x[:, 5:6])), atol=1e-6)
-        back = other.onto(network, params)
+        back = other.migrate(network, params)
         stream.unmask(gone)
         if gone == (4,):  # of what edges with a delay of 4 would read no more than 3 rows were kept
             np.testing.assert_allclose(np.asarray(back.run(x[:, 6:7])), np.asarray(stream.run(x[:, 6:7])), atol=1e-6)
@@ -181,7 +181,7 @@ def test_nodes_that_cannot_go_or_come_are_named() -> None:
     stream = device("reference").stream(network, params)
     other = alone(replace(spec, populations=CASES["dense"][0].populations))
     with pytest.raises(SpecError, match="streams cannot continue in the other network: its state"):
-        stream.onto(other, initialise(other))
+        stream.migrate(other, initialise(other))
 
 
 def test_types_of_weights_stay_and_so_do_masters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,17 +16,17 @@ from tests.oracles import oracle
 from tests.oracles.memory import Memory
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.clocked import Clocked
-from volumetric.fabric.layer.declared import OutPort
-from volumetric.fabric.layer.places import XBand
-from volumetric.fabric.layer.spec import Fabric
-from volumetric.graph.programs import ProgramCache
+from volumetric.fabric.layer.cell_populations import OutPort
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_sets import XBand
+from volumetric.graph.program_cache import ProgramCache
 from volumetric.layers import Dense
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
-from volumetric.observe.activity import Recorder
-from volumetric.run.streams.chunks import Chunk
-from volumetric.run.streams.rows import SEAL, Header, RowStream
+from volumetric.network.weight_store import Params, WeightStore
+from volumetric.observe.recorder import Recorder
+from volumetric.run.streams.row_stream import SEAL, RowStream, StreamHeader
+from volumetric.run.streams.stream_chunks import StreamChunk
 
 WAYS = ("reference", "cpu", "rows on cpu", "gpu")
 
@@ -90,7 +90,7 @@ def test_nodes_are_masked_between_calls_and_nothing_is_compiled(way: str, monkey
         ProgramCache, "get", lambda self, name, make: get(self, name, lambda: made.append(name) or make())
     )
     stream.mask(of.gone)
-    assert stream.living().tolist() == [node for node in range(12) if node not in of.gone]
+    assert stream.living_nodes().tolist() == [node for node in range(12) if node not in of.gone]
     parts.append(np.asarray(stream.run(x[:, 3:6])))
     stream.unmask(of.gone[1:])
     stream.unmask(of.gone[0])
@@ -113,7 +113,7 @@ def test_forks_and_files_have_their_own(way: str) -> None:
     network, params = alone(of.spec), params_of(of.p)
     again = device("reference" if way == "cpu" else "cpu").stream(network, params, batch=2)
     again.restore(stream.save())
-    assert again.living().tolist() == stream.living().tolist()
+    assert again.living_nodes().tolist() == stream.living_nodes().tolist()
     again.unmask(of.gone)
     np.testing.assert_allclose(np.asarray(again.run(x[:, 6:])), want[:, 6:], atol=3e-5)
     stream.reset()
@@ -131,7 +131,7 @@ def test_machines_mask_nodes_between_ticks(way: str) -> None:
     stream.mask(of.gone)
     again = device(way).stream(machine, params, batch=2)
     again.restore(stream.save())
-    assert again.living().tolist() == stream.living().tolist() != other.living().tolist()
+    assert again.living_nodes().tolist() == stream.living_nodes().tolist() != other.living_nodes().tolist()
     parts.append(np.asarray(again.run(of.x[:, 3:6])))
     again.unmask(of.gone)
     parts.append(np.asarray(again.run(of.x[:, 6:])))
@@ -148,7 +148,7 @@ def test_masks_of_the_parameters_are_those_that_streams_begin_with() -> None:
     for way in ("reference", "cpu"):
         of = case(way)
         stream = device(way).stream(alone(of.spec), params_of(masked(of.spec, of.p, of.gone)), batch=2)
-        assert stream.living().size == 12 - len(of.gone)
+        assert stream.living_nodes().size == 12 - len(of.gone)
         want = of.after(slice(3), Memory(streams=2), some=True)
         np.testing.assert_allclose(np.asarray(stream.run(of.x[:, :3])), want, atol=3e-5)
 
@@ -164,10 +164,10 @@ def test_what_does_not_fit_changes_nothing() -> None:
     with pytest.raises(SpecError, match=r"there is no fabric at '0\.0\.0\.1'"):
         stream.unmask(4, at="0.0.0.1")
     for key, ids in (("0.0.0.0/living", [12]), ("0.0.0.0/living", [10**30]), ("0.0.0.1/living", [])):
-        header, body = SEAL.open(before, Header)
+        header, body = SEAL.unpack(before, StreamHeader)
         header.masked[key] = ids
         with pytest.raises(CheckpointError, match="masks nodes at"):
-            stream.restore(SEAL.close(header, [body]))
+            stream.restore(SEAL.pack(header, [body]))
     assert stream.save() == before
     plain = {name: value for name, value in of.p.items() if name != "living"}
     still = device("cpu").stream(alone(cut(of.spec, ())), params_of(plain))
@@ -178,16 +178,16 @@ def test_what_does_not_fit_changes_nothing() -> None:
 def test_a_recorder_sees_what_its_stream_masks() -> None:
     of, stream = case("gpu"), device("cpu").stream(alone(case("gpu").spec), params_of(case("gpu").p), batch=2)
     recorder = Recorder(stream)
-    made = [recorder.advance(Chunk(x={"input": of.x[:, :3]}, count=3))]
+    made = [recorder.advance(StreamChunk(x={"input": of.x[:, :3]}, count=3))]
     stream.mask(of.gone)
-    made.append(recorder.advance(Chunk(x={"input": of.x[:, 3:6]}, count=3)))
+    made.append(recorder.advance(StreamChunk(x={"input": of.x[:, 3:6]}, count=3)))
     np.testing.assert_allclose(np.concatenate([np.asarray(y) for y in made], 1), of.expected()[:, :6], atol=3e-5)
     awake = np.stack([frame.fired for frame in recorder.frames])
     assert awake[:3].all()
     assert (~awake[3:]).sum(1).tolist() == [len(of.gone)] * 3
     stream.unmask(of.gone[1:])
     recorder.close()
-    assert stream.living().tolist() == [node for node in range(12) if node != of.gone[0]]
+    assert stream.living_nodes().tolist() == [node for node in range(12) if node != of.gone[0]]
 
 
 def test_a_fabric_that_is_switched_off_can_be_masked() -> None:
@@ -202,5 +202,5 @@ def test_a_fabric_that_is_switched_off_can_be_masked() -> None:
         stream = device("cpu").stream(network, initialise(network), batch=2) if way == "cpu" else stream
         want = np.asarray(stream.run(x))
         stream.mask(4)
-        assert 4 not in stream.living()
+        assert 4 not in stream.living_nodes()
         np.testing.assert_array_equal(np.asarray(stream.run(x)), want)

@@ -16,16 +16,16 @@ from tests.fabric.test_layer import alone
 from volumetric import fabric
 from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
-from volumetric.fabric.layer.declared import OutPort
-from volumetric.fabric.layer.nodes import param_entries
-from volumetric.fabric.layer.places import XBand
-from volumetric.graph.programs import ProgramCache
+from volumetric.fabric.layer.cell_populations import OutPort
+from volumetric.fabric.layer.node_entries import param_entries
+from volumetric.fabric.layer.node_sets import XBand
+from volumetric.graph.program_cache import ProgramCache
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid, Link
-from volumetric.network.weights import Params
+from volumetric.network.weight_store import Params
 from volumetric.train import MSE, SGD, AdamW, Backprop, Batch, Systolic, TrainConfig, evaluate, train
 from volumetric.train.learner import LearnerOptions
-from volumetric.train.open import bind, open_learner
+from volumetric.train.learner_opening import bind, open_learner
 
 SPEC, GONE = CASES["mixed"]
 NETWORK = alone(SPEC)
@@ -72,7 +72,9 @@ def test_weights_of_masked_nodes_stand_still_and_nothing_is_compiled(way: str, m
         key = f"0.0.0.0/{name}"
         if name == "living":
             continue
-        still = np.broadcast_to(entries.mask(entries.only(np.array(GONE)), before[key].values()), before[key].shape)
+        still = np.broadcast_to(
+            entries.mask(entries.entries_of(np.array(GONE)), before[key].values()), before[key].shape
+        )
         assert not moved(before, after, key)[still].any()
         for slot, arrays in slots.items():
             np.testing.assert_array_equal(now[slot][key][still], arrays[key][still])
@@ -137,7 +139,7 @@ def test_judging_masks_for_its_batches_alone() -> None:
 def test_a_fault_leaves_the_population() -> None:
     of = learner("cpu", optimiser=SGD())
     before = of.state
-    odd = replace(batch(0, GONE), inputs={**batch(0).given, "input": np.full((2, 3, 3), np.nan, np.float32)})
+    odd = replace(batch(0, GONE), inputs={**batch(0).inputs_by_name, "input": np.full((2, 3, 3), np.nan, np.float32)})
     assert of.step([odd], rate=1e-2).fault is not None
     after = of.state
     for arrays, others in ((before.masters, after.masters), (before.buffers, after.buffers)):

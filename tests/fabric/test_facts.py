@@ -21,9 +21,9 @@ from volumetric.fabric import (
 )
 from volumetric.fabric.body import Body
 from volumetric.fabric.cells import GRU, LSTM, RNN, SLSTM
-from volumetric.fabric.layer.edges import Rule
-from volumetric.fabric.layer.facts import Facts
-from volumetric.fabric.layer.reach import latency
+from volumetric.fabric.layer.edge_rules import Rule
+from volumetric.fabric.layer.node_facts import FabricFacts
+from volumetric.fabric.layer.node_latency import latency
 
 CORE = {"core": Population(cell=SLSTM(hidden=4))}
 
@@ -38,7 +38,7 @@ def blueprint(body: Body, **fields: object) -> Blueprint:
     )
 
 
-def edges(facts: Facts) -> list[tuple[int, int, float, int]]:
+def edges(facts: FabricFacts) -> list[tuple[int, int, float, int]]:
     """(receiver, sender, distance, delay) by the ids of the declaration, as they are stored."""
     readers, ids = facts.order[facts.inputs :], facts.order
     rows = zip(facts.receivers, facts.senders, facts.distance, facts.delay, strict=True)

@@ -13,17 +13,17 @@ from tests.fabric.oracle import Stream
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
-from volumetric.fabric.layer import emit as fabric
+from volumetric.fabric.layer import emit_fabric as fabric
 from volumetric.fabric.layer import messages as fabric_edges
-from volumetric.fabric.layer.declared import RNN, SLSTM, InPort, Population
-from volumetric.fabric.layer.edges import Annulus, Columns, LocalRadius
-from volumetric.fabric.layer.graphs import Lattice
-from volumetric.fabric.layer.places import XBand
-from volumetric.fabric.layer.reach import latency
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.fabric.layer.cell_populations import RNN, SLSTM, CellPopulation, InPort
+from volumetric.fabric.layer.edge_rules import Annulus, Columns, LocalRadius
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_graphs import Lattice
+from volumetric.fabric.layer.node_latency import latency
+from volumetric.fabric.layer.node_sets import XBand
 from volumetric.graph import differentiate, interpret
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
 from volumetric.run.graph import graph_of
@@ -65,7 +65,7 @@ def test_dense_neighbourhoods_are_sparse_ones(where: str, monkeypatch: pytest.Mo
     spec = small(
         graph=Lattice((8, 6)),
         connectivity=(Columns((5, 6)),),
-        populations=(Population("core", RNN(4)),),
+        populations=(CellPopulation("core", RNN(4)),),
         heads=2,
         learn_distance=True,
     )
@@ -85,14 +85,14 @@ def forward_and_back(where: str, spec: Fabric, p: dict[str, np.ndarray], x: np.n
     """Rows, and the gradients of their sum of squares by parameters and rows."""
     work = GraphBuilder()
     rows = work.input("x", x.shape)
-    params = {name: work.stored(name, value.shape) for name, value in p.items()}
+    params = {name: work.stored_tensor(name, value.shape) for name, value in p.items()}
     scope = Scope(work=work, param=lambda name, _: params[name], path="f", sequences=2)
     y = scope.emit(spec, rows)
     grads = differentiate(work, {y: y}, [*params.values(), rows])
     graph = work.finish([y, *grads.values()])
     store = graphs(where).store()
     for name, value in p.items():
-        store.put(name, value.astype(np.float32))
+        store.write(name, value.astype(np.float32))
     return graphs(where).compile(graph, store).run([x.astype(np.float32)])
 
 
@@ -101,7 +101,7 @@ def test_latency_is_when_an_output_first_moves(inner: int) -> None:
     spec = small(
         graph=Lattice((7, 2)),
         inputs=(InPort("near", (8,), 1), InPort("far", XBand("low"), 2)),
-        populations=(Population("core", SLSTM(4)),),
+        populations=(CellPopulation("core", SLSTM(4)),),
         connectivity=(LocalRadius(1.0), Annulus(1.5, 2.0, 1, 3)),
         inner_steps=inner,
     )
@@ -167,7 +167,7 @@ def test_what_is_odd_stays_in_its_stream_and_a_reset_heals_it(where: str) -> Non
     graph = graph_of(alone(spec), 5, sequences=2, resets=True)
     store = graphs(where).store()
     for name, value in p.items():
-        store.put(f"0.0.0.0/{name}", value.astype(np.float32))
+        store.write(f"0.0.0.0/{name}", value.astype(np.float32))
     program = graphs(where).compile(graph, store)
     rows: list[Any] = [x.astype(np.float32), RESETS.astype(np.float32)]
     [y] = program.run(rows)

@@ -11,8 +11,8 @@ from tests.fabric.test_layer import alone, given
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.network.weights import Params, WeightStore
-from volumetric.run.streams.rows import RowStream
+from volumetric.network.weight_store import Params, WeightStore
+from volumetric.run.streams.row_stream import RowStream
 
 NETWORK = alone(MIXED)
 P, X = given(MIXED, 12)

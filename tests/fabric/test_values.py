@@ -13,25 +13,25 @@ from msgspec import structs
 
 from volumetric import fabric, initialise, layers, open_device
 from volumetric.base.errors import SpecError, VolumetricError
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.fabric import Blueprint, BySenderTile, DotProduct, Input, Output, Population, graph, lattice2d
 from volumetric.fabric.body import Body
 from volumetric.fabric.cells import GRU, LSTM, RNN, SLSTM, Axon
 from volumetric.fabric.compile import layer_of
-from volumetric.fabric.layer.declared import InPort, OutPort
-from volumetric.fabric.layer.declared import Population as Cells
-from volumetric.fabric.layer.edges import Rule
-from volumetric.fabric.layer.graphs import Explicit, Lattice
+from volumetric.fabric.layer.cell_populations import CellPopulation as Cells
+from volumetric.fabric.layer.cell_populations import InPort, OutPort
+from volumetric.fabric.layer.edge_rules import Rule
+from volumetric.fabric.layer.node_graphs import Lattice, NodePlaces
 from volumetric.layers import LayerSpec
 from volumetric.layers.head_norm import warn_of_narrow_heads
 from volumetric.loaders import open_model, save_native
-from volumetric.program.layer.declared import Program
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.learning import Constraints, Learning, Semantic
-from volumetric.program.layer.masks import Bits, Rects, Tile
+from volumetric.program.layer.edge_masks import Bits, Rects, Tile
 from volumetric.program.layer.meter import Meter
 from volumetric.program.layer.ports import In, Level, Out
+from volumetric.program.layer.program_declaration import Program
 from volumetric.program.layer.region import Canvas, Identity, Region
+from volumetric.program.layer.region_learning import Constraints, Learning, Semantic
 
 CORE = {"core": Population(cell=GRU(hidden=2))}
 # Any list is taken where the fields, once they are checked, are tuples, as their types say.
@@ -115,7 +115,7 @@ VALUES = (
         lattice2d.SmallWorld(1),
         lattice2d.Columns((2, 2), 1),
     ),
-    *(lattice2d.ExplicitEdges(((1, 0),), 1.0, 2), Lattice((3, 3)), Explicit(((0.0, 1.0),))),
+    *(lattice2d.ExplicitEdges(((1, 0),), 1.0, 2), Lattice((3, 3)), NodePlaces(((0.0, 1.0),))),
     *(lattice2d.XBand(), lattice2d.Region(), lattice2d.Corners(), SLSTM(4), Axon(4), LSTM(4), GRU(4), RNN(4)),
     *(Cells("p", GRU(4), (1,)), InPort("a", (0,), 1), OutPort("y", (2,), 1), Input(1), Output(1), BySenderTile((2, 2))),
     *(DotProduct(), lattice2d.Output((1,)), Population(cell=GRU(4), nodes=(1,)), row(lattice2d.LocalRadius(1.0))),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.graph.numeric.formulas import erf, sigmoid
+from volumetric.graph.numeric.numpy_formulas import erf, sigmoid
 
 _COMMON: dict[str, Any] = {
     "np": np,
@@ -27,7 +27,7 @@ VECTORS: dict[str, Any] = {
     "root": np.sqrt,
     "sigmoid": sigmoid,
     "erf": erf,
-    "turned": lambda x, quarters: np.cos(x) if quarters else np.sin(x),
+    "sin_quarter_turned": lambda x, quarters: np.cos(x) if quarters else np.sin(x),
     "larger": np.maximum,
     "smaller": np.minimum,
     "where_less": lambda a, b, then, otherwise: np.where(a < b, then, otherwise),

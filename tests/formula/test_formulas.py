@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from tests.formula.spoken import VECTORS, wgsl_function
-from volumetric.devices.cpu.kernels import formulas as vectors
-from volumetric.devices.gpu.shaders import read
+from volumetric.devices.cpu.kernels import formula_kernels as vectors
+from volumetric.devices.gpu.shaders import read_shader
 from volumetric.formula import losses, optimisers
+from volumetric.formula.binary_functions import PAIRS
 from volumetric.formula.cells import CELLS
 from volumetric.formula.derivative import derivative
 from volumetric.formula.elementary import DERIVATIVES
 from volumetric.formula.expression import Expression, node, variable
-from volumetric.formula.functions import ACTIVATIONS, FUNCTIONS, OWN, SLOPES, X, slopes_of
 from volumetric.formula.losses import TERMS, Y
 from volumetric.formula.optimisers import FORMS, fields_of
-from volumetric.formula.pairs import PAIRS
-from volumetric.formula.writing import written
-from volumetric.graph.numeric.formulas import function_of
+from volumetric.formula.statements import write_expressions
+from volumetric.formula.unary_functions import ACTIVATIONS, FUNCTIONS, OWN, SLOPES, X, slopes_of
+from volumetric.graph.numeric.numpy_formulas import function_of
 
 POINTS = np.concatenate([np.linspace(-9, 9, 61), [-1e-3, 1e-3, 0.4, 2.3]])
 ODD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 88.8, -104.0], np.float32)
@@ -46,7 +46,7 @@ def slopes_by_differences(arguments: str, of: Expression, *given: Any) -> np.nda
 
 def on_vectors(of: Expression, **given: Any) -> np.ndarray:
     """What the text of the CPU's kernels means."""
-    statements, [text] = written([of], vectors.VECTORS)
+    statements, [text] = write_expressions([of], vectors.VECTORS)
     kind = next(iter(given.values())).dtype.type
     scope = {**VECTORS, "splat": kind, **given}
     exec("\n".join((*statements, f"result = {text}")), scope)
@@ -106,7 +106,7 @@ def test_every_device_computes_the_same_function(name: str) -> None:
     factors = {"alpha": np.float32(1.7), "beta": np.float32(0.3)}
     want = values("x alpha beta", FUNCTIONS[name].value, x, *factors.values())
     np.testing.assert_allclose(on_vectors(FUNCTIONS[name].value, x=x, **factors), want, rtol=1e-6)
-    apply = wgsl_function(read(f"unary/{name}"), "apply", dims=SimpleNamespace(**factors))
+    apply = wgsl_function(read_shader(f"unary/{name}"), "apply", dims=SimpleNamespace(**factors))
     np.testing.assert_allclose(apply(x), want, rtol=1e-6)
 
 
@@ -115,7 +115,7 @@ def test_every_device_computes_the_same_slope(name: str) -> None:
     x = np.concatenate([POINTS.astype(np.float32), ODD])
     want = values("x", SLOPES[name], x)
     np.testing.assert_allclose(on_vectors(SLOPES[name], x=x), want, rtol=1e-6)
-    np.testing.assert_allclose(wgsl_function(read(f"graph/slope/{name}"), "slope")(x), want, rtol=1e-6)
+    np.testing.assert_allclose(wgsl_function(read_shader(f"graph/slope/{name}"), "slope")(x), want, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -140,7 +140,7 @@ def test_every_device_computes_the_same_of_pairs(name: str) -> None:
     a, b = (each.ravel() for each in np.meshgrid(ODD, ODD[::-1]))
     want = values("a b", PAIRS[name].value, a, b)
     np.testing.assert_array_equal(on_vectors(PAIRS[name].value, a=a, b=b), want)
-    np.testing.assert_array_equal(wgsl_function(read(f"graph/binary/{name}"), "combine")(a, b), want)
+    np.testing.assert_array_equal(wgsl_function(read_shader(f"graph/binary/{name}"), "combine")(a, b), want)
 
 
 @pytest.mark.parametrize("name", TERMS.own)
@@ -162,7 +162,9 @@ def test_every_device_computes_the_same_loss(name: str) -> None:
     y, t = (each.ravel() for each in np.meshgrid(ODD, np.array([0.0, 0.3, 1.0], np.float32)))
     fields = dict.fromkeys(of.fields, np.float32(0.7))
     arguments = " ".join(("y", "t", *of.fields))
-    term = wgsl_function(read(f"graph/loss/{name}"), "term", **{key.upper(): item for key, item in fields.items()})
+    term = wgsl_function(
+        read_shader(f"graph/loss/{name}"), "term", **{key.upper(): item for key, item in fields.items()}
+    )
     for part, got in zip((of.value, of.slope), term(y, t), strict=True):
         want = values(arguments, part, y, t, *fields.values())
         np.testing.assert_array_equal(on_vectors(part, y=y, t=t, **fields), want)
@@ -183,7 +185,7 @@ def test_every_device_computes_the_same_update(form: str) -> None:
         for folder in ("update", "trial"):
             kept = {f"slot_{i}": [slot] for i, slot in enumerate(slots)}
             scalars = [numbers["rate"], 1, first, numbers["second"]]
-            text = read(f"graph/{folder}/{form}")
+            text = read_shader(f"graph/{folder}/{form}")
             step = wgsl_function(text, "moved", scalars=scalars, **kept, **{n.upper(): numbers[n] for n in fields})
             np.testing.assert_allclose(step(w, g, 0), want[0], rtol=1e-6)
             for [slot], old, new in zip(kept.values(), slots, want[1:], strict=True):
@@ -201,7 +203,7 @@ def test_the_way_back_through_a_cell_is_the_derived_one(name: str) -> None:
     given |= {f"g_{each}": rng.standard_normal(50) for each in of.after}
     inputs = [f"x{i}" for i in range(of.blocks)] + [f"r{i}" for i in range(of.blocks)] + list(of.direct)
     whole = reduce(operator.add, (variable(f"g_{state}") * value for state, value in of.after.items()))
-    for back in (of.back, of.derived):
+    for back in (of.back, of.derive_back):
         for wanted, each in zip(inputs, (*back.x, *back.r, *back.direct.values()), strict=True):
             order = {wanted: given[wanted], **given}
             want = slopes_by_differences(" ".join(order), whole, *order.values())
@@ -221,7 +223,7 @@ def test_every_device_computes_the_same_step_of_a_cell(name: str) -> None:
     for each, value in zip(results, want, strict=True):
         np.testing.assert_allclose(on_vectors(each, **given), value, rtol=1e-6)
     kinds = {kind: lambda: SimpleNamespace(kept={}, x={}, r={}, c={}) for kind in ("Step", "Back")}
-    text = re.sub(r"var s: (\w+);", r"let s = \1();", read(f"graph/cell/{name}"))
+    text = re.sub(r"var s: (\w+);", r"let s = \1();", read_shader(f"graph/cell/{name}"))
     step = wgsl_function(text, "cell", **kinds)(x, r, states[0], states[1:])
     kept = [*want[len(of.after) :], *want[1 : len(of.after)]]
     for got, value in zip((step.h, *step.kept.values()), (want[0], *kept), strict=True):

@@ -11,13 +11,13 @@ import pytest
 from tests.devices import DEVICES, device
 from volumetric.base.errors import SpecError
 from volumetric.builders import chain
-from volumetric.formula import functions, losses, optimisers
+from volumetric.formula import losses, optimisers, unary_functions
 from volumetric.formula.elementary import sign, softplus, sqrt, tanh
 from volumetric.formula.expression import variables
-from volumetric.formula.functions import Function, X, slope_called, slopes_of
-from volumetric.formula.losses import T, Term, Y
-from volumetric.formula.optimisers import RATE, Attributes, G, Moved, Optimiser, W
-from volumetric.graph.numeric.formulas import function_of
+from volumetric.formula.losses import LossTerm, T, Y
+from volumetric.formula.optimisers import RATE, Attributes, G, Moved, OptimiserFormula, W
+from volumetric.formula.unary_functions import UnaryFormula, X, slope_by_name, slopes_of
+from volumetric.graph.numeric.numpy_formulas import function_of
 from volumetric.layers import MLP, Dense, SwiGLU
 from volumetric.network import initialise
 from volumetric.run import lower
@@ -35,13 +35,15 @@ def signed(at: Attributes) -> Moved:
 @pytest.fixture(autouse=True, scope="module")
 def formulas() -> Iterator[None]:
     """Two activations, a loss and an optimiser, which are gone again behind this file."""
-    functions.ACTIVATIONS["mish"] = Function(X * tanh(softplus(X)))
-    functions.ACTIVATIONS["soft_tanh"] = Function(tanh(0.5 * X))  # whose derivative follows from its result
-    losses.TERMS["charbonnier"] = Term(sqrt((Y - T) * (Y - T) + _WIDTH * _WIDTH), "Smooth l1.", fields={"width": 0.1})
+    unary_functions.ACTIVATIONS["mish"] = UnaryFormula(X * tanh(softplus(X)))
+    unary_functions.ACTIVATIONS["soft_tanh"] = UnaryFormula(tanh(0.5 * X))  # whose derivative follows from its result
+    losses.TERMS["charbonnier"] = LossTerm(
+        sqrt((Y - T) * (Y - T) + _WIDTH * _WIDTH), "Smooth l1.", fields={"width": 0.1}
+    )
     fields = {"weight_decay": 0.0, "beta": 0.9, "smooth": True}
-    optimisers.OPTIMISERS["signed"] = Optimiser(signed, fields, ("smooth",))
+    optimisers.OPTIMISERS["signed"] = OptimiserFormula(signed, fields, ("smooth",))
     yield
-    del functions.ACTIVATIONS["mish"], functions.ACTIVATIONS["soft_tanh"]
+    del unary_functions.ACTIVATIONS["mish"], unary_functions.ACTIVATIONS["soft_tanh"]
     del losses.TERMS["charbonnier"], optimisers.OPTIMISERS["signed"]
     LOSSES.pop("charbonnier", None)
     OPTIMISERS.pop("signed", None)
@@ -50,14 +52,14 @@ def formulas() -> Iterator[None]:
 @pytest.mark.parametrize("name", ["mish", "soft_tanh"])
 def test_slopes_are_derived(name: str) -> None:
     x, step = np.linspace(-3, 3, 61), 1e-6
-    value = function_of("x", functions.FUNCTIONS[name].value)
+    value = function_of("x", unary_functions.FUNCTIONS[name].value)
     want = (value(x + step)[0] - value(x - step)[0]) / (2 * step)
-    np.testing.assert_allclose(function_of("x", slope_called(name))(x)[0], want, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(function_of("x", slope_by_name(name))(x)[0], want, rtol=1e-6, atol=1e-8)
     slopes = slopes_of(name)
     assert slopes is not None
     assert slopes.from_result == ("from_soft_tanh" if name == "soft_tanh" else None)
     if slopes.from_result:
-        found = function_of("x", slope_called(slopes.from_result))(value(x)[0])[0]
+        found = function_of("x", slope_by_name(slopes.from_result))(value(x)[0])[0]
         np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-8)
 
 
@@ -89,9 +91,9 @@ def test_layers_run_and_train_with_them(name: str) -> None:
 
 def test_kernels_have_room_for_so_many_fields() -> None:
     with pytest.raises(SpecError, match="at most 2 fields"):
-        Term(Y - T, "Too much.", fields={"a": 1.0, "b": 1.0, "c": 1.0})
+        LossTerm(Y - T, "Too much.", fields={"a": 1.0, "b": 1.0, "c": 1.0})
     many = variables(" ".join(f"slot{i}" for i in range(4)))
-    optimisers.OPTIMISERS["many"] = Optimiser(lambda at: (W, {each.text: each for each in many}), {})
+    optimisers.OPTIMISERS["many"] = OptimiserFormula(lambda at: (W, {each.text: each for each in many}), {})
     try:
         with pytest.raises(SpecError, match="at most 3 slots"):
             optimisers.step_of("many")

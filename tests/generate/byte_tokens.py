@@ -7,7 +7,7 @@ from tokenizers.decoders import ByteLevel as ByteDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-from volumetric.generate.grammar import Tokens
+from volumetric.generate.grammar import GrammarTokens
 
 END = 256
 
@@ -21,6 +21,6 @@ def byte_tokenizer() -> tokenizers.Tokenizer:
     return found
 
 
-def byte_tokens() -> Tokens:
+def byte_tokens() -> GrammarTokens:
     """Return what grammars need of it."""
-    return Tokens(byte_tokenizer().to_str(), END + 1, (END,))
+    return GrammarTokens(byte_tokenizer().to_str(), END + 1, (END,))

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Model
 from volumetric.layers import LSTM, Dense, Embedding, LayerSpec, MultiHeadAttention
 from volumetric.loaders import ChatTemplate, GenerationDefaults, LoadedModel, Tokenizer
-from volumetric.loaders.convert import save_model
+from volumetric.loaders.convert_model import save_model
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run.device import Device, RunOptions
 
 LETTERS = "abcdefgh."

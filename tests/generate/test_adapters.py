@@ -17,14 +17,14 @@ from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.dtypes import decode
 from volumetric.generate import Model, load
 from volumetric.loaders import LoadedModel, open_model
-from volumetric.loaders.convert import Format, convert_model, open_merged, save_model
+from volumetric.loaders.convert_model import Format, convert_model, open_merged, save_model
 from volumetric.loaders.peft import read_adapter, save_adapter
 from volumetric.loaders.peft_merge import parse_adapter
-from volumetric.loaders.quantise import convert, target_schemes
+from volumetric.loaders.target_schemes import convert, target_schemes
 from volumetric.network import Params
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.run.device import RunOptions
-from volumetric.run.sharing import Updatable
+from volumetric.run.shared_weights import Updatable
 from volumetric.train import LowRank
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -102,7 +102,7 @@ def test_merged_weights_are_rounded_once(tmp_path: Path) -> None:
     made = convert_model(TINY / "llama", tmp_path / "out", dtype="int4:g32", lora=lora)
     merged, targets = open_merged(TINY / "llama", lora), target_schemes(made.network, "int4:g32")
     for key, store in open_model(tmp_path / "out").params.items():
-        whole = merged.params[key].stored()
+        whole = merged.params[key].packed()
         np.testing.assert_array_equal(store.values(), decode(convert(whole, targets[key])))
         assert store.scheme == made.params[key].scheme == (targets[key] or whole.scheme)
     plain = open_model(TINY / "llama")
@@ -193,7 +193,7 @@ def test_models_of_one_base_keep_its_weights_once(name: str, dtype: str | None) 
     apart = [opened(name, lora, dtype) for lora in adapters]
     expected = [last(model) for model in apart]
     base = opened(name, [], dtype)
-    models = [base.beside([PEFT / one for one in lora]) for lora in adapters]
+    models = [base.with_adapters([PEFT / one for one in lora]) for lora in adapters]
     for model, right in zip(models, expected, strict=True):
         np.testing.assert_array_equal(last(model), right)
     assert [dict(model.adapters) for model in models] == [dict(model.adapters) for model in apart]
@@ -213,7 +213,7 @@ def test_models_of_one_base_keep_its_weights_once(name: str, dtype: str | None) 
 
 def test_weights_that_several_models_use_are_not_replaced_under_them() -> None:
     base = opened("cpu", [])
-    again = base.beside([PEFT / "plain"])
+    again = base.with_adapters([PEFT / "plain"])
     (key, *_) = (key for key in base.params if key.endswith("o.weight"))
     other = Params({key: WeightStore.from_array(base.params[key].values())})
     for model in (base, again):

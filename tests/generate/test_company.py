@@ -14,9 +14,9 @@ import volumetric
 from tests.generate.guesses import Guesses
 from tests.generate.letters import deep_letters, recurrent_letters
 from volumetric.devices.cpu import CpuDevice
-from volumetric.devices.reference import ReferenceDevice
-from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
-from volumetric.generate.scheduling import pace
+from volumetric.devices.reference_device import ReferenceDevice
+from volumetric.generate import Job, JobEvent, Limits, Model, Scheduler, Ticket
+from volumetric.generate.scheduling import prefill_budget
 from volumetric.layers import GRU, LayerSpec, MultiHeadAttention
 from volumetric.run.device import Device
 
@@ -107,14 +107,14 @@ def test_tokens_are_those_of_the_prompt_alone(family: str, options: dict[str, An
     random = np.random.default_rng(len(family) + len(options))
     with volumetric.load(TINY / family, device="cpu", context=80, **options) as model:
         for prefix_bytes, rows in ((None, 7), (0, 33), (2**26, None)):
-            limits = Limits(seats=5, prompt_rows=rows, prefix_bytes=prefix_bytes, **SPARE)
+            limits = Limits(slots=5, prompt_rows=rows, prefix_bytes=prefix_bytes, **SPARE)
             scheduler = agree(model, random, jobs_of(model, random, 90, 14, 60), limits)
             stats = scheduler.stats
             assert (stats.cached_tokens > 0) <= (prefix_bytes is not None)
         # Memory for two sequences and a little: prefixes are dropped, sequences give up their seats.
         memory = model.executable.memory
         limit = 4 * memory.state_fixed + 200 * max(memory.state_per_token, 1)
-        tight = Limits(seats=5, state_bytes=limit, ahead=1, **SPARE)
+        tight = Limits(slots=5, state_bytes=limit, ahead=1, **SPARE)
         scheduler = agree(model, random, jobs_of(model, random, 90, 14, 60), tight)
         assert scheduler.stats.state_bytes <= limit
 
@@ -131,7 +131,7 @@ def test_tokens_are_those_of_the_prompt_alone(family: str, options: dict[str, An
 )
 def test_drafts_change_no_token(family: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     """Some sequences have good guesses, some bad ones, some are looked up, in memory for a few and for all."""
-    monkeypatch.setattr(pace, "_PRICE_WEIGHT", 0.0)  # how many are made depends on no time
+    monkeypatch.setattr(prefill_budget, "_PRICE_WEIGHT", 0.0)  # how many are made depends on no time
     random = np.random.default_rng(len(family))
     with volumetric.load(TINY / family, device="cpu", context=80, **options) as model:
         wrong = 0
@@ -144,7 +144,7 @@ def test_drafts_change_no_token(family: str, options: dict[str, Any], monkeypatc
                 jobs[at] = replace(one, drafter=partial(Guesses, right, len(one.prompt), share, at))
             memory = model.executable.memory
             limit = 12 * memory.state_fixed + 220 * max(memory.state_per_token, 1) if tight else None
-            limits = Limits(seats=5, state_bytes=limit, ahead=1, **SPARE)
+            limits = Limits(slots=5, state_bytes=limit, ahead=1, **SPARE)
             scheduler = agree(model, random, jobs, limits, "lookup")
             stats = scheduler.stats
             assert 0 < stats.accepted_tokens <= stats.drafted_tokens
@@ -156,7 +156,7 @@ def test_drafts_change_no_token(family: str, options: dict[str, Any], monkeypatc
 
 @pytest.mark.parametrize("form", ["stop", "end", "cancelled", "several"])
 def test_a_text_ends_in_the_middle_of_a_draft(form: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pace, "_PRICE_WEIGHT", 0.0)
+    monkeypatch.setattr(prefill_budget, "_PRICE_WEIGHT", 0.0)
     model = deep_letters(ReferenceDevice(), MultiHeadAttention(embed_dim=8, num_heads=2), context=96)
     sampling: dict[str, Any] = {"max_tokens": 24, "ignore_eos": True, "temperature": 1.5, "seed": 3}
     alone = model.generate("abc", **sampling)
@@ -169,7 +169,7 @@ def test_a_text_ends_in_the_middle_of_a_draft(form: str, monkeypatch: pytest.Mon
     for _ in range(2):  # the second one starts from what the first one has left
         job = Job(prompt=model.encode("abc"), params=params, drafter=right, n=2 if form == "several" else 1)
         ticket = scheduler.submit(job)
-        events: list[Event] = []
+        events: list[JobEvent] = []
         while not scheduler.idle:
             events += scheduler.step()
             if form == "cancelled" and len(events) > 8:

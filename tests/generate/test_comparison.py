@@ -9,7 +9,7 @@ import pytest
 
 from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate import Model, load
-from volumetric.generate.comparison import compare_models
+from volumetric.generate.model_comparison import compare_models
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 IDS = [3 + 7 * i % 300 for i in range(90)]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.generate.letters import letters
 from tests.oracles.sampler import ReferenceSampler
 from volumetric.base.errors import GenerationError
-from volumetric.devices.cpu.sampling import Sampling
+from volumetric.devices.cpu.sampling import CpuSampler
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Draw, Sampler, draw_together
 
@@ -144,7 +144,7 @@ def test_tokens_do_not_depend_on_the_number_of_threads(threads):
     samplers = [Sampler(SamplingParams(temperature=1.1, top_p=0.9, seed=i)) for i in range(25)]
     for request, row in zip([sampler.request for sampler in samplers], rows, strict=True):
         assert request.prepare(row) is None
-    Sampling(threads).draw([sampler.request.address for sampler in samplers], 4000)
+    CpuSampler(threads).draw([sampler.request.address for sampler in samplers], 4000)
     for sampler, row in zip(samplers, rows, strict=True):
         assert sampler.request.take(row) == Sampler(sampler.params).draw(row)
 

@@ -18,13 +18,13 @@ from volumetric.base.errors import CheckpointError, GenerationError, SpecError, 
 from volumetric.dtypes import decode
 from volumetric.generate import Model
 from volumetric.generate.encoder import Encoder
-from volumetric.generate.hidden import HIDDEN, with_hidden
+from volumetric.generate.hidden_states import HIDDEN, with_hidden
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import save_model
-from volumetric.loaders.encoder_layers import up_to
-from volumetric.run.device import Piece
-from volumetric.run.graph.network import NATIVE
-from volumetric.run.graph.segments import Cut
+from volumetric.loaders.convert_model import save_model
+from volumetric.loaders.encoder_layers import network_up_to
+from volumetric.run.device import SequenceRows
+from volumetric.run.graph.network_graph import NATIVE
+from volumetric.run.graph.partition import Partition
 from volumetric.run.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_encoders"
@@ -100,7 +100,7 @@ def test_decoders_embed_by_their_last_token(tmp_path: Path) -> None:
         words = model.tokenizer
     assert words is not None
     with volumetric.load(TINY.with_name("hf_tiny") / "qwen3", device="cpu", threads=2) as whole:
-        head = decode(whole.params[f"{max(whole.network.layers)}/weight"].stored())
+        head = decode(whole.params[f"{max(whole.network.layers)}/weight"].packed())
         for row, text in zip(found, texts, strict=True):
             logits = whole.logits(words.encode(text))[-1]
             assert np.abs(head @ row - logits).max() < 1e-4 * np.abs(logits).max()
@@ -293,7 +293,7 @@ def test_a_decoder_embeds_by_the_network_that_generates(name: str) -> None:
         encoder, hidden = Encoder(model.loaded, model.executable), model.loaded.hidden
         assert hidden is not None
         pooled = encoder.pooled([{"input": ids} for ids in texts], ["lasttoken"])
-        alone = up_to(dataclasses.replace(model.network, outputs={HIDDEN: hidden}), hidden)
+        alone = network_up_to(dataclasses.replace(model.network, outputs={HIDDEN: hidden}), hidden)
         assert alone.taps.keys() == {"output"}
         executable = model.device.compile(lower(alone), model.params, model.executable.options)
         for ids, row in zip(texts, pooled, strict=True):
@@ -302,7 +302,7 @@ def test_a_decoder_embeds_by_the_network_that_generates(name: str) -> None:
             np.testing.assert_allclose(row, wanted[-1], rtol=0, atol=1e-5 if name == "gpu" else 0)
             # and all of it at once: the head reads what it does alone
             state = model.executable.new_state()
-            both: Any = model.executable.run([Piece(state, ids, "all")])[0]
+            both: Any = model.executable.run([SequenceRows(state, ids, "all")])[0]
             np.testing.assert_allclose(both[HIDDEN], wanted, rtol=0, atol=1e-5)
             np.testing.assert_allclose(both["output"], model.logits(ids), rtol=0, atol=1e-5 if name == "gpu" else 0)
         executable.close()
@@ -310,11 +310,11 @@ def test_a_decoder_embeds_by_the_network_that_generates(name: str) -> None:
 
 def test_heads_are_not_computed_where_hidden_states_are_wanted() -> None:
     loaded = open_model(TINY.with_name("hf_tiny") / "llama")
-    cut = Cut(lower(with_hidden(loaded)), NATIVE)
-    ops = [node.op for part in cut.parts for node in part.nodes]
+    cut = Partition(lower(with_hidden(loaded)), NATIVE)
+    ops = [node.op for part in cut.segments for node in part.nodes]
     assert ops[-2:] == ["linear", "norm"]  # the head, with the norm of its own, and that of those who want it
     count = len(cut.uses)
-    assert cut.needed([cut.outputs["output"]]) == (range(count - 1),)
-    assert cut.needed([cut.outputs[HIDDEN]]) == (range(count - 2), range(count - 1, count))
-    assert cut.needed(cut.graph.outputs) == (range(count),)
-    assert cut.needed([]) == (range(cut.body),)
+    assert cut.needed_uses([cut.outputs["output"]]) == (range(count - 1),)
+    assert cut.needed_uses([cut.outputs[HIDDEN]]) == (range(count - 2), range(count - 1, count))
+    assert cut.needed_uses(cut.graph.outputs) == (range(count),)
+    assert cut.needed_uses([]) == (range(cut.body),)

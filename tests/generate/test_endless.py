@@ -11,9 +11,9 @@ from volumetric.builders import transformer
 from volumetric.builders.stack import stack_of_data
 from volumetric.cli import main
 from volumetric.generate import load
-from volumetric.generate.info import ENDLESS
+from volumetric.generate.model_info import ENDLESS
 from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
-from volumetric.loaders.native import save_native
+from volumetric.loaders.native_checkpoint import save_native
 from volumetric.loaders.native_facts import NativeFacts
 from volumetric.network import Network, initialise
 

@@ -13,7 +13,7 @@ import pytest
 import volumetric
 from tests.generate.letters import letters, next_letter_logits
 from volumetric.base.errors import GenerationError, SpecError
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Model
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
 from volumetric.layers import Embedding, MultiHeadAttention

@@ -11,7 +11,7 @@ import pytest
 import volumetric
 from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.scheduler import Scheduler
-from volumetric.generate.scheduling.job import Job
+from volumetric.generate.scheduling.jobs import Job
 from volumetric.generate.scheduling.limits import Limits
 
 LLAMA = Path(__file__).parents[1] / "fixtures" / "hf_tiny" / "llama"

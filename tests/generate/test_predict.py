@@ -16,8 +16,8 @@ from volumetric.analysis.predict import predict_on
 from volumetric.base.errors import GenerationError, ShapeError, SpecError
 from volumetric.builders import chain, cnn, sequential
 from volumetric.layers import RNN, Dense
-from volumetric.loaders.convert import convert_model
-from volumetric.loaders.native import NativeFacts, save_native
+from volumetric.loaders.convert_model import convert_model
+from volumetric.loaders.native_checkpoint import NativeFacts, save_native
 from volumetric.network import Network, Params, initialise
 
 predicting = sys.modules["volumetric.analysis.predict"]

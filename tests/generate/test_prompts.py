@@ -81,7 +81,7 @@ def test_arguments_of_load_of_the_wrong_kind_are_named(options: dict[str, Any], 
 
 
 def test_more_threads_than_cpus_are_capped_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    from volumetric.devices.cpu.cores import usable_cpus
+    from volumetric.devices.cpu.cpu_count import usable_cpus
 
     with volumetric.load(TINY, device="cpu", threads=1000) as model:
         assert model.executable.options.threads == usable_cpus()

@@ -18,9 +18,9 @@ from volumetric.base.errors import (
     ShuttingDownError,
     SpecError,
 )
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.devices.reference_state import ReferenceState
-from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
+from volumetric.generate import Job, JobEvent, Limits, Model, Scheduler, Ticket
 from volumetric.layers import LSTM, LayerSpec, MultiHeadAttention
 
 
@@ -39,8 +39,8 @@ def job(model: Model, prompt: str | list[int], **rest: Any) -> Job:
     return Job(prompt=model.encode(prompt), params=model.sampling(**rest), **own)
 
 
-def finish(scheduler: Scheduler, most: int = 1000) -> list[Event]:
-    events: list[Event] = []
+def finish(scheduler: Scheduler, most: int = 1000) -> list[JobEvent]:
+    events: list[JobEvent] = []
     for _ in range(most):
         if scheduler.idle:
             return events
@@ -48,7 +48,7 @@ def finish(scheduler: Scheduler, most: int = 1000) -> list[Event]:
     raise AssertionError("the scheduler does not come to an end")
 
 
-def tokens(events: list[Event], ticket: Ticket) -> list[int]:
+def tokens(events: list[JobEvent], ticket: Ticket) -> list[int]:
     return [event.token.token_id for event in events if event.ticket is ticket and event.token is not None]
 
 
@@ -93,7 +93,7 @@ def test_several_texts_of_a_job_share_its_prompt():
 
 def test_seats_go_by_priority_then_by_arrival():
     model = letters()
-    scheduler = Scheduler(model, Limits(seats=1))
+    scheduler = Scheduler(model, Limits(slots=1))
     names = {scheduler.submit(job(model, "a", max_tokens=1, priority=p)).number: f"{p}" for p in (0, 0, 5, 1)}
     assert [names[event.ticket.number] for event in finish(scheduler)] == ["5", "1", "0", "0"]
     order = sorted(names, key=lambda number: (-int(names[number]), number))
@@ -102,7 +102,7 @@ def test_seats_go_by_priority_then_by_arrival():
 
 def test_the_queue_is_bounded_by_jobs_and_by_tokens():
     model = letters()
-    scheduler = Scheduler(model, Limits(seats=1, queue=2, queue_tokens=7))
+    scheduler = Scheduler(model, Limits(slots=1, queue=2, queue_tokens=7))
     for _ in range(3):  # one of them will have the seat
         scheduler.submit(job(model, "ab"))
     with pytest.raises(OverloadedError, match="3 requests are waiting") as caught:
@@ -134,8 +134,8 @@ def test_what_cannot_be_computed_is_refused_at_once():
         with pytest.raises(GenerationError, match=r"token ids (must be far below|must be in 0)"):
             scheduler.submit(Job(prompt=far, params=model.sampling()))
     assert scheduler.idle
-    with pytest.raises(SpecError, match="seats must be a whole number of 1 or more"):
-        Limits(seats=0)
+    with pytest.raises(SpecError, match="slots must be a whole number of 1 or more"):
+        Limits(slots=0)
     with pytest.raises(SpecError, match="max_stall must be a number"):
         Limits(max_stall="soon")  # pyright: ignore[reportArgumentType]
 
@@ -152,7 +152,7 @@ def test_a_prompt_is_what_it_was_at_submission():
 
 def test_a_cancelled_job_ends_before_the_next_call():
     model = letters()
-    scheduler = Scheduler(model, Limits(seats=1))
+    scheduler = Scheduler(model, Limits(slots=1))
     running, waiting = (scheduler.submit(job(model, "a", ignore_eos=True)) for _ in range(2))
     scheduler.step()
     for ticket in (running, waiting, running):
@@ -172,7 +172,7 @@ def test_a_cancelled_job_ends_before_the_next_call():
 
 def test_closing_ends_all_jobs_with_what_they_have():
     model = letters()
-    scheduler = Scheduler(model, Limits(seats=1))
+    scheduler = Scheduler(model, Limits(slots=1))
     running, waiting = (scheduler.submit(job(model, "a", stop=["bcx"])) for _ in range(2))
     scheduler.step()
     scheduler.step()
@@ -186,7 +186,7 @@ def test_closing_ends_all_jobs_with_what_they_have():
 
 def test_deadlines_and_the_time_in_the_queue_are_kept():
     model, clock = letters(), Clock()
-    scheduler = Scheduler(model, Limits(seats=1, queue_seconds=5.0), clock=clock)
+    scheduler = Scheduler(model, Limits(slots=1, queue_seconds=5.0), clock=clock)
     running = scheduler.submit(job(model, "a", ignore_eos=True, deadline=20.0))
     patient = scheduler.submit(job(model, "a"))
     scheduler.step()
@@ -335,7 +335,7 @@ def test_who_outgrows_the_memory_gives_its_seat_up_and_ends_with_the_same_tokens
 
 def test_jobs_are_submitted_and_cancelled_from_other_threads():
     model = letters()
-    scheduler = Scheduler(model, Limits(seats=4, queue=None))
+    scheduler = Scheduler(model, Limits(slots=4, queue=None))
     tickets: list[Ticket] = []
 
     def client(number: int) -> None:
@@ -348,7 +348,7 @@ def test_jobs_are_submitted_and_cancelled_from_other_threads():
     clients = [threading.Thread(target=client, args=(number,)) for number in range(4)]
     for one in clients:
         one.start()
-    events: list[Event] = []
+    events: list[JobEvent] = []
     while any(one.is_alive() for one in clients) or not scheduler.idle:
         if scheduler.wait(0.01):
             events += scheduler.step()

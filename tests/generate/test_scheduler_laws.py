@@ -11,13 +11,13 @@ import pytest
 from tests.devices import device
 from tests.generate.letters import END, deep_letters, letters
 from volumetric.base.errors import GenerationError
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.devices.reference_state import ReferenceState
 from volumetric.generate import Job, Limits, Model, Scheduler, Ticket
-from volumetric.generate.scheduling.prefixes import Prefixes, common
+from volumetric.generate.scheduling.prefix_cache import PrefixCache, common_length
 from volumetric.layers import LSTM, MultiHeadAttention
 from volumetric.network import Params
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.run.device import RunOptions
 
 ATTENTION = MultiHeadAttention(embed_dim=8, num_heads=2)
@@ -40,7 +40,7 @@ def test_what_one_salt_has_computed_another_never_sees(prefix_bytes: int):
     """At any time: of what runs, of what has ended, and of what comes together."""
     model, random = deep_letters(ReferenceDevice(), ATTENTION, context=96), np.random.default_rng(3)
     shared = random.integers(0, 8, 40).tolist()
-    scheduler = Scheduler(model, Limits(seats=4, prefix_bytes=prefix_bytes))
+    scheduler = Scheduler(model, Limits(slots=4, prefix_bytes=prefix_bytes))
     tickets: list[Ticket] = []
     for number in range(24):
         prompt = [*shared[: int(random.integers(20, 40))], *random.integers(0, 8, 3).tolist()]
@@ -53,7 +53,7 @@ def test_what_one_salt_has_computed_another_never_sees(prefix_bytes: int):
         prompt, cached = np.array(ticket.job.prompt), ticket.generations[0].stats.cached_tokens
         own = [one for one in tickets if one.job.salt == ticket.job.salt and one is not ticket]
         texts = [np.array([*one.job.prompt, *one.generations[0].token_ids]) for one in own]
-        assert cached <= max(common(prompt, text) for text in texts)
+        assert cached <= max(common_length(prompt, text) for text in texts)
         reused += cached > 0
     assert reused > 3
     alone = scheduler.submit(job(model, shared, salt="d", max_tokens=1))
@@ -86,7 +86,7 @@ def test_a_long_prompt_ends_however_many_short_ones_come():
 
 def test_of_kept_states_that_go_first_which_was_used_longest_ago():
     model = deep_letters(ReferenceDevice(), ATTENTION)
-    kept = Prefixes(8, lambda rows: rows)
+    kept = PrefixCache(8, lambda rows: rows)
     prompts = [np.array([number] * 4, np.int32) for number in range(3)]
     for prompt in prompts[:2]:
         kept.keep(prompt, model.executable.new_state())

@@ -7,11 +7,11 @@ import pytest
 from tests.generate.letters import letters
 from tests.generate.test_scheduler import job
 from volumetric.generate import Limits, Scheduler
-from volumetric.generate.scheduling.pace import Pace
+from volumetric.generate.scheduling.prefill_budget import PrefillBudget
 
 
 def test_prompts_take_as_many_rows_as_their_time_allows():
-    pace = Pace(0.08)
+    pace = PrefillBudget(0.08)
     assert (pace.rows(), pace.alone()) == (64, 128)
     for _ in range(30):
         pace.count(128, 0, 0.128)  # a millisecond each
@@ -27,7 +27,7 @@ def test_prompts_take_as_many_rows_as_their_time_allows():
 
 def test_what_decoding_costs_anyway_is_no_cost_of_prompts():
     """Calls of 20 ms without prompts, and a quarter of a millisecond for each row more: few rows do not look dear."""
-    pace = Pace(0.08)
+    pace = PrefillBudget(0.08)
     for _ in range(30):
         pace.decoded(0.02)
         pace.count(16, 15, 0.02 + 16 * 0.00025)
@@ -39,7 +39,7 @@ def test_what_decoding_costs_anyway_is_no_cost_of_prompts():
 
 
 def test_more_prompts_share_a_call_where_its_rows_cost_less_than_the_call():
-    pace = Pace(0.08)
+    pace = PrefillBudget(0.08)
     assert pace.enough() == 128
     for _ in range(30):
         pace.decoded(0.02)
@@ -55,7 +55,7 @@ def test_more_prompts_share_a_call_where_its_rows_cost_less_than_the_call():
 
 def test_beside_sequences_that_decode_a_call_takes_a_few_prompts_and_takes_them_whole(monkeypatch: pytest.MonkeyPatch):
     """Nothing known of times: 64 rows a call beside others, and 128 are enough."""
-    monkeypatch.setattr(Pace, "count", lambda *_: None)
+    monkeypatch.setattr(PrefillBudget, "count", lambda *_: None)
     scheduler = Scheduler(model := letters(context=200), Limits(prefix_bytes=None))
     scheduler.submit(job(model, "a", max_tokens=20, ignore_eos=True))
     scheduler.step()

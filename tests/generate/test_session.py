@@ -13,7 +13,7 @@ from tests.devices import device
 from tests.generate.letters import deep_letters, letters, recurrent_letters
 from volumetric.base.errors import CheckpointError, GenerationError
 from volumetric.generate import SamplingParams
-from volumetric.generate.saved_session import SEAL, _Saved
+from volumetric.generate.saved_session import SEAL, _SessionRecord
 from volumetric.layers import MultiHeadAttention
 
 
@@ -145,7 +145,7 @@ def test_a_file_that_is_no_session_is_refused(session, tmp_path):
     model, data = letters(), path.read_bytes()
     with pytest.raises(CheckpointError, match=r"cannot read .*nowhere"):
         model.session(restore=tmp_path / "nowhere")
-    other = SEAL.close(_Saved(tokens=[1]), [b"".join(SEAL.open(data, _Saved)[1:])])
+    other = SEAL.pack(_SessionRecord(tokens=[1]), [b"".join(SEAL.unpack(data, _SessionRecord)[1:])])
     for bad in (b"", data[:-3], data.replace(b"VOLSTATE", b"VOLSTATU"), other):
         path.write_bytes(bad)
         with pytest.raises(CheckpointError, match=str(path)) as caught:

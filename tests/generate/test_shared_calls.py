@@ -12,9 +12,9 @@ from tests.devices import device
 from volumetric.base.errors import SpecError
 from volumetric.generate import Limits, Model, load
 from volumetric.generate.scheduler import Scheduler
-from volumetric.generate.scheduling.job import Job
-from volumetric.run.adapted import AdaptedExecutable, Shared
-from volumetric.run.device import Piece, output_of
+from volumetric.generate.scheduling.jobs import Job
+from volumetric.run.adapted_executable import AdaptedExecutable, SharedExecutables
+from volumetric.run.device import SequenceRows, output_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PEFT, TINY = FIXTURES / "peft", FIXTURES / "hf_tiny"
@@ -29,10 +29,12 @@ def opened(name: str, dtype: str | None = None, compute: Literal["auto", "float3
 
 
 def together(model: Model) -> dict[str, Model]:
-    return {"": model} | model.together({name: [PEFT / one for one in paths] for name, paths in LORA.items()})
+    return {"": model} | model.with_batched_adapters(
+        {name: [PEFT / one for one in paths] for name, paths in LORA.items()}
+    )
 
 
-def shared_by(model: Model) -> Shared:
+def shared_by(model: Model) -> SharedExecutables:
     assert isinstance(model.executable, AdaptedExecutable)
     return model.executable.shared
 
@@ -51,7 +53,7 @@ def mixed_rows(models: dict[str, Model]) -> dict[str, list[np.ndarray]]:
     for step in range(3):
         fed = {name: np.array(PROMPTS[name] if step == 0 else [6 + step]) for name in models}
         wanted = "all" if step == 0 else "last"
-        pieces = [Piece(states[name], fed[name], wanted, ("output",)) for name in models]
+        pieces = [SequenceRows(states[name], fed[name], wanted, ("output",)) for name in models]
         for name, made in zip(models, models[""].executable.run(pieces), strict=True):
             found[name].append(output_of(made))
     return found
@@ -72,7 +74,7 @@ def test_each_row_is_as_its_model_makes_it_alone(
 ) -> None:
     """On the CPU bit for bit, of the base, too, which alone runs another plan."""
     base = opened(name, dtype, compute)
-    alone = {"": base} | {key: base.beside([str(PEFT / one) for one in paths]) for key, paths in LORA.items()}
+    alone = {"": base} | {key: base.with_adapters([str(PEFT / one) for one in paths]) for key, paths in LORA.items()}
     expected = {key: rows_of(model, PROMPTS[key]) for key, model in alone.items()}
     models = together(opened(name, dtype, compute))
     for found in (mixed_rows(models), mixed_rows(dict(reversed(models.items())))):
@@ -117,7 +119,7 @@ def generated(scheduler: Scheduler, jobs: list[Job]) -> list[tuple[int, ...]]:
 def test_jobs_of_several_adapters_share_calls_and_no_prefixes(name: str, temperature: float) -> None:
     base = opened(name)
     prompt = list(range(3, 27))
-    alone = {"": base} | {key: base.beside([str(PEFT / one) for one in paths]) for key, paths in LORA.items()}
+    alone = {"": base} | {key: base.with_adapters([str(PEFT / one) for one in paths]) for key, paths in LORA.items()}
     asked = {"max_tokens": 6, "temperature": temperature, "seed": 5}
     expected = [model.generate(prompt, **asked).token_ids for model in alone.values()]
     models = together(opened(name))
@@ -145,7 +147,7 @@ def test_scales_change_in_the_middle_of_a_text() -> None:
     one.set_adapter("wide", -2.0)
     second = next(loop)
     loop.close()
-    again = one.beside([(PEFT / "wide", 1.0)])
+    again = one.with_adapters([(PEFT / "wide", 1.0)])
     state = again.executable.new_state()
     again.executable.forward(state, np.array([3, 4, 5]))
     assert int(again.executable.forward(state, np.array([6])).argmax()) == first[0]
@@ -171,8 +173,8 @@ def test_models_are_closed_in_any_order(name: str, order: list[str]) -> None:
 
 def test_an_adapter_that_replaces_modules_has_its_own_calls() -> None:
     base = opened("cpu")
-    models = base.together({"saved": PEFT / "saved", "wide": PEFT / "wide"})
-    alone = opened("cpu").beside(PEFT / "saved")
+    models = base.with_batched_adapters({"saved": PEFT / "saved", "wide": PEFT / "wide"})
+    alone = opened("cpu").with_adapters(PEFT / "saved")
     np.testing.assert_array_equal(models["saved"].logits([3, 4, 5]), alone.logits([3, 4, 5]))
     assert [*shared_by(base).scales] == ["", "wide"]
 
@@ -183,10 +185,10 @@ def test_wrong_adapters_are_named() -> None:
     with pytest.raises(SpecError, match="no adapter 'poet'"):
         Scheduler(base).submit(job)
     with pytest.raises(SpecError, match="name of a model with adapters is empty"):
-        base.together({"": PEFT / "plain"})
-    base.together({"plain": PEFT / "plain"})
+        base.with_batched_adapters({"": PEFT / "plain"})
+    base.with_batched_adapters({"plain": PEFT / "plain"})
     with pytest.raises(SpecError, match="no adapter 'poet'") as caught:
         Scheduler(base).submit(job)
     assert caught.value.hint == "loaded: plain"
     with pytest.raises(SpecError, match="already has adapters"):
-        base.together({"wide": PEFT / "wide"})
+        base.with_batched_adapters({"wide": PEFT / "wide"})

@@ -10,8 +10,8 @@ import pytest
 
 from tests.generate.letters import deep_letters, letters
 from volumetric.base.errors import ExpiredError, OverloadedError, SpecError
-from volumetric.devices.reference import ReferenceDevice
-from volumetric.generate import Event, Job, Limits, Model, Scheduler, Ticket
+from volumetric.devices.reference_device import ReferenceDevice
+from volumetric.generate import Job, JobEvent, Limits, Model, Scheduler, Ticket
 from volumetric.layers import MultiHeadAttention
 
 FIELDS = ("n", "priority", "deadline", "owner", "weight", "request")
@@ -27,7 +27,7 @@ def steps_until(scheduler: Scheduler, ticket: Ticket, most: int = 500) -> int:
     """Run until a job has its first slot; return after how many calls."""
     for count in range(1, most + 1):
         scheduler.step()
-        if ticket.seated:
+        if ticket.started:
             return count
     raise AssertionError(f"no slot within {most} calls")
 
@@ -76,7 +76,7 @@ def test_a_request_of_long_texts_makes_room_within_a_turn():
 
 def test_jobs_of_no_request_run_to_their_end_in_their_order():
     model = letters(context=200)
-    scheduler = Scheduler(model, Limits(seats=2, turn=1, **OPEN))
+    scheduler = Scheduler(model, Limits(slots=2, turn=1, **OPEN))
     for _ in range(6):
         scheduler.submit(job(model, "a", max_tokens=9))
     ends = []
@@ -91,7 +91,7 @@ def test_jobs_of_no_request_run_to_their_end_in_their_order():
 def test_keys_have_slots_by_their_weights_whatever_they_ask_for(seats: int, weights: tuple[int, ...]):
     """The first key has many requests, each other one a single request of many texts."""
     model = letters(context=64)
-    scheduler = Scheduler(model, Limits(seats=seats, turn=8, **OPEN))
+    scheduler = Scheduler(model, Limits(slots=seats, turn=8, **OPEN))
     for owner, weight in enumerate(weights):
         for number in range(60):
             which = number if owner == 0 else 0
@@ -116,7 +116,7 @@ def test_nobody_waits_longer_than_a_bound_however_many_come(seed: int):
     random = np.random.default_rng(seed)
     model = letters(context=100)
     seats, turn, most = 4, 6, 0
-    scheduler = Scheduler(model, Limits(seats=seats, turn=turn, **OPEN))
+    scheduler = Scheduler(model, Limits(slots=seats, turn=turn, **OPEN))
     since: dict[object, int] = {}
     longest = 0
     for call in range(160):
@@ -135,7 +135,7 @@ def test_nobody_waits_longer_than_a_bound_however_many_come(seed: int):
 
 def test_a_request_that_is_ahead_is_not_passed_over_for_ever_by_those_who_come():
     model = letters(context=100)
-    scheduler = Scheduler(model, Limits(seats=2, turn=8, **OPEN))
+    scheduler = Scheduler(model, Limits(slots=2, turn=8, **OPEN))
     many = [scheduler.submit(job(model, "a", max_tokens=8, request="many")) for _ in range(4)]
     for call in range(200):
         if call % 2 == 0:  # as much as two slots can take
@@ -147,7 +147,7 @@ def test_a_request_that_is_ahead_is_not_passed_over_for_ever_by_those_who_come()
 
 def test_many_texts_of_a_request_leave_room_in_the_queue_for_others():
     model = letters()
-    scheduler = Scheduler(model, Limits(seats=2, queue=3, queue_tokens=None))
+    scheduler = Scheduler(model, Limits(slots=2, queue=3, queue_tokens=None))
     for _ in range(7):  # two further texts for each of three that may wait
         scheduler.submit(job(model, "ab", request="many"))
     with pytest.raises(OverloadedError, match="6 further texts of requests are waiting, 1 more exceed the limit of 6"):
@@ -170,8 +170,8 @@ def deep(context: int = 96) -> Model:
     return deep_letters(ReferenceDevice(), MultiHeadAttention(embed_dim=8, num_heads=2), context=context)
 
 
-def finish(scheduler: Scheduler) -> list[Event]:
-    events: list[Event] = []
+def finish(scheduler: Scheduler) -> list[JobEvent]:
+    events: list[JobEvent] = []
     while not scheduler.idle:
         events += scheduler.step()
     return events
@@ -181,7 +181,7 @@ def test_a_paused_job_has_no_slot_and_goes_on_with_the_same_tokens():
     model, now = deep(), [0.0]
     rest: dict[str, Any] = {"max_tokens": 12, "temperature": 1.4, "seed": 5}
     alone = model.generate("abc", ignore_eos=True, **rest).token_ids
-    scheduler = Scheduler(model, Limits(seats=1), clock=lambda: now[0])
+    scheduler = Scheduler(model, Limits(slots=1), clock=lambda: now[0])
     slow = scheduler.submit(job(model, "abc", **rest))
     other = scheduler.submit(job(model, "abc", **rest))
     for _ in range(4):
@@ -212,7 +212,7 @@ def test_a_paused_job_has_no_slot_and_goes_on_with_the_same_tokens():
 
 def test_a_paused_job_is_cancelled_and_one_that_waits_is_paused():
     model = deep()
-    scheduler = Scheduler(model, Limits(seats=1))
+    scheduler = Scheduler(model, Limits(slots=1))
     first, second, third = (scheduler.submit(job(model, "ab", max_tokens=5, n=1)) for _ in range(3))
     scheduler.step()
     for ticket in (first, second):
@@ -237,7 +237,7 @@ def test_whatever_makes_way_ends_with_the_same_tokens_and_everything_is_given_ba
     size = model.executable.memory
     two = 2 * (size.state_fixed + 96 * size.state_per_token)
     limits: dict[str, Any] = {"for two": {"state_bytes": two}, "none is shared": {"prefix_bytes": None}}.get(memory, {})
-    scheduler = Scheduler(model, Limits(seats=3, turn=2, ahead=1, **OPEN, **limits))
+    scheduler = Scheduler(model, Limits(slots=3, turn=2, ahead=1, **OPEN, **limits))
     tickets: list[Ticket] = []
     while len(tickets) < 25 or not scheduler.idle:
         if len(tickets) < 25 and random.random() < 0.5:

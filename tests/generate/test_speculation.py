@@ -14,9 +14,9 @@ from tests.generate.guesses import Guesses
 from tests.generate.letters import LETTERS, deep_letters, letters, loaded_letters, next_letter_logits, recurrent_letters
 from volumetric.base.errors import GenerationError, SpecError
 from volumetric.devices.cpu import CpuDevice
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Model
-from volumetric.generate.drafting import Length, PromptLookup
+from volumetric.generate.drafters import DraftLength, PromptLookup
 from volumetric.layers import MultiHeadAttention
 from volumetric.run.device import RunOptions
 
@@ -118,7 +118,7 @@ def test_what_is_predicted_is_proposed_from_its_first_token_on():
 
 
 def test_drafts_are_as_long_as_they_pay():
-    length = Length()
+    length = DraftLength()
     assert [length.most(price) for price in (0.0, 0.3, 0.5, 0.7, 0.9)] == [4, 3, 1, 0, 0]
     for _ in range(6):
         length.count(4, 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volumetric.generate.stops import StopMatcher
+from volumetric.generate.stop_texts import StopMatcher
 
 letters = st.text("ab\n", max_size=12)
 

@@ -14,7 +14,7 @@ from volumetric.generate import Model
 from volumetric.layers import RNN, Dense, Embedding
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.run.device import RunOptions
 
 STATES = {"hold NaN": np.nan, r"hold \+inf": np.inf, "no token is possible": -np.inf}

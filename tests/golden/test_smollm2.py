@@ -8,7 +8,7 @@ import pytest
 
 import volumetric as vm
 from tests.golden.smollm2 import GGUF, NAMES, check_prompt, golden, teacher_forced
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 
 
 @pytest.fixture(scope="session")

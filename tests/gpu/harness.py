@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.blocks import random_blocks
-from volumetric.devices.gpu.calls import CONTROL_BYTES, Place, control_words, count_rows
-from volumetric.devices.gpu.context import GpuContext
-from volumetric.devices.gpu.kernels.dispatch import Dispatch, Rows
-from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.call_schedule import CONTROL_BYTES, SequenceSpan, control_words, count_rows
+from volumetric.devices.gpu.gpu_context import GpuContext
+from volumetric.devices.gpu.kernels.dispatch import CallRows, Dispatch
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.dtypes import Packed, Scheme, decode, encode
 
 NARROWED: Mapping[str, Mapping[str, Any]] = {
@@ -57,9 +57,9 @@ class Kernel:
 
     def control(self, position: int = 0, rows: int = 1) -> Any:
         """Control block of a call of one piece."""
-        return self.call([Place(0, position, rows)])[0]
+        return self.call([SequenceSpan(0, position, rows)])[0]
 
-    def call(self, places: Sequence[Place], each: int = 1, *, singles: bool = True) -> tuple[Any, Rows]:
+    def call(self, places: Sequence[SequenceSpan], each: int = 1, *, singles: bool = True) -> tuple[Any, CallRows]:
         """Control block of a call of these pieces, in blocks of `each` rows; and their numbers."""
         made = self.context.buffer(CONTROL_BYTES, "control", uniform=True)
         rows = count_rows(places, each, singles=singles)
@@ -77,8 +77,8 @@ class Kernel:
             found["scales"] = self.array(np.pad(beside, (0, beside.size % 2)))
         return found, decode(packed).astype(np.float64)
 
-    def run(self, *calls: tuple[Dispatch, Mapping[str, Any]], rows: Rows | int = 1) -> None:
-        rows = Rows(rows) if isinstance(rows, int) else rows
+    def run(self, *calls: tuple[Dispatch, Mapping[str, Any]], rows: CallRows | int = 1) -> None:
+        rows = CallRows(rows) if isinstance(rows, int) else rows
         self.context.run([self.context.bind(dispatch, buffers) for dispatch, buffers in calls], rows)
 
     def read(self, buffer: Any, rows: int, width: int) -> NDArray[np.float32]:

@@ -14,38 +14,38 @@ from tests.gpu_graph.test_fake_quant import rounding, schemes
 from tests.graph.op_cases import OP_CASES
 from tests.graph.op_cases.case import case_graph
 from volumetric import Coord, Grid, Network, initialise
-from volumetric.devices.gpu.graph.record import prepared
+from volumetric.devices.gpu.graph.encode_graph import rewrite_for_gpu
 from volumetric.devices.gpu.kernels import (
     attention,
-    drawing,
     elementwise,
     experts,
-    guards,
+    gemm_tiles,
     matmul,
-    moves,
+    matrix_stacks,
     recurrence,
-    stacks,
+    row_predicate,
     state_space,
-    tiles,
+    subgraph_moves,
+    token_draw,
 )
 from volumetric.devices.gpu.kernels.attention import AttentionShape
 from volumetric.devices.gpu.kernels.dispatch import Caps, Dispatch
-from volumetric.devices.gpu.kernels.dispatch import Grid as Groups
-from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.dispatch import WorkgroupGrid as Groups
+from volumetric.devices.gpu.kernels.gemm_tiles import TILES
 from volumetric.devices.gpu.kernels.genomes import GenomeShape, genomes
-from volumetric.devices.gpu.kernels.graph.launch import Request, guarded
-from volumetric.devices.gpu.kernels.graph.table import lower
-from volumetric.devices.gpu.kernels.matmul import MatmulShape, Partials, PieceStates, Slots
+from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest, predicate_launch
+from volumetric.devices.gpu.kernels.graph.kernel_table import lower
+from volumetric.devices.gpu.kernels.matmul import ExpertSlots, MatmulShape, SequenceStates, SplitPartials
 from volumetric.devices.gpu.kernels.state_space import ConvShape, ScanShape
-from volumetric.devices.gpu.kernels.tiles import TILES
-from volumetric.devices.gpu.shaders import Linked, Target, link
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.shaders import LinkedShader, ShaderTarget, link
 from volumetric.devices.gpu.shaders.linker import Dialect
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.numeric.activations import ACTIVATIONS
 from volumetric.graph.operations.elementwise import BINARY, UNARY
 from volumetric.layers import Conv1d
 from volumetric.train.data import Batch
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
 from volumetric.train.learner import LearnerOptions
 from volumetric.train.optim import SGD, AdamW, Momentum, Optimiser, RMSprop
 
@@ -65,10 +65,10 @@ class Module:
     device: str
     dispatch: Dispatch
 
-    def link(self, dialect: Dialect = "naga") -> Linked:
+    def link(self, dialect: Dialect = "naga") -> LinkedShader:
         """Return its text."""
         caps, dispatch = DEVICES[self.device], self.dispatch
-        target = Target(subgroup_size=caps.subgroup_size, immediates=caps.immediates, dialect=dialect)
+        target = ShaderTarget(subgroup_size=caps.subgroup_size, immediates=caps.immediates, dialect=dialect)
         return link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=target)
 
 
@@ -124,26 +124,26 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
         yield elementwise.norm(
             width=5, groups=2, kind=kind, eps=1e-5, unit_offset=not flag, weight=flag, bias=flag and kind == "layer"
         )
-        yield tiles.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm=kind))
+        yield gemm_tiles.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm=kind))
         yield elementwise.argmax(width=9, final=flag)
     for draw in (
-        drawing.adjust,
-        drawing.restore,
-        drawing.bins,
-        drawing.top_p,
-        drawing.top_k,
-        drawing.sums,
-        drawing.token,
+        token_draw.adjust,
+        token_draw.restore,
+        token_draw.bins,
+        token_draw.top_p,
+        token_draw.top_k,
+        token_draw.sums,
+        token_draw.token,
     ):
         yield draw(9)
     for name in ACTIVATIONS:
-        yield elementwise.gated(width=7, activation=name)
+        yield elementwise.gated_activation(width=7, activation=name)
     yield elementwise.softmax(width=9)
     yield elementwise.copy_pages(96)
-    yield moves.move_rows(96)
-    yield moves.move_places(9)
+    yield subgraph_moves.move_rows(96)
+    yield subgraph_moves.move_places(9)
     for flag in (False, True):
-        yield moves.move_state(9, back=flag)
+        yield subgraph_moves.move_state(9, back=flag)
     yield elementwise.keep_largest(width=9, count=2)
     for first in (0, elementwise.MIXED):
         yield elementwise.mix(width=9, branches=6, first=first, count=2)
@@ -156,7 +156,7 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
 
 
 def _products(caps: Caps) -> Iterator[Dispatch]:
-    partials = Partials(splits=3, heads=4, head_dim=24)
+    partials = SplitPartials(splits=3, heads=4, head_dim=24)
     for layout in FORMATS.values():
         plain = MatmulShape(k=96, n=20, format=layout, norm="rms", norm_weight=True, residual=True, softcap=9.0)
         gated = MatmulShape(k=50, n=12, format=layout, activation="silu", gated=True, norm="layer", bias=True)
@@ -168,43 +168,45 @@ def _products(caps: Caps) -> Iterator[Dispatch]:
                 cut = matmul.tune_batch(shape, shape.n, caps, rows)
                 yield matmul.matvec(replace(shape, int8=int8), caps, first=0, units=shape.n, tuning=cut)
         for shape, rows in itertools.product((plain, gated, large), (2, 64, 4096)):
-            yield tiles.gemm(shape, caps, tiles.choose_tile(shape, rows, caps), first=0, units=shape.n)
+            yield gemm_tiles.gemm(shape, caps, gemm_tiles.choose_tile(shape, rows, caps), first=0, units=shape.n)
         for name in ACTIVATIONS:
             shape = replace(plain, activation=name)
             yield matmul.matvec(shape, caps, first=0, units=20)
-            yield tiles.gemm(shape, caps, tiles.choose_tile(shape, 64, caps), first=0, units=20)
+            yield gemm_tiles.gemm(shape, caps, gemm_tiles.choose_tile(shape, 64, caps), first=0, units=20)
     shape = MatmulShape(k=96, n=20, format=FORMATS["float16"])
-    state, column = PieceStates(ring=recurrence.RING, step=2), guards.column(3, 1)
+    state, column = SequenceStates(ring=recurrence.RING, step=2), row_predicate.column(3, 1)
     for rows in (1, 4):
         cut = matmul.tune_batch(shape, 20, caps, rows)
         yield matmul.matvec(shape, caps, first=0, units=20, tuning=cut, guard=column)
-        for guard in (guards.NONE, guards.STEPS):
+        for guard in (row_predicate.NONE, row_predicate.STEPS):
             yield matmul.matvec(shape, caps, first=0, units=20, tuning=cut, source=state, guard=guard)
-    if caps.max_storage_buffers >= guards.MOST_BUFFERS:
-        yield tiles.gemm(shape, caps, TILES[-1], first=0, units=20, guard=column)
+    if caps.max_storage_buffers >= row_predicate.MOST_BUFFERS:
+        yield gemm_tiles.gemm(shape, caps, TILES[-1], first=0, units=20, guard=column)
     for tile in TILES:
         if tile.workgroup <= caps.max_workgroup and tile.shared + 2048 <= caps.max_shared:
-            yield tiles.gemm(shape, caps, tile, first=0, units=20)
+            yield gemm_tiles.gemm(shape, caps, tile, first=0, units=20)
 
 
 def _mixtures(caps: Caps) -> Iterator[Dispatch]:
     """Products with stacks of experts' matrices, by pairs and in the order of experts, and what is around them."""
     for scoring, count in itertools.product(experts.SCORINGS, (5, 200)):
-        yield experts.choose(count=count, keep=4, scoring=scoring)
-    routes = experts.Routes(experts=5, slots=2, pairs=40, each=(4, TILES[-1].m))
+        yield experts.choose_experts(count=count, keep=4, scoring=scoring)
+    routes = experts.ExpertRoutes(experts=5, slots=2, pairs=40, each=(4, TILES[-1].m))
     yield from (routes.group(), *(routes.collect(width=20, residual=flag) for flag in (False, True)))
     for layout, flag in itertools.product(FORMATS.values(), (False, True)):
         first = MatmulShape(k=96, n=20, format=layout, gated=flag, norm="rms", bias=flag, int8=flag)
         weighted = replace(first, weighted=True)
-        yield matmul.matvec(weighted, caps, first=0, units=20, stack=stacks.pairs(2))
-        over = Slots.over(layout, 2, 20)
+        yield matmul.matvec(weighted, caps, first=0, units=20, stack=matrix_stacks.pair_stack(2))
+        over = ExpertSlots.over(layout, 2, 20)
         last = MatmulShape(k=over, n=12, format=layout, bias=flag, residual=flag, weighted=True, int8=flag)
         yield matmul.matvec(
-            last, caps, first=0, units=12, source=Slots(count=2, width=20), stack=stacks.side_by_side(2)
+            last, caps, first=0, units=12, source=ExpertSlots(count=2, width=20), stack=matrix_stacks.branch_stack(2)
         )
         cut = matmul.tune_batch(first, 100, caps, 4)
         yield matmul.matvec(first, caps, first=0, units=20, tuning=cut, stack=routes.stack(0))
-        yield tiles.gemm(replace(weighted, norm="layer"), caps, TILES[-1], first=0, units=20, stack=routes.stack(1))
+        yield gemm_tiles.gemm(
+            replace(weighted, norm="layer"), caps, TILES[-1], first=0, units=20, stack=routes.stack(1)
+        )
 
 
 def _state_space() -> Iterator[Dispatch]:
@@ -268,10 +270,10 @@ def graph_dispatches(caps: Caps) -> Iterator[Dispatch]:
     graphs += [_training(optimiser) for optimiser in _OPTIMISERS]
     graphs += [_long_product(), _known_rows()]
     for graph in graphs:
-        for request in _requests(prepared(graph, caps), caps):
+        for request in _requests(rewrite_for_gpu(graph, caps), caps):
             yield from (launch.dispatch for launch in lower(request).launches)
-    for request in _requests(prepared(_long_product(), caps), caps):
-        yield from (guarded(launch, 0, 8).dispatch for launch in lower(request).launches)
+    for request in _requests(rewrite_for_gpu(_long_product(), caps), caps):
+        yield from (predicate_launch(launch, 0, 8).dispatch for launch in lower(request).launches)
 
 
 def _long_product() -> Graph:
@@ -306,10 +308,10 @@ def _training(optimiser: Optimiser) -> Graph:
     return seen[0]
 
 
-def _requests(graph: Graph, caps: Caps) -> Iterator[Request]:
+def _requests(graph: Graph, caps: Caps) -> Iterator[LoweringRequest]:
     for node in graph.nodes:
         if node.op != "reshape":
-            yield Request(
+            yield LoweringRequest(
                 op=node.op,
                 inputs=tuple(graph.tensors[i].shape for i in node.inputs),
                 outputs=tuple(graph.tensors[i].shape for i in node.outputs),

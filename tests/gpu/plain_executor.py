@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from volumetric.devices.gpu.commands import Command, Pass, encode_pass
-from volumetric.devices.gpu.context import Call, GpuContext
+from volumetric.devices.gpu.gpu_commands import Command, PassCommand, encode_pass
+from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
 
 
 class PlainExecutor:
@@ -15,7 +15,7 @@ class PlainExecutor:
     def __init__(self, context: GpuContext) -> None:
         self._context = context
 
-    def prepare(self, calls: Sequence[Call]) -> Sequence[Call]:
+    def prepare(self, calls: Sequence[BoundDispatch]) -> Sequence[BoundDispatch]:
         """Nothing to prepare."""
         return calls
 
@@ -25,7 +25,7 @@ class PlainExecutor:
         with context.guard("submitting commands"):
             encoder = context.device.create_command_encoder()
             for command in commands:
-                if isinstance(command, Pass):
+                if isinstance(command, PassCommand):
                     encode_pass(encoder, command.prepared, command.rows, context.caps.max_groups)
                 else:
                     encoder.copy_buffer_to_buffer(

@@ -8,7 +8,7 @@ import pytest
 
 from volumetric.base.errors import DeviceError
 from volumetric.devices.gpu import GpuDevice, list_gpus
-from volumetric.devices.gpu.adapters import choose
+from volumetric.devices.gpu.adapters import choose_adapter
 
 
 def adapter(name: str) -> SimpleNamespace:
@@ -22,21 +22,21 @@ RANKED = [adapter("NVIDIA H100"), adapter("NVIDIA T4"), adapter("llvmpipe (LLVM 
     ("selector", "index"), [(None, 0), ("0", 0), ("1", 1), ("t4", 1), ("nvidia", 0), ("llvmpipe", 2), ("LLVM 15", 2)]
 )
 def test_choose(selector: str | None, index: int) -> None:
-    assert choose(RANKED, selector) == index
+    assert choose_adapter(RANKED, selector) == index
 
 
 def test_plain_gpu_takes_a_software_adapter_only_where_it_is_alone() -> None:
-    assert choose(RANKED[2:], None) == 0
+    assert choose_adapter(RANKED[2:], None) == 0
 
 
 @pytest.mark.parametrize("selector", ["3", "radeon", ""])
 def test_what_does_not_exist_is_listed(selector: str) -> None:
     if not selector:
         with pytest.raises(DeviceError, match=r"no .* GPU was found"):
-            choose([], None)
+            choose_adapter([], None)
         return
     with pytest.raises(DeviceError, match=f"no GPU is called '{selector}'") as error:
-        choose(RANKED, selector)
+        choose_adapter(RANKED, selector)
     assert "gpu:1 NVIDIA T4" in (error.value.hint or "")
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.gpu.harness import NARROWED, Kernel, aligned, assert_close
 from volumetric.base.errors import UnsupportedError
-from volumetric.devices.gpu.calls import Place
+from volumetric.devices.gpu.call_schedule import SequenceSpan
 from volumetric.devices.gpu.kernels import attention
 from volumetric.devices.gpu.kernels.attention import AttentionShape, is_alone, tune_rows, tune_split
 from volumetric.devices.gpu.kernels.dispatch import Caps
@@ -52,7 +52,7 @@ class Attention:
         kernel, shape, rows = self.kernel, self.shape, stop - start
         width = shape.heads * shape.head_dim
         each = tune_rows(shape, kernel.caps).rows
-        control, counted = kernel.call([Place(1, start, rows)], each, singles=False)
+        control, counted = kernel.call([SequenceSpan(1, start, rows)], each, singles=False)
         q, y = kernel.empty(rows, shape.heads * shape.padded), kernel.empty(rows, -(-width // 4) * 4)
         qkv = kernel.array(aligned(self.qkv[start:stop]))
         sinks = {"head_params": self.params} if shape.sinks else {}
@@ -68,7 +68,7 @@ class Attention:
         tuning = tune_split(shape, kernel.caps)
         width = shape.heads * shape.head_dim
         qkv, y = kernel.array(aligned(self.qkv[position])), kernel.empty(width + 3)
-        control, counted = kernel.call([Place(1, position, 1, self.pages)])
+        control, counted = kernel.call([SequenceSpan(1, position, 1, self.pages)])
         source = {**self.source, "qkv": qkv, "ctl": control}
         if is_alone(shape, tuning):
             kernel.run((attention.split(shape, kernel.caps), {**source, "parts": y}), rows=counted)

@@ -27,8 +27,8 @@ from volumetric.layers import (
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
 from volumetric.run import RunOptions, lower
-from volumetric.run.batch import greedy_ids
-from volumetric.run.device import Piece, Wanted
+from volumetric.run.call_batch import greedy_ids
+from volumetric.run.device import OutputRows, SequenceRows
 
 WIDTH = 36
 LENGTHS = (1, 6, 19)
@@ -126,20 +126,20 @@ def test_pieces_of_any_size_agree_with_each_alone(native_device: GpuDevice, rng,
     network = make()
     options = RunOptions(context=60, kv_dtype=kv_dtype)
     executable = native_device.compile(lower(network), initialise(network, 1), options)
-    wanted: tuple[Wanted, ...] = ("last", "all", "none")
+    wanted: tuple[OutputRows, ...] = ("last", "all", "none")
     for lengths in ([1, 40, 1, 3, 17, 1, 2, 33], [2, 2], [1, 5], [1, 1, 1]):
         states, rows = ragged(rng, executable, lengths)
         alone = [state.fork() for state in states]
-        pieces = [Piece(state, x, wanted[i % 3]) for i, (state, x) in enumerate(zip(states, rows, strict=True))]
+        pieces = [SequenceRows(state, x, wanted[i % 3]) for i, (state, x) in enumerate(zip(states, rows, strict=True))]
         got = run_all(executable, pieces)
         for piece, other, found in zip(pieces, alone, got, strict=True):
             want = executable.forward(other, piece.x, last_only=False)
             assert piece.state.position == other.position
-            if piece.wanted == "none":
+            if piece.output_rows == "none":
                 assert found.shape == (0, want.shape[1])
             else:
                 assert np.abs(found - want[-len(found) :]).max() < 1e-4 * np.abs(want).max()
-                assert len(found) == (1 if piece.wanted == "last" else len(piece.x))
+                assert len(found) == (1 if piece.output_rows == "last" else len(piece.x))
 
 
 @pytest.mark.thorough
@@ -150,7 +150,7 @@ def test_calls_beyond_the_scratch_memory_are_cut(rng):
     assert executable.scratch.rows < 50
     states, rows = ragged(rng, executable, [50, 1, 30])
     alone = [state.fork() for state in states]
-    got = run_all(executable, [Piece(state, x, "all") for state, x in zip(states, rows, strict=True)])
+    got = run_all(executable, [SequenceRows(state, x, "all") for state, x in zip(states, rows, strict=True)])
     for state in states:
         state.reset()
     for other, x, found in zip(alone, rows, got, strict=True):

@@ -9,9 +9,9 @@ from tests.blocks import random_blocks
 from tests.gpu.harness import Kernel, assert_close, in_scheme
 from tests.gpu.test_matmul import BYTES, Product
 from volumetric.devices.gpu.kernels import elementwise
-from volumetric.devices.gpu.kernels.blocks import LAYOUTS
-from volumetric.devices.gpu.kernels.formats import FORMATS
-from volumetric.devices.gpu.kernels.tiles import TILES
+from volumetric.devices.gpu.kernels.block_layout import LAYOUTS
+from volumetric.devices.gpu.kernels.gemm_tiles import TILES
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.dtypes import Packed, Scheme, decode
 
 each_format = pytest.mark.parametrize("scheme", [*LAYOUTS, *BYTES])

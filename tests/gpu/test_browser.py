@@ -9,7 +9,7 @@ import pytest
 from tests.gpu.browser import find_or_skip, refusals
 from tests.gpu.modules import DEVICES, covering, modules
 from volumetric.devices.gpu import shaders
-from volumetric.devices.gpu.shaders.formulas import FOLDERS
+from volumetric.devices.gpu.shaders.wgsl_formulas import FOLDERS
 
 
 @pytest.mark.thorough
@@ -33,7 +33,7 @@ def test_every_kernel_fits_the_workgroup_memory_that_it_was_cut_for() -> None:
             # Activations hold no workgroup memory.
             preludes = tuple(name for name in dispatch.preludes if not name.startswith("unary/"))
             chosen[module.device, dispatch.kernel, preludes, tuple(sorted(dispatch.constants.items()))] = module
-    assert not any("var<workgroup>" in shaders.read(f"unary/{name}") for name in shaders.available("unary"))
+    assert not any("var<workgroup>" in shaders.read_shader(f"unary/{name}") for name in shaders.available("unary"))
     for module in chosen.values():
         needed, caps = module.link().workgroup_bytes, DEVICES[module.device]
         assert needed <= caps.max_shared, f"{module.device}: {module.dispatch}"

@@ -11,11 +11,11 @@ import pytest
 
 from tests.devices import command_buffers, narrowed
 from tests.networks import tiny_llama
-from volumetric.devices.gpu import native
+from volumetric.devices.gpu import native_executor
 from volumetric.devices.gpu.executable import GpuExecutable
 from volumetric.network import initialise
 from volumetric.run import RunOptions, lower
-from volumetric.run.batch import greedy_ids
+from volumetric.run.call_batch import greedy_ids
 
 BLOCKS = 9
 """So many that the pass of a token is finished on another thread."""
@@ -77,8 +77,8 @@ def test_an_interrupt_while_one_is_finished_loses_none(before: int, use: Any, mo
             raise KeyboardInterrupt
         wait(futures)
 
-    expected, wait = generated(executable), native.wait
-    monkeypatch.setattr(native, "wait", interrupted)
+    expected, wait = generated(executable), native_executor.wait
+    monkeypatch.setattr(native_executor, "wait", interrupted)
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             use(executable)

@@ -14,10 +14,10 @@ from tests.pieces import agree_in_company, agree_in_cuts, close, run_all, take_l
 from tests.program.test_guards import direct
 from tests.runtime.test_delays import LOOPS
 from tests.runtime.test_reference import chain as features
-from volumetric.devices.gpu.calls import Place
+from volumetric.devices.gpu.call_schedule import SequenceSpan
 from volumetric.devices.gpu.executable import GpuExecutable
-from volumetric.devices.gpu.kernels.dispatch import Rows
-from volumetric.devices.reference import ReferenceDevice, ReferenceExecutable
+from volumetric.devices.gpu.kernels.dispatch import CallRows
+from volumetric.devices.reference_device import ReferenceDevice, ReferenceExecutable
 from volumetric.layers import (
     LSTM,
     BatchNorm1d,
@@ -33,9 +33,9 @@ from volumetric.layers import (
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Link
 from volumetric.run import RunOptions, lower
-from volumetric.run.device import Piece
-from volumetric.run.graph import cores
-from volumetric.run.profile import WHOLE
+from volumetric.run.device import SequenceRows
+from volumetric.run.graph import subgraphs
+from volumetric.run.step_times import WHOLE
 
 WIDTH = 32
 LATE = deep(Entmax(), links=(late(1, 0, 3),))
@@ -95,12 +95,12 @@ def test_what_sees_a_whole_call_is_not_cut() -> None:
 
 @pytest.mark.thorough
 def test_programs_may_be_given_up_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "KEPT", 1)
+    monkeypatch.setattr(subgraphs, "KEPT", 1)
     reference, fast = pair(NETWORKS["late"])
     together, alone = [fast.new_state() for _ in range(3)], [reference.new_state() for _ in range(3)]
     for sizes in ((7, 1, 5), (1, 1, 1), (7, 1, 5)):
         given = [rows(size, size) for size in sizes]
-        found = run_all(fast, [Piece(state, x, "all") for state, x in zip(together, given, strict=True)])
+        found = run_all(fast, [SequenceRows(state, x, "all") for state, x in zip(together, given, strict=True)])
         for got, state, x in zip(found, alone, given, strict=True):
             close(got, reference.forward(state, x, last_only=False))
 
@@ -126,13 +126,13 @@ def test_sequences_of_equal_rows_run_side_by_side(inner: LayerSpec | None) -> No
     together, alone = [fast.new_state() for _ in range(5)], [reference.new_state() for _ in range(5)]
     for sizes in ((3, 3, 3, 3, 2), (1, 1, 1, 1, 1), (6, 6, 1, 6, 6)):
         given = [rows(size, 7 * i + size) for i, size in enumerate(sizes)]
-        found = run_all(fast, [Piece(state, x, "all") for state, x in zip(together, given, strict=True)])
+        found = run_all(fast, [SequenceRows(state, x, "all") for state, x in zip(together, given, strict=True)])
         for got, state, x in zip(found, alone, given, strict=True):
             close(got, reference.forward(state, x, last_only=False))
 
     def launches(lengths: tuple[int, ...]) -> int:
         fast._cores.prepare(lengths)
-        count = fast.recordings.count([Place(i + 1, 0, rows) for i, rows in enumerate(lengths)])
+        count = fast.recordings.count([SequenceSpan(i + 1, 0, rows) for i, rows in enumerate(lengths)])
         return sum("move" in one.dispatch.kernel or "graph" in one.dispatch.kernel
                    for one in fast.recordings.entries("whole", count))  # fmt: skip
 
@@ -163,7 +163,7 @@ def test_noise_by_the_place_of_a_row_is_drawn_on_the_device(lengths: tuple[int, 
     reference, fast = pair(speaker(GumbelSoftmax(seed=4)))
     states, alone = [fast.new_state() for _ in lengths], [reference.new_state() for _ in lengths]
     prompts = [np.arange(1, n + 1, dtype=np.int32) for n in lengths]
-    found = run_all(fast, [Piece(state, x, "all") for state, x in zip(states, prompts, strict=True)])
+    found = run_all(fast, [SequenceRows(state, x, "all") for state, x in zip(states, prompts, strict=True)])
     for got, other, x in zip(found, alone, prompts, strict=True):
         close(got, reference.forward(other, x, last_only=False))
     sent, send = [], fast._executor.send
@@ -197,7 +197,7 @@ def test_a_profile_has_operations_on_rows_and_programs() -> None:
 
 def test_a_token_is_one_pass_with_programs_between() -> None:
     _, fast = pair(features((WIDTH,), Dense(in_features=WIDTH, out_features=WIDTH), Entmax()))
-    names = [call.name for call in fast.recordings.calls("whole", Rows(1, 1, 0, 1, (1,)))]
+    names = [call.name for call in fast.recordings.calls("whole", CallRows(1, 1, 0, 1, (1,)))]
     assert names == ["matvec", "graph/entmax", "move_rows"]
 
 
@@ -205,7 +205,7 @@ def test_a_token_is_one_pass_with_programs_between() -> None:
 def test_edges_of_programs_are_one_product_whatever_their_clocks() -> None:
     network = direct("cross")
     reference, fast = pair(network)
-    cores_of = [part.graph for part in fast._cut.parts if part.graph is not None]
+    cores_of = [part.graph for part in fast._cut.segments if part.graph is not None]
     [scan] = [node for graph in cores_of for node in graph.nodes if node.op == "scan"]
     assert [node.op for node in scan.attrs["body"].nodes].count("cross_attend") == 1
     x = np.random.default_rng(0).standard_normal((1, 2)).astype(np.float32)

@@ -13,17 +13,17 @@ from tests.networks import tiny_llama
 from volumetric import Params, WeightStore
 from volumetric.base.errors import GenerationError, UnsupportedError
 from volumetric.devices.gpu import GpuDevice
-from volumetric.devices.gpu.calls import Place
-from volumetric.devices.gpu.drawing import UNCERTAIN, DrawnRow, kinds, pick_entries
-from volumetric.devices.gpu.drawing import Drawing as Rows
+from volumetric.devices.gpu.call_schedule import SequenceSpan
+from volumetric.devices.gpu.command_list import entry
+from volumetric.devices.gpu.draw_plans import UNCERTAIN, DrawnRow, draw_kinds, pick_entries
+from volumetric.devices.gpu.draw_plans import DrawPlans as Rows
 from volumetric.devices.gpu.executable import GpuExecutable
-from volumetric.devices.gpu.kernels import drawing, elementwise
-from volumetric.devices.gpu.recording import entry
+from volumetric.devices.gpu.kernels import elementwise, token_draw
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.sampler import Choices, Sampler, draw_together
+from volumetric.generate.sampler import DeviceChooser, Sampler, draw_together
 from volumetric.network import OUTPUT, initialise
 from volumetric.run import RunOptions, lower
-from volumetric.run.device import Adjustments, Chooser, Piece, output_of
+from volumetric.run.device import LogitAdjustments, SequenceRows, TokenSampler, output_of
 
 CHOICES: Sequence[dict[str, Any]] = [
     {"temperature": 0.8},
@@ -49,12 +49,12 @@ def on_device(kernel: Kernel, logits: np.ndarray, samplers: Sequence[Sampler]) -
     """Draw one token for each row; rows that are left to the host must have their logits kept."""
     rows, width = logits.shape
     draws = Rows(kernel.context, width, rows)
-    drawn = [draws.single(sampler.chooser) for sampler in samplers]
+    drawn = [draws.row_of_call(sampler.chooser) for sampler in samplers]
     draws.make(rows, sum(len(row.changes) for row in drawn))
     for number, row in enumerate(drawn):
-        row.turn(3 * number)
-    draws.tell(drawn)
-    control, counts = kernel.call([Place(0, 3 * number, 1) for number in range(rows)])
+        row.write_randoms(3 * number)
+    draws.write_rows(drawn)
+    control, counts = kernel.call([SequenceSpan(0, 3 * number, 1) for number in range(rows)])
     tokens = kernel.array(np.zeros(rows, np.uint32))
     buffers = {
         **draws.buffers,
@@ -63,7 +63,7 @@ def on_device(kernel: Kernel, logits: np.ndarray, samplers: Sequence[Sampler]) -
         "token": tokens,
         "control": control,
     }
-    entries = pick_entries(width, kinds(drawn), {name: name for name in ("x", "winners", "token")}, "control")
+    entries = pick_entries(width, draw_kinds(drawn), {name: name for name in ("x", "winners", "token")}, "control")
     kernel.context.run(kernel.context.bind_all(entries, buffers), counts)
     found = kernel.context.read(tokens, 4 * rows).view(np.uint32).tolist()
     assert kernel.context.read(control, 4 * (61 + 4 * rows)).view(np.uint32)[60::4][:rows].tolist() == [
@@ -71,7 +71,7 @@ def on_device(kernel: Kernel, logits: np.ndarray, samplers: Sequence[Sampler]) -
     ]
     for number, token in enumerate(found):
         if token == UNCERTAIN:
-            assert np.array_equal(draws.left([number])[number], logits[number])
+            assert np.array_equal(draws.host_logits([number])[number], logits[number])
     draws.close()
     return found
 
@@ -118,10 +118,10 @@ def test_a_number_at_a_border_is_left_to_the_host(native_kernel: Kernel) -> None
     draws = Rows(native_kernel.context, 2, 1)
     row = DrawnRow(draws.row(sampler.chooser).plan, None)
     for value, expected in ((0.5, UNCERTAIN), (0.5 - 1e-8, 0), (0.5 + 1e-8, 1), (0.0, UNCERTAIN), (1e-6, 0)):
-        row.ring[:] = drawing.numbers([value])
+        row.ring[:] = token_draw.numbers([value])
         draws.make(1)
-        draws.tell([row])
-        control, counts = native_kernel.call([Place(0, 0, 1)])
+        draws.write_rows([row])
+        control, counts = native_kernel.call([SequenceSpan(0, 0, 1)])
         tokens = native_kernel.array(np.zeros(1, np.uint32))
         names = {name: name for name in ("x", "winners", "token")}
         x, winners = (
@@ -129,7 +129,7 @@ def test_a_number_at_a_border_is_left_to_the_host(native_kernel: Kernel) -> None
             native_kernel.empty(elementwise.ARGMAX_GROUPS, 2),
         )
         buffers = {**draws.buffers, "x": x, "winners": winners, "token": tokens, "control": control}
-        calls = native_kernel.context.bind_all(pick_entries(2, kinds([row]), names, "control"), buffers)
+        calls = native_kernel.context.bind_all(pick_entries(2, draw_kinds([row]), names, "control"), buffers)
         native_kernel.context.run(calls, counts)
         assert native_kernel.context.read(tokens, 4).view(np.uint32).item() == expected, value
         draws.close()
@@ -167,7 +167,7 @@ def test_draws_after_bias_and_penalties_are_those_of_the_host(native_kernel: Ker
             if token == UNCERTAIN:
                 assert here[number].draw(logits[number]) == draw
             elif chooser is not None:
-                chooser.drawn(token)
+                chooser.record_token(token)
     assert certain > 0.9 * 12 * len(params)
 
 
@@ -185,7 +185,7 @@ def test_changed_scores_have_the_bits_of_float32(native_kernel: Kernel, rng: np.
             "less": x - other,
         }[op].astype(np.float32)
     none = np.zeros(width, np.float32)
-    changes = Adjustments(
+    changes = LogitAdjustments(
         ids=np.arange(width, dtype=np.int32),
         bias=none + other if op == "bias" else none,
         recent=np.full(width, op == "penalty"),
@@ -194,17 +194,17 @@ def test_changed_scores_have_the_bits_of_float32(native_kernel: Kernel, rng: np.
     )
     sampler = Sampler(SamplingParams(logit_bias={0: 1.0}))
     chooser = sampler.chooser
-    assert isinstance(chooser, Choices)
+    assert isinstance(chooser, DeviceChooser)
     chooser.adjustments = lambda: changes
     draws = Rows(native_kernel.context, width, 1)
-    row = draws.single(chooser)
+    row = draws.row_of_call(chooser)
     draws.make(1, width)
-    draws.tell([row])
+    draws.write_rows([row])
     scores = native_kernel.array(aligned(x[None]))
     buffers = {**draws.buffers, "x": scores}
-    adjust = entry(drawing.adjust(width), {name: name for name in ("x", "plans", "changes")})
+    adjust = entry(token_draw.adjust(width), {name: name for name in ("x", "plans", "changes")})
     native_kernel.context.run(
-        native_kernel.context.bind_all([adjust], buffers), native_kernel.call([Place(0, 0, 1)])[1]
+        native_kernel.context.bind_all([adjust], buffers), native_kernel.call([SequenceSpan(0, 0, 1)])[1]
     )
     found = native_kernel.context.read(scores, 4 * width).view(np.float32)
     np.testing.assert_array_equal(found, expected)
@@ -231,7 +231,7 @@ def test_logits_that_allow_no_choice_are_told(native_kernel: Kernel) -> None:
 
 def test_what_the_fixed_point_does_not_hold_is_the_hosts() -> None:
     def plan(**more: Any) -> object:
-        return drawing.plan(**{"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "width": 1000} | more)
+        return token_draw.plan(**{"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "width": 1000} | more)
 
     assert plan() is not None
     assert plan(top_k=5000) is not None  # more than there are: off
@@ -240,7 +240,7 @@ def test_what_the_fixed_point_does_not_hold_is_the_hosts() -> None:
     assert plan(top_k=600) is None
     weights = -np.log(np.array([0.3, 0.05, 0.9]))
     for weight, depth in zip((0.3, 0.05, 0.9), weights, strict=True):
-        words = drawing.plan(temperature=1.0, top_k=0, top_p=1.0, min_p=weight, width=1000)
+        words = token_draw.plan(temperature=1.0, top_k=0, top_p=1.0, min_p=weight, width=1000)
         assert words is not None
         deepest = words[7:8].view(np.float32).item()
         assert abs(deepest - depth) < 1e-6 * depth
@@ -267,7 +267,9 @@ def by_host(executable: GpuExecutable, params: Sequence[SamplingParams], count: 
     states, samplers, tokens, found = prefilled(executable, len(params)), [Sampler(one) for one in params], [], []
     tokens = [5] * len(params)
     for _ in range(count):
-        pieces = [Piece(s, np.array([t], np.int32), "last", (OUTPUT,)) for s, t in zip(states, tokens, strict=True)]
+        pieces = [
+            SequenceRows(s, np.array([t], np.int32), "last", (OUTPUT,)) for s, t in zip(states, tokens, strict=True)
+        ]
         logits = [output_of(rows)[-1] for rows in executable.run(pieces)]
         tokens = [sampler.draw(row).token for sampler, row in zip(samplers, logits, strict=True)]
         found.append(tokens)
@@ -283,7 +285,7 @@ def test_a_loop_of_draws_is_run_and_draw(native_device: GpuDevice) -> None:
     states, samplers, tokens = prefilled(executable, len(params)), [Sampler(one) for one in params], [5] * len(params)
     found = []
     for steps in (1, 70, 4):
-        loop = executable.drawn(states, tokens, [sampler.chooser for sampler in samplers])
+        loop = executable.sample_loop(states, tokens, [sampler.chooser for sampler in samplers])
         found += [next(loop) for _ in range(steps)]
         loop.close()
         tokens = found[-1]
@@ -296,7 +298,7 @@ def test_tokens_that_the_host_must_draw_come_in_their_place(native_device: GpuDe
     executable = executable_of(native_device, zero=True)
     params = [SamplingParams(temperature=1.0, top_p=0.5, seed=place) for place in range(2)] + [SamplingParams()]
     samplers = [Sampler(one) for one in params]
-    loop = executable.drawn(prefilled(executable, 3), [5] * 3, [sampler.chooser for sampler in samplers])
+    loop = executable.sample_loop(prefilled(executable, 3), [5] * 3, [sampler.chooser for sampler in samplers])
     assert [next(loop) for _ in range(6)] == by_host(executable, params, 6)
     loop.close()
 
@@ -304,14 +306,14 @@ def test_tokens_that_the_host_must_draw_come_in_their_place(native_device: GpuDe
 def test_an_executable_tells_what_it_cannot_draw(native_device: GpuDevice) -> None:
     executable = executable_of(native_device)
     hot = Sampler(SamplingParams(temperature=1e5, seed=0)).chooser
-    assert executable.draws([None, Sampler(SamplingParams(temperature=1.0, seed=0)).chooser])
-    assert not executable.draws([None, hot])
+    assert executable.can_sample([None, Sampler(SamplingParams(temperature=1.0, seed=0)).chooser])
+    assert not executable.can_sample([None, hot])
     penalised = Sampler(SamplingParams(temperature=1.0, seed=0, presence_penalty=1.0)).chooser
     assert penalised is not None
-    assert not executable.draws([penalised])
+    assert not executable.can_sample([penalised])
     assert Sampler(SamplingParams(temperature=1.0, seed=0, logprobs=1)).chooser is None
     with pytest.raises(UnsupportedError, match="cannot sample"):
-        executable.drawn([executable.new_state()], [1], [hot])
+        executable.sample_loop([executable.new_state()], [1], [hot])
 
 
 @pytest.mark.thorough
@@ -328,19 +330,19 @@ def test_tokens_of_prompts_beside_sequences_that_decode(native_device: GpuDevice
         (9, "last", SamplingParams(temperature=1e4, seed=5)),
     ]
 
-    def pieces() -> list[Piece]:
+    def pieces() -> list[SequenceRows]:
         states = prefilled(executable, len(wants))
         pairs = zip(states, wants, strict=True)
-        return [Piece(state, tokens[:rows], wanted, (OUTPUT,)) for state, (rows, wanted, _) in pairs]
+        return [SequenceRows(state, tokens[:rows], wanted, (OUTPUT,)) for state, (rows, wanted, _) in pairs]
 
     logits = [output_of(found) for found in executable.run(pieces())]
     samplers = [Sampler(params) for _, _, params in wants]
-    choosers: list[Chooser | Literal["logits"] | None] = [
+    choosers: list[TokenSampler | Literal["logits"] | None] = [
         None if sampler.params.plain_greedy else sampler.chooser or "logits" for sampler in samplers
     ]
-    assert executable.picks
+    assert executable.can_pick
     fed = pieces()
-    found = executable.pick(fed, choosers)
+    found = executable.sample(fed, choosers)
     assert [piece.state.position for piece in fed] == [5 + i + rows for i, (rows, _, _) in enumerate(wants)]
     assert found[4] is None
     for place in (2, 5):
@@ -365,8 +367,10 @@ def test_sequences_with_penalties_bring_tokens_and_no_logits(
     states, samplers, tokens, found = prefilled(executable, len(params)), [Sampler(one) for one in params], [], []
     tokens = [5] * len(params)
     for _ in range(12):
-        pieces = [Piece(s, np.array([t], np.int32), "last", (OUTPUT,)) for s, t in zip(states, tokens, strict=True)]
-        tokens = executable.pick(pieces, [sampler.chooser for sampler in samplers])
+        pieces = [
+            SequenceRows(s, np.array([t], np.int32), "last", (OUTPUT,)) for s, t in zip(states, tokens, strict=True)
+        ]
+        tokens = executable.sample(pieces, [sampler.chooser for sampler in samplers])
         found.append(tokens)
     assert found == expected
     assert not left
@@ -380,5 +384,5 @@ def test_logits_that_allow_no_choice_are_the_error_of_their_piece(native_device:
     }
     executable = native_device.compile(lower(network), Params(broken), RunOptions(context=40))
     tokens = np.arange(4, dtype=np.int32)
-    found = executable.pick([Piece(executable.new_state(), tokens, "last", (OUTPUT,))], [None])
+    found = executable.sample([SequenceRows(executable.new_state(), tokens, "last", (OUTPUT,))], [None])
     assert isinstance(found[0], GenerationError)

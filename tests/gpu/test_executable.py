@@ -14,9 +14,9 @@ from tests.networks import tiny_llama
 from volumetric.base.errors import UnsupportedError
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.executable import GpuExecutable
-from volumetric.devices.gpu.kernels.dispatch import Rows
-from volumetric.devices.gpu.kernels.formats import FORMATS
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.gpu.kernels.dispatch import CallRows
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import (
     MLP,
     Dense,
@@ -37,11 +37,11 @@ from volumetric.layers import (
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord
 from volumetric.network.grid import Grid as Volume
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.run import RunOptions, lower
-from volumetric.run.batch import greedy_ids
-from volumetric.run.graph.network import NATIVE
-from volumetric.run.profile import WHOLE
+from volumetric.run.call_batch import greedy_ids
+from volumetric.run.graph.network_graph import NATIVE
+from volumetric.run.step_times import WHOLE
 
 Array = NDArray[Any]
 OPTIONS = RunOptions(context=96, kv_dtype="float32")
@@ -121,7 +121,7 @@ def bidirectional() -> Network:
 def test_a_fused_plan_is_a_short_list_of_dispatches(native_device: GpuDevice) -> None:
     network = tiny_llama(blocks=1)
     executable = native_device.compile(lower(network), initialise(network, 0), OPTIONS)
-    names = [call.name for call in executable.recordings.calls("whole", Rows(1, 1))]
+    names = [call.name for call in executable.recordings.calls("whole", CallRows(1, 1))]
     assert names == ["embedding", "matvec", "attend_split", "matvec", "matvec", "matvec", "matvec"]
 
 
@@ -258,7 +258,7 @@ def test_tied_weights_are_resident_once(native_device: GpuDevice) -> None:
     network = tiny_llama(blocks=1)
     params = initialise(network, 6)
     executable = native_device.compile(lower(network), params, OPTIONS)
-    total = sum(store.stored().nbytes for store in params.values())
+    total = sum(store.packed().nbytes for store in params.values())
     assert total <= executable.memory.weights <= total + 64 * len(params)
 
 

@@ -11,15 +11,15 @@ from tests.pieces import run_all
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.executable import GpuExecutable
 from volumetric.devices.gpu.kernels import experts as kernels
-from volumetric.devices.gpu.kernels.experts import Routes
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.gpu.kernels.experts import ExpertRoutes
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.graph.operations.experts import SCORINGS, weights_of
 from volumetric.layers import MLP, Dense, Gate, Parallel, Residual, RMSNorm, SwiGLU
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.run import RunOptions, lower
-from volumetric.run.device import Piece
+from volumetric.run.device import SequenceRows
 
 WIDTH, EXPERTS = 22, 5
 
@@ -33,7 +33,7 @@ def test_choose(kernel: Kernel, rng: np.random.Generator, scoring: str, count: i
     x[5, 3] = np.nan if scoring in ("given", "largest") else np.inf
     keep = count if scoring == "given" else keep
     chosen = kernel.empty(6, 2 * keep)
-    dispatch = kernels.choose(count=count, keep=keep, scoring=scoring)
+    dispatch = kernels.choose_experts(count=count, keep=keep, scoring=scoring)
     kernel.run((dispatch, {"choice": kernel.array(aligned(x)), "chosen": chosen}), rows=6)
     words = kernel.context.read(chosen, 6 * 8 * keep).view(np.uint32).reshape(6, keep, 2)
     numbers, found = words[..., 0].astype(int), np.ascontiguousarray(words[..., 1]).view(np.float32)
@@ -56,9 +56,9 @@ def test_rows_come_in_the_order_of_their_experts(native_kernel: Kernel, rng: np.
     weights = (rng.random((rows, slots)) < 0.8) * rng.random((rows, slots))
     weights = weights.astype(np.float32)
     chosen = np.stack([numbers, weights.view(np.uint32)], -1).astype(np.uint32)
-    routes = Routes(experts=EXPERTS, slots=slots, pairs=most * slots, each=(16, 3))
+    routes = ExpertRoutes(experts=EXPERTS, slots=slots, pairs=most * slots, each=(16, 3))
     *starts, words = routes.starts()
-    assert 4 * words <= Routes.most_bytes(EXPERTS, routes.pairs)
+    assert 4 * words <= ExpertRoutes.most_bytes(EXPERTS, routes.pairs)
     made = native_kernel.array(np.full(words, 0xDEADBEEF, np.uint32))
     buffers = {"chosen": native_kernel.array(chosen), "routes": made, "ctl": native_kernel.control(rows=rows)}
     native_kernel.run((routes.group(), buffers), rows=rows)
@@ -119,7 +119,7 @@ def agree(executable: GpuExecutable, network: Network, params: Params, rows: int
     reference = ReferenceDevice().compile(lower(network), params, OPTIONS)
     x = np.random.default_rng(rows).standard_normal((rows, WIDTH)).astype(np.float32)
     runs = (executable, executable, reference)
-    found, again, wanted = (run_all(each, [Piece(each.new_state(), x, "all")])[0] for each in runs)
+    found, again, wanted = (run_all(each, [SequenceRows(each.new_state(), x, "all")])[0] for each in runs)
     assert_close(found, wanted)
     np.testing.assert_array_equal(found, again)
 
@@ -163,6 +163,6 @@ def test_weights_of_experts_that_nobody_chose_do_not_matter(native_device: GpuDe
     for number in (1.0, np.nan):
         spoilt = {k: v * number if k.startswith(unchosen) else v for k, v in values.items()}
         executable = compiled(native_device, GATED, Params({k: WeightStore.from_array(v) for k, v in spoilt.items()}))
-        found.append(executable.run([Piece(executable.new_state(), x, "all")])[0])
+        found.append(executable.run([SequenceRows(executable.new_state(), x, "all")])[0])
     assert np.isfinite(found[0]).all()
     np.testing.assert_array_equal(*found)

@@ -11,10 +11,10 @@ from tests.networks import tiny_llama
 from volumetric.base.errors import GenerationError
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.executable import GpuExecutable
-from volumetric.devices.gpu.state import GpuState
+from volumetric.devices.gpu.gpu_state import GpuState
 from volumetric.network import initialise
 from volumetric.run import RunOptions, lower
-from volumetric.run.batch import greedy_ids
+from volumetric.run.call_batch import greedy_ids
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 
 from volumetric.base.errors import SpecError
 from volumetric.devices.gpu.kernels.dispatch import Caps
-from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.gemm_tiles import TILES, gemm
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
-from volumetric.devices.gpu.kernels.tiles import TILES, gemm
-from volumetric.devices.gpu.shaders import Target, available, link, linker, read
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.shaders import ShaderTarget, available, link, linker, read_shader
 from volumetric.devices.gpu.shaders.unroll import unroll
 
 JOIN = {"WG": 64, "WIDTH4": 8}
@@ -61,24 +61,24 @@ def test_unroll_rejects(source: str, message: str) -> None:
 
 
 def test_text_starts_with_the_constants_in_their_types() -> None:
-    text = link("map", constants=MAP, target=Target()).text
+    text = link("map", constants=MAP, target=ShaderTarget()).text
     assert text.startswith("const WG: u32 = 64u;\nconst WIDTH4: u32 = 8u;\nconst ALPHA: f32 = 1.0f;\n")
     assert "//" not in text
 
 
 def test_only_one_reduce_prelude_is_linked() -> None:
-    with_lanes = link("softmax", constants=SOFTMAX, target=Target(subgroup_size=32)).text
-    without = link("softmax", constants=SOFTMAX, target=Target()).text
+    with_lanes = link("softmax", constants=SOFTMAX, target=ShaderTarget(subgroup_size=32)).text
+    without = link("softmax", constants=SOFTMAX, target=ShaderTarget()).text
     assert "subgroupShuffleXor" in with_lanes
     assert "const SUBGROUP: u32 = 32u;" in with_lanes
     assert "subgroup" not in without
 
 
 def test_what_a_kernel_does_not_reach_is_left_out() -> None:
-    text = link("join", constants=JOIN, target=Target(subgroup_size=32)).text
+    text = link("join", constants=JOIN, target=ShaderTarget(subgroup_size=32)).text
     assert "fn team_sum" not in text
     assert "var<workgroup>" not in text
-    reduced = link("softmax", constants=SOFTMAX, target=Target(subgroup_size=32))
+    reduced = link("softmax", constants=SOFTMAX, target=ShaderTarget(subgroup_size=32))
     assert "fn team_max" in reduced.text
     assert "fn lane_max" in reduced.text
     assert "published" not in reduced.text
@@ -86,18 +86,20 @@ def test_what_a_kernel_does_not_reach_is_left_out() -> None:
 
 
 def test_extensions_are_enabled_in_the_dialect_that_wants_it_and_where_they_are_used() -> None:
-    tint, naga = (Target(subgroup_size=32, dialect=dialect) for dialect in ("tint", "naga"))
+    tint, naga = (ShaderTarget(subgroup_size=32, dialect=dialect) for dialect in ("tint", "naga"))
     assert link("softmax", constants=SOFTMAX, target=tint).text.startswith("enable subgroups;\n")
     assert "enable" not in link("softmax", constants=SOFTMAX, target=naga).text
     assert "enable" not in link("join", constants=JOIN, target=tint).text
-    assert "enable" not in link("softmax", constants=SOFTMAX, target=Target(dialect="tint")).text
-    probe = link("probe_subgroup", constants={"WG": 128}, target=Target(dialect="tint"))
+    assert "enable" not in link("softmax", constants=SOFTMAX, target=ShaderTarget(dialect="tint")).text
+    probe = link("probe_subgroup", constants={"WG": 128}, target=ShaderTarget(dialect="tint"))
     assert probe.text.startswith("enable subgroups;\n")
 
 
 def test_arguments_are_immediate_data_or_a_uniform_buffer() -> None:
-    uniform = link("embedding", constants=EMBEDDING, preludes=("dtype/float32",), target=Target())
-    immediate = link("embedding", constants=EMBEDDING, preludes=("dtype/float32",), target=Target(immediates=True))
+    uniform = link("embedding", constants=EMBEDDING, preludes=("dtype/float32",), target=ShaderTarget())
+    immediate = link(
+        "embedding", constants=EMBEDDING, preludes=("dtype/float32",), target=ShaderTarget(immediates=True)
+    )
     assert "@group(0) @binding(15) var<uniform> args: Args;" in uniform.text
     assert "var<immediate> args: Args;" in immediate.text
     assert uniform.args_bytes == immediate.args_bytes == 8
@@ -106,7 +108,7 @@ def test_arguments_are_immediate_data_or_a_uniform_buffer() -> None:
 
 
 def test_bindings_come_from_the_text() -> None:
-    linked = link("join", constants=JOIN, target=Target())
+    linked = link("join", constants=JOIN, target=ShaderTarget())
     assert [(b.index, b.name, b.access) for b in linked.bindings] == [
         (0, "a", "read"),
         (1, "b", "read"),
@@ -118,21 +120,21 @@ def test_bindings_come_from_the_text() -> None:
 
 def test_unknown_files_are_named() -> None:
     with pytest.raises(SpecError, match="unary/swish") as error:
-        link("join", constants=JOIN, preludes=("unary/swish",), target=Target())
+        link("join", constants=JOIN, preludes=("unary/swish",), target=ShaderTarget())
     assert "silu" in (error.value.hint or "")
 
 
 @pytest.mark.parametrize("value", [-1, 2**32, float("inf"), float("nan")])
 def test_constants_that_wgsl_cannot_hold(value: float) -> None:
     with pytest.raises(SpecError, match="shader constant ALPHA"):
-        link("map", constants={**MAP, "ALPHA": value}, target=Target())
+        link("map", constants={**MAP, "ALPHA": value}, target=ShaderTarget())
 
 
 def test_every_kernel_stays_within_eight_storage_buffers() -> None:
     """WebGPU guarantees eight storage buffers to a shader."""
     for name in available():
         for source in ("source/rows", "source/partials"):
-            text = read(name) + (read(source) if "x_load4(" in read(name) else "")
+            text = read_shader(name) + (read_shader(source) if "x_load4(" in read_shader(name) else "")
             assert text.count("var<storage") <= 8, f"{name} with {source}"
 
 
@@ -140,14 +142,18 @@ def test_no_kernel_enables_subgroups() -> None:
     """Naga rejects the directive though it has the functions."""
     for folder in ("", "dtype", "unary", "kv", "operand", "source", "sums"):
         for name in available(folder):
-            assert not re.search(r"^\s*enable\b", read(f"{folder}/{name}" if folder else name), re.MULTILINE), name
+            assert not re.search(r"^\s*enable\b", read_shader(f"{folder}/{name}" if folder else name), re.MULTILINE), (
+                name
+            )
 
 
 def test_workgroup_memory_is_counted() -> None:
     shape = MatmulShape(k=576, n=64, format=FORMATS["float16"])
     for tile in TILES:
         dispatch = gemm(shape, Caps(subgroup_size=32), tile, first=0, units=64)
-        linked = link("gemm", constants=dispatch.constants, preludes=dispatch.preludes, target=Target(subgroup_size=32))
+        linked = link(
+            "gemm", constants=dispatch.constants, preludes=dispatch.preludes, target=ShaderTarget(subgroup_size=32)
+        )
         assert 0 <= linked.workgroup_bytes - tile.shared <= 2 * 4 * (tile.workgroup // 32 + 1)
 
 
@@ -155,6 +161,6 @@ UNKNOWN = "var<workgroup> a: array<mat4x4<f32>, 3>;\n@compute @workgroup_size(1)
 
 
 def test_an_unknown_size_of_workgroup_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linker, "read", lambda name: UNKNOWN)
+    monkeypatch.setattr(linker, "read_shader", lambda name: UNKNOWN)
     with pytest.raises(SpecError, match="workgroup variable a"):
-        link("join", constants={}, target=Target())
+        link("join", constants={}, target=ShaderTarget())

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from tests.gpu.harness import NARROWED, Kernel, aligned, assert_close, in_scheme, zero_aligned
 from volumetric.base.errors import DeviceError
-from volumetric.devices.gpu.kernels import matmul, tiles
+from volumetric.devices.gpu.kernels import gemm_tiles, matmul
 from volumetric.devices.gpu.kernels.dispatch import Caps
-from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels.gemm_tiles import TILES, GemmTile, choose_tile
 from volumetric.devices.gpu.kernels.matmul import MatmulShape, fits_memory, tune_matvec
-from volumetric.devices.gpu.kernels.tiles import TILES, GemmTile, choose_tile
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.dtypes import Packed
 from volumetric.graph.numeric.activations import activate
 
@@ -79,7 +79,7 @@ class Product:
         rows = 1 << max(self.rows - 1, 1).bit_length()
         tuning = matmul.tune_batch(self.shape, self.shape.n, self.kernel.caps, rows)
         if cut:
-            tuning = matmul.cut_matvec(self.shape, self.kernel.caps, **cut)
+            tuning = matmul.matvec_tuning(self.shape, self.kernel.caps, **cut)
         dispatch = matmul.matvec(self.shape, self.kernel.caps, first=0, units=self.shape.n, tuning=tuning)
         self.kernel.run((dispatch, {**self.buffers, "ctl": self.kernel.control(rows=self.rows)}), rows=self.rows)
         return self.kernel.read(self.buffers["y"], self.rows, self.shape.n)
@@ -90,8 +90,8 @@ class Product:
         if self.shape.norm is not None:
             self.buffers["stats"] = self.kernel.empty(self.rows, 4)
             stats = {"x": self.buffers["x"], "stats": self.buffers["stats"], **control}
-            calls.append((tiles.row_stats(self.shape), stats))
-        dispatch = tiles.gemm(self.shape, self.kernel.caps, tile, first=0, units=self.shape.n)
+            calls.append((gemm_tiles.row_stats(self.shape), stats))
+        dispatch = gemm_tiles.gemm(self.shape, self.kernel.caps, tile, first=0, units=self.shape.n)
         self.kernel.run(*calls, (dispatch, {**self.buffers, **control}), rows=self.rows)
         return self.kernel.read(self.buffers["y"], self.rows, self.shape.n)
 
@@ -253,7 +253,7 @@ def test_more_workgroup_memory_than_there_is_is_refused(native_kernel: Kernel) -
     shape = MatmulShape(k=8, n=8, format=FORMATS["float32"])
     tile = GemmTile(m=128, n=128, k=64, vectors=2, buffers=2)
     with pytest.raises(DeviceError, match="bytes of workgroup memory"):
-        native_kernel.context.pipeline(tiles.gemm(shape, native_kernel.caps, tile, first=0, units=8))
+        native_kernel.context.pipeline(gemm_tiles.gemm(shape, native_kernel.caps, tile, first=0, units=8))
 
 
 def test_rows_beyond_the_call_are_not_written(native_kernel: Kernel, rng: np.random.Generator) -> None:
@@ -285,7 +285,7 @@ def test_a_shard_writes_its_own_outputs(kernel: Kernel, rng: np.random.Generator
         if rows == 1:
             kernel.run((matmul.matvec(shape, kernel.caps, first=first, units=units), found))
         else:
-            dispatch = tiles.gemm(shape, kernel.caps, TILES[-1], first=first, units=units)
+            dispatch = gemm_tiles.gemm(shape, kernel.caps, TILES[-1], first=first, units=units)
             kernel.run((dispatch, {**found, "ctl": kernel.control(rows=rows)}), rows=rows)
         got = kernel.read(y, rows, n)
         assert_close(got[:, first : first + units], expected[:rows])

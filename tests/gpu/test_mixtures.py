@@ -9,18 +9,18 @@ from tests.gpu.harness import Kernel, aligned, assert_close
 from tests.pieces import run_all
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.executable import GpuExecutable
-from volumetric.devices.gpu.kernels import elementwise, guards, matmul, tiles
-from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.kernels import elementwise, gemm_tiles, matmul, row_predicate
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
-from volumetric.devices.reference import ReferenceDevice
-from volumetric.graph.numeric.largest import keep_largest
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.reference_device import ReferenceDevice
+from volumetric.graph.numeric.keep_largest import keep_largest
 from volumetric.layers import Dense, Gate, Parallel, RMSNorm, SwiGLU
 from volumetric.layers.gate import SCORINGS, Scoring
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run import RunOptions, lower
-from volumetric.run.device import Piece
+from volumetric.run.device import SequenceRows
 
 WIDTH = 22
 
@@ -64,14 +64,14 @@ def test_a_guarded_product_ends_before_it_reads_weights(kernel: Kernel, rng: np.
     weights, held = kernel.weights(w, "float32")
     y = kernel.empty(40, 8)
     buffers = {"x": kernel.array(aligned(x)), **weights, "y": y, "gate": kernel.array(aligned(gate))}
-    tile = tiles.TILES[-1]
+    tile = gemm_tiles.TILES[-1]
     if many:
         each = tile.m
-        dispatch = tiles.gemm(shape, kernel.caps, tile, first=0, units=8, guard=guards.column(3, 1))
+        dispatch = gemm_tiles.gemm(shape, kernel.caps, tile, first=0, units=8, guard=row_predicate.column(3, 1))
     else:
         cut = matmul.tune_batch(shape, 8, kernel.caps, 4)
         each = cut.batch
-        dispatch = matmul.matvec(shape, kernel.caps, first=0, units=8, tuning=cut, guard=guards.column(3, 1))
+        dispatch = matmul.matvec(shape, kernel.caps, first=0, units=8, tuning=cut, guard=row_predicate.column(3, 1))
     kernel.run((dispatch, buffers | {"ctl": kernel.control(rows=40)}), rows=40)
     got = kernel.read(y, 40, 8)
     wanted = np.isin(np.arange(40) // each, [20 // each, 39 // each])
@@ -102,12 +102,12 @@ def test_a_mixture_runs_on_packed_weights(fallback_device: GpuDevice, rng: np.ra
     plan = lower(network)
     executable = fallback_device.compile(plan, params, RunOptions(context=128))
     assert isinstance(executable, GpuExecutable)
-    assert {node.guard[1] for node in executable.graph.nodes if node.guard} == set(range(5))
+    assert {node.predicate[1] for node in executable.graph.nodes if node.predicate} == set(range(5))
     reference = ReferenceDevice().compile(plan, params, RunOptions(context=128))
     for rows in (1, 20):
         x = rng.standard_normal((rows, WIDTH)).astype(np.float32)
         pieces = [(device, device.new_state()) for device in (executable, reference)]
-        got, want = (run_all(device, [Piece(state, x, "all")])[0] for device, state in pieces)
+        got, want = (run_all(device, [SequenceRows(state, x, "all")])[0] for device, state in pieces)
         assert_close(got, want)
 
 
@@ -126,6 +126,6 @@ def test_weights_of_branches_that_nobody_chose_do_not_matter(scoring: Scoring, n
         spoilt = {k: v * number if k.startswith(unchosen) else v for k, v in values.items()}
         made = Params({k: WeightStore.from_array(v) for k, v in spoilt.items()})
         executable = native_device.compile(lower(network), made, RunOptions(context=16))
-        found.append(executable.run([Piece(executable.new_state(), x, "all")])[0])
+        found.append(executable.run([SequenceRows(executable.new_state(), x, "all")])[0])
     assert np.isfinite(found[0]).all()
     np.testing.assert_array_equal(*found)

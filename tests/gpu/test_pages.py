@@ -10,15 +10,15 @@ import pytest
 
 from tests.networks import tiny_llama
 from volumetric.base.errors import DeviceError, GenerationError
-from volumetric.devices.gpu import GpuDevice, page_set, pages
-from volumetric.devices.gpu.calls import NEAR_PAGES
+from volumetric.devices.gpu import GpuDevice, page_pool, page_set
+from volumetric.devices.gpu.call_schedule import NEAR_PAGES
 from volumetric.devices.gpu.executable import GpuExecutable
 from volumetric.devices.gpu.kernels.attention import PAGE
-from volumetric.devices.gpu.pages import Holding
+from volumetric.devices.gpu.page_pool import SequencePages
 from volumetric.network import initialise
 from volumetric.run import RunOptions, lower
-from volumetric.run.batch import greedy_ids
-from volumetric.run.device import Piece
+from volumetric.run.call_batch import greedy_ids
+from volumetric.run.device import SequenceRows
 
 
 def opened(device: GpuDevice, context: int = 400, seed: int = 3) -> GpuExecutable:
@@ -30,7 +30,7 @@ def opened(device: GpuDevice, context: int = 400, seed: int = 3) -> GpuExecutabl
 def small(native_device: GpuDevice, monkeypatch: pytest.MonkeyPatch) -> GpuExecutable:
     """An executable whose pool begins with two pages, one of them nobody's."""
     monkeypatch.setattr(page_set, "_FIRST_BYTES", 1)
-    monkeypatch.setattr(pages, "_FIRST_LINES", 2)
+    monkeypatch.setattr(page_pool, "_FIRST_LINES", 2)
     return opened(native_device)
 
 
@@ -61,7 +61,7 @@ def test_a_state_takes_the_room_of_its_rows(native_device: GpuDevice, rng) -> No
 def test_states_that_are_gone_give_their_room_back(native_device: GpuDevice, rng) -> None:
     executable = opened(native_device)
     states = [executable.new_state() for _ in range(3)]
-    executable.run([Piece(state, ids(rng, 40)) for state in states])
+    executable.run([SequenceRows(state, ids(rng, 40)) for state in states])
     assert in_use(executable) == 6
     states.clear()
     gc.collect()
@@ -170,7 +170,7 @@ def test_holding_nothing_is_cheap(native_device: GpuDevice) -> None:
     before = native_device.context.allocated
     states = [executable.new_state() for _ in range(1000)]
     assert native_device.context.allocated == before
-    assert all(isinstance(state.held, Holding) and not any(state.held.pages) for state in states)
+    assert all(isinstance(state.pages, SequencePages) and not any(state.pages.pages) for state in states)
 
 
 @pytest.mark.thorough

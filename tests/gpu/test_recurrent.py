@@ -12,15 +12,15 @@ import pytest
 from tests.devices import narrowed
 from tests.gpu.harness import assert_close
 from volumetric.base.errors import GenerationError
-from volumetric.devices.gpu import GpuDevice, pages
+from volumetric.devices.gpu import GpuDevice, page_pool
 from volumetric.devices.gpu.executable import GpuExecutable
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import GRU, LSTM, RNN, Dense, Embedding, LayerSpec, MultiHeadAttention, Residual
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
 from volumetric.run import RunOptions, lower
-from volumetric.run.batch import greedy_ids
-from volumetric.run.device import Piece
+from volumetric.run.call_batch import greedy_ids
+from volumetric.run.device import SequenceRows
 
 WIDTH, VOCABULARY = 22, 61
 CELLS: dict[str, LayerSpec] = {
@@ -75,7 +75,7 @@ def test_sequences_of_different_lengths_go_on_together(cell: str, device: str) -
     states = [[e.new_state() for _ in LENGTHS] for e in executables]
     for call in range(3):
         calls = [
-            [Piece(s, ids(n, i + call), "all") for i, (s, n) in enumerate(zip(held, LENGTHS, strict=True))]
+            [SequenceRows(s, ids(n, i + call), "all") for i, (s, n) in enumerate(zip(held, LENGTHS, strict=True))]
             for held in states
         ]
         found = [e.run(pieces) for e, pieces in zip(executables, calls, strict=True)]
@@ -129,7 +129,7 @@ def test_more_sequences_than_lines_were_made_for() -> None:
 
 def test_sequences_take_twice_the_lines_each_time(native_device: GpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of pages and states of a fixed size grow together, to the power of two that holds all sequences."""
-    monkeypatch.setattr(pages, "_FIRST_LINES", 2)
+    monkeypatch.setattr(page_pool, "_FIRST_LINES", 2)
     of = network("gru")
     executable = native_device.compile(lower(of), initialise(of, 3), RunOptions(context=64))
     pool = executable.pool
@@ -143,5 +143,5 @@ def test_sequences_take_twice_the_lines_each_time(native_device: GpuDevice, monk
     states = []
     for count in range(1, 10):
         states.append(executable.new_state())
-        executable.run([Piece(states[-1], ids(2))])
+        executable.run([SequenceRows(states[-1], ids(2))])
         assert sizes() == [each << count.bit_length() for each in line]  # the first line is nobody's

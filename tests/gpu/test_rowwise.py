@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.gpu.harness import Kernel, aligned, assert_close, zero_aligned
-from volumetric.devices.gpu.calls import Place
-from volumetric.devices.gpu.kernels import elementwise, matmul, tiles
-from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, Grid, Rows
-from volumetric.devices.gpu.kernels.formats import FORMATS
-from volumetric.devices.gpu.kernels.graph.launch import Request
-from volumetric.devices.gpu.kernels.graph.table import lower
+from volumetric.devices.gpu.call_schedule import SequenceSpan
+from volumetric.devices.gpu.kernels import elementwise, gemm_tiles, matmul
+from volumetric.devices.gpu.kernels.dispatch import ONE_ROW, CallRows, WorkgroupGrid
+from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest
+from volumetric.devices.gpu.kernels.graph.kernel_table import lower
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.graph.numeric.activations import ACTIVATIONS, activate
 
 
@@ -95,7 +95,9 @@ def test_activations_hand_nan_on(native_kernel: Kernel, name: str) -> None:
     kernel.run((apply, {"x": kernel.array(aligned(x)), "y": y, "ctl": kernel.control()}))
     found["alone"] = kernel.read(y, 1, 7)
     y = kernel.empty(1, 7)
-    request = Request(op="unary", inputs=(x.shape,), outputs=(x.shape,), attrs={"name": name, "alpha": 1, "beta": 0})
+    request = LoweringRequest(
+        op="unary", inputs=(x.shape,), outputs=(x.shape,), attrs={"name": name, "alpha": 1, "beta": 0}
+    )
     one = lower(replace(request, caps=caps)).launches[0]
     dims = kernel.array(np.array([7, 1065353216, 0], np.uint32), uniform=True)
     kernel.run((one.dispatch, {"x": kernel.array(x), "y": y, "dims": dims}))
@@ -105,7 +107,7 @@ def test_activations_hand_nan_on(native_kernel: Kernel, name: str) -> None:
     buffers |= {"x": kernel.array(np.zeros((2, 4), np.float32)), "bias": kernel.array(aligned(x))}
     products = {
         "matvec": (matmul.matvec(shape, caps, first=0, units=7), {}),
-        "gemm": (tiles.gemm(shape, caps, tiles.TILES[2], first=0, units=7), {"ctl": kernel.control(rows=2)}),
+        "gemm": (gemm_tiles.gemm(shape, caps, gemm_tiles.TILES[2], first=0, units=7), {"ctl": kernel.control(rows=2)}),
     }
     for label, (dispatch, more) in products.items():
         y = kernel.empty(2, 8)
@@ -191,7 +193,7 @@ def test_argmax_of_several_rows(native_kernel: Kernel, rng: np.random.Generator)
     x[1, 7] = np.inf
     winners = native_kernel.empty(3 * elementwise.ARGMAX_GROUPS, 2)
     tokens = native_kernel.array(np.zeros(3, np.uint32))
-    control, rows = native_kernel.call([Place(0, position, 1) for position in (4, 0, 60)])
+    control, rows = native_kernel.call([SequenceSpan(0, position, 1) for position in (4, 0, 60)])
     native_kernel.run(
         (elementwise.argmax(width=131, final=False), {"x": native_kernel.array(aligned(x)), "winners": winners}),
         (elementwise.argmax(width=131, final=True), {"winners": winners, "token": tokens, "control": control}),
@@ -204,17 +206,17 @@ def test_argmax_of_several_rows(native_kernel: Kernel, rng: np.random.Generator)
 
 
 def test_grids_beyond_the_limit_are_folded() -> None:
-    assert Grid(x=100).size(ONE_ROW, 65535) == (100, 1, 1)
-    x, y, z = Grid(x=200_000).size(ONE_ROW, 65535)
+    assert WorkgroupGrid(x=100).size(ONE_ROW, 65535) == (100, 1, 1)
+    x, y, z = WorkgroupGrid(x=200_000).size(ONE_ROW, 65535)
     assert x <= 65535
     assert x * y >= 200_000 > x * (y - 1)
     assert z == 1
-    assert Grid(x=3, rows_each=16).size(Rows(17), 65535) == (3, 2, 1)
-    assert Grid(x=3, y=4, z=2).size(Rows(17), 65535) == (3, 4, 2)
-    mixed = Rows(17, 5, 3)
-    assert Grid(x=3, rows_each=1, over="singles").size(mixed, 65535) == (3, 5, 1)
-    assert Grid(x=3, rows_each=1, over="others").size(mixed, 65535) == (3, 12, 1)
-    assert Grid(x=3, rows_each=1, over="blocks").size(mixed, 65535) == (3, 3, 1)
+    assert WorkgroupGrid(x=3, rows_each=16).size(CallRows(17), 65535) == (3, 2, 1)
+    assert WorkgroupGrid(x=3, y=4, z=2).size(CallRows(17), 65535) == (3, 4, 2)
+    mixed = CallRows(17, 5, 3)
+    assert WorkgroupGrid(x=3, rows_each=1, over="singles").size(mixed, 65535) == (3, 5, 1)
+    assert WorkgroupGrid(x=3, rows_each=1, over="multi_rows").size(mixed, 65535) == (3, 12, 1)
+    assert WorkgroupGrid(x=3, rows_each=1, over="blocks").size(mixed, 65535) == (3, 3, 1)
 
 
 def test_a_folded_grid_computes_every_output(native_kernel: Kernel, rng: np.random.Generator) -> None:

@@ -18,7 +18,7 @@ def test_kept_prefixes_share_pages_and_change_no_token(native_device: GpuDevice)
     random = np.random.default_rng(1)
     shared = random.integers(0, 8, 70).tolist()
     with deep_letters(native_device, MultiHeadAttention(embed_dim=8, num_heads=2), context=128) as model:
-        scheduler = Scheduler(model, Limits(seats=3, ahead=4))
+        scheduler = Scheduler(model, Limits(slots=3, ahead=4))
         rest: dict[str, Any] = {"max_tokens": 6, "ignore_eos": True}
         kinds: list[dict[str, Any]] = [{}, {"temperature": 1.0, "seed": 3}, {"repetition_penalty": 1.2}]
         jobs = [

@@ -8,14 +8,14 @@ import pytest
 
 from volumetric.base.errors import DeviceError
 from volumetric.devices.gpu import GpuDevice
-from volumetric.devices.gpu.context import Slice
-from volumetric.devices.gpu.kernels import attention, elementwise, matmul, tiles
+from volumetric.devices.gpu.gpu_context import BufferSlice
+from volumetric.devices.gpu.kernels import attention, elementwise, gemm_tiles, matmul
 from volumetric.devices.gpu.kernels.attention import AttentionShape
 from volumetric.devices.gpu.kernels.dispatch import Caps
-from volumetric.devices.gpu.kernels.formats import FORMATS
-from volumetric.devices.gpu.kernels.matmul import MatmulShape, Partials
-from volumetric.devices.gpu.kernels.tiles import TILES
-from volumetric.devices.gpu.shaders import Target, available, link, read
+from volumetric.devices.gpu.kernels.gemm_tiles import TILES
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, SplitPartials
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.shaders import ShaderTarget, available, link, read_shader
 from volumetric.graph.numeric.activations import ACTIVATIONS
 from volumetric.graph.operations.elementwise import UNARY
 
@@ -26,13 +26,13 @@ def test_matrix_kernels_compile(fallback_device: GpuDevice, scheme: str) -> None
     context, layout = fallback_device.context, FORMATS[scheme]
     plain = MatmulShape(k=96, n=20, format=layout, norm="rms", norm_weight=True, residual=True, softcap=9.0)
     gated = MatmulShape(k=50, n=12, format=layout, activation="silu", gated=True, norm="layer", bias=True)
-    partials = Partials(splits=3, heads=4, head_dim=24)
+    partials = SplitPartials(splits=3, heads=4, head_dim=24)
     dispatches = [
         matmul.matvec(plain, context.caps, first=0, units=20, source=partials),
         matmul.matvec(gated, context.caps, first=0, units=12),
         matmul.matvec(replace(gated, int8=True), context.caps, first=0, units=12),
-        tiles.gemm(gated, context.caps, TILES[-1], first=0, units=12),
-        tiles.gemm(plain, context.caps, TILES[2], first=0, units=20),
+        gemm_tiles.gemm(gated, context.caps, TILES[-1], first=0, units=12),
+        gemm_tiles.gemm(plain, context.caps, TILES[2], first=0, units=20),
     ]
     for dispatch in dispatches:
         context.pipeline(dispatch)
@@ -46,7 +46,7 @@ def test_activations_of_products_compile(fallback_device: GpuDevice, scheme: str
     for name in ACTIVATIONS:
         shape = MatmulShape(k=96, n=20, format=FORMATS[scheme], norm="rms", residual=True, activation=name)
         context.pipeline(matmul.matvec(shape, context.caps, first=0, units=20))
-        context.pipeline(tiles.gemm(shape, context.caps, TILES[2], first=0, units=20))
+        context.pipeline(gemm_tiles.gemm(shape, context.caps, TILES[2], first=0, units=20))
 
 
 @pytest.mark.thorough
@@ -69,7 +69,7 @@ def test_the_other_kernels_compile(device: GpuDevice) -> None:
         elementwise.concat(width=3, at=2, out_width=9),
         elementwise.argmax(width=9, final=False),
         elementwise.argmax(width=9, final=True),
-        tiles.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm="layer")),
+        gemm_tiles.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm="layer")),
     ]
     for dispatch in dispatches:
         device.context.pipeline(dispatch)
@@ -81,7 +81,7 @@ def test_every_format_and_activation_has_a_shader_file() -> None:
     assert {f"block/{name}" for name in available("block")} == shared
     assert set(available("unary")) == set(UNARY)
     for name in ACTIVATIONS:
-        assert "fn apply(" in read(f"unary/{name}")
+        assert "fn apply(" in read_shader(f"unary/{name}")
 
 
 WITH_MINIMA = ("q2_k", "q4_k", "q5_k", "q5_1")
@@ -93,7 +93,7 @@ def test_shader_and_table_agree_on_the_piece(scheme: str) -> None:
     layout = FORMATS[scheme]
     shape = MatmulShape(k=64, n=8, format=layout)
     dispatch = matmul.matvec(shape, Caps(), first=0, units=8)
-    linked = link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=Target())
+    linked = link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=ShaderTarget())
     assert f"const PIECE: u32 = {layout.piece}u;" in linked.text
     has_offset = layout.affine or scheme in WITH_MINIMA
     assert ("const HAS_OFFSET: bool = true;" in linked.text) == has_offset
@@ -107,8 +107,8 @@ def test_no_buffer_is_on_two_writable_bindings(native_device: GpuDevice) -> None
     buffer = context.buffer(64, "both")
     with pytest.raises(DeviceError, match="two results of argmax would be written to one place"):
         context.bind(dispatch, {"winners": buffer, "token": buffer})
-    apart = {"winners": Slice(buffer, 0, 32), "token": Slice(buffer, 32, 32)}
+    apart = {"winners": BufferSlice(buffer, 0, 32), "token": BufferSlice(buffer, 32, 32)}
     context.bind(dispatch, apart)
     with pytest.raises(DeviceError, match="one place"):
-        context.bind(dispatch, {**apart, "control": Slice(buffer, 32, 16)})
+        context.bind(dispatch, {**apart, "control": BufferSlice(buffer, 32, 16)})
     context.free(buffer)

@@ -10,11 +10,11 @@ from tests.gpu.test_executable import OPTIONS, bidirectional, gpt2_like, paralle
 from tests.networks import tiny_llama
 from volumetric.base.errors import DeviceError, GenerationError, ShapeError, UnsupportedError
 from volumetric.devices.gpu import GpuDevice
-from volumetric.devices.gpu.kernels.dispatch import Dispatch, Grid
+from volumetric.devices.gpu.kernels.dispatch import Dispatch, WorkgroupGrid
 from volumetric.dtypes import Scheme
 from volumetric.network import initialise
 from volumetric.run import RunOptions, lower
-from volumetric.run.batch import greedy_ids
+from volumetric.run.call_batch import greedy_ids
 
 
 @pytest.mark.thorough
@@ -140,7 +140,7 @@ def test_a_lost_device_is_reported() -> None:
 
 
 def test_a_shader_error_names_the_kernel(native_device: GpuDevice) -> None:
-    broken = Dispatch(kernel="join", grid=Grid(x=1), constants={"WG": 64, "WIDTH4": 4, "SCALE": True})
+    broken = Dispatch(kernel="join", grid=WorkgroupGrid(x=1), constants={"WG": 64, "WIDTH4": 4, "SCALE": True})
     with pytest.raises(DeviceError, match="compiling join"):
         native_device.context.pipeline(broken)
 

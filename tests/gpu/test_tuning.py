@@ -11,12 +11,12 @@ import pytest
 from tests.gpu.harness import Kernel, aligned, assert_close
 from tests.networks import tiny_llama
 from volumetric.devices.gpu import GpuDevice
+from volumetric.devices.gpu.autotune import search_tunings
 from volumetric.devices.gpu.kernels import matmul
 from volumetric.devices.gpu.kernels.dispatch import Caps
-from volumetric.devices.gpu.kernels.formats import FORMATS
-from volumetric.devices.gpu.kernels.matmul import MatmulShape, cut_matvec, neighbour_cuts, tune_matvec
-from volumetric.devices.gpu.tuning import search
-from volumetric.devices.gpu.tunings import Tunings
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, matvec_tuning, neighbour_tunings, tune_matvec
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.tuning_cache import TuningCache
 from volumetric.network import initialise
 from volumetric.run import RunOptions, lower
 
@@ -26,7 +26,7 @@ SHAPE = MatmulShape(k=4096, n=11008, format=FORMATS["int4:g32"], gated=True)
 
 def test_neighbours_differ_in_one_choice_and_are_legal() -> None:
     start = tune_matvec(SHAPE, SHAPE.n, LARGE)
-    around = neighbour_cuts(SHAPE, start, LARGE)
+    around = neighbour_tunings(SHAPE, start, LARGE)
     assert len(around) >= 4
     for cut in around:
         choices = ("team", "rows", "unroll", "workgroup")
@@ -37,15 +37,15 @@ def test_neighbours_differ_in_one_choice_and_are_legal() -> None:
 
 
 def test_found_cuts_outlive_the_process(tmp_path: Path) -> None:
-    first = Tunings("some GPU, driver 1", tmp_path)
+    first = TuningCache("some GPU, driver 1", tmp_path)
     default = tune_matvec(SHAPE, SHAPE.n, LARGE)
-    chosen = neighbour_cuts(SHAPE, default, LARGE)[0]
-    assert first.cut(SHAPE, SHAPE.n, LARGE) == default
-    first.put(SHAPE, SHAPE.n, chosen)
+    chosen = neighbour_tunings(SHAPE, default, LARGE)[0]
+    assert first.tuning_of(SHAPE, SHAPE.n, LARGE) == default
+    first.remember(SHAPE, SHAPE.n, chosen)
     first.save()
-    assert Tunings("some GPU, driver 1", tmp_path).cut(SHAPE, SHAPE.n, LARGE) == chosen
-    assert Tunings("some GPU, driver 2", tmp_path).cut(SHAPE, SHAPE.n, LARGE) == default
-    assert Tunings("some GPU, driver 1", tmp_path).cut(SHAPE, SHAPE.n - 4, LARGE) == default
+    assert TuningCache("some GPU, driver 1", tmp_path).tuning_of(SHAPE, SHAPE.n, LARGE) == chosen
+    assert TuningCache("some GPU, driver 2", tmp_path).tuning_of(SHAPE, SHAPE.n, LARGE) == default
+    assert TuningCache("some GPU, driver 1", tmp_path).tuning_of(SHAPE, SHAPE.n - 4, LARGE) == default
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_found_cuts_outlive_the_process(tmp_path: Path) -> None:
     ["", "[]", "{", {}, {"team": 0}, {"rows": 3}, {"workgroup": 1 << 20}, {"unroll": -1}, {"lanes": 2}, {"rows": "2"}],
 )
 def test_a_spoilt_file_means_defaults(tmp_path: Path, spoilt: object) -> None:
-    made = Tunings("a GPU", tmp_path)
+    made = TuningCache("a GPU", tmp_path)
     default = tune_matvec(SHAPE, SHAPE.n, LARGE)
-    made.put(SHAPE, SHAPE.n, default)
+    made.remember(SHAPE, SHAPE.n, default)
     made.save()
     (path,) = tmp_path.iterdir()
     if isinstance(spoilt, str):
@@ -63,13 +63,13 @@ def test_a_spoilt_file_means_defaults(tmp_path: Path, spoilt: object) -> None:
     else:
         (key,) = kept = json.loads(path.read_text())
         path.write_text(json.dumps({key: (kept[key] | spoilt) if spoilt else 7}))
-    assert Tunings("a GPU", tmp_path).cut(SHAPE, SHAPE.n, LARGE) == default
+    assert TuningCache("a GPU", tmp_path).tuning_of(SHAPE, SHAPE.n, LARGE) == default
 
 
 def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
-    made = Tunings("a GPU", tmp_path / "file")
-    made.put(SHAPE, SHAPE.n, tune_matvec(SHAPE, SHAPE.n, LARGE))
+    made = TuningCache("a GPU", tmp_path / "file")
+    made.remember(SHAPE, SHAPE.n, tune_matvec(SHAPE, SHAPE.n, LARGE))
     made.save()
     assert "cannot be saved" in caplog.text
 
@@ -81,7 +81,7 @@ def test_a_search_times_neighbours(native_device: GpuDevice) -> None:
     )
     caps = native_device.context.caps
     before = native_device.context.allocated
-    times = search(native_device.context, shape, 64, tune_matvec(shape, 64, caps), cold_bytes=1)
+    times = search_tunings(native_device.context, shape, 64, tune_matvec(shape, 64, caps), cold_bytes=1)
     assert len(times) > 1
     assert all(0 < seconds < 1 for seconds in times.values())
     assert native_device.context.allocated == before
@@ -94,7 +94,7 @@ def test_every_cut_computes_the_same(native_kernel: Kernel, rng: np.random.Gener
     held, weights = native_kernel.weights(rng.standard_normal((37, 700)).astype(np.float32), "float16")
     x = rng.standard_normal((1, 700)).astype(np.float32)
     team = native_kernel.caps.subgroup_size or 8
-    cut = cut_matvec(shape, native_kernel.caps, team=team, rows=rows, workgroup=4 * team, unroll=unroll)
+    cut = matvec_tuning(shape, native_kernel.caps, team=team, rows=rows, workgroup=4 * team, unroll=unroll)
     y = native_kernel.empty(1, 40)
     dispatch = matmul.matvec(shape, native_kernel.caps, first=0, units=37, tuning=cut)
     native_kernel.run((dispatch, {**held, "x": native_kernel.array(aligned(x)), "y": y}))

@@ -16,13 +16,13 @@ from volumetric.base.errors import CheckpointError, GenerationError
 from volumetric.devices.gpu import page_set
 from volumetric.devices.gpu.executable import GpuExecutable
 from volumetric.devices.gpu.kernels.attention import PAGE
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import Dense, Embedding, MultiHeadAttention, Residual, Rope, Sequential
 from volumetric.network import Network, initialise
 from volumetric.run import RunOptions, lower
-from volumetric.run.batch import greedy_ids
-from volumetric.run.device import Executable, Piece
-from volumetric.run.state_file import SEAL, _Header
+from volumetric.run.call_batch import greedy_ids
+from volumetric.run.device import Executable, SequenceRows
+from volumetric.run.state_file import SEAL, _StateHeader
 
 CONTEXT, WIDTH = 256, 8
 NARROW, WIDE = 20, 70
@@ -94,7 +94,7 @@ def test_sequences_share_what_others_gave_back() -> None:
     together, alone = [fast.new_state() for _ in range(3)], [reference.new_state() for _ in range(3)]
     for turn in range(3):
         given = [ids(40 + 9 * i, 7 * turn + i) for i in range(3)]
-        found = run_all(fast, [Piece(state, x) for state, x in zip(together, given, strict=True)])
+        found = run_all(fast, [SequenceRows(state, x) for state, x in zip(together, given, strict=True)])
         for got, state, x in zip(found, alone, given, strict=True):
             close(got, reference.forward(state, x))
 
@@ -117,13 +117,13 @@ def test_a_way_back_ends_where_rows_are_gone() -> None:
     fast.forward(state, ids(50))
     early = state.fork()
     assert state.forgets
-    assert state.reach == 0
+    assert state.oldest_restorable == 0
     fast.forward(state, ids(150, 1))
-    assert 200 - PAGE < state.reach <= 200
+    assert 200 - PAGE < state.oldest_restorable <= 200
     with pytest.raises(GenerationError, match="trim a state of 200 tokens to 100: rows outside of windows"):
         state.trim(100)
     assert state.position == 200
-    state.trim(state.reach)
+    state.trim(state.oldest_restorable)
     other = reference.new_state()
     reference.forward(other, np.concatenate([ids(50), ids(150, 1)])[: state.position])
     x = ids(9, 2)
@@ -132,7 +132,7 @@ def test_a_way_back_ends_where_rows_are_gone() -> None:
     reference.forward(other, ids(50))
     close(fast.forward(early, x), reference.forward(other, x))  # which has kept its pages
     state.trim(0)
-    assert state.reach == 0
+    assert state.oldest_restorable == 0
 
 
 @pytest.mark.thorough
@@ -148,17 +148,17 @@ def test_a_saved_state_has_the_rows_that_are_held(target: str) -> None:
     assert len(data) < 4 * 4 * WIDTH * 180
     back = other.restore(data)
     assert back.position == 200
-    assert back.reach == state.reach
+    assert back.oldest_restorable == state.oldest_restorable
     assert len(back.save()) <= 4 * 4 * WIDTH * 220
     with pytest.raises(GenerationError, match="cannot trim a state of 200 tokens to 5"):
         back.trim(5)
     x = ids(PAGE, 5)
     close(other.forward(back, x), source.forward(state, x))
-    header, body = SEAL.open(data, _Header)
+    header, body = SEAL.unpack(data, _StateHeader)
     for first in (-1, 190, 201):
         header.states[0].first = first
         with pytest.raises(CheckpointError):
-            other.restore(SEAL.close(header, [body]))
+            other.restore(SEAL.pack(header, [body]))
 
 
 @pytest.mark.thorough

@@ -9,10 +9,10 @@ import pytest
 
 from tests.devices import graphs
 from volumetric.base._typing import Array
-from volumetric.devices.gpu.graph import record
-from volumetric.devices.gpu.graph.formulas import MOST, fuse_formulas
+from volumetric.devices.gpu.graph import encode_graph
+from volumetric.devices.gpu.graph.formula_fusion import MOST, fuse_formulas
 from volumetric.devices.gpu.kernels.graph.formulas import STEPS
-from volumetric.formula.pairs import FUSED
+from volumetric.formula.binary_functions import FUSED
 from volumetric.graph import Graph, GraphBuilder
 from volumetric.graph.interpret import interpret
 
@@ -25,7 +25,7 @@ def run(graph: Graph, inputs: list[Array], held: dict[str, Array] | None = None)
     device = graphs("gpu")
     store = device.store()
     for key, value in (held or {}).items():
-        store.put(key, value)
+        store.write(key, value)
     program = device.compile(graph, store)
     return program.run(inputs), [entry.dispatch.kernel for entry in program.recording.entries]
 
@@ -52,7 +52,7 @@ def test_a_step_has_the_bits_of_the_operation(name: str, monkeypatch: pytest.Mon
     graph, inputs = work.finish([y]), [odd(3, 1, 5), odd(5, 4)]
     [found], kernels = run(graph, inputs)
     assert kernels == ["graph/formula"]
-    monkeypatch.setattr(record, "_PASSES", tuple(one for one in record._PASSES if one is not fuse_formulas))
+    monkeypatch.setattr(encode_graph, "_PASSES", tuple(one for one in encode_graph._PASSES if one is not fuse_formulas))
     [want], apart = run(graph, inputs)
     assert len(apart) == 5
     np.testing.assert_array_equal(found, want)
@@ -83,7 +83,7 @@ def test_what_others_read_is_there() -> None:
 
 def test_a_formula_reads_no_buffer_that_was_written_meanwhile() -> None:
     work = GraphBuilder()
-    held, x = work.stored("held", (3, 2)), work.input("x", (3, 2))
+    held, x = work.stored_tensor("held", (3, 2)), work.input("x", (3, 2))
     before = work.affine(work.part(held, 0, 1, 3), 2.0, 0.0)
     still = work.reshape(work.permute(work.reshape(held, (3, 1, 2)), (1, 0, 2)), (3, 2))
     work.emit("assign", (x,), key="held")

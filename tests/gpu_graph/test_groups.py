@@ -10,11 +10,11 @@ import pytest
 from tests.devices import graphs
 from tests.graph.agreement import agree
 from volumetric import fabric
-from volumetric.devices.gpu.graph.groups import join_groups
+from volumetric.devices.gpu.graph.joined_groups import join_groups
 from volumetric.fabric import Blueprint, Input, Interface, Output, Population, lattice2d
 from volumetric.fabric.cells import SLSTM
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
-from volumetric.run.graph.network import graph_of, resumed_states
+from volumetric.run.graph.network_graph import graph_of, resumed_states
 from volumetric.run.lower import lower
 
 RNG = np.random.default_rng(2)
@@ -61,8 +61,8 @@ def test_a_row_of_a_fabric_is_ten_launches() -> None:
 
     def launches(rows: int) -> int:
         graph, store = graph_of(network, rows, sequences=2, resumes=True), device.store()
-        for key, tensor in graph.keyed.items():
-            store.put(key, np.zeros(tensor.shape, np.float32))
+        for key, tensor in graph.tensors_by_key.items():
+            store.write(key, np.zeros(tensor.shape, np.float32))
         assert set(store.keys()) >= resumed_states(lower(network)).keys()
         return len(device.compile(graph, store).recording.entries)
 

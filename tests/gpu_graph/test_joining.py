@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.devices import device
-from volumetric.devices.gpu.graph.joining import MOST, join_sums
+from volumetric.devices.gpu.graph.joined_sums import MOST, join_sums
 from volumetric.graph import Graph, GraphBuilder, interpret
 
 
@@ -73,7 +73,7 @@ def test_what_changes_is_read_elsewhere_or_large_stays() -> None:
     graph = work.finish([work.add(*each), each[1]])
     assert join_sums(graph) is graph
     work = GraphBuilder()
-    kept = work.stored("kept", (2, 4, 4))
+    kept = work.stored_tensor("kept", (2, 4, 4))
     graph = work.finish([work.add(*(work.gemm(work.input(name, (2, 4, 4)), kept) for name in "abc"))])
     assert join_sums(graph) is graph
     work = GraphBuilder()

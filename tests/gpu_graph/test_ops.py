@@ -15,8 +15,8 @@ def outputs_on(name: str, case: OpCase) -> list[np.ndarray]:
     graphs = narrowed_graphs(name)
     store = graphs.store()
     graph = case_graph(case)
-    for tensor in graph.keyed.values():
-        store.put(tensor.key or "", np.zeros(tensor.shape, np.float32))
+    for tensor in graph.tensors_by_key.values():
+        store.write(tensor.key or "", np.zeros(tensor.shape, np.float32))
     program = graphs.compile(graph, store)
     found = program.run(case.inputs)
     program.close()

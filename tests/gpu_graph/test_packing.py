@@ -26,7 +26,7 @@ def values(count: int) -> dict[str, Array]:
 def stepped(held: dict[str, Array]) -> Graph:
     """What is held doubles, but for the first; the third is read before and behind that."""
     work = GraphBuilder()
-    read = {key: work.stored(key, value.shape) for key, value in held.items()}
+    read = {key: work.stored_tensor(key, value.shape) for key, value in held.items()}
     before = work.affine(read["s2"], 1.0, 1.0)
     after = read["s2"]
     for key, i in list(read.items())[1:]:
@@ -41,13 +41,13 @@ def test_what_lies_side_by_side_is_read_and_written_as_alone() -> None:
     for together in (True, False):
         store = graphs("gpu").store()
         for key in [] if together else held:
-            store.put(key, held[key])
+            store.write(key, held[key])
         if together:
-            store.put_together(held)
+            store.write_together(held)
         assert (store.packed is not None) is together
         program = graphs("gpu").compile(stepped(held), store)
         runs = [program.run([]) for _ in range(2)]
-        store.put("s4", held["s4"])
+        store.write("s4", held["s4"])
         runs.append([store.get(key) for key in held])
         assert sorted(store.keys()) == sorted(held)
         found.append((runs, len(program.recording.entries)))
@@ -60,22 +60,22 @@ def test_what_lies_side_by_side_is_read_and_written_as_alone() -> None:
 
 def test_a_store_keeps_what_lies_side_by_side_to_itself() -> None:
     held, store = values(FEW), graphs("gpu").store()
-    store.put_together(held)
+    store.write_together(held)
     with pytest.raises(SpecError, match="part of a packed buffer"):
         store.share(["s1"])
     with pytest.raises(ShapeError):
-        store.put("s1", np.zeros(3, np.float32))
+        store.write("s1", np.zeros(3, np.float32))
     shared = store.share([])
-    shared.put_together(held)
-    shared.put("s1", 0 * held["s1"])
+    shared.write_together(held)
+    shared.write("s1", 0 * held["s1"])
     np.testing.assert_array_equal(store.get("s1"), held["s1"])
     store.drop("s1")
     np.testing.assert_array_equal(store.get("s2"), held["s2"])
     store.close()
     few = graphs("gpu").store()
-    few.put_together(values(FEW - 1))
+    few.write_together(values(FEW - 1))
     assert few.packed is None
-    few.put_together(held)
+    few.write_together(held)
     few.close()
     shared.close()
     assert PACKED not in set(shared.keys())

@@ -13,11 +13,11 @@ from tests.devices import narrowed_graphs
 from tests.graph.agreement import agree
 from tests.graph.op_cases.case import OpCase, case_graph, case_outputs, normal
 from volumetric.devices.gpu.graph import GpuGraphs
-from volumetric.devices.gpu.graph.program import GpuProgram
+from volumetric.devices.gpu.graph.gpu_program import GpuProgram
 from volumetric.devices.gpu.kernels.dispatch import Caps
 from volumetric.devices.gpu.kernels.graph.gemm import TILES, choose_tile, lower_product, splits_of
-from volumetric.devices.gpu.kernels.graph.launch import Lowered, Request
-from volumetric.devices.gpu.kernels.graph.product import product_of
+from volumetric.devices.gpu.kernels.graph.grouped_gemm import product_of
+from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweredNode, LoweringRequest
 from volumetric.graph import GraphBuilder, NumpyGraphs
 
 LARGE = "large"
@@ -33,12 +33,16 @@ def test_every_tile_and_split_gives_the_product(tile: int, splits: int, trans_a:
     expected = (a.swapaxes(1, 2) if trans_a else a).astype(np.float64) @ (b.swapaxes(1, 2) if trans_b else b)
     graphs = narrowed_graphs("native")
     attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": 2, "activation": "linear"}
-    request = Request(op="gemm", inputs=(a.shape, b.shape), outputs=((2, m, n),), attrs=attrs, caps=graphs.context.caps)
+    request = LoweringRequest(
+        op="gemm", inputs=(a.shape, b.shape), outputs=((2, m, n),), attrs=attrs, caps=graphs.context.caps
+    )
     lowered = lower_product(product_of(request), TILES[tile], splits, request)
     agree(run_lowered(graphs, lowered, [a, b], (2, m, n)), expected.astype(np.float32), "product")
 
 
-def run_lowered(graphs: GpuGraphs, lowered: Lowered, inputs: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+def run_lowered(
+    graphs: GpuGraphs, lowered: LoweredNode, inputs: list[np.ndarray], shape: tuple[int, ...]
+) -> np.ndarray:
     context = graphs.context
     places = {
         "input": [context.upload(x, "input") for x in inputs],
@@ -58,7 +62,9 @@ def test_large_products_take_large_tiles_and_long_sums_are_split() -> None:
 
     def choice(m: int, n: int, k: int) -> tuple[int, int, int]:
         attrs = {"trans_a": False, "trans_b": True, "groups": 1}
-        request = Request(op="gemm", inputs=((1, m, k), (1, n, k)), outputs=((1, m, n),), attrs=attrs, caps=caps)
+        request = LoweringRequest(
+            op="gemm", inputs=((1, m, k), (1, n, k)), outputs=((1, m, n),), attrs=attrs, caps=caps
+        )
         product = product_of(request)
         tile = choose_tile(product, caps)
         return tile.m, tile.n, splits_of(product, tile, caps)
@@ -140,7 +146,7 @@ def test_products_of_few_rows(
 def test_products_of_few_rows_read_parts_where_they_lie(parts: str, kernels: set[str], *, state: bool) -> None:
     work = GraphBuilder()
     named = {name: work.input(name, (4, 2, 8)) for name in "xzw"}
-    named["y"] = work.stored("y", (4, 2, 8)) if state else work.input("y", (4, 2, 8))
+    named["y"] = work.stored_tensor("y", (4, 2, 8)) if state else work.input("y", (4, 2, 8))
     bounds = [(named[part[0]], *map(int, part[1:].split(":"))) for part in parts.split()]
     joined = work.concat([work.part(x, 0, start, stop) for x, start, stop in bounds], 0)
     groups = work.shape(joined)[0]
@@ -151,7 +157,7 @@ def test_products_of_few_rows_read_parts_where_they_lie(parts: str, kernels: set
     for graphs in (narrowed_graphs("native"), NumpyGraphs(np.float64)):
         store: Any = graphs.store()
         if state:
-            store.put("y", kept)
+            store.write("y", kept)
         program = graphs.compile(graph, store)
         found.append(program.run(values)[0].astype(np.float32))
         if isinstance(program, GpuProgram):
@@ -163,7 +169,7 @@ def test_products_of_few_rows_read_parts_where_they_lie(parts: str, kernels: set
 def test_joined_parts_are_read_where_they_lie() -> None:
     work = GraphBuilder()
     x, y = work.input("x", (5, 2, 3)), work.input("y", (1, 4, 3))
-    kept = work.stored("kept", (2, 2, 3))
+    kept = work.stored_tensor("kept", (2, 2, 3))
     parts = [
         work.part(x, 0, 1, 4),
         work.reshape(work.part(y, 1, 2, 4), (1, 2, 3)),
@@ -184,7 +190,7 @@ def test_joined_parts_are_read_where_they_lie() -> None:
     graphs, oracle = narrowed_graphs("native"), NumpyGraphs(np.float32)
     store, expected = graphs.store(), oracle.store()
     for one in (store, expected):
-        one.put("kept", np.ones((2, 2, 3), np.float32))
+        one.write("kept", np.ones((2, 2, 3), np.float32))
     program = graphs.compile(graph, store)
     slices = [node for node in program.graph.nodes if node.op == "slice"]
     assert len(slices) == 5  # that across, that of `kept` for the third result, two of the second, and what is assigned

@@ -14,8 +14,8 @@ from tests.graph.op_cases.case import case_graph, case_outputs, normal
 from volumetric.base.errors import DeviceError, ShapeError, SpecError, UnsupportedError
 from volumetric.devices.gpu import GpuDevice
 from volumetric.devices.gpu.graph import GpuGraphs
-from volumetric.devices.gpu.kernels.graph.launch import Request
-from volumetric.devices.gpu.kernels.graph.table import LOWERERS, lower
+from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest
+from volumetric.devices.gpu.kernels.graph.kernel_table import LOWERERS, lower
 from volumetric.graph import GraphBuilder, NumpyGraphs
 from volumetric.graph.operations import OPS
 
@@ -29,8 +29,8 @@ def test_every_operation_has_a_kernel_or_needs_none() -> None:
 def test_an_update_works_in_place_run_after_run() -> None:
     work = GraphBuilder()
     x = work.input("x", (1, 3, 5))
-    w = work.stored("w", (2, 5))
-    m, v = work.stored("w.mean", (2, 5)), work.stored("w.square", (2, 5))
+    w = work.stored_tensor("w", (2, 5))
+    m, v = work.stored_tensor("w.mean", (2, 5)), work.stored_tensor("w.square", (2, 5))
     scalars = work.input("scalars", (5,))
     y = work.gemm(x, work.reshape(w, (1, 2, 5)), trans_b=True)
     grad = work.reshape(work.gemm(y, x, trans_a=True), (2, 5))
@@ -43,8 +43,8 @@ def test_an_update_works_in_place_run_after_run() -> None:
     store, expected = graphs.store(), oracle.store()
     for key in ("w", "w.mean", "w.square"):
         value = start if key == "w" else np.zeros_like(start)
-        store.put(key, value)
-        expected.put(key, value)
+        store.write(key, value)
+        expected.write(key, value)
     program, reference = graphs.compile(graph, store), oracle.compile(graph, expected)
     for step in range(1, 4):
         inputs = [
@@ -64,7 +64,7 @@ def test_an_assignment_may_depend_on_a_number(apply: float) -> None:
     work.emit("assign", (x, on), key="held")
     graph = work.finish([])
     store = graphs.store()
-    store.put("held", np.zeros((2, 3), np.float32))
+    store.write("held", np.zeros((2, 3), np.float32))
     program = graphs.compile(graph, store)
     assert program.run([np.ones((2, 3), np.float32), np.array([apply], np.float32)]) == []
     np.testing.assert_array_equal(store.get("held"), np.full((2, 3), apply))
@@ -191,12 +191,12 @@ def test_programs_share_pipelines() -> None:
 
 def test_a_store_keeps_shape_and_type() -> None:
     store = narrowed_graphs("native").store()
-    store.put("a", np.arange(6, dtype=np.int64).reshape(2, 3))
+    store.write("a", np.arange(6, dtype=np.int64).reshape(2, 3))
     assert store.get("a").dtype == np.int32
-    store.put("none", np.zeros((0, 3), np.float32))
+    store.write("none", np.zeros((0, 3), np.float32))
     assert store.get("none").shape == (0, 3)
     with pytest.raises(ShapeError, match=r"'a' is int32 \[2, 3\], got float32 \[2, 3\]"):
-        store.put("a", np.zeros((2, 3), np.float32))
+        store.write("a", np.zeros((2, 3), np.float32))
     assert list(store.keys()) == ["a", "none"]
     store.drop("a")
     with pytest.raises(KeyError):
@@ -207,15 +207,15 @@ def test_what_does_not_fit_is_refused() -> None:
     graphs = narrowed_graphs("native")
     work = GraphBuilder()
     ids = work.input("ids", (3,), "int32")
-    graph = work.finish([work.gather_rows(work.stored("table", (4, 2)), ids)])
+    graph = work.finish([work.gather_rows(work.stored_tensor("table", (4, 2)), ids)])
     store = graphs.store()
     with pytest.raises(SpecError, match="no buffer 'table'"):
         graphs.compile(graph, store)
-    store.put("table", np.zeros((4, 3), np.float32))
+    store.write("table", np.zeros((4, 3), np.float32))
     with pytest.raises(ShapeError, match="table: the graph has"):
         graphs.compile(graph, store)
     store.drop("table")
-    store.put("table", np.zeros((4, 2), np.float32))
+    store.write("table", np.zeros((4, 2), np.float32))
     program = graphs.compile(graph, store)
     with pytest.raises(ShapeError, match="id 4 is outside of 0 … 3"):
         program.run([np.array([0, 4, 1])])
@@ -225,7 +225,7 @@ def test_what_does_not_fit_is_refused() -> None:
         program.run([])
     work = GraphBuilder()
     constant = work.constant(np.array([1, 5]), "places")
-    graph = work.finish([work.gather_rows(work.stored("table", (4, 2)), constant)])
+    graph = work.finish([work.gather_rows(work.stored_tensor("table", (4, 2)), constant)])
     with pytest.raises(ShapeError, match="places: id 5 is outside of 0 … 3"):
         graphs.compile(graph, store)
 
@@ -240,9 +240,9 @@ def test_a_tensor_beyond_a_binding_is_refused() -> None:
 
 def test_an_unknown_operation_and_a_hidden_size_beyond_memory_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="odd: the GPU has no kernel"):
-        lower(Request(op="odd", inputs=(), outputs=((1,),)))
+        lower(LoweringRequest(op="odd", inputs=(), outputs=((1,),)))
     size = 5000
     attrs = {"cell": "rnn_tanh", "bias": False}
     shapes = ((1, 1, size), (size, size), (1, size))
     with pytest.raises(UnsupportedError, match="hidden size of 5000"):
-        lower(Request(op="recurrent", inputs=shapes, outputs=((1, 1, size),), attrs=attrs))
+        lower(LoweringRequest(op="recurrent", inputs=shapes, outputs=((1, 1, size),), attrs=attrs))

@@ -14,11 +14,11 @@ from tests.gpu.modules import covering, modules
 from tests.graph.agreement import agree
 from tests.graph.op_cases.case import OpCase, case_graph, case_outputs, normal
 from volumetric.base.errors import DeviceError, SpecError
-from volumetric.devices.gpu import GpuDevice, context
+from volumetric.devices.gpu import GpuDevice, gpu_context
 from volumetric.devices.gpu.graph import GpuGraphs
 from volumetric.devices.gpu.kernels import attention
 from volumetric.devices.gpu.kernels.attention import AttentionShape
-from volumetric.devices.gpu.shaders import rounds
+from volumetric.devices.gpu.shaders import loop_rounds_bound
 from volumetric.graph import NumpyGraphs
 
 FEW = 768
@@ -54,19 +54,19 @@ def test_the_bound_of_a_kernel(body: str, expected: int) -> None:
     )
     dims = [10, 20, 0, 0, 40, 50, 60, 70, *range(100, 108)]
     dims[14] = 107
-    assert rounds(kernel(body, functions), dims) == expected
+    assert loop_rounds_bound(kernel(body, functions), dims) == expected
 
 
 def test_a_loop_without_a_bound_is_an_error() -> None:
     with pytest.raises(SpecError, match="no bound is known for the loop `var i = 0u; i < count; i\\+\\+`") as error:
-        rounds(kernel("for (var i = 0u; i < count; i++) { }"))
+        loop_rounds_bound(kernel("for (var i = 0u; i < count; i++) { }"))
     assert "//@rounds" in (error.value.hint or "")
 
 
 @pytest.mark.thorough
 def test_every_kernel_has_a_bound() -> None:
     for module in covering(modules()):
-        assert rounds(module.link().text, [1000] * 64) >= 0, module.dispatch
+        assert loop_rounds_bound(module.link().text, [1000] * 64) >= 0, module.dispatch
 
 
 def _product(m: int, n: int, k: int, groups: int = 1) -> OpCase:
@@ -127,7 +127,7 @@ def test_sums_and_sequences_beyond_the_rounds_of_a_software_gpu(name: str) -> No
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> GpuGraphs:
     """A GPU whose driver makes `FEW` rounds: the loops of every module are ended as it would end them."""
-    create = context.create_module
+    create = gpu_context.create_module
 
     def ended(device: Any, name: str, text: str) -> Any:
         head = f"var<private> rounds_made: u32 = 0u;\nconst ROUNDS_LEFT: u32 = {FEW}u;\n"
@@ -136,7 +136,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> GpuGraphs:
         return create(device, name, head + text)
 
     opened = GpuDevice(narrow={"max_rounds": FEW})
-    monkeypatch.setattr(context, "create_module", ended)
+    monkeypatch.setattr(gpu_context, "create_module", ended)
     return opened.graphs()
 
 

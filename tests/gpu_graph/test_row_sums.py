@@ -7,7 +7,7 @@ import pytest
 
 from tests.devices import device
 from volumetric.base.errors import ShapeError
-from volumetric.devices.gpu.graph.row_sums import LONGEST, levels, list_sums
+from volumetric.devices.gpu.graph.row_sums import LONGEST, list_sums, sum_levels
 from volumetric.graph import Graph, GraphBuilder, interpret
 
 IDS = {
@@ -31,8 +31,8 @@ def test_sums_by_lists_are_those_by_ids(ids: np.ndarray) -> None:
     graph = summed(ids)
     ops = [node.op for node in list_sums(graph).nodes]
     assert "scatter_rows" not in ops
-    assert ops.count("sum_listed") == len(levels(ids, 7))
-    assert all(np.diff(starts).max() <= LONGEST for _, starts in levels(ids, 7))
+    assert ops.count("sum_listed") == len(sum_levels(ids, 7))
+    assert all(np.diff(starts).max() <= LONGEST for _, starts in sum_levels(ids, 7))
     g = np.random.default_rng(1).standard_normal((len(ids), 5)).astype(np.float32)
     graphs = device("gpu").graphs()
     [found] = graphs.compile(graph, graphs.store()).run([g])

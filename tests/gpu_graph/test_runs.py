@@ -11,9 +11,9 @@ import pytest
 from tests.devices import command_buffers, narrowed_graphs
 from tests.gpu.plain_executor import PlainExecutor
 from volumetric.base.errors import DeviceError
-from volumetric.devices.gpu.commands import Copy
+from volumetric.devices.gpu.gpu_commands import CopyCommand
 from volumetric.devices.gpu.graph import GpuGraphs
-from volumetric.devices.gpu.native import NativeExecutor
+from volumetric.devices.gpu.native_executor import NativeExecutor
 from volumetric.graph import GraphBuilder
 
 
@@ -24,11 +24,11 @@ def test_a_run_encoded_ahead_sees_what_was_written_meanwhile(executor: Callable[
     store = graphs.store()
     work = GraphBuilder()
     x, ids = work.input("x", (3,)), work.input("ids", (2,), "int32")
-    y = work.binary("add", x, work.stored("w", (3,)))
-    store.put("w", np.zeros(3, np.float32))
+    y = work.binary("add", x, work.stored_tensor("w", (3,)))
+    store.write("w", np.zeros(3, np.float32))
     program = graphs.compile(work.finish([y, work.gather_rows(work.reshape(y, (3, 1)), ids), x]), store)
     for step in range(3):
-        store.put("w", np.full(3, step, np.float32))
+        store.write("w", np.full(3, step, np.float32))
         given = np.arange(3, dtype=np.float32) + 10 * step
         program.submit([given + 1, np.array([1, 1])])  # overtakes what was encoded ahead
         found, rows, same = program.run([given, np.array([2, step])])
@@ -47,8 +47,8 @@ def test_a_wrong_command_is_an_error_and_the_next_one_runs() -> None:
     executor = NativeExecutor(context)
     small, large = context.buffer(16, "small"), context.buffer(64, "large")
     with pytest.raises(DeviceError, match="while encoding commands"):
-        executor.submit([Copy(large, 0, small, 0, 64)])
-    executor.submit([Copy(large, 0, small, 0, 16)])
+        executor.submit([CopyCommand(large, 0, small, 0, 64)])
+    executor.submit([CopyCommand(large, 0, small, 0, 16)])
     executor.submit([])
     for buffer in (small, large):
         context.free(buffer)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.devices import DEVICES, device
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate, interpret
-from volumetric.graph.layout import broadcast_layout, reduce_layout
-from volumetric.graph.liveness import last_use, roots, scratch
+from volumetric.graph.kernel_axes import broadcast_layout, reduce_layout
+from volumetric.graph.liveness import last_use, scratch_tensors, view_roots
 
 Shape = tuple[int, ...]
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
@@ -37,7 +37,7 @@ def test_an_update_is_kept_though_nobody_reads_it() -> None:
     work.assign("kept", work.unary(x, "neg"))
     graph = work.finish([])
     assert [node.op for node in graph.nodes] == ["unary", "assign"]
-    assert set(graph.keyed) == {"kept"}
+    assert set(graph.tensors_by_key) == {"kept"}
 
 
 def test_operations_that_change_nothing_are_not_emitted() -> None:
@@ -68,10 +68,10 @@ def test_equal_constants_are_one() -> None:
 def test_a_buffer_is_read_as_it_is_after_the_nodes_before() -> None:
     work = GraphBuilder()
     x = work.input("x", (2,))
-    before = work.stored("w", (2,))
+    before = work.stored_tensor("w", (2,))
     y = work.binary("add", before, x)
     work.assign("w", y)
-    after = work.stored("w", (2,))
+    after = work.stored_tensor("w", (2,))
     assert after != before
     z = work.binary("mul", after, x)
     graph = work.finish([z])
@@ -85,7 +85,7 @@ def test_a_buffer_is_read_as_it_is_after_the_nodes_before() -> None:
 def test_reading_what_was_overwritten_is_refused(through_a_view: bool) -> None:
     work = GraphBuilder()
     x = work.input("x", (2, 1))
-    before = work.stored("w", (2, 1))
+    before = work.stored_tensor("w", (2, 1))
     view = work.reshape(before, (1, 2)) if through_a_view else before
     work.assign("w", x)
     with pytest.raises(SpecError, match="value of 'w' from before"):
@@ -97,16 +97,16 @@ def test_outputs_show_what_buffers_held_when_they_were_read(name: str) -> None:
     """Before a first write, through a view too, between two, and behind the last; only the last needs no copy."""
     work = GraphBuilder()
     x = work.input("x", (2, 1))
-    before = work.stored("w", (2, 1))
+    before = work.stored_tensor("w", (2, 1))
     view = work.reshape(before, (1, 2))
     work.assign("w", x)
-    between = work.stored("w", (2, 1))
+    between = work.stored_tensor("w", (2, 1))
     work.assign("w", work.affine(x, 2.0))
-    graph = work.finish([before, view, between, work.stored("w", (2, 1)), before])
+    graph = work.finish([before, view, between, work.stored_tensor("w", (2, 1)), before])
     assert [node.op for node in graph.nodes].count("slice") == 2
     graphs = device(name).graphs()
     store = graphs.store()
-    store.put("w", np.array([[5], [6]], np.float32))
+    store.write("w", np.array([[5], [6]], np.float32))
     program = graphs.compile(graph, store)
     for held in ([5, 6], [2, 4]):  # the second run begins with what the first wrote
         got = program.run([np.array([[1], [2]], np.float32)])
@@ -117,7 +117,7 @@ def test_outputs_show_what_buffers_held_when_they_were_read(name: str) -> None:
 def test_apply_decides_whether_a_buffer_is_written() -> None:
     work = GraphBuilder()
     work.assign("w", work.input("x", (2,)), work.input("apply", (1,)))
-    graph = work.finish([work.stored("w", (2,))])
+    graph = work.finish([work.stored_tensor("w", (2,))])
     buffers = {"w": np.zeros(2, np.float32)}
     for apply, want in ((0.0, [0, 0]), (1.0, [5, 6])):
         [got] = interpret(graph, [np.array([5.0, 6.0]), np.array([apply])], buffers)
@@ -136,7 +136,7 @@ def test_a_buffer_is_not_an_array_of_the_caller() -> None:
 def test_an_update_is_in_place_only_if_asked() -> None:
     for in_place in (True, False):
         work = GraphBuilder()
-        w, m = work.stored("w", (2,)), work.stored("m", (2,))
+        w, m = work.stored_tensor("w", (2,)), work.stored_tensor("m", (2,))
         fields = {"weight_decay": 0.0, "momentum": 0.5, "dampening": 0.0, "nesterov": False}
         outputs = work.update(
             "momentum", w, work.input("g", (2,)), [m], work.input("s", (5,)), in_place=in_place, **fields
@@ -177,29 +177,29 @@ def test_views_share_storage_and_life() -> None:
     c = work.unary(work.reshape(view, (6,)), "abs")
     graph = work.finish([b, c])
     made = {node.attrs.get("name", node.op): node.outputs[0] for node in graph.nodes}
-    root, last = roots(graph), last_use(graph)
+    root, last = view_roots(graph), last_use(graph)
     assert [root[i] for i in range(len(root)) if root[i] != i] == [made["exp"]] * 2
     assert last[made["exp"]] == len(graph.nodes) - 1
-    assert scratch(graph) == [made["exp"], made["neg"], made["abs"]]
+    assert scratch_tensors(graph) == [made["exp"], made["neg"], made["abs"]]
 
 
 def test_a_graph_prints_its_nodes() -> None:
     work = GraphBuilder()
     with work.at("1.0.0"):
-        y = work.binary("mul", work.input("x", (2, 3)), work.stored("w", (3,)))
+        y = work.binary("mul", work.input("x", (2, 3)), work.stored_tensor("w", (3,)))
     assert str(work.finish([y])) == "%0[2×3] = input\n%2[2×3] = binary(%0, w) name=mul @1.0.0\nreturn %2"
 
 
 def test_a_store_keeps_shape_and_kind() -> None:
     store = NumpyGraphs().store()
-    store.put("a", np.zeros((2, 3)))
-    store.put("ids", np.arange(3))
+    store.write("a", np.zeros((2, 3)))
+    store.write("ids", np.arange(3))
     assert store.get("a").dtype == np.float32
     assert store.get("ids").dtype == np.int32
     store.get("a")[...] = 7
     assert not store.get("a").any()
     with pytest.raises(ShapeError, match="buffer 'a' is float32"):
-        store.put("a", np.zeros((3, 2)))
+        store.write("a", np.zeros((3, 2)))
     store.drop("a")
     assert list(store.keys()) == ["ids"]
     with pytest.raises(KeyError):
@@ -208,12 +208,12 @@ def test_a_store_keeps_shape_and_kind() -> None:
 
 def test_programs_check_buffers_and_inputs() -> None:
     work = GraphBuilder()
-    y = work.gather_rows(work.stored("table", (4, 2)), work.input("ids", (3,), "int32"))
+    y = work.gather_rows(work.stored_tensor("table", (4, 2)), work.input("ids", (3,), "int32"))
     graph, device = work.finish([y]), NumpyGraphs()
     store = device.store()
     with pytest.raises(SpecError, match="no buffer 'table'"):
         device.compile(graph, store)
-    store.put("table", np.zeros((4, 2)))
+    store.write("table", np.zeros((4, 2)))
     program = device.compile(graph, store)
     with pytest.raises(ShapeError, match="expected int32"):
         program.run([np.zeros(3)])

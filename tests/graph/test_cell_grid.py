@@ -19,7 +19,7 @@ from tests.oracles import oracle
 from tests.oracles.memory import Memory
 from volumetric.graph import GraphBuilder, differentiate
 from volumetric.layers import LSTM, MLSTM, SLSTM, AGaLiTe, Axon, AxonLinear, CausalConv1d, LayerSpec, XLAttention
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
 
 WIDTH, CHUNK = 6, 4
 CELLS: dict[str, LayerSpec] = {
@@ -93,14 +93,14 @@ def test_a_window_is_what_the_layer_makes_of_it(cell: str, where: str) -> None:
         states = {n.removeprefix("state/"): v for n, v in given.items() if n.startswith("state/")}
         held = {f"cell/{name}": work.input(name, v.shape) for name, v in states.items()}
         scope = Scope(
-            work=work, param=work.stored, path="cell", sequences=batch, resumes=True, resets=resets, states=held
+            work=work, param=work.stored_tensor, path="cell", sequences=batch, resumes=True, resets=resets, states=held
         )
         y = scope.emit(spec, x)
         grads = differentiate(work, {y: gy}, [x])
         device = graphs(where)
         store = device.store()
         for name, value in p.items():
-            store.put(name, value.astype(np.float32))
+            store.write(name, value.astype(np.float32))
         graph = work.finish([y, grads[x], *held.values()])
         flat = [given[n].reshape(batch * rows, WIDTH) for n in ("x", "gy")]
         feeds = [*flat, *([] if resets is None else [given["resets"]]), *states.values()]

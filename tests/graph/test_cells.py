@@ -13,7 +13,7 @@ from tests.oracles import oracle as in_numpy
 from tests.oracles.memory import Memory
 from volumetric.base._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
 
 ORACLES = oracles.ORACLES | SCAFFOLD_ORACLES
 EXACT = 1e-9
@@ -60,21 +60,21 @@ def window(oracle: Oracle, case: str, device: object, dtype: type, *, shaken: bo
     first = {name: work.input(name, value.shape) for name, value in begun.items()}
     states = {f"layer/{name}": i for name, i in first.items()}
     scope = Scope(
-        work=work, param=work.stored, path="layer", sequences=batch, resumes=True, resets=resets, states=states
+        work=work, param=work.stored_tensor, path="layer", sequences=batch, resumes=True, resets=resets, states=states
     )
     y = scope.emit(spec, x)
     outputs = {"y": work.reshape(y, (batch, length, width))}
     outputs |= {f"state1/{name}": states[f"layer/{name}"] for name in begun}
     given = [rest["x"].reshape(-1, width), rest["resets"], *begun.values()]
     if "cotangent" in rest:
-        wanted = {f"grad/{s.name}": work.stored(s.name, s.shape) for s in spec.params()} | {"grad/x": x}
+        wanted = {f"grad/{s.name}": work.stored_tensor(s.name, s.shape) for s in spec.params()} | {"grad/x": x}
         wanted |= {f"grad/state0/{name}": i for name, i in first.items()}
         found = differentiate(work, {y: work.input("gy", work.shape(y))}, wanted.values())
         outputs |= {name: found[i] for name, i in wanted.items() if i in found}
         given.append(rest["cotangent"].reshape(-1, width))
     store = device.store()  # pyright: ignore[reportAttributeAccessIssue]  (any device of graphs)
     for name, value in p.items():
-        store.put(name, value.astype(dtype))
+        store.write(name, value.astype(dtype))
     graph = work.finish(list(outputs.values()))
     made = device.compile(graph, store).run([v.astype(dtype) for v in given])  # pyright: ignore[reportAttributeAccessIssue]
     result = dict(zip(outputs, made, strict=True))

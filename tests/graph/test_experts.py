@@ -14,7 +14,7 @@ from volumetric.layers import MLP, Dense, Gate, LayerSpec, Parallel, Residual, R
 from volumetric.layers.gate import SCORINGS, Scoring
 from volumetric.loaders import open_model
 from volumetric.run.graph.low_rank import with_adapters
-from volumetric.run.graph.network import DIALECT, GROUPED, open_graph
+from volumetric.run.graph.network_graph import DIALECT, GROUPED, open_graph
 from volumetric.run.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
@@ -51,9 +51,9 @@ def test_experts_that_read_weighed_rows_stay_apart_and_guarded() -> None:
     spec = Parallel(branches=(GATED, GATED, GATED), combine="filter", gate=gate, weigh="input")
     network = Network(grid=Grid(1), input_shape=(WIDTH,), input_dtype="float32", layers={Coord(0): spec})
     _, fused = graphs(network)
-    products = [node for node in fused.nodes if node.op == "linear" and node.guard is not None]
+    products = [node for node in fused.nodes if node.op == "linear" and node.predicate is not None]
     assert len(products) == 6
-    assert {node.guard[1] for node in products if node.guard} == {0, 1, 2}
+    assert {node.predicate[1] for node in products if node.predicate} == {0, 1, 2}
     assert fused.nodes[-1].op == "mix"
     assert not fused.nodes[-1].attrs["weighted"]
 
@@ -69,7 +69,7 @@ def test_a_mixture_becomes_one_operation(scoring: Scoring, top_k: int | None, ex
     attrs = fused.nodes[-1].attrs
     assert attrs["residual"]
     assert attrs["top_k"] == (top_k or 4)
-    assert not any(node.guard for node in fused.nodes)
+    assert not any(node.predicate for node in fused.nodes)
     rng = np.random.default_rng(4)
     params = initialise(network, 2)
     buffers = {key: np.array(params[key].values()) for key in params}

@@ -11,7 +11,7 @@ from tests.oracles import oracle
 from volumetric.base.errors import UnsupportedError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers import LAYERS, Embedding, LayerSpec
-from volumetric.layers.scope import GraphTraining, Scope
+from volumetric.layers.emit_scope import GraphTraining, Scope
 
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}
 
@@ -24,20 +24,22 @@ def run_layer(
     training = None
     if train:
         noise = work.constant(np.array(NOISE, np.int32), "noise")
-        training = GraphTraining(buffers={s.name: work.stored(s.name, s.shape) for s in spec.buffers()}, noise=noise)
+        training = GraphTraining(
+            buffers={s.name: work.stored_tensor(s.name, s.shape) for s in spec.buffers()}, noise=noise
+        )
     whole = isinstance(spec, Embedding)
     at = work.input("x", x.shape, "int32" if whole else "float32")
-    y = Scope(work=work, param=work.stored, path="layer", training=training).emit(spec, at)
+    y = Scope(work=work, param=work.stored_tensor, path="layer", training=training).emit(spec, at)
     changed = {} if training is None else training.buffers
     seed = work.input("gy", gy.shape)
-    wanted = {s.name: work.stored(s.name, s.shape) for s in spec.params()}
+    wanted = {s.name: work.stored_tensor(s.name, s.shape) for s in spec.params()}
     wanted |= {} if whole else {"input": at}
     grads = differentiate(work, {y: seed}, wanted.values())
     names = [name for name, i in wanted.items() if i in grads]
     device = NumpyGraphs(dtype)
     store = device.store()
     for name, value in p.items():
-        store.put(name, value)
+        store.write(name, value)
     graph = work.finish([y, *(grads[wanted[name]] for name in names), *changed.values()])
     out, *found = device.compile(graph, store).run([x, gy])
     return out, dict(zip([*names, *changed], found, strict=True))
@@ -90,4 +92,4 @@ def test_a_kind_that_writes_none_is_refused() -> None:
     work = GraphBuilder()
     x = work.input("x", (2, 3))
     with pytest.raises(UnsupportedError, match=r"odd at 1\.0\.0 does not define emit"):
-        Scope(work=work, param=work.stored, path="1.0.0").emit(Odd(), x)
+        Scope(work=work, param=work.stored_tensor, path="1.0.0").emit(Odd(), x)

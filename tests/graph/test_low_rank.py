@@ -10,7 +10,7 @@ from volumetric.base.errors import UnsupportedError
 from volumetric.graph import interpret
 from volumetric.layers import SwiGLU
 from volumetric.run.graph.low_rank import overlays_of, with_adapters
-from volumetric.run.graph.network import DIALECT, GROUPED, open_graph
+from volumetric.run.graph.network_graph import DIALECT, GROUPED, open_graph
 from volumetric.run.lower import lower
 from volumetric.run.plan import Plan
 

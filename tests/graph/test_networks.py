@@ -12,9 +12,9 @@ from tests.oracles.network import NumpyNetwork
 from tests.runtime.test_delays import LOOPS
 from volumetric.base.errors import ShapeError, UnsupportedError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.graph.liveness import check_order, last_use, roots, scratch
+from volumetric.graph.cleanup_passes import fuse_activations
+from volumetric.graph.liveness import check_order, last_use, scratch_tensors, view_roots
 from volumetric.graph.numpy_graphs import NumpyStore
-from volumetric.graph.passes import fuse_activations
 from volumetric.layers import (
     GRU,
     LSTM,
@@ -110,7 +110,7 @@ def inputs_of(network: Network, *lead: int) -> np.ndarray:
 def store_of(network: Network) -> NumpyStore:
     store = NumpyGraphs(np.float64).store()
     for key, weight in initialise(network, seed=4).items():
-        store.put(key, weight.values())
+        store.write(key, weight.values())
     return store
 
 
@@ -131,7 +131,7 @@ def test_a_network_and_its_gradients_agree_with_the_reference(name: str) -> None
     work = GraphBuilder()
     given = work.input("x", x.shape, "int32" if x.dtype == np.int32 else "float32")
     y = emit_plan(work, run.plan, {"input": given}).outputs["output"]
-    params = {key: work.stored(key, shape) for key, shape in run.plan.params.items()}
+    params = {key: work.stored_tensor(key, shape) for key, shape in run.plan.params.items()}
     grads = differentiate(work, {y: work.input("gy", gy.shape)}, params.values())
     graph = work.finish([y, *(grads[i] for i in params.values())])
     out, *found = NumpyGraphs(np.float64).compile(graph, store_of(network)).run([x, gy])
@@ -160,7 +160,7 @@ def test_weights_may_come_from_elsewhere() -> None:
 
     def rounded(key: str, shape: tuple[int, ...]) -> int:
         asked.append(key)
-        return work.fake_quant(work.stored(key, shape), "int8:g32")
+        return work.fake_quant(work.stored_tensor(key, shape), "int8:g32")
 
     emit_plan(work, lower(network), {"input": work.input("x", (3, 5))}, EmitOptions(param=rounded))
     assert set(asked) == set(lower(network).params)
@@ -213,10 +213,10 @@ def test_every_tensor_is_made_before_it_is_read() -> None:
     for network in NETWORKS.values():
         graph = graph_of(network, 5)
         ready = {*graph.inputs, *graph.constants} | {i for i, t in enumerate(graph.tensors) if t.key is not None}
-        root, last = roots(graph), last_use(graph)
+        root, last = view_roots(graph), last_use(graph)
         for at, node in enumerate(graph.nodes):
             assert set(node.inputs) <= ready
             assert all(last[i] >= at and last[root[i]] == last[i] for i in node.inputs)
             ready.update(node.outputs)
         assert all(last[i] == len(graph.nodes) for i in graph.outputs)
-        assert not {*scratch(graph)} & {*graph.inputs, *graph.constants}
+        assert not {*scratch_tensors(graph)} & {*graph.inputs, *graph.constants}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from volumetric.base._typing import ROWS
 from volumetric.graph import GraphBuilder
-from volumetric.run.graph.network import NATIVE
-from volumetric.run.graph.on_rows import kinds
+from volumetric.run.graph.network_graph import NATIVE
+from volumetric.run.graph.row_nodes import nodes_by_kind
 
 
 def runs(work: GraphBuilder, *outputs: int) -> list[tuple[str, bool]]:
-    return [(node.op, kind.runs) for kind, node in kinds(work.finish(outputs), NATIVE)]
+    return [(node.op, kind.runs) for kind, node in nodes_by_kind(work.finish(outputs), NATIVE)]
 
 
 def entmax(work: GraphBuilder, x: int) -> int:
@@ -29,7 +29,7 @@ def test_nodes_that_mix_rows_or_have_more_axes_do_not() -> None:
     assert runs(work, work.unary(x, "exp")) == [("unary", False)]
     work = GraphBuilder()
     x = work.input("x", (ROWS, 6))
-    assert runs(work, work.binary("mul", x, work.stored("gain", (6,)))) == [("binary", False)]
+    assert runs(work, work.binary("mul", x, work.stored_tensor("gain", (6,)))) == [("binary", False)]
 
 
 def test_what_stands_between_two_nodes_of_a_core_is_part_of_it() -> None:

@@ -11,14 +11,14 @@ from tests.oracles.network import NumpyNetwork
 from tests.runtime.test_delays import LOOPS
 from volumetric.base.errors import ShapeError
 from volumetric.graph.binding import bind, is_open
-from volumetric.graph.guards import Guard
 from volumetric.graph.interpret import interpret
-from volumetric.graph.open_rows import positions_from
+from volumetric.graph.open_interpreter import positions_from
 from volumetric.graph.ops import HELD, Graph
+from volumetric.graph.predicates import Predicate
 from volumetric.layers import GRU, LSTM, RNN, Dense, Dropout, Entmax, Gate, Parallel, Residual, RMSNorm, Sequential
 from volumetric.network import Network, initialise
 from volumetric.run import lower
-from volumetric.run.graph.network import DIALECT, open_graph
+from volumetric.run.graph.network_graph import DIALECT, open_graph
 
 SMALL = {"recurrence", "mix", "linear", "causal_conv", "selective_scan", "grouped_norm"}
 STATELESS = DIALECT - SMALL
@@ -36,14 +36,14 @@ class Sequence:
     def __init__(self, network: Network, seed: int = 3, dialect: frozenset[str] = DIALECT) -> None:
         self.graph = open_graph(lower(network), dialect)
         self.buffers = {key: store.values().astype(np.float64) for key, store in initialise(network, seed).items()}
-        for key, tensor in self.graph.keyed.items():
+        for key, tensor in self.graph.tensors_by_key.items():
             if tensor.role == "state":
                 self.buffers[key] = np.zeros([0 if n == HELD else n for n in tensor.shape])
         self.position = 0
 
     def run(self, x: np.ndarray) -> np.ndarray:
         """Append rows; where a link closes a loop, as many at a time as may run."""
-        size = self.graph.piece or len(x)
+        size = self.graph.max_rows or len(x)
         return np.concatenate([self._piece(x[at : at + size]) for at in range(0, len(x), size)])
 
     def _piece(self, x: np.ndarray) -> np.ndarray:
@@ -73,7 +73,7 @@ def agree(network: Network, cuts: tuple[int, ...], dialect: frozenset[str] = DIA
 @pytest.mark.parametrize("cuts", [(5,), (1, 3, 1)])
 def test_networks_go_on_from_their_states(name: str, cuts: tuple[int, ...]) -> None:
     sequence = agree(NETWORKS[name], cuts)
-    held = [t for t in sequence.graph.keyed.values() if t.role == "state" and t.shape[0] == HELD]
+    held = [t for t in sequence.graph.tensors_by_key.values() if t.role == "state" and t.shape[0] == HELD]
     assert all(len(sequence.buffers[t.key or ""]) == 5 for t in held)
 
 
@@ -93,7 +93,7 @@ def test_links_with_a_delay_read_what_is_kept(name: str) -> None:
 def test_recurrent_layers_keep_a_state_of_fixed_size(cell: type[LSTM]) -> None:
     layers = (cell(input_size=3, hidden_size=4), Sequential(layers=(cell(input_size=4, hidden_size=2),)))
     sequence = agree(chain(*layers, shape=(3,)), (4, 2, 1))
-    states = {key: tensor.shape for key, tensor in sequence.graph.keyed.items() if tensor.role == "state"}
+    states = {key: tensor.shape for key, tensor in sequence.graph.tensors_by_key.items() if tensor.role == "state"}
     assert states["0.0.0.0/h"] == (1, 4)
     assert states["0.0.0.1/0/h"] == (1, 2)
 
@@ -117,7 +117,7 @@ def test_branches_of_a_mixture_run_where_they_are_chosen() -> None:
     graph = open_graph(lower(chain(Parallel(branches=(dense, inner), combine="filter", gate=gate), shape=(6,))))
     assert ops(graph) == ["linear", "keep_largest", "softmax", "linear", "linear", "mix"]
     weights = graph.nodes[-1].inputs[0]
-    assert [node.guard for node in graph.nodes[3:5]] == [Guard(weights, 0), Guard(weights, 1)]
+    assert [node.predicate for node in graph.nodes[3:5]] == [Predicate(weights, 0), Predicate(weights, 1)]
     assert graph.nodes[4].attrs["residual"]
 
 
@@ -125,7 +125,7 @@ def test_a_branch_that_keeps_a_state_always_runs() -> None:
     lstm = LSTM(input_size=6, hidden_size=6)
     expert = Parallel(branches=(lstm, lstm), combine="filter", gate=Gate(in_features=6, out_features=2, top_k=1))
     sequence = agree(chain(expert, shape=(6,)), (3, 1))
-    assert not any(node.guard for node in sequence.graph.nodes)
+    assert not any(node.predicate for node in sequence.graph.nodes)
 
 
 def test_a_network_without_an_operation_hands_its_input_on() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from volumetric.graph import Graph, GraphBuilder, differentiate, interpret
-from volumetric.graph.passes import join_pads
+from volumetric.graph.cleanup_passes import join_pads
 
 
 def read_in_parts(shape: tuple[int, ...], axis: int, cuts: list[tuple[int, int]]) -> Graph:
@@ -53,7 +53,7 @@ def test_parts_that_somebody_else_reads_stay() -> None:
     other = work.pad(work.input("c", (3, 2)), (0, 1), (0, 0))
     graph = work.finish([work.add(b, other)])
     assert join_pads(graph) is graph
-    kept = work.pad(work.stored("kept", (2, 3)), (0, 0), (1, 0))
+    kept = work.pad(work.stored_tensor("kept", (2, 3)), (0, 0), (1, 0))
     sum_ = work.add(kept, work.pad(work.input("d", (1, 3)), (2, 0), (0, 0)))
     graph = work.finish([sum_])
     assert join_pads(graph) is graph  # it might be written to in between

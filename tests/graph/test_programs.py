@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from volumetric.graph.programs import ProgramCache
+from volumetric.graph.program_cache import ProgramCache
 
 
 def test_cycles_are_looked_for_before_and_behind_a_compilation_but_not_during_it() -> None:

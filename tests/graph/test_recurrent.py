@@ -14,9 +14,9 @@ from tests.graph.op_cases.case import OpCase
 from tests.graph.scans import product
 from volumetric.base.errors import UnsupportedError
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs, differentiate, interpret
-from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.numeric.numpy_cells import CELLS
 from volumetric.graph.operations.cell import cell_step
-from volumetric.graph.operations.recurrent_inputs import given
+from volumetric.graph.operations.recurrent_inputs import recurrent_inputs
 
 SHAPES = ("2-5-3", "17-3-33", "1-1-1", "5-6-7-resets")
 Emit = Callable[[GraphBuilder, list[int], OpCase], list[int]]
@@ -58,7 +58,7 @@ def exponential(work: GraphBuilder, pre: list[int], states: list[int]) -> tuple[
 def by_scan(work: GraphBuilder, inputs: list[int], case: OpCase) -> list[int]:
     """The equations of `layers.recurrent` as a body."""
     cell, (from_x, weight, *rest) = case.attrs["cell"], inputs
-    states, bias, keep = given(rest, case.attrs)
+    states, bias, keep = recurrent_inputs(rest, case.attrs)
     batch, length, _ = work.shape(from_x)
     steps = [work.reshape(work.permute(i, (1, 0)), (length, batch, 1)) for i in keep]
 
@@ -90,7 +90,7 @@ def by_scan(work: GraphBuilder, inputs: list[int], case: OpCase) -> list[int]:
 def by_step(work: GraphBuilder, inputs: list[int], case: OpCase) -> list[int]:
     """Steps of `cell` as a body."""
     cell, (from_x, weight, *rest) = CELLS[case.attrs["cell"]], inputs
-    starts, bias, keep = given(rest, case.attrs)
+    starts, bias, keep = recurrent_inputs(rest, case.attrs)
     batch, length, wide = work.shape(from_x)
     size = wide // cell.blocks
     of_x = bias[0] if bias and not cell.apart else work.zeros((wide,))

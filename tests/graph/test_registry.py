@@ -49,15 +49,15 @@ def test_a_registry_imports_what_is_asked_for():
     registry: Registry[int] = Registry(loaded.append)
     registry["mine"] = 1
     assert registry["mine"] == 1
-    assert registry.declared("mine")
-    assert not registry.declared("other")
+    assert registry.is_declared("mine")
+    assert not registry.is_declared("other")
     assert loaded == []
     assert "other" not in registry
     assert list(registry) == ["mine"]
     assert loaded[0] == "other"
     assert set(loaded[1:]) == {None}
     del registry["mine"]
-    assert not registry.declared("mine")
+    assert not registry.is_declared("mine")
     assert modules_of("volumetric", {"rng": "generator"})("nothing") is None
 
 
@@ -78,7 +78,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
         group: tuple(EntryPoint(name, f"{home.name}.{module.get(name, name)}", group) for name in names)
         for group, names in entries.items()
     }
-    monkeypatch.setattr(plugins, "_points", lambda: found)
+    monkeypatch.setattr(plugins, "_engine_entry_points", lambda: found)
     monkeypatch.setattr(plugins, "_begun", set())
     monkeypatch.syspath_prepend(str(tmp_path))
     yield home.name

@@ -11,7 +11,7 @@ from volumetric.base._typing import ROWS
 from volumetric.graph import Graph, GraphBuilder, interpret
 from volumetric.graph.binding import bind
 from volumetric.graph.row_fusion import fuse_on_rows
-from volumetric.graph.unroll import write_out
+from volumetric.graph.unroll_scans import write_out
 
 EVERY = frozenset({"gated", "grouped_norm", "lookup"})
 Emit = Callable[[GraphBuilder, int, int], int]
@@ -32,11 +32,11 @@ def gate_last(work: GraphBuilder, a: int, b: int) -> int:
 
 def groups(work: GraphBuilder, a: int, b: int) -> int:
     normal = work.norm(work.reshape(a, (2 * ROWS, 3)), kind="rms", eps=1e-3)
-    return work.binary("mul", work.reshape(normal, (ROWS, 6)), work.stored("gain", (6,)))
+    return work.binary("mul", work.reshape(normal, (ROWS, 6)), work.stored_tensor("gain", (6,)))
 
 
 def positions(work: GraphBuilder, a: int, b: int) -> int:
-    table = work.stored("table", (9, 6))
+    table = work.stored_tensor("table", (9, 6))
     return work.binary("add", a, work.gather_rows(work.part(table, 0, 2, 9), work.positions()))
 
 
@@ -73,12 +73,12 @@ def no_activation(work: GraphBuilder, a: int, b: int) -> int:
 
 
 def other_gain(work: GraphBuilder, a: int, b: int) -> int:
-    normal = work.norm(work.reshape(a, (2 * ROWS, 3)), work.stored("gain", (3,)), kind="rms", eps=1e-3)
+    normal = work.norm(work.reshape(a, (2 * ROWS, 3)), work.stored_tensor("gain", (3,)), kind="rms", eps=1e-3)
     return work.binary("mul", work.reshape(normal, (ROWS, 6)), b)
 
 
 def columns_of_table(work: GraphBuilder, a: int, b: int) -> int:
-    part = work.part(work.stored("table", (9, 8)), 1, 1, 7)
+    part = work.part(work.stored_tensor("table", (9, 8)), 1, 1, 7)
     return work.binary("add", a, work.gather_rows(part, work.positions()))
 
 

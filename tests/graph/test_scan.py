@@ -10,8 +10,8 @@ from tests.layers.test_vjp import differences
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.graph import Graph, GraphBuilder, differentiate, interpret
 from volumetric.graph.binding import bind, is_open
-from volumetric.graph.ids import id_bounds
-from volumetric.graph.unroll import unroll_scans
+from volumetric.graph.id_ranges import id_bounds
+from volumetric.graph.unroll_scans import unroll_scans
 
 
 def with_gradients(case: ScanCase, seeded: slice = slice(None)) -> tuple[Graph, list[int], int]:
@@ -187,7 +187,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with refused("must return as many states"):
         scan(lambda w, x, h: ([], []))
     with refused("uses 'w'", SpecError):
-        scan(lambda w, x, h: ([w.add(x, w.stored("w", (3,)))], [h]))
+        scan(lambda w, x, h: ([w.add(x, w.stored_tensor("w", (3,)))], [h]))
     with refused("uses 'w'", SpecError):
         scan(lambda w, x, h: ([w.assign("w", x)], [h]))
     with refused("a step of a sequence needs an axis"):

@@ -50,12 +50,12 @@ from volumetric.layers import (
     StateSpec,
     XLAttention,
 )
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Grid, Link
 from volumetric.run import lower
 from volumetric.run.graph import graph_of
-from volumetric.run.graph.network import resumed_states
+from volumetric.run.graph.network_graph import resumed_states
 
 STREAMS, ROWS, WIDTH = 5, 6, 3
 FORWARD: dict[str, LayerSpec] = {
@@ -163,9 +163,9 @@ def program(name: str, where: str, streams: int, rows: int) -> tuple[Any, Any]:
     network = alone(LAYERS[name])
     store = graphs(where).store()
     for key, value in weights(name)[0].items():
-        store.put(f"{Coord(0)}/{key}", value)
+        store.write(f"{Coord(0)}/{key}", value)
     for key, state in resumed(name).items():
-        store.put(key, np.zeros((streams, *state.shape), np.float32))
+        store.write(key, np.zeros((streams, *state.shape), np.float32))
     graph = graph_of(network, rows, sequences=streams, resets=True, resumes=name not in WHOLE)
     return graphs(where).compile(graph, store), store
 
@@ -182,7 +182,7 @@ def run(
     compiled, store = program(name, where, *x.shape[:2])
     for key in resumed(name):
         empty = np.zeros_like(store.get(key))
-        store.put(key, empty if states is None else states[key])
+        store.write(key, empty if states is None else states[key])
     [y] = compiled.run([x, resets.astype(np.float32)])
     return y, {key: store.get(key) for key in resumed(name)}
 
@@ -264,13 +264,13 @@ def window(name: str, where: str, resets: np.ndarray, gy: np.ndarray) -> dict[st
     p, x = weights(name)
     spec, work = LAYERS[name], GraphBuilder()
     at, given = work.input("x", (STREAMS * ROWS, WIDTH)), work.input("resets", resets.shape)
-    scope = Scope(work=work, param=work.stored, path="layer", sequences=STREAMS, resets=given)
+    scope = Scope(work=work, param=work.stored_tensor, path="layer", sequences=STREAMS, resets=given)
     y = scope.emit(spec, at)
-    wanted = {s.name: work.stored(s.name, s.shape) for s in spec.params()} | {"input": at}
+    wanted = {s.name: work.stored_tensor(s.name, s.shape) for s in spec.params()} | {"input": at}
     grads = differentiate(work, {y: work.input("gy", work.shape(y))}, wanted.values())
     store = graphs(where).store()
     for key, value in p.items():
-        store.put(key, value)
+        store.write(key, value)
     compiled = graphs(where).compile(work.finish([grads[i] for i in wanted.values()]), store)
     found = compiled.run([x.reshape(-1, WIDTH), resets, gy.reshape(-1, gy.shape[-1])])
     return dict(zip(wanted, found, strict=True))

@@ -10,7 +10,7 @@ from tests.graph.op_cases.case import OpCase
 from tests.graph.test_networks import NETWORKS, inputs_of, store_of
 from tests.graph.test_open_rows import LAYERS
 from volumetric.graph import Graph, GraphBuilder, interpret
-from volumetric.graph.side_by_side import _RULES, runs_side_by_side, side_by_side
+from volumetric.graph.batching import _RULES, batch_graph, can_batch
 from volumetric.network import Network
 from volumetric.run.graph import graph_of
 
@@ -25,7 +25,7 @@ def several(values: list[np.ndarray], seed: int) -> list[np.ndarray]:
 
 
 def compare(graph: Graph, given: list[np.ndarray], buffers: dict[str, np.ndarray]) -> None:
-    found = interpret(side_by_side(graph, COUNT), given, dict(buffers), np.float64)
+    found = interpret(batch_graph(graph, COUNT), given, dict(buffers), np.float64)
     for i in range(COUNT):
         for got, want in zip(found, interpret(graph, [x[i] for x in given], dict(buffers), np.float64), strict=True):
             np.testing.assert_allclose(got[i], want, rtol=1e-9, atol=1e-12)
@@ -47,10 +47,10 @@ def check(name: str, case: OpCase, own: tuple[int, ...]) -> None:
             inputs.append(work.input(f"x{i}", x.shape, kind))
             given.append(x)
         else:
-            inputs.append(work.stored(f"x{i}", x.shape, kind))
+            inputs.append(work.stored_tensor(f"x{i}", x.shape, kind))
             buffers[f"x{i}"] = x if kind == "int32" else x.astype(np.float64)
     graph = work.finish(work.emit(case.op, inputs, **case.attrs))
-    if runs_side_by_side(graph):
+    if can_batch(graph):
         compare(graph, several(given, len(name)), buffers)
     else:
         assert own != (0,)
@@ -62,5 +62,5 @@ def check(name: str, case: OpCase, own: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("network", [*NETWORKS.values(), *LAYERS.values()], ids=[*NETWORKS, *LAYERS])
 def test_networks(network: Network) -> None:
     graph = graph_of(network, 4)
-    assert runs_side_by_side(graph)
+    assert can_batch(graph)
     compare(graph, [inputs_of(network, COUNT, 4)], store_of(network).buffers)

@@ -12,7 +12,7 @@ from tests.oracles.memory import Memory
 from volumetric.base._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.layers.axon import TRACED
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
 
 FIRST = 5
 ORACLE = axon("silu", "none", width=6, traces=True)
@@ -70,16 +70,22 @@ def test_graphs(case: str, where: str) -> None:
         x, resets = work.input("x", (batch * (end - first), width)), work.input("resets", (batch, end - first))
         states = {f"layer/{name}": work.input(name, value.shape) for name, value in held.items()}
         scope = Scope(
-            work=work, param=work.stored, path="layer", sequences=batch, resumes=True, resets=resets, states=states
+            work=work,
+            param=work.stored_tensor,
+            path="layer",
+            sequences=batch,
+            resumes=True,
+            resets=resets,
+            states=states,
         )
         y = scope.emit(spec, x)
-        wanted = [work.stored(name, p[name].shape) for name in TRACED]
+        wanted = [work.stored_tensor(name, p[name].shape) for name in TRACED]
         gy = work.input("gy", work.shape(y))
         grads = differentiate(work, {y: gy}, wanted)
         graph = work.finish([*states.values(), *(grads[i] for i in wanted)])
         store = device.store()
         for name, value in p.items():
-            store.put(name, value.astype(dtype))
+            store.write(name, value.astype(dtype))
         seed = of["cotangent"] if first else np.zeros((batch, end, width))
         given = [of["x"][:, first:end].reshape(-1, width), of["resets"][:, first:end], *held.values()]
         made = device.compile(graph, store).run([v.astype(dtype) for v in (*given, seed.reshape(-1, width))])

@@ -13,8 +13,8 @@ from volumetric.base._typing import Array, Shape
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.graph.interpret import Interpreter
-from volumetric.layers.base import LayerSpec
-from volumetric.layers.scope import GraphTraining, Scope
+from volumetric.layers.emit_scope import GraphTraining, Scope
+from volumetric.layers.layer_spec import LayerSpec
 
 
 class Call(NamedTuple):

@@ -16,7 +16,7 @@ from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.interpret import interpret
 from volumetric.layers.clock import And, Clock, Cooldown, Event, Every, Inner, MaxSilence, Not, On, Or
-from volumetric.layers.clock_steps import GraphSteps, NumpySteps, counters, step
+from volumetric.layers.clock_steps import GraphClockOps, NumpyClockOps, counters, step
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"
 ORACLE: dict[str, Any] = json.loads((FIXTURES / "clocks.json").read_text())
@@ -29,7 +29,7 @@ def schedule(clock: Clock) -> list[int]:
     found: list[int] = []
     for t, value in enumerate(SEEN):
         watched = np.array([value, np.nan], np.float32)
-        of = NumpySteps(lambda _, x=watched: x, lambda name, t=t: np.full(2, ORACLE["boundaries"][t] == name))
+        of = NumpyClockOps(lambda _, x=watched: x, lambda name, t=t: np.full(2, ORACLE["boundaries"][t] == name))
         fires, counts = step(clock, counts, of)
         found += [t] * bool(fires[0])
     return found
@@ -87,7 +87,7 @@ def test_triggers_decide_as_published(case: dict[str, Any]) -> None:
 
     try:
         clock = Clock.parse(case["trigger"])
-        fires = bool(step(clock, [], NumpySteps(watched, watched))[0][0])
+        fires = bool(step(clock, [], NumpyClockOps(watched, watched))[0][0])
     except (SpecError, KeyError):
         fires = False
     assert fires == case["fires"]
@@ -146,12 +146,12 @@ def test_graphs_do_what_numpy_does(clock: Clock) -> None:
     work = GraphBuilder()
     inputs = [work.input(f"count {n}", (3, 1)) for n in range(len(counts))]
     number, happens = work.input("x", (3, 1)), work.input("on", (3, 1))
-    fires, after = step(clock, inputs, GraphSteps(work, lambda _: number, lambda _: happens))
+    fires, after = step(clock, inputs, GraphClockOps(work, lambda _: number, lambda _: happens))
     graph = work.finish([fires, *after])
     for _ in range(3):
         x, on = rng.standard_normal((3, 1)), rng.integers(0, 2, (3, 1)).astype(bool)
         x[2] = np.nan
-        want, wanted = step(clock, counts, NumpySteps(lambda _, x=x: x, lambda _, on=on: on))
+        want, wanted = step(clock, counts, NumpyClockOps(lambda _, x=x: x, lambda _, on=on: on))
         made = interpret(graph, [*counts, x, on.astype(np.float64)], {}, np.float64)
         np.testing.assert_array_equal(made[0], want)
         for mine, other in zip(made[1:], wanted, strict=True):

@@ -13,9 +13,9 @@ from tests.oracles.training import Training
 from volumetric.base.errors import SpecError
 from volumetric.builders import chain
 from volumetric.layers import CausalConv1d, Column, Dense
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.train import SGD, Batch, LearnerOptions
-from volumetric.train.device import learner_on
+from volumetric.train.device_learner import learner_on
 
 EXPERTS = (CausalConv1d(channels=3, kernel_size=2), Dense(in_features=3, out_features=3))
 SPEC = Column(embed_dim=3, experts=EXPERTS, refine=2.0, balance=0.7)

@@ -11,12 +11,12 @@ from tests.devices import DEVICES, device
 from tests.layers.graphed import graphed
 from volumetric.base._typing import Shape
 from volumetric.base.errors import UnsupportedError
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.graph import GraphBuilder
-from volumetric.graph.state import StateSpec
+from volumetric.graph.state_spec import StateSpec
 from volumetric.layers import LAYERS, Dense, LayerSpec
-from volumetric.layers.base import ParamSpec, layer
-from volumetric.layers.scope import Scope, start
+from volumetric.layers.emit_scope import Scope, start_state
+from volumetric.layers.layer_spec import ParamSpec, layer
 from volumetric.network import initialise
 from volumetric.run import lower
 from volumetric.train import Adam, TrainConfig, train
@@ -98,10 +98,10 @@ def leaky():
                 h = inner.add(inner.binary("mul", states[0], constants[0]), xs[0])
                 return [h], [h]
 
-            rows = work.permute(scope.sequenced(x), (1, 0, 2))
-            [y], [last] = work.scan(body, [rows], [a], [start(scope, x, "h", (self.features,))])
+            rows = work.permute(scope.as_sequences(x), (1, 0, 2))
+            [y], [last] = work.scan(body, [rows], [a], [start_state(scope, x, "h", (self.features,))])
             if scope.keeps_state(x):
-                scope.keep("h", last)
+                scope.keep_state("h", last)
             return work.reshape(work.permute(y, (1, 0, 2)), work.shape(x))
 
     yield Leaky

@@ -16,7 +16,7 @@ from tests.oracles.base import below
 from tests.oracles.joins import mix
 from tests.oracles.memory import Memory
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.graph.numeric.largest import keep_largest
+from volumetric.graph.numeric.keep_largest import keep_largest
 from volumetric.layers import LSTM, Conv1d, Dense, Gate, Parallel, Residual, Sequential, Softcap
 
 

@@ -27,7 +27,7 @@ LONG = Rope(dim=4, scaling="longrope", original_context=8, short_factors=(1.0, 1
 def test_frequencies_are_those_of_transformers(name: str) -> None:
     case = CASES[name]
     config = Config({"max_position_embeddings": 4096, "rope_parameters": case["rope_parameters"]}, "config.json")
-    rope = read_rope(config, 16).within(case["length"])
+    rope = read_rope(config, 16).for_context(case["length"])
     np.testing.assert_allclose(inverse_frequencies(rope), case["inverse_frequencies"], rtol=3e-6)
     assert rope.attention_factor == pytest.approx(case["attention_factor"], rel=1e-6)
 
@@ -40,9 +40,9 @@ def test_an_attention_factor_makes_scores_grow_by_its_square() -> None:
 
 
 def test_only_some_rotations_depend_on_the_context() -> None:
-    assert LONG.within(8).within(9) == LONG.within(9) != LONG
+    assert LONG.for_context(8).for_context(9) == LONG.for_context(9) != LONG
     yarn = Rope(dim=4, scaling="yarn", factor=2.0)
-    assert yarn.within(10**6) is yarn
+    assert yarn.for_context(10**6) is yarn
 
 
 def test_lowering_for_a_context_reaches_layers_in_containers() -> None:

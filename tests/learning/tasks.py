@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import LayerSpec
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run import RunOptions, lower
 from volumetric.train import Batch
 

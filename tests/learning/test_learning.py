@@ -13,7 +13,7 @@ from tests.learning.tasks import Task
 from volumetric.graph import Graph, NumpyGraphs
 from volumetric.layers import LAYERS
 from volumetric.train import SGD, LearnerOptions
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
 
 ON_GPU = (
     "agalite",

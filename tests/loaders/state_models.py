@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.loaders.tiny import TINY, copy, rewrite
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 
 IDS = [1, 5, 9, 80, 7, 33, 25, 8, 4, 19, 77, 11, 30, 6, 5, 2, 8, 90, 12, 13, 17, 60, 61, 62, 63]
 POSITIONS = (0, 11, 24)

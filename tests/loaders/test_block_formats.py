@@ -11,11 +11,11 @@ from volumetric.dtypes import BLOCK_FORMATS, Scheme, decode, to_gguf
 from volumetric.layers import Dense
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
-from volumetric.loaders.native import read_native, save_native
-from volumetric.loaders.quantise import filled
+from volumetric.loaders.native_checkpoint import read_native, save_native
+from volumetric.loaders.target_schemes import scheme_that_fits
 from volumetric.network import Network, Params
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 
 @pytest.mark.parametrize("name", BLOCK_FORMATS)
@@ -34,7 +34,7 @@ def test_bytes_of_a_gguf_tensor_survive_a_native_checkpoint(name: str, tmp_path:
     save_native(tmp_path / "native", network, Params({key: WeightStore.from_packed(packed)}))
     _, params, _ = read_native(tmp_path / "native")
     assert str(params[key].scheme) == name
-    assert to_gguf(params[key].stored()) == raw.tobytes()
+    assert to_gguf(params[key].packed()) == raw.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_bytes_of_a_gguf_tensor_survive_a_native_checkpoint(name: str, tmp_path:
     ],
 )
 def test_rows_that_do_not_fill_blocks_take_what_llama_cpp_takes(name: str, k: int, taken: str) -> None:
-    assert str(filled(Scheme.parse(name), (4, k))) == taken
+    assert str(scheme_that_fits(Scheme.parse(name), (4, k))) == taken

@@ -10,13 +10,13 @@ import pytest
 
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import DTypeError, SpecError, UnsupportedError
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.dtypes import Scheme
 from volumetric.loaders import LoadedModel, open_model
-from volumetric.loaders.calibration import Damage, calibrated, measure_damage
+from volumetric.loaders.calibration import TensorDamage, calibrate_params, measure_damage
 from volumetric.loaders.calibration.allocation import candidates_for, choose
-from volumetric.loaders.convert import convert_model, rounded
-from volumetric.loaders.quantise import target_schemes
+from volumetric.loaders.convert_model import convert_model, convert_weights
+from volumetric.loaders.target_schemes import target_schemes
 from volumetric.network import Params
 from volumetric.run.lower import lower
 
@@ -53,16 +53,16 @@ def test_damage_is_that_of_the_tensor_alone() -> None:
     found = measure_damage(model, IDS, {key: [coarse, Q["int8:g32"]] for key in keys})
     assert [damage.key for damage in found] == keys
     assert all(damage.nats[coarse] > 20 * damage.nats[Q["int8:g32"]] for damage in found)
-    real = [divergence(model, calibrated(model, IDS, {damage.key: coarse})) for damage in found]
+    real = [divergence(model, calibrate_params(model, IDS, {damage.key: coarse})) for damage in found]
     ranks = np.array([np.argsort(np.argsort(values)) for values in (real, [of.nats[coarse] for of in found])])
     assert np.asarray(np.corrcoef(ranks))[0, 1] > 0.8
     assert 0.3 < sum(damage.nats[coarse] for damage in found) / sum(real) < 3
 
 
-def damages() -> list[Damage]:
+def damages() -> list[TensorDamage]:
     schemes = list(Q.values())
     costs = {"a": (1.0, 0.1, 0.0), "b": (8.0, 1.0, 0.0), "c": (1.0, 0.1, 0.0), "d": (0.5, 0.6, 0.0)}
-    return [Damage(key, (10, 64), dict(zip(schemes, nats, strict=True))) for key, nats in costs.items()]
+    return [TensorDamage(key, (10, 64), dict(zip(schemes, nats, strict=True))) for key, nats in costs.items()]
 
 
 def test_bits_go_where_they_save_most() -> None:
@@ -168,7 +168,7 @@ def test_models_that_overflow_are_refused(key: str, bits: float | None) -> None:
     gain.assign(np.full(gain.shape, 3e38, np.float32))
     broken = dataclasses.replace(model, params=Params({**model.params, key: gain}))
     with pytest.raises(UnsupportedError, match="not finite"):
-        rounded(broken, None if bits else "q3_k", bits=bits, text=IDS)
+        convert_weights(broken, None if bits else "q3_k", bits=bits, text=IDS)
 
 
 def test_candidates_fit_rows() -> None:

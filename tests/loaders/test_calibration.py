@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from volumetric.base.errors import DTypeError, UnsupportedError
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.dtypes import Packed, Scheme, decode, encode
 from volumetric.loaders import LoadedModel, open_model
-from volumetric.loaders.calibration import calibrated, feedback
-from volumetric.loaders.calibration.feedback import Inputs, quantise
-from volumetric.loaders.calibration.levels import fit
-from volumetric.loaders.calibration.scales import search
-from volumetric.loaders.convert import Format, convert_model, save_model
-from volumetric.loaders.quantise import target_schemes
+from volumetric.loaders.calibration import calibrate_params, error_feedback
+from volumetric.loaders.calibration.code_levels import fit
+from volumetric.loaders.calibration.error_feedback import InputStatistics, quantise
+from volumetric.loaders.calibration.scale_search import search
+from volumetric.loaders.convert_model import Format, convert_model, save_model
+from volumetric.loaders.target_schemes import target_schemes
 from volumetric.network import Params
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.run.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
@@ -50,7 +50,7 @@ def inputs(k: int, rows: int = 400) -> np.ndarray:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_outputs_change_less_than_with_plain_rounding(scheme: str, k: int) -> None:
     x, weight = inputs(k), np.random.default_rng(1).standard_normal((23, k)).astype(np.float32)
-    packed = quantise(weight, Inputs(x.T @ x), Scheme.parse(scheme))
+    packed = quantise(weight, InputStatistics(x.T @ x), Scheme.parse(scheme))
     assert (str(packed.scheme), packed.shape) == (scheme, (23, k))
     errors = [((x @ (decode(p) - weight).T) ** 2).mean() for p in (packed, encode(weight, scheme))]
     if k == 1:  # the only input is always 0
@@ -61,7 +61,7 @@ def test_outputs_change_less_than_with_plain_rounding(scheme: str, k: int) -> No
 
 def test_without_correlation_nothing_is_passed_on() -> None:
     weight = np.random.default_rng(2).standard_normal((5, 64)).astype(np.float32)
-    packed = quantise(weight, Inputs(np.eye(64)), Scheme.parse("int4:g32"))
+    packed = quantise(weight, InputStatistics(np.eye(64)), Scheme.parse("int4:g32"))
     for first in (0, 32):
         group = weight[:, first : first + 32]
         rule = search(group, np.ones(32, np.float32), Scheme.parse("int4:g32"))
@@ -82,21 +82,21 @@ def test_codes_of_blocks_are_those_of_the_encoder(name: str) -> None:
     """With inputs that do not depend on each other errors stay where they are; scales are the encoder's own."""
     weight = np.random.default_rng(6).standard_normal((5, 300)).astype(np.float32)
     size = np.exp(np.random.default_rng(7).standard_normal(300)).astype(np.float32)
-    inputs = Inputs(np.diag(size))
+    inputs = InputStatistics(np.diag(size))
     found, wanted = quantise(weight, inputs, Scheme.parse(name)), encode(weight, name, importance=inputs.importance)
     np.testing.assert_allclose(decode(found), decode(wanted), atol=2e-3 * np.abs(decode(wanted)).max())
     assert np.mean(decode(found) == decode(wanted)) > 0.99
-    rows = fit(weight, inputs.importance, Scheme.parse(name)).rounded(weight)
+    rows = fit(weight, inputs.importance, Scheme.parse(name)).round_nearest(weight)
     np.testing.assert_allclose(rows, decode(found), rtol=1e-6, atol=1e-6)
 
 
 def test_large_matrices_are_rounded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     x, weight = inputs(64), np.random.default_rng(1).standard_normal((23, 64)).astype(np.float32)
     for name in ("int4:g32", "uint4:g32", "q5_0"):
-        whole = quantise(weight, Inputs(x.T @ x), Scheme.parse(name))
+        whole = quantise(weight, InputStatistics(x.T @ x), Scheme.parse(name))
         with monkeypatch.context() as patch:
-            patch.setattr(feedback, "_CHUNK", 64 * 5)
-            parts = quantise(weight, Inputs(x.T @ x), Scheme.parse(name))
+            patch.setattr(error_feedback, "_CHUNK", 64 * 5)
+            parts = quantise(weight, InputStatistics(x.T @ x), Scheme.parse(name))
         assert parts.shape == whole.shape
         np.testing.assert_allclose(decode(parts), decode(whole), atol=0.02)
 
@@ -105,19 +105,19 @@ def test_groups_of_zeros_and_of_one_number() -> None:
     weight = np.zeros((2, 64), np.float32)
     weight[1, :32] = 3.5
     for scheme in ("int4:g32", "uint4:g32"):
-        found = decode(quantise(weight, Inputs(np.eye(64)), Scheme.parse(scheme)))
+        found = decode(quantise(weight, InputStatistics(np.eye(64)), Scheme.parse(scheme)))
         np.testing.assert_allclose(found, weight, rtol=1e-3)  # scales are float16
 
 
 @pytest.mark.parametrize("scheme", ["bfloat16", "float8_e4m3fn:row", "ternary:row", "int16:row"])
 def test_other_types_are_refused(scheme: str) -> None:
     with pytest.raises(DTypeError, match="cannot be calibrated"):
-        quantise(np.ones((2, 2), np.float32), Inputs(np.eye(2)), Scheme.parse(scheme))
+        quantise(np.ones((2, 2), np.float32), InputStatistics(np.eye(2)), Scheme.parse(scheme))
 
 
 def test_numbers_that_are_none_are_refused() -> None:
     with pytest.raises(DTypeError, match="NaN or infinite"):
-        quantise(np.array([[1, np.nan]], np.float32), Inputs(np.eye(2)), Scheme.parse("int4:g32"))
+        quantise(np.array([[1, np.nan]], np.float32), InputStatistics(np.eye(2)), Scheme.parse("int4:g32"))
 
 
 def logits(model: LoadedModel, ids: np.ndarray) -> np.ndarray:
@@ -131,7 +131,7 @@ def test_models_are_closer_to_themselves() -> None:
     rng = np.random.default_rng(4)
     ids, unseen = rng.integers(3, 300, 1024), rng.integers(3, 300, 200).astype(np.int32)
     targets = target_schemes(model.network, "int4:g32")
-    params = calibrated(model, ids.tolist(), targets)
+    params = calibrate_params(model, ids.tolist(), targets)
     assert {key: store.scheme for key, store in params.items() if targets[key]} == {
         key: scheme for key, scheme in targets.items() if scheme
     }

@@ -11,7 +11,7 @@ import pytest
 
 from volumetric.base.errors import CheckpointError, GenerationError
 from volumetric.loaders import ChatTemplate, chat_budget, open_model
-from volumetric.loaders.chat import MAX_TEMPLATE_BYTES, read_chat_template
+from volumetric.loaders.chat_template import MAX_TEMPLATE_BYTES, read_chat_template
 from volumetric.loaders.generation_config import end_tokens
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "smollm2_ids.json").read_text(encoding="utf-8"))

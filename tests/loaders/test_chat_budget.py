@@ -8,7 +8,7 @@ import pytest
 
 from volumetric.base.errors import GenerationError
 from volumetric.loaders import chat_budget
-from volumetric.loaders.chat_budget import Budget
+from volumetric.loaders.chat_budget import RenderBudget
 from volumetric.loaders.chat_operations import test_within as within_budget
 
 
@@ -22,8 +22,12 @@ def spent(piece: Callable[[], object]) -> None:
 def test_whatever_is_spent_in_small_pieces_ends(spend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is looked at after some work, so that a template whose time is up cannot go on for ever."""
     monkeypatch.setattr(chat_budget, "MAX_SECONDS", -1.0)
-    budget = Budget()
-    pieces = {"work": lambda: budget.work(1), "turn": lambda: budget.turn(1, 0), "text": lambda: budget.text("a")}
+    budget = RenderBudget()
+    pieces = {
+        "work": lambda: budget.count_work(1),
+        "turn": lambda: budget.count_work_and_bytes(1, 0),
+        "text": lambda: budget.count_text("a"),
+    }
     with pytest.raises(GenerationError):
         spent(pieces[spend])
 
@@ -33,5 +37,5 @@ def test_a_question_about_a_list_costs_the_reading_of_it(monkeypatch: pytest.Mon
     monkeypatch.setattr(chat_budget, "MAX_SECONDS", -1.0)
     asked = within_budget(lambda item, items: item in items)
     items = list(range(1000))
-    with Budget.fresh(), pytest.raises(GenerationError):
+    with RenderBudget.for_rendering(), pytest.raises(GenerationError):
         spent(lambda: asked(-1, items))

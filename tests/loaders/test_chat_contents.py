@@ -16,7 +16,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 from volumetric.base.errors import GenerationError
 from volumetric.loaders import ChatTemplate, Tokenizer, open_model
-from volumetric.loaders.chat_contents import Contents
+from volumetric.loaders.chat_contents import MessageContents
 from volumetric.loaders.control_tokens import any_of
 
 SENTENCEPIECE = Path(__file__).parents[1] / "fixtures" / "sentencepiece"
@@ -50,22 +50,22 @@ def fixture(name: str) -> Tokenizer:
     return Tokenizer(build, special_tokens={}, special_ids={}, where=name)
 
 
-def contents(template: str = CHATML, tokenizer: Tokenizer | None = None) -> Contents:
+def contents(template: str = CHATML, tokenizer: Tokenizer | None = None) -> MessageContents:
     tokenizer = tokenizer or byte_level(START, STOP)
-    return Contents(tokenizer, ChatTemplate({"default": template}, {}, "test"))
+    return MessageContents(tokenizer, ChatTemplate({"default": template}, {}, "test"))
 
 
-def ids(made: Contents, messages: list[dict[str, Any]], **args: Any) -> list[int]:
+def ids(made: MessageContents, messages: list[dict[str, Any]], **args: Any) -> list[int]:
     return made.encode(made.render(made.messages(messages), **made.data(args)))
 
 
-def controls(made: Contents, found: Sequence[int]) -> list[str]:
+def controls(made: MessageContents, found: Sequence[int]) -> list[str]:
     tokenizer = made._tokenizer
     names = {tokenizer.token_id(text): text for text in made._control.texts}
     return [names[id] for id in found if id in names]
 
 
-def parsed(made: Contents, messages: list[dict[str, Any]], **args: Any) -> list[int]:
+def parsed(made: MessageContents, messages: list[dict[str, Any]], **args: Any) -> list[int]:
     """Return what a tokenizer makes of the rendered text, whoever wrote the control tokens in it."""
     assert made._template is not None
     return made._tokenizer.encode(made._template.render(messages, **args), add_special_tokens=False)
@@ -305,7 +305,7 @@ def test_tokens_are_found_whatever_their_number():
 
 def test_the_json_of_a_tokenizer_keeps_its_ids_under_other_names():
     tokenizer = fixture("llama")
-    renamed = tokenizer.renamed({"</s>": "0123"})
+    renamed = tokenizer.with_renamed_tokens({"</s>": "0123"})
     assert renamed.token_id("0123") == tokenizer.token_id("</s>")
     assert json.loads(renamed.to_json())["model"]["type"] == json.loads(tokenizer.to_json())["model"]["type"]
     assert renamed.encode("a b") == tokenizer.encode("a b")

@@ -16,12 +16,12 @@ from volumetric.loaders import archs, open_model
 from volumetric.loaders.hf_config import Config
 
 
-def build(family: str, **changes: Any) -> archs.Blueprint:
+def build(family: str, **changes: Any) -> archs.ModelBlueprint:
     values = json.loads((TINY / family / "config.json").read_text()) | changes
     return archs.build(Config({key: value for key, value in values.items() if value is not None}, "config.json"))
 
 
-def attentions(blueprint: archs.Blueprint) -> list[MultiHeadAttention]:
+def attentions(blueprint: archs.ModelBlueprint) -> list[MultiHeadAttention]:
     return [spec for spec in blueprint.network.layers.values() if isinstance(spec, MultiHeadAttention)]
 
 

@@ -15,14 +15,14 @@ from tests.loaders.tiny import FAMILIES, TINY, copy, error_of, expected, logits,
 from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import Packed, Scheme, decode
 from volumetric.loaders import LoadedModel, open_model
-from volumetric.loaders.convert import Format, convert_model, save_model
+from volumetric.loaders.convert_model import Format, convert_model, save_model
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_values import LazyStrings
-from volumetric.loaders.names import halves_from_pairs, pairs_from_halves
+from volumetric.loaders.name_rules import halves_from_pairs, pairs_from_halves
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.network import Params
 from volumetric.network.grid import Coord
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 NOT_IN_GGUF = {
     "mistral": "a window",
@@ -323,7 +323,7 @@ def test_tensors_are_read_and_let_go_one_by_one(form: Format, dtype: str | None,
         def read() -> Packed:
             held.add(key)
             most.append(len(held))
-            return store.stored()
+            return store.packed()
 
         return WeightStore(store.shape, store.scheme, read, release=lambda: held.discard(key))
 

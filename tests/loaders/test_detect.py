@@ -14,8 +14,8 @@ import volumetric
 from tests.loaders.tiny import TINY, error_of, expected
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.detect import Assumptions, Detection, detect, detect_model
-from volumetric.detect.findings import collapsed
-from volumetric.detect.values import Known
+from volumetric.detect.config_values import KnownValue
+from volumetric.detect.findings import collapse_findings
 from volumetric.loaders import archs, open_model
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors
@@ -177,20 +177,20 @@ def test_heads_and_rotary_base_by_a_table_of_frequencies(tmp_path: Path) -> None
     tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = 1e5 ** (-np.arange(8) / 8)
     found = looked_at(bare_with(tensors, tmp_path))
     assert found.missing == {}
-    assert found.known["num_attention_heads"] == Known(4, "8 rotary frequencies")
+    assert found.known["num_attention_heads"] == KnownValue(4, "8 rotary frequencies")
     assert found.known["rope_theta"].value == 1e5
     assert error_of(open_model(str(tmp_path), guess=True), "llama") < 1e-5
 
 
 def test_head_norms_tell_the_heads(tmp_path: Path) -> None:
     found = looked_at(bare("qwen3", tmp_path))
-    assert found.known["num_attention_heads"] == Known(4, "head norms of 24")
+    assert found.known["num_attention_heads"] == KnownValue(4, "head norms of 24")
     assert "attention, 4 heads × 24, 2 key heads" in {each.what for each in found.findings}
     assert set(found.missing) == {"rope_theta", "rope_scaling", "sliding_window"}
 
 
 def test_layers_that_are_alike_are_shown_once(tmp_path: Path) -> None:
-    shown = {each.path: each.alike for each in collapsed(looked_at(bare("llama", tmp_path)).findings)}
+    shown = {each.path: each.repeats for each in collapse_findings(looked_at(bare("llama", tmp_path)).findings)}
     assert shown["model.layers.0…1.mlp"] == 2
 
 

@@ -14,12 +14,12 @@ import volumetric
 from tests.loaders.test_detect import HOME, bare, bare_with, hidden_of, looked_at, zeros
 from tests.loaders.tiny import TINY
 from volumetric.base.errors import CheckpointError, SpecError
-from volumetric.detect.findings import collapsed
-from volumetric.detect.order import widths
+from volumetric.detect.findings import collapse_findings
+from volumetric.detect.layer_order import input_and_output_width
 from volumetric.layers import Dense, MultiHeadAttention, Parallel, Sequential
 from volumetric.loaders import archs, open_model
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import stored_rows
+from volumetric.loaders.name_rules import stored_rows
 from volumetric.loaders.safetensors import SafetensorsFile
 
 LLAMA = {"num_attention_heads": 4, "rope_theta": 1e5, "rope_scaling": None}
@@ -286,7 +286,7 @@ def test_a_family_that_is_not_there_is_named(tmp_path) -> None:
 
 def test_numbers_that_are_not_there_are_not_shown(tmp_path) -> None:
     tensors = {f"fc.{i}.weight": np.zeros((3, 4), np.float32) for i in (0, 1, 2, 5, 7, 8)}
-    shown = {each.path for each in collapsed(looked_at(bare_with(tensors, tmp_path)).findings)}
+    shown = {each.path for each in collapse_findings(looked_at(bare_with(tensors, tmp_path)).findings)}
     assert shown == {"fc.0…2,5,7…8"}
 
 
@@ -300,6 +300,6 @@ def test_inspect_shows_an_adapter_and_asks_for_an_order(tmp_path, rng, capsys: p
 
 def test_widths_of_blocks_are_those_of_their_ends() -> None:
     one, two = Dense(in_features=3, out_features=5), Dense(in_features=5, out_features=7)
-    assert widths(Sequential(layers=(one, two))) == (3, 7)
-    assert widths(Parallel(branches=(one, one, one))) == (3, 15)
-    assert widths(Parallel(branches=(one, one), combine="add")) == (3, 5)
+    assert input_and_output_width(Sequential(layers=(one, two))) == (3, 7)
+    assert input_and_output_width(Parallel(branches=(one, one, one))) == (3, 15)
+    assert input_and_output_width(Parallel(branches=(one, one), combine="add")) == (3, 5)

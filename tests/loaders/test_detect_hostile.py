@@ -94,7 +94,7 @@ def test_a_stack_whose_number_of_layers_is_enormous(tmp_path: Path) -> None:
 
 def test_without_its_entry_points_the_installation_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     header_only(tmp_path / "model.safetensors", {"a.weight": [2, 2]})
-    monkeypatch.setattr("volumetric.loaders.model.UNCONFIGURED", Registry[Any]())
+    monkeypatch.setattr("volumetric.loaders.loaded_model.UNCONFIGURED", Registry[Any]())
     with pytest.raises(UnsupportedError, match="opens weights without a configuration") as raised:
         open_model(tmp_path)
     assert "reinstall the package" in (raised.value.hint or "")

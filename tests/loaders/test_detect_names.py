@@ -15,7 +15,7 @@ from tests.loaders.test_detect_evidence import LLAMA, chained, dense, llama
 from tests.loaders.tiny import error_of
 from volumetric.base.errors import CheckpointError
 from volumetric.loaders import open_model
-from volumetric.loaders.names import pairs_from_halves
+from volumetric.loaders.name_rules import pairs_from_halves
 
 META = (
     (r"^model\.embed_tokens", "tok_embeddings"),

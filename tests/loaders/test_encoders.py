@@ -14,7 +14,7 @@ from tests.devices import device
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.loaders import LoadedModel, open_model
-from volumetric.loaders.convert import save_model
+from volumetric.loaders.convert_model import save_model
 from volumetric.loaders.encoder_layers import TOKEN_TYPES
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors

@@ -75,7 +75,7 @@ def test_damaged_norms_of_heads_are_named(change: Any, tmp_path: Path) -> None:
 def test_weights_are_read_when_asked_for(family: str) -> None:
     model = open_model(str(TINY / family))
     store = next(iter(model.params.values()))
-    first, second = store.stored(), store.stored()
+    first, second = store.packed(), store.packed()
     store.release()
     assert first is not second
     np.testing.assert_array_equal(first.payload, second.payload)
@@ -181,8 +181,8 @@ def test_dtype_spares_gains_and_keeps_embeddings_at_eight_bits() -> None:
     assert schemes["1.0.0.1/q.weight"] == "int4:g32"
     assert schemes["1.0.0.0/weight"] == "float32"
     for key, store in params.items():
-        assert store.stored().scheme == store.scheme
-        np.testing.assert_array_equal(store.stored().payload, kept[key].converted(store.scheme)[0].payload)
+        assert store.packed().scheme == store.scheme
+        np.testing.assert_array_equal(store.packed().payload, kept[key].convert(store.scheme)[0].payload)
 
 
 def test_an_untied_head_keeps_eight_bits_too() -> None:

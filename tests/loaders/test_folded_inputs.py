@@ -17,7 +17,7 @@ from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import Scheme
 from volumetric.layers import LSTM, Conv1d, Conv2d, Dense, Flatten, LayerSpec, Reshape, Residual, RMSNorm, Sequential
 from volumetric.loaders import LoadedModel, open_model, save_native
-from volumetric.loaders.convert import convert_model, save_model
+from volumetric.loaders.convert_model import convert_model, save_model
 from volumetric.loaders.folded_inputs import fold_inputs
 from volumetric.loaders.native_facts import NativeFacts
 

@@ -79,7 +79,7 @@ def test_tensors_come_back_bit_for_bit(path: Path, rng: np.random.Generator) -> 
         assert packed.shape == tensor.shape
         assert packed.scheme == file.scheme(name) == Scheme.parse(tensor.type)
         for start, stop in ((0, packed.rows), (packed.rows // 2, packed.rows)):
-            some, same = file.packed_rows(name, start, stop), packed.row_slice(start, stop)
+            some, same = file.packed_rows(name, start, stop), packed.slice_rows(start, stop)
             assert some.shape == same.shape
             np.testing.assert_array_equal(decode(some), decode(same))
         file.release(name)

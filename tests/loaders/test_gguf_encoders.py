@@ -12,10 +12,10 @@ import pytest
 
 import volumetric
 from volumetric.base.errors import CheckpointError, UnsupportedError
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import convert_model
-from volumetric.loaders.encoder_layers import up_to
+from volumetric.loaders.convert_model import convert_model
+from volumetric.loaders.encoder_layers import network_up_to
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_sentences import read_gguf_sentences
 from volumetric.loaders.gguf_tokenizer import CONTROL, NORMAL, PREFIX, UNUSED, read_tokenizer
@@ -62,7 +62,7 @@ def test_hidden_states_are_those_of_the_directory(case: str, architecture: str, 
 
 def hidden_states(source: Path, ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     model = open_model(source)
-    network = model.network if model.hidden is None else up_to(model.network, model.hidden)
+    network = model.network if model.hidden is None else network_up_to(model.network, model.hidden)
     executable = open_device("reference").compile(lower(network), model.params)
     return executable.forward(executable.new_state(), ids, last_only=False)
 

@@ -13,7 +13,7 @@ from volumetric.base.errors import CheckpointError, UnsupportedError, Volumetric
 from volumetric.dtypes import decode
 from volumetric.layers import MultiHeadAttention
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf

@@ -13,7 +13,7 @@ from tests.loaders.byte_bpe import TOKENS, tokenizer
 from tests.loaders.tiny import copy, expected, logits, rewrite
 from volumetric.base.errors import UnsupportedError
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_tokenizer import CONTROL, NORMAL, UNUSED, USER_DEFINED
 from volumetric.loaders.gguf_tokenizer_export import tokenizer_metadata

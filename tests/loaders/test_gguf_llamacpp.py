@@ -20,7 +20,7 @@ from volumetric.dtypes import decode
 from volumetric.graph.numeric.rope import Rope, inverse_frequencies
 from volumetric.layers import MultiHeadAttention
 from volumetric.loaders import LoadedModel, archs, open_model
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_rope import _llama3, rope_factors
 from volumetric.loaders.hf_config import Config
@@ -159,7 +159,7 @@ def test_other_constants_of_llama3_are_factors(constants: dict[str, float], tmp_
     stored = decode(GGUFFile(tmp_path / "m.gguf").packed("rope_freqs.weight"))
     np.testing.assert_allclose(stored, wanted, rtol=1e-6)
     for context in (16, 2**20):  # whatever is chosen by the context of a run
-        turned = inverse_frequencies(rope_of(found).within(context))
+        turned = inverse_frequencies(rope_of(found).for_context(context))
         np.testing.assert_allclose(turned, inverse_frequencies(rope_of(given)), rtol=1e-6)
     convert_model(tmp_path / "m.gguf", tmp_path / "again.gguf")
     again = decode(GGUFFile(tmp_path / "again.gguf").packed("rope_freqs.weight"))

@@ -14,7 +14,7 @@ from tests.loaders.test_convert import assert_same, speaking
 from tests.loaders.tiny import TINY
 from volumetric.base.errors import CheckpointError, GenerationError, UnsupportedError
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
 
@@ -154,7 +154,7 @@ def test_mutated_models_open_or_raise_on_purpose(data: st.DataObject, talking: t
     try:
         model = open_model(path)
         for store in model.params.values():
-            store.stored()
+            store.packed()
         if model.tokenizer is not None:
             model.tokenizer.decode(model.tokenizer.encode("abc 12"))
         if model.chat_template is not None:

@@ -16,7 +16,7 @@ from tests.loaders.tiny import TINY, copy, logits, rewrite
 from volumetric.base.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.dtypes import Scheme, decode
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_export import gguf_tensors
 from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf

@@ -13,7 +13,7 @@ import pytest
 
 from volumetric.base.errors import CheckpointError
 from volumetric.loaders import open_model
-from volumetric.loaders.hub import resolve
+from volumetric.loaders.model_location import resolve
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 

@@ -21,7 +21,7 @@ import pytest
 from volumetric.base import progress
 from volumetric.base.errors import CheckpointError
 from volumetric.loaders import open_model
-from volumetric.loaders.hub import resolve
+from volumetric.loaders.model_location import resolve
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 REVISION = "0123456789abcdef0123456789abcdef01234567"

@@ -36,12 +36,12 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 from volumetric.loaders.loom_json import read_loom
 from volumetric.loaders.loom_write import loom_text, save_loom
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 HOME = Path(__file__).parents[1] / "fixtures" / "loom"
 FILES = sorted(HOME.glob("*.json"))

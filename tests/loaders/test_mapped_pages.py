@@ -14,7 +14,7 @@ from tests.loaders.byte_bpe import tokenizer
 from tests.loaders.tiny import copy
 from volumetric.base.errors import CheckpointError
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf

@@ -11,7 +11,7 @@ import pytest
 from tests.loaders.tiny import copy, error_of, fixture, rewrite
 from volumetric.base.errors import UnsupportedError
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import DTYPES, Scheme
 from volumetric.layers import Dense
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import convert_model, save_model
-from volumetric.loaders.native import METADATA_KEY, NativeFacts, read_native, save_native
+from volumetric.loaders.convert_model import convert_model, save_model
+from volumetric.loaders.native_checkpoint import METADATA_KEY, NativeFacts, read_native, save_native
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 SCHEMES = [
@@ -56,7 +56,7 @@ def test_every_scheme_comes_back_bit_for_bit(scheme: Scheme, tmp_path: Path) -> 
     read, again, facts = read_native(tmp_path / "a")
     assert (read, facts.context_length, list(again)) == (network(), 77, list(params))
     for key, store in params.items():
-        expected, found = store.stored(), again[key].stored()
+        expected, found = store.packed(), again[key].packed()
         assert found.scheme == expected.scheme == again[key].scheme
         assert found.payload.tobytes() == expected.payload.tobytes()
         for part, other in ((found.scales, expected.scales), (found.offsets, expected.offsets)):

@@ -18,7 +18,7 @@ from volumetric.base.errors import CheckpointError
 from volumetric.builders import chain, sequential
 from volumetric.dtypes import DTYPES, DType, Scheme
 from volumetric.layers import Embedding
-from volumetric.loaders.native import read_native, save_native
+from volumetric.loaders.native_checkpoint import read_native, save_native
 from volumetric.network import Network, Params, initialise
 
 ROOT = Path(volumetric.__file__).parents[1]
@@ -75,7 +75,7 @@ def test_every_kind_in_every_numeric_type_is_exact_and_idempotent(kind: str, tmp
         again, stores, _ = read_native(home)
         assert again == network
         for key, store in params.items():
-            expected, found = store.stored(), stores[key].stored()
+            expected, found = store.packed(), stores[key].packed()
             assert found.scheme == expected.scheme
             assert found.payload.tobytes() == expected.payload.tobytes()
             np.testing.assert_array_equal(stores[key].values(), store.values())
@@ -109,7 +109,7 @@ def test_every_changed_byte_of_the_weights_is_noticed(tmp_path: Path) -> None:
         _, params, _ = read_native(tmp_path / "m")
         with pytest.raises(CheckpointError, match="has checksum"):
             [store.values() for store in params.values()]
-        bad = [key for key, store in params.items() if _fails(store.stored)]
+        bad = [key for key, store in params.items() if _fails(store.packed)]
         assert len(bad) == 1  # and it is told again
 
 
@@ -133,7 +133,7 @@ SAVING = """
 import sys
 import numpy as np
 from volumetric.builders import sequential
-from volumetric.loaders.native import save_native
+from volumetric.loaders.native_checkpoint import save_native
 from volumetric.network import initialise
 network = sequential(256, 64, hidden=(256,))
 print("ready", flush=True)

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from volumetric.base.errors import CheckpointError, UnsupportedError
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.dtypes import decode
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert_model import convert_model
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.quantised import opened
+from volumetric.loaders.quantised import unpack_weights
 from volumetric.loaders.quantised.bitsandbytes import _MAX_STATE
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.run.lower import lower
 
 HOME = Path(__file__).parents[1] / "fixtures" / "quantised"
@@ -53,7 +53,7 @@ IDS = np.arange(3, 19, dtype=np.int32)
 
 def source_of(home: Path) -> TensorSource:
     files = SafetensorsFile(home / "model.safetensors")
-    return opened(Config(json.loads((home / "config.json").read_text()), "config.json"), files)[1]
+    return unpack_weights(Config(json.loads((home / "config.json").read_text()), "config.json"), files)[1]
 
 
 def digest(values: np.ndarray) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 import volumetric
 from volumetric.loaders import LoadedModel, archs, open_model
-from volumetric.loaders.convert import rounded, save_model
+from volumetric.loaders.convert_model import convert_weights, save_model
 from volumetric.loaders.generation_config import read_generation
 from volumetric.loaders.hf_config import Config
 from volumetric.network import initialise
@@ -40,7 +40,7 @@ def written(family: str, dtype: str, home: Path) -> Path:
         path=home,
         config=config,
     )
-    save_model(home / "m.gguf", rounded(model, dtype), "gguf")
+    save_model(home / "m.gguf", convert_weights(model, dtype), "gguf")
     return home / "m.gguf"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.loaders.tiny import copy, expected, logits, rewrite
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import save_model
+from volumetric.loaders.convert_model import save_model
 
 HEADS = {
     "llama": ("lm_head.weight", "model.embed_tokens.weight"),

@@ -20,8 +20,8 @@ from volumetric.loaders.gguf_tokenizer import COMPOSING, PRE_TOKENIZERS, WHOLE, 
 from volumetric.loaders.gguf_tokenizer_export import tokenizer_metadata
 from volumetric.loaders.gguf_write import write_gguf
 from volumetric.loaders.tokenizer import StreamDecoder
+from volumetric.loaders.tokenizer_errors import TokenizerErrors
 from volumetric.loaders.tokenizer_files import read_tokenizer_files
-from volumetric.loaders.tokenizer_guard import Guard
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "smollm2_ids.json").read_text(encoding="utf-8"))
 
@@ -271,13 +271,13 @@ def test_ids_far_beyond_the_tokens_are_a_damaged_file(tmp_path: Path) -> None:
 
 def test_interrupts_pass_through_the_guard() -> None:
     for error in (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
-        with pytest.raises(error), Guard("x", "y", CheckpointError):
+        with pytest.raises(error), TokenizerErrors("x", "y", CheckpointError):
             raise error
 
 
 def test_an_error_of_a_text_names_the_file_and_not_where_it_is() -> None:
     for error, told in ((GenerationError, "tokenizer.json: y: z"), (CheckpointError, "/srv/x/tokenizer.json: y: z")):
-        with pytest.raises(error) as caught, Guard("/srv/x/tokenizer.json", "y", error):
+        with pytest.raises(error) as caught, TokenizerErrors("/srv/x/tokenizer.json", "y", error):
             raise ValueError("z")
         assert str(caught.value) == told
 

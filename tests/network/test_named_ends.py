@@ -12,15 +12,15 @@ import pytest
 from volumetric.analysis import predict
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.builders import around, as_layer, chain, fold_batchnorm
-from volumetric.devices.reference import ReferenceDevice
-from volumetric.evolution.grids.genome import GridGenome
-from volumetric.evolution.grids.mutate import restructured, toggle
+from volumetric.devices.reference_device import ReferenceDevice
+from volumetric.evolution.grids.grid_genome import GridGenome
+from volumetric.evolution.grids.grid_mutation import toggle, with_structure
 from volumetric.layers import BatchNorm1d, Dense, Embedding, Reshape, Residual
 from volumetric.loaders.loom_write import loom_text
 from volumetric.network import Network, initialise
 from volumetric.network.blueprint import blueprint
 from volumetric.network.grid import Coord, Grid, Link, Port
-from volumetric.run.device import Piece
+from volumetric.run.device import SequenceRows
 from volumetric.run.lower import lower
 
 WIDTH = 6
@@ -103,7 +103,7 @@ def test_the_output_may_be_that_of_another_layer() -> None:
     assert grown.taps["output"] == Coord(3)
     executable = ReferenceDevice().compile(lower(network), initialise(network))
     given = {"input": np.array([1, 2]), "types": np.array([0, 2])}
-    found = executable.run([Piece(executable.new_state(), given)])[0]
+    found = executable.run([SequenceRows(executable.new_state(), given)])[0]
     assert isinstance(found, Mapping)
     assert {name: rows.shape for name, rows in found.items()} == {"output": (1, WIDTH), "logits": (1, 2)}
 
@@ -134,8 +134,8 @@ def test_mutations_keep_taps_and_their_shapes() -> None:
     assert hash(genome) != hash(GridGenome.first(two_ends(outputs={}), genome.params))
     assert toggle(genome, Coord(1)) is None  # the tap would be ids
     narrow = {**network.layers, Coord(1): Embedding(num_embeddings=3, embedding_dim=4)}
-    assert restructured(genome, layers=narrow, links=(), link_markings=()) is None
-    kept = restructured(genome, layers={**network.layers, Coord(1): Embedding(num_embeddings=5, embedding_dim=WIDTH)})
+    assert with_structure(genome, layers=narrow, links=(), link_markings=()) is None
+    kept = with_structure(genome, layers={**network.layers, Coord(1): Embedding(num_embeddings=5, embedding_dim=WIDTH)})
     assert kept is None or kept.network.outputs == network.outputs
 
 

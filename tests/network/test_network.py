@@ -13,7 +13,7 @@ from volumetric.base.errors import CheckpointError, ShapeError, SpecError
 from volumetric.layers import Dense, Embedding, LayerSpec, Residual, Sequential, Softmax
 from volumetric.network import Network, check_params, initialise
 from volumetric.network.grid import Coord, Grid, Link
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.network.wiring import check_order
 
 

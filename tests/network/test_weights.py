@@ -7,7 +7,7 @@ import pytest
 
 from volumetric.base.errors import ShapeError
 from volumetric.dtypes import DTYPES, DType, Packed, Scheme, decode, encode
-from volumetric.network.weights import MorphReport, Params, WeightStore
+from volumetric.network.weight_store import MorphReport, Params, WeightStore
 
 F32 = Scheme.parse("float32")
 INT4 = Scheme.parse("int4:g32")
@@ -47,25 +47,25 @@ def test_pieces_are_the_stored_rows_in_order(values: np.ndarray) -> None:
         release=lambda: released.append(1),
     )
     for store in (whole, by_rows):
-        pieces = list(store.pieces(3))
+        pieces = list(store.row_blocks(3))
         assert [piece.rows for piece in pieces] == [3, 3, 1]
-        assert np.array_equal(np.concatenate([piece.payload for piece in pieces]), whole.stored().payload)
+        assert np.array_equal(np.concatenate([piece.payload for piece in pieces]), whole.packed().payload)
     assert released == [1, 1, 1]
     by_rows.assign(values + 1)
-    assert np.array_equal(next(by_rows.pieces(7)).payload.view(np.float32), values + 1)
+    assert np.array_equal(next(by_rows.row_blocks(7)).payload.view(np.float32), values + 1)
 
 
 def test_a_source_of_another_shape_is_an_error(values: np.ndarray) -> None:
     store = WeightStore((3, 3), F32, Packed.from_array(values))
     with pytest.raises(ShapeError, match=r"\(3, 3\).*\(7, 40\)"):
-        store.stored()
+        store.packed()
 
 
 def test_what_is_assigned_is_what_is_stored_and_converted(values: np.ndarray) -> None:
     store = WeightStore.from_array(values)
     before = store.copy()
     store.assign(values * 2)
-    assert np.array_equal(decode(store.converted(INT4)[0], np.float32), decode(encode(values * 2, INT4), np.float32))
+    assert np.array_equal(decode(store.convert(INT4)[0], np.float32), decode(encode(values * 2, INT4), np.float32))
     assert np.array_equal(store.values(), values * 2)
     assert np.array_equal(before.values(), values)
 

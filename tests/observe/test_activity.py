@@ -23,11 +23,11 @@ from volumetric.base.errors import CheckpointError, ShapeError, SpecError
 from volumetric.builders import chain, transformer
 from volumetric.layers import LSTM, Dense
 from volumetric.observe import ActivityServer, Recorder, Recording, record
-from volumetric.observe import live as live_module
-from volumetric.observe.activity import Frame
-from volumetric.observe.scene import Edge, Node, Scene, scene_of
+from volumetric.observe import activity_server as live_module
+from volumetric.observe.recorder import ActivityFrame
+from volumetric.observe.scene import Scene, SceneEdge, SceneNode, scene_of
 from volumetric.run.streams import open_stream
-from volumetric.run.streams.chunks import Chunk
+from volumetric.run.streams.stream_chunks import StreamChunk
 
 NETWORK = chain(
     [
@@ -152,10 +152,10 @@ def test_what_is_not_finite_is_told() -> None:
 def test_recordings_have_an_end_and_count_what_comes_later() -> None:
     stream = open_stream(device("reference"), MACHINES["systolic"], PARAMS, batch=2)
     recorder = Recorder(stream, most=6)
-    recorder.advance(Chunk(x={"input": X[:, :2]}, count=2), per_row=2)
-    recorder.advance(Chunk(x={}, count=3))
+    recorder.advance(StreamChunk(x={"input": X[:, :2]}, count=2), per_row=2)
+    recorder.advance(StreamChunk(x={}, count=3))
     found = recorder.recording(per_row=2)
-    assert (len(found), found.meta.missed, found.meta.per_row, recorder.seen) == (2, 5, 2, 7)
+    assert (len(found), found.meta.missed, found.meta.per_row, recorder.tick_count) == (2, 5, 2, 7)
 
 
 def test_files_come_back_as_they_were(tmp_path: Path) -> None:
@@ -173,7 +173,9 @@ def test_files_come_back_as_they_were(tmp_path: Path) -> None:
     none = record(NETWORK, X[:, :0], params=PARAMS, device="reference")
     none.save(tmp_path / "b.scope")
     assert len(Recording.open(tmp_path / "b.scope")) == 0
-    edges = msgspec.structs.replace(found.scene, kind="fabric", edges=(Edge(id=0, source=0, target=2, kind="local"),))
+    edges = msgspec.structs.replace(
+        found.scene, kind="fabric", edges=(SceneEdge(id=0, source=0, target=2, kind="local"),)
+    )
     attended = Recording(
         meta=found.meta, scene=edges, ticks=found.ticks, node=found.node, odd=found.odd, fired=found.fired,
         edge=np.full((12, 1), 77, np.uint8), reset=found.reset, scale=found.scale,
@@ -281,11 +283,15 @@ def test_impossible_recordings_are_refused(arguments: dict[str, Any], error: typ
 
 def scene_of_two() -> Scene:
     place = (0.0, 0.0, 0.0)
-    return Scene(kind="fabric", nodes=tuple(Node(id=i, name="n", role="cell", group="g", at=place) for i in range(2)))
+    return Scene(
+        kind="fabric", nodes=tuple(SceneNode(id=i, name="n", role="cell", group="g", at=place) for i in range(2))
+    )
 
 
-def frame(t: int) -> Frame:
-    return Frame(t=t, rms=np.array([t, np.nan]), fired=np.array([True, False]), reset=t == 2, edge=np.array([0.5]))
+def frame(t: int) -> ActivityFrame:
+    return ActivityFrame(
+        t=t, rms=np.array([t, np.nan]), fired=np.array([True, False]), reset=t == 2, edge=np.array([0.5])
+    )
 
 
 def told(line: bytes) -> dict[str, Any]:
@@ -363,5 +369,5 @@ def test_slow_viewers_miss_the_oldest_frames_and_too_many_are_sent_away(monkeypa
 def test_ticks_for_each_row_are_of_clocked_networks() -> None:
     recorder = Recorder(open_stream(device("reference"), NETWORK, PARAMS, batch=2))
     with pytest.raises(SpecError, match="per_row needs a network that runs tick by tick"):
-        recorder.advance(Chunk(x={"input": X[:, :2]}, count=2), per_row=2)
-    recorder.advance(Chunk(x={"input": X[:, :2]}, count=2), per_row=1)
+        recorder.advance(StreamChunk(x={"input": X[:, :2]}, count=2), per_row=2)
+    recorder.advance(StreamChunk(x={"input": X[:, :2]}, count=2), per_row=1)

@@ -18,20 +18,20 @@ from tests.oracles.memory import Memory
 from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.clocked import Clocked
-from volumetric.fabric.layer.edges import Columns
-from volumetric.fabric.layer.graphs import Lattice
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.fabric.layer.edge_rules import Columns
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_graphs import Lattice
 from volumetric.layers import Dense, Embedding
 from volumetric.loaders import save_native
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.observe import ActivityServer, Recorder, Recording, record
-from volumetric.observe.activity import Frame
+from volumetric.observe.recorder import ActivityFrame
 from volumetric.observe.scene import scene_of
-from volumetric.run.streams.chunks import Chunk
+from volumetric.run.streams.stream_chunks import StreamChunk
 from volumetric.viz import save_film
-from volumetric.viz.activity import places_of
+from volumetric.viz.activity_film import places_of
 
 NETWORK = chain(
     [Embedding(num_embeddings=5, embedding_dim=3), MIXED, Dense(in_features=3, out_features=2)], (), "int32"
@@ -110,10 +110,10 @@ def test_every_other_row_is_that_row() -> None:
     assert some.ticks.tolist() == [1, 5, 9]
     np.testing.assert_allclose(some.values(), whole.values()[::4], atol=float(whole.scale.max()) / 250)
     recorder = Recorder(device("cpu").stream(NETWORK, PARAMS, batch=2), every=3, most=2 * len(whole.scene.nodes))
-    parts = [recorder.advance(Chunk(x={"input": X[:, a:b]}, count=b - a)) for a, b in ((0, 2), (2, 3), (3, 11))]
+    parts = [recorder.advance(StreamChunk(x={"input": X[:, a:b]}, count=b - a)) for a, b in ((0, 2), (2, 3), (3, 11))]
     recorder.close()
     assert [frame.t for frame in recorder.frames] == [1, 4]
-    assert (recorder.seen, recorder.recording().meta.missed) == (11, 7)
+    assert (recorder.tick_count, recorder.recording().meta.missed) == (11, 7)
     plain = device("cpu").stream(NETWORK, PARAMS, batch=2).run(X)
     np.testing.assert_allclose(np.concatenate([np.asarray(part) for part in parts], 1), np.asarray(plain), atol=1e-6)
 
@@ -127,7 +127,7 @@ def test_all_streams_together_and_rows_by_port() -> None:
     mean = np.sqrt((apart[0] ** 2 + apart[1] ** 2) / 2)
     np.testing.assert_allclose(both.values(), mean, atol=float(both.scale.max()) / 100)
     recorder = Recorder(device("cpu").stream(network, params, batch=2))
-    found = recorder.advance(Chunk(x={"a": x[..., :2], "c": x[..., 2:]}, count=5))
+    found = recorder.advance(StreamChunk(x={"a": x[..., :2], "c": x[..., 2:]}, count=5))
     assert isinstance(found, dict)
     assert {name: y.shape for name, y in found.items()} == {"y": (2, 5, 2), "z": (2, 5, 1)}
 
@@ -148,13 +148,13 @@ def test_ticks_are_watched_too() -> None:
     x = np.random.default_rng(2).standard_normal((1, 6, 2)).astype(np.float32)
     stream = device("cpu").stream(Clocked(network=network), params, batch=1)
     recorder = Recorder(stream)
-    recorder.advance(Chunk(x={"input": x}, count=6))
+    recorder.advance(StreamChunk(x={"input": x}, count=6))
     # What the fabric reads in a tick is what the layer before it made in the one before.
     late = np.concatenate(
         [np.zeros((1, 1, 3), np.float32), graphed(network.layers[Coord(0)]).forward(own(params, 0), x)[0]], 1
     )
     watch = Recorder(device("cpu").stream(chain([small()], (3,)), moved(params), batch=1))
-    watch.advance(Chunk(x={"input": late[:, :6]}, count=6))
+    watch.advance(StreamChunk(x={"input": late[:, :6]}, count=6))
     ticks, by_row = (np.array([frame.rms for frame in of.frames]) for of in (recorder, watch))
     assert recorder.scene.kind == "fabric"
     cells = slice(4, 10)  # behind the layer and the nodes that take rows in
@@ -168,7 +168,7 @@ def test_masked_nodes_do_not_fire() -> None:
     stream = device("cpu").stream(network, initialise(network), batch=1)
     stream.mask([4, 7])
     recorder = Recorder(stream)
-    recorder.advance(Chunk(x={"input": np.ones((1, 3, 3), np.float32)}, count=3))
+    recorder.advance(StreamChunk(x={"input": np.ones((1, 3, 3), np.float32)}, count=3))
     order = recorder.scene.nodes
     asleep = [node.name for node, fired in zip(order, recorder.frames[-1].fired, strict=True) if not fired]
     assert asleep == ["core 4", "core 7"]
@@ -253,6 +253,6 @@ def test_files_films_and_viewers_have_them(tmp_path: Path, capsys: pytest.Captur
     try:
         with urllib.request.urlopen(f"{server.address}/scene", timeout=10) as page:
             assert json.load(page)["kind"] == "fabric"
-        server.push(Frame(t=1, rms=found.values()[0].astype(np.float64), fired=found.fired[0], reset=False))
+        server.push(ActivityFrame(t=1, rms=found.values()[0].astype(np.float64), fired=found.fired[0], reset=False))
     finally:
         server.close()

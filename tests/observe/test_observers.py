@@ -18,7 +18,7 @@ from tests.learners import reference_learner
 from tests.networks import tiny_llama
 from tests.train.problems import perceptron, waves
 from volumetric.base.errors import CheckpointError, DeviceError, SpecError, UnsupportedError
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.network import initialise
 from volumetric.observe import (
     HttpObserver,
@@ -39,7 +39,7 @@ from volumetric.train import (
     token_windows,
     train,
 )
-from volumetric.train.device import learner_on
+from volumetric.train.device_learner import learner_on
 
 
 class Kept:
@@ -234,7 +234,7 @@ def test_a_file_that_is_no_record_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_the_log_has_a_line_for_each_layer(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "volumetric.observe.records"):
+    with caplog.at_level(logging.INFO, "volumetric.observe.observers"):
         for step in (1, 2):
             LogObserver(every=2).observe(event(step))
     assert [r.getMessage() for r in caplog.records] == [

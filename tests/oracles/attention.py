@@ -9,12 +9,12 @@ from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covered_by
 from tests.oracles.numeric.norms import rms_norm_vjp
 from volumetric.base._typing import Array
-from volumetric.graph.numeric.attention import seen_rows, temperature
+from volumetric.graph.numeric.attention_mask import attention_mask, temperature
 from volumetric.graph.numeric.norms import rms_norm, without_mean
 from volumetric.graph.numeric.rope import rotate
 from volumetric.graph.numeric.softmax import softmax_vjp
 from volumetric.graph.operations.rowwise import softmax_with_sinks
-from volumetric.graph.state import bounded
+from volumetric.graph.state_spec import bounded_states
 from volumetric.layers.attention import MultiHeadAttention
 
 
@@ -96,7 +96,7 @@ class MultiHeadAttentionOracle(Oracle):
     def _held(self, memory: Memory, name: str, new: Array, places: Array) -> Array:
         """Put rows behind those of a bounded state, which takes the last ones of their sequence; return all."""
         lead, rows = new.shape[:-3], new.shape[-3]
-        shape = next(spec.shape for spec in bounded(self.states(), self.kind) if spec.name == name)
+        shape = next(spec.shape for spec in bounded_states(self.states(), self.kind) if spec.name == name)
         whole = np.concatenate([memory.read(name, (*lead, *shape), new.dtype), new], -3)
         if rows:
             own = np.arange(shape[0])[::-1] <= places[..., -1:]
@@ -153,7 +153,7 @@ class MultiHeadAttentionOracle(Oracle):
         """Return which rows see which of the last `every` rows of all, bool ``[T, S]`` or ``[..., 1, T, S]``."""
         rows = np.arange(places.shape[-1])
         there = places[..., None] - (rows[:, None] - np.arange(len(rows) - every, len(rows)))
-        seen = seen_rows(places, there, causal=self.causal, window=self.window, chunk=self.chunk)
+        seen = attention_mask(places, there, causal=self.causal, window=self.window, chunk=self.chunk)
         if self.causal:
             seen &= there >= 0
         elif resets is not None:

@@ -11,7 +11,7 @@ from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory, covering, start_of
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
-from volumetric.graph.operations.rotate_scan import run_rotate_scan, run_rotate_scan_back, turn
+from volumetric.graph.operations.rotate_scan import rotate_pairs, run_rotate_scan, run_rotate_scan_back
 from volumetric.layers.axon import LEAST, TRACED, Axon
 
 
@@ -73,7 +73,7 @@ class AxonOracle(Oracle):
         params["nu"] = -of.rate * (g_g * of.g + g_phi * of.phi) + g_gamma * self._gamma_slope(of)
         params["theta"] = of.angle * (g_phi * of.g - g_g * of.phi)
         if saved["traces"] is not None and back.shape[1]:
-            seam = turn(back[:, 0], of.g, -of.phi)
+            seam = rotate_pairs(back[:, 0], of.g, -of.phi)
             seam = seam if keep is None else np.where(keep[:, :1] != 0, seam, seam.dtype.type(0))
             for at, name in enumerate(TRACED):
                 params[name] = params[name] + sum(np.split(np.sum(seam * saved["traces"][:, at], 0), 2))

@@ -10,12 +10,12 @@ from tests.oracles import oracle
 from tests.oracles.memory import Memory
 from volumetric.base._typing import Array
 from volumetric.clocked import Clocked, ticks
-from volumetric.clocked.clocks import firing
-from volumetric.clocked.states import kept_states, out_key, port_key, reaches, wait_key
+from volumetric.clocked.layer_clocks import firing
+from volumetric.clocked.states import out_key, port_key, read_distances, stream_states, wait_key
 from volumetric.layers import LayerSpec
 from volumetric.layers.clock_steps import counters
 from volumetric.network.grid import Coord
-from volumetric.network.weights import Params
+from volumetric.network.weight_store import Params
 from volumetric.network.wiring import Source
 
 
@@ -36,8 +36,8 @@ class NumpyClocked:
             coord: {p.name: self._weights[network.resolve(f"{coord}/{p.name}")] for p in spec.tensors()}
             for coord, spec in network.layers.items()
         }
-        self._kept = kept_states(clocked)
-        self._back, self._read = reaches(clocked)
+        self._kept = stream_states(clocked)
+        self._back, self._read = read_distances(clocked)
         self.state = {key: self._fresh(key) for key in self._kept}
 
     def _fresh(self, key: str) -> Array:

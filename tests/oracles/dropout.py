@@ -6,8 +6,8 @@ from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.memory import Memory
 from tests.oracles.training import Training
 from volumetric.base._typing import Array
-from volumetric.graph.numeric.noise import stream_of
-from volumetric.graph.operations.noise import dropped, kept
+from volumetric.graph.numeric.counter_noise import stream_of
+from volumetric.graph.operations.noise import apply_dropout, dropout_mask
 from volumetric.layers.dropout import Dropout
 
 
@@ -19,8 +19,8 @@ class DropoutOracle(Oracle):
     def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
         x = xs[0]
         row = x.size // len(x) if len(x) else 0
-        keep = kept(x.shape, self.p, training.noise, stream_of(training.path), training.first * row)
-        return dropped(x, keep, self.p), {"keep": keep}
+        keep = dropout_mask(x.shape, self.p, training.noise, stream_of(training.path), training.first * row)
+        return apply_dropout(x, keep, self.p), {"keep": keep}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((dropped(gy, saved["keep"], self.p) if "keep" in saved else gy,))
+        return Grads((apply_dropout(gy, saved["keep"], self.p) if "keep" in saved else gy,))

@@ -9,7 +9,7 @@ from tests.oracles.dense import affine, affine_vjp
 from tests.oracles.memory import Memory
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
-from volumetric.graph.numeric.largest import keep_largest
+from volumetric.graph.numeric.keep_largest import keep_largest
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.gate import Gate
 

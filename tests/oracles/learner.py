@@ -10,26 +10,26 @@ from tests.oracles.clip import clip_by_norm, global_norm
 from tests.oracles.network import NumpyNetwork, TrainingPass
 from volumetric.base._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
-from volumetric.graph.numeric.noise import noise_key
+from volumetric.graph.numeric.counter_noise import noise_key
 from volumetric.network import INPUT, Network, check_params
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.observe import Observer, Watch
 from volumetric.run import Plan, lower
 from volumetric.run.plan import with_outputs
-from volumetric.train.by_output import Asked, Tally, Terms
 from volumetric.train.data import Batch
 from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
 from volumetric.train.losses import LossTerms
-from volumetric.train.objective import naming
+from volumetric.train.output_losses import OutputTargets, Tally, Terms
 from volumetric.train.precision import schemes_of, trained_store
-from volumetric.train.subject import (
+from volumetric.train.prepared_batch import naming_output
+from volumetric.train.trainable import (
     check_state,
     first_masters,
     kept_store,
     learned_buffers,
     trained_keys,
 )
-from volumetric.train.whole import BatchForm, check_statistics, statistics_layer
+from volumetric.train.whole_batches import BatchForm, check_statistics, statistics_layer
 
 
 class NumpyLearner:
@@ -98,14 +98,14 @@ class NumpyLearner:
     def measure(self, batch: Batch) -> tuple[Tally, dict[str, Array]]:
         """Return the loss of a batch, and the outputs that it has targets of."""
         tally, found = Tally(), list[dict[str, Array]]()
-        asked = self._losses.asked(batch)
+        asked = self._losses.targets_of(batch)
         executable = self._part(asked)
         with np.errstate(all="ignore"):
             for x, wanted in self._runs(batch, asked):
                 values, _ = executable.trace(x)
                 tally += self._tally(executable.plan, values, self._terms(values, wanted))
                 found.append({name: values[self._plan.outputs[name]] for name in asked})
-        if not BatchForm(self._plan).checked(batch.given)[1]:
+        if not BatchForm(self._plan).checked(batch.inputs_by_name)[1]:
             return tally, found[0]
         return tally, {name: np.stack([of[name] for of in found]) for name in asked}
 
@@ -143,7 +143,7 @@ class NumpyLearner:
 
     def _step(self, batches: Sequence[Batch], rate: float) -> StepReport:
         weights, watch = self._executable.weights, self._watch
-        asked = [self._losses.asked(batch) for batch in batches]
+        asked = [self._losses.targets_of(batch) for batch in batches]
         scale, shares = self._losses.shares(self._counts(batches, asked))
         needed = with_outputs(self._plan, shares).params
         tally = Tally()
@@ -153,7 +153,7 @@ class NumpyLearner:
         buffers = dict(self._buffers)
         for part, (batch, what) in enumerate(zip(batches, asked, strict=True)):
             executable = self._part(what)
-            sequences = BatchForm(executable.plan).checked(batch.given)[1]
+            sequences = BatchForm(executable.plan).checked(batch.inputs_by_name)[1]
             check_statistics(statistics_layer(executable.plan, self._buffers), sequences=sequences)
             noise, first = noise_key(self._options.seed, self._updates, part), 0
             for x, wanted in self._runs(batch, what):
@@ -178,16 +178,16 @@ class NumpyLearner:
             gradients = self._overlay.pull(gradients, self._masters)
         return self._update(gradients, buffers, tally, rate)
 
-    def _counts(self, batches: Sequence[Batch], asked: Sequence[Mapping[str, Asked]]) -> dict[str, float]:
+    def _counts(self, batches: Sequence[Batch], asked: Sequence[Mapping[str, OutputTargets]]) -> dict[str, float]:
         """Output → number of the terms of its loss in all batches."""
         found: dict[str, float] = {}
         for batch, what in zip(batches, asked, strict=True):
             plan = self._plan
-            given, many = BatchForm(plan).checked(batch.given)
+            given, many = BatchForm(plan).checked(batch.inputs_by_name)
             lead = given[INPUT].shape[: 2 if many else 1]
             for name, of in what.items():
                 shape = (*lead, *plan.values[plan.outputs[name]].shape[1:])
-                with naming(self._losses, name):
+                with naming_output(self._losses, name):
                     count = self._losses.of[name].checked(shape, of.target, of.mask).count
                 found[name] = found.get(name, 0.0) + count
         return found
@@ -223,10 +223,10 @@ class NumpyLearner:
         self._install(masters)
         return StepReport(tally=tally, gradient_norm=norm, clipped=clipped)
 
-    def _terms(self, values: dict[int, Array], asked: Mapping[str, Asked]) -> dict[str, LossTerms]:
+    def _terms(self, values: dict[int, Array], asked: Mapping[str, OutputTargets]) -> dict[str, LossTerms]:
         found: dict[str, LossTerms] = {}
         for name, of in asked.items():
-            with naming(self._losses, name):
+            with naming_output(self._losses, name):
                 found[name] = self._losses.of[name].terms(values[self._plan.outputs[name]], of.target, of.mask)
         return found
 
@@ -237,14 +237,16 @@ class NumpyLearner:
         odd = first_odd_value(plan, self._executable.weights, values)
         return Tally(tally.terms, odd or self._losses.fault({name: of.total for name, of in terms.items()}))
 
-    def _runs(self, batch: Batch, asked: Mapping[str, Asked]) -> Iterator[tuple[dict[str, Array], Mapping[str, Asked]]]:
+    def _runs(
+        self, batch: Batch, asked: Mapping[str, OutputTargets]
+    ) -> Iterator[tuple[dict[str, Array], Mapping[str, OutputTargets]]]:
         """Yield the inputs of each forward pass, and what is asked of its outputs."""
-        given, many = BatchForm(self._plan).checked(batch.given)
+        given, many = BatchForm(self._plan).checked(batch.inputs_by_name)
         if not many:
             yield given, asked
             return
         for i in range(len(batch)):
-            part = {name: Asked(t[i], None if mask is None else mask[i]) for name, (t, mask) in asked.items()}
+            part = {name: OutputTargets(t[i], None if mask is None else mask[i]) for name, (t, mask) in asked.items()}
             yield {name: x[i] for name, x in given.items()}, part
 
 

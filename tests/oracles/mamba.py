@@ -11,7 +11,7 @@ from tests.oracles.numeric.causal_conv import causal_conv, causal_conv_vjp
 from tests.oracles.numeric.selective_scan import keep_last, scan_start, selective_scan_vjp
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, sigmoid, slope
-from volumetric.graph.operations.state_space import Given, selective_scan, softplus
+from volumetric.graph.operations.state_space import SelectiveScanInputs, selective_scan, softplus
 from volumetric.layers.mamba import Mamba
 
 
@@ -58,9 +58,9 @@ class MambaOracle(Oracle):
         gx = affine_vjp(p, "in.", saved["x"], np.concatenate([g_v, g_z], axis=-1), params)
         return Grads((gx,), params)
 
-    def _as_heads(self, u: Array, dt: Array, a_log: Array, b: Array, c: Array) -> Given:
+    def _as_heads(self, u: Array, dt: Array, a_log: Array, b: Array, c: Array) -> SelectiveScanInputs:
         """What the scan takes, with heads of one channel in one group."""
         length, size = u.shape[-2], self.state_size
         shapes = ((self.inner_features, 1), (self.inner_features,), (1, size), (1, size))
         x, dt, b, c = (part.reshape(-1, length, *shape) for part, shape in zip((u, dt, b, c), shapes, strict=True))
-        return Given(x, dt, -np.exp(a_log), b, c)
+        return SelectiveScanInputs(x, dt, -np.exp(a_log), b, c)

@@ -13,7 +13,7 @@ from tests.oracles.numeric.selective_scan import keep_last, scan_start, selectiv
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, sigmoid, slope
 from volumetric.graph.numeric.norms import rms_norm
-from volumetric.graph.operations.state_space import Given, selective_scan, softplus
+from volumetric.graph.operations.state_space import SelectiveScanInputs, selective_scan, softplus
 from volumetric.layers.mamba2 import Mamba2
 
 
@@ -22,13 +22,13 @@ class Mamba2Oracle(Oracle):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
         kept, keep = covering(memory, x.shape)
-        z, w, r = np.split(affine(p, "in.", x), np.cumsum(self.projected)[:2], axis=-1)
+        z, w, r = np.split(affine(p, "in.", x), np.cumsum(self.projected_width)[:2], axis=-1)
         z, r = z * x.dtype.type(self.multipliers[0]), r * x.dtype.type(self.multipliers[4])
         weight = p["conv.weight"] * self._factors(x)
         mixed, rows, seen = causal_conv(weight, p.get("conv.bias"), w, kept, keep)
         pre = r + p["dt_bias"]
         open_dt = softplus(pre)
-        v, b, c = np.split(activate("silu", mixed), np.cumsum(self.mixed)[:2], axis=-1)
+        v, b, c = np.split(activate("silu", mixed), np.cumsum(self.conv_width)[:2], axis=-1)
         given = self._as_heads(v, np.clip(open_dt, self.dt_min, self.dt_max), p["a_log"], b, c)
         heads = given[0]
         start = scan_start(kept, (len(heads), self.state_size, self.num_heads, self.head_dim), x)
@@ -69,13 +69,13 @@ class Mamba2Oracle(Oracle):
         g_w, g_weight = causal_conv_vjp(p["conv.weight"] * factors, saved["rows"], g_mixed, saved["seen"])
         params["conv.weight"] = g_weight * factors
         if self.conv_bias:
-            params["conv.bias"] = g_mixed.reshape(-1, sum(self.mixed)).sum(0)
+            params["conv.bias"] = g_mixed.reshape(-1, sum(self.conv_width)).sum(0)
         g_in = np.concatenate([g_z, g_w, g_pre * self.multipliers[4]], axis=-1)
         return Grads((affine_vjp(p, "in.", saved["x"], g_in, params),), params)
 
     def _factors(self, like: Array) -> Array:
         """Factors on the weights of the convolution, ``[channels, 1, 1]``: on its input they would be in its state."""
-        return np.repeat(np.array(self.multipliers[1:4], like.dtype), self.mixed)[:, None, None]
+        return np.repeat(np.array(self.multipliers[1:4], like.dtype), self.conv_width)[:, None, None]
 
     def _normed(self, p: Arrays, x: Array) -> tuple[Array, Saved]:
         if not self.norm:
@@ -94,10 +94,10 @@ class Mamba2Oracle(Oracle):
         params["norm.weight"] = (by_group * parts * scale).reshape(-1, self.inner).sum(0)
         return gx.reshape(g.shape)
 
-    def _as_heads(self, v: Array, dt: Array, a_log: Array, b: Array, c: Array) -> Given:
+    def _as_heads(self, v: Array, dt: Array, a_log: Array, b: Array, c: Array) -> SelectiveScanInputs:
         """What the scan takes."""
         length = v.shape[-2]
         group = (self.groups, self.state_size)
         shapes = ((self.num_heads, self.head_dim), (self.num_heads,), group, group)
         v, dt, b, c = (part.reshape(-1, length, *shape) for part, shape in zip((v, dt, b, c), shapes, strict=True))
-        return Given(v, dt, -np.exp(a_log)[:, None], b, c)
+        return SelectiveScanInputs(v, dt, -np.exp(a_log)[:, None], b, c)

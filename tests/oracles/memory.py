@@ -6,7 +6,7 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.graph.state import is_sequence, no_resets
+from volumetric.graph.state_spec import is_sequence, resets_unsupported
 
 
 def check_resets(resets: Array, lead: Shape) -> None:
@@ -24,7 +24,7 @@ def check_resets(resets: Array, lead: Shape) -> None:
 def refuse_resets(kind: str, memory: Memory | None) -> None:
     """Raise `UnsupportedError` where a memory has resets or several sequences, for a layer that takes neither."""
     if memory is not None and (memory.resets is not None or memory.streams is not None):
-        raise no_resets(kind)
+        raise resets_unsupported(kind)
 
 
 class Memory:

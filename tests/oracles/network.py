@@ -15,14 +15,14 @@ from tests.oracles.memory import Memory
 from tests.oracles.training import Training
 from volumetric.base._typing import Array
 from volumetric.devices.reference_state import ReferenceState
-from volumetric.graph.numeric.noise import Key
-from volumetric.graph.state import is_sequence
+from volumetric.graph.numeric.counter_noise import Key
+from volumetric.graph.state_spec import is_sequence
 from volumetric.layers import LayerSpec
 from volumetric.network import OUTPUT, Network, Params
 from volumetric.run import lower
-from volumetric.run.device import Given
+from volumetric.run.device import RowInputs
 from volumetric.run.plan import DELAYS, Plan, Step
-from volumetric.run.state import by_name
+from volumetric.run.sequence_state import inputs_by_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +69,17 @@ class NumpyNetwork:
         """Return an empty state."""
         return ReferenceState(self.plan.states, self._dtype)
 
-    def forward(self, state: ReferenceState, x: Given, *, last_only: bool = True) -> Array:
+    def forward(self, state: ReferenceState, x: RowInputs, *, last_only: bool = True) -> Array:
         """Append rows to a state and return the output ``"output"`` of the last one, or of all."""
         return self.trace(x, state=state, last_only=last_only)[0][self.plan.outputs[OUTPUT]]
 
-    def output(self, x: Given) -> Array:
+    def output(self, x: RowInputs) -> Array:
         """Return the output of rows that are a sequence of their own."""
         return self.trace(x)[0][self.plan.outputs[OUTPUT]]
 
     def trace(
         self,
-        x: Given,
+        x: RowInputs,
         *,
         state: ReferenceState | None = None,
         last_only: bool = False,
@@ -101,8 +101,8 @@ class NumpyNetwork:
         ------
         UnsupportedError : a `training` through a loop
         """
-        given = {self.plan.inputs[name]: self._typed(rows) for name, rows in by_name(self.plan, x).items()}
-        rows, piece = len(next(iter(given.values()))), self.plan.piece
+        given = {self.plan.inputs[name]: self._typed(rows) for name, rows in inputs_by_name(self.plan, x).items()}
+        rows, piece = len(next(iter(given.values()))), self.plan.max_rows
         names = self.plan.outputs.keys() if outputs is None else set(outputs)
         steps = self.plan.steps if len(names) == len(self.plan.outputs) else needed_steps(self.plan, names)
         if training is not None:

@@ -31,7 +31,7 @@ class AvgPoolOracle(Oracle):
         return windows.sums(xs[0], counts) / divisors, saved
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((saved["windows"].spread(gy / saved["divisors"], saved["sizes"]),))
+        return Grads((saved["windows"].spread_sums(gy / saved["divisors"], saved["sizes"]),))
 
 
 @oracle_of(AdaptivePool)

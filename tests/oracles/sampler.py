@@ -13,7 +13,15 @@ from volumetric.base._typing import F32Array
 from volumetric.base.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Draw
-from volumetric.run.logits import INFINITE, MODEL_LOGITS, NAN, NONE_POSSIBLE, likeliest, top_k_indices, unusable
+from volumetric.run.logits import (
+    INFINITE,
+    MODEL_LOGITS,
+    NAN,
+    NONE_POSSIBLE,
+    argmax_tokens,
+    top_k_indices,
+    unusable_logits_error,
+)
 
 # A top-p set seldom needs more tokens than this, and finding them is ten times cheaper than sorting a vocabulary.
 _TOP_P_FIRST = 1024
@@ -105,7 +113,7 @@ def require_usable(logits: F32Array, what: str = MODEL_LOGITS) -> None:
     """
     top = float(logits.max(initial=-np.inf))
     if not np.isfinite(top):
-        raise unusable(NAN if np.isnan(top) else INFINITE if top > 0 else NONE_POSSIBLE, what)
+        raise unusable_logits_error(NAN if np.isnan(top) else INFINITE if top > 0 else NONE_POSSIBLE, what)
 
 
 def penalise_repetition(scores: F32Array, ids: NDArray[np.int64], penalty: float) -> None:
@@ -131,5 +139,5 @@ def log_probabilities(logits: F32Array, token: int, count: int) -> tuple[float, 
     """Return ``log softmax(logits)`` of `token`, and of the `count` most likely tokens, most likely first."""
     top = logits.max()
     norm = float(top) + float(np.log(np.exp(logits - top, dtype=np.float64).sum()))
-    best = likeliest(logits, count) if count else ()
+    best = argmax_tokens(logits, count) if count else ()
     return float(logits[token]) - norm, tuple((int(i), float(logits[i]) - norm) for i in best)

@@ -11,7 +11,7 @@ from tests.oracles.numeric.causal_conv import causal_conv, causal_conv_vjp
 from tests.oracles.projections import run_map, run_map_back
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
-from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.numeric.numpy_cells import CELLS
 from volumetric.layers.slstm import GATES, SLSTM
 
 CELL = CELLS["slstm"]

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from volumetric.base._typing import Array
-from volumetric.graph.numeric.noise import Key
+from volumetric.graph.numeric.counter_noise import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

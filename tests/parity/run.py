@@ -14,7 +14,7 @@ from volumetric.base._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.graph import Graph, GraphBuilder, differentiate
 from volumetric.layers import Embedding
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def on_device(name: str, example: Example, of: Data, scheme: Scheme | None = Non
     graph, outputs = graph_of(example, scheme)
     store = graphs(name).store()
     for key, w in of.params.items():
-        store.put(key, w)
+        store.write(key, w)
     return dict(zip(outputs, graphs(name).compile(graph, store).run([of.x, of.gy]), strict=True))
 
 
@@ -76,7 +76,7 @@ def graph_of(example: Example, scheme: Scheme | None = None, role: Role = "vjp")
     ids = isinstance(spec, Embedding)
     work = GraphBuilder()
     x = work.input("x", shape, "int32" if ids else "float32")
-    used = stored = {s.name: work.stored(s.name, s.shape) for s in spec.tensors()}
+    used = stored = {s.name: work.stored_tensor(s.name, s.shape) for s in spec.tensors()}
     masters = {s.name: stored[s.name] for s in spec.params()}
     if scheme is not None:
         used = stored | {k: work.fake_quant(i, str(scheme)) for k, i in masters.items()}

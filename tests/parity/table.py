@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from tests.examples import CASES, EXAMPLES
 from tests.examples.entry import Example
-from volumetric.devices.cpu.graph.device import CpuGraphs
+from volumetric.devices.cpu.graph.graphs import CpuGraphs
 from volumetric.devices.gpu.graph import GpuGraphs
 from volumetric.dtypes import DTYPES, DType, Scheme
 
@@ -43,7 +43,7 @@ def covered(kind: str, role: Role, dtype: DType, device: str) -> bool:
 
 def training(dtype: DType, device: str) -> str:
     """How a device gives the forward pass of quantisation-aware training its weights, as the device itself says."""
-    return GRAPHS[device].rounds(Scheme.default(dtype)) or "none"
+    return GRAPHS[device].rounding_of(Scheme.default(dtype)) or "none"
 
 
 def weighted(kind: str) -> bool:

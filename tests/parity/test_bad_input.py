@@ -25,10 +25,10 @@ from volumetric.layers import (
 )
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Link
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run import RunOptions, lower
 from volumetric.train import Batch, LearnerOptions
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
 
 
 def forward(name: str, network: Network, params: Params, x: np.ndarray) -> np.ndarray:

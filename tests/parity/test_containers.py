@@ -10,7 +10,7 @@ from tests.parity.run import agree_one
 from tests.train.problems import chain
 from volumetric.layers import Dense, LayerSpec, Parallel, Reshape, Residual, Sequential
 from volumetric.network import Network, initialise
-from volumetric.network.weights import Params
+from volumetric.network.weight_store import Params
 from volumetric.run import RunOptions, lower
 
 X = np.random.default_rng(5).standard_normal((3, 4)).astype(np.float32)

@@ -30,7 +30,7 @@ from volumetric.layers import (
     Sparsemax,
 )
 from volumetric.network import Network, initialise
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run import RunOptions, lower
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -12,14 +12,14 @@ from tests.parity.table import ROLES, SIZES, cells, covered, met, sweep, swept, 
 from tests.tiers import alike
 from tests.train.problems import chain
 from volumetric.base.errors import UnsupportedError
-from volumetric.devices.cpu.graph.drafting import drafted
+from volumetric.devices.cpu.graph.build_steps import build_steps
 from volumetric.dtypes import DTYPES, DType, Scheme
-from volumetric.dtypes.scaled import narrowed_scheme
+from volumetric.dtypes.scaled_rows import narrower_scheme
 from volumetric.graph import GraphBuilder
 from volumetric.layers import LAYERS, Dense, Sequential
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run import RunOptions, lower
 
 SWEEP = sweep()
@@ -74,7 +74,7 @@ def test_training_rounds_as_the_table_says(dtype: DType) -> None:
     """By kernels alone, or with a step on the host between; or not at all."""
     work = GraphBuilder()
     graph = work.finish([work.fake_quant(work.input("x", (3, 64)), str(Scheme.default(dtype)))])
-    assert training(dtype, "cpu") == ("codec" if any(step.host for step in drafted(graph).steps) else "native")
+    assert training(dtype, "cpu") == ("codec" if any(step.host for step in build_steps(graph).steps) else "native")
     assert training(dtype, "gpu") == ("none" if wide(dtype) else "native")
     if wide(dtype):
         with pytest.raises(UnsupportedError):
@@ -93,7 +93,7 @@ def test_weights_are_kept_as_the_table_says(dtype: DType, name: str) -> None:
     for store in params.values():
         store.morph(scheme)
     natives = type(device(name)).native_schemes
-    held = narrowed_scheme(scheme, natives) or scheme
+    held = narrower_scheme(scheme, natives) or scheme
     executable = device(name).compile(lower(network), params)
     bits = held.bits_per_weight((64, 256)) if str(held) in natives else 32
     assert executable.memory.weights == pytest.approx(256 * 64 * bits / 8)

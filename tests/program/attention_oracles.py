@@ -44,7 +44,7 @@ class Oracle:
 
     @property
     def written(self) -> Array:
-        return self.rule.written(self.pairs)
+        return self.rule.written_queries(self.pairs)
 
 
 def ours(name: str) -> str:

@@ -12,10 +12,10 @@ import numpy as np
 from tests.program.attention_oracles import ours
 from volumetric.base._typing import Array
 from volumetric.program import import_canvas
-from volumetric.program.layer.declared import Program
-from volumetric.program.layer.facts import Facts, facts_of
-from volumetric.program.layer.names import ALIASES
-from volumetric.program.layer.tasks import gate_of, params_of, tasks_of
+from volumetric.program.layer.edge_tasks import gate_of, params_of, tasks_of
+from volumetric.program.layer.name_checks import ALIASES
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_facts import Facts, facts_of
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "dispatch"
 CASES = tuple(sorted(path.stem for path in FIXTURES.glob("*.npz")))

@@ -23,9 +23,9 @@ from volumetric.program import (
     Signal,
     Tile,
 )
-from volumetric.program.layer.names import FAMILIES, OPERATORS, RULES
+from volumetric.program.layer.name_checks import FAMILIES, OPERATORS, RULES
+from volumetric.program.layer.program_layer import Program as Layer
 from volumetric.program.layer.recipes import CARRIERS, OF_MODE
-from volumetric.program.layer.spec import Program as Layer
 
 WIDTH, SIDES = 4, (4, 3)
 NAMES = ("eye", "belief", "err", "store", "plan", "act")

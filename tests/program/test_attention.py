@@ -22,8 +22,8 @@ from volumetric.program.layer.attention import (
     attend_directly,
     is_direct,
     rule_of,
-    stacked,
-    turned,
+    stack_tensors,
+    transpose_params,
 )
 
 EXACT = 1e-9
@@ -101,14 +101,14 @@ def test_edges_side_by_side(name: str, mask: str) -> None:
     queries, source = rng.normal(size=(2, 2, n, 4)), rng.normal(size=(1, 2, m, 4))
     work = GraphBuilder()
     inputs = [work.input("queries", queries.shape), work.input("source", source.shape)]
-    p = {of: stacked(work, [work.constant(each[of]) for each in ps]) for of in ps[0]}
+    p = {of: stack_tensors(work, [work.constant(each[of]) for each in ps]) for of in ps[0]}
     made = [attend(work, rule, p, inputs[0], inputs[1], pairs)]
     if is_direct(rule, pairs, 4):
         table = work.concat([work.reshape(x, (2 * k, 4)) for x, k in zip(inputs, (2 * n, m), strict=True)], 0)
         asks = np.arange(4 * n).reshape(2, 2, n)
         tells = 4 * n + np.stack([np.arange(2 * m).reshape(2, m)] * 2)
         asks, tells = (work.constant(ids.astype(np.int32)) for ids in (asks, tells))
-        made.append(attend_directly(work, rule, turned(work, p), (table, asks, tells), pairs))
+        made.append(attend_directly(work, rule, transpose_params(work, p), (table, asks, tells), pairs))
     graph = work.finish(made)
     device = NumpyGraphs(np.float64)
     y, *directly = device.compile(graph, device.store()).run([queries, source])
@@ -117,7 +117,7 @@ def test_edges_side_by_side(name: str, mask: str) -> None:
         np.testing.assert_allclose(other, y, rtol=0, atol=1e-12)
     want = [in_numpy(rule).forward(each, asked, source[0], pairs) for each, asked in zip(ps, queries, strict=True)]
     np.testing.assert_allclose(y[: 2 if p else 1], want[: 2 if p else 1], rtol=0, atol=1e-12)
-    assert not y[:, :, ~rule.written(pairs)].any()
+    assert not y[:, :, ~rule.written_queries(pairs)].any()
 
 
 @pytest.mark.parametrize("name", list(RULES))
@@ -154,22 +154,22 @@ def test_keys_are_drawn_by_the_seed_among_those_that_may_be_seen() -> None:
     mask = np.random.default_rng(5).random((9, 20)) < 0.6
     mask[4] = False
     pairs = Pairs(9, 20, mask)
-    drawn = rule_of("random_fixed", {"count": 3, "seed": 7}).seen(pairs)
+    drawn = rule_of("random_fixed", {"count": 3, "seed": 7}).visible(pairs)
     assert drawn is not None
     assert not (drawn & ~mask).any()
     assert list(drawn.sum(1)) == [min(3, int(row.sum())) for row in mask]
-    np.testing.assert_array_equal(drawn, rule_of("random_fixed", {"count": 3, "seed": 7}).seen(pairs))
-    assert (drawn != rule_of("random_fixed", {"count": 3, "seed": 8}).seen(pairs)).any()
+    np.testing.assert_array_equal(drawn, rule_of("random_fixed", {"count": 3, "seed": 7}).visible(pairs))
+    assert (drawn != rule_of("random_fixed", {"count": 3, "seed": 8}).visible(pairs)).any()
 
 
 def test_nearness_on_the_canvas() -> None:
     places = np.stack(np.meshgrid(np.arange(3), np.arange(4), indexing="ij"), axis=-1).reshape(-1, 2)
-    seen = rule_of("local", {"window": 2, "metric": "grid"}).seen(Pairs(12, 12, None, (places, places)))
+    seen = rule_of("local", {"window": 2, "metric": "grid"}).visible(Pairs(12, 12, None, (places, places)))
     assert seen is not None
     want = [[np.hypot(*(a - b)) <= 1 for b in places] for a in places]
     np.testing.assert_array_equal(seen, want)
     with pytest.raises(SpecError, match="needs places"):
-        rule_of("local", {"metric": "grid"}).seen(Pairs(12, 12))
+        rule_of("local", {"metric": "grid"}).visible(Pairs(12, 12))
 
 
 def test_extremes_are_finite() -> None:

@@ -22,7 +22,7 @@ from volumetric.program import (
     diff,
     distances,
 )
-from volumetric.program.compare import parameters_of
+from volumetric.program.program_diff import parameters_of
 
 A = Program(
     Canvas(1, (4, 4), 8, {"eye": Region(((0, 2), (0, 2)), family="observation"), "mind": Region(((2, 4), (0, 4)))}),

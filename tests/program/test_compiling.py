@@ -23,12 +23,12 @@ from volumetric.loaders import open_model, save_native
 from volumetric.network import initialise
 from volumetric.program import Edge, In, Learning, Meter, Out, Program, Region, Signal, import_canvas
 from volumetric.program import compile as compile_program
-from volumetric.program.compiling import carried, compile_network
-from volumetric.program.compiling.clocks import simplified, still_in
+from volumetric.program.compiling import carry_params, compile_network
+from volumetric.program.compiling.clock_folding import simplify_clock, still_in
 from volumetric.program.compiling.constants import keep_of
-from volumetric.program.layer.facts import facts_of
-from volumetric.program.layer.parameters import all_params
-from volumetric.program.layer.spec import Program as Layer
+from volumetric.program.layer.program_facts import facts_of
+from volumetric.program.layer.program_layer import Program as Layer
+from volumetric.program.layer.program_params import all_params
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "programs"
 
@@ -56,7 +56,7 @@ def test_a_compiled_program_hands_out_the_same(program: Program) -> None:
     for deploy in (True, False):
         made = compile_program(program, deploy=deploy)
         facts = facts_of(made.program)
-        kept = carried(spec.facts, facts, p)
+        kept = carry_params(spec.facts, facts, p)
         assert {of.name: of.shape for of in all_params(facts)} == {name: value.shape for name, value in kept.items()}
         np.testing.assert_array_equal(outputs(made.program, kept, x, resets), outputs(program, p, x, resets))
         again = compile_program(made.program, deploy=deploy)
@@ -120,7 +120,7 @@ def test_an_edge_that_waits_for_its_lag_covers_no_other(fill: Any) -> None:
     assert [edge.reads for edge in made.program.edges] == (["ear"] if fill == "lerp" else ["eye", "ear"])
     p, x = arrays(spec, (2, 5, 5), 3)
     resets = np.array([[0, 0, 0, 1, 0], [0] * 5])
-    kept = carried(spec.facts, facts_of(made.program), p)
+    kept = carry_params(spec.facts, facts_of(made.program), p)
     np.testing.assert_array_equal(outputs(made.program, kept, x, resets), outputs(spec.program, p, x, resets))
 
 
@@ -236,7 +236,7 @@ SIMPLER = {
 
 @pytest.mark.parametrize("text", SIMPLER)
 def test_clocks_are_simplified(text: str) -> None:
-    found = simplified(Clock.parse(text), lambda path: path == "err.prediction")
+    found = simplify_clock(Clock.parse(text), lambda path: path == "err.prediction")
     assert (found if isinstance(found, bool) else str(found)) == SIMPLER[text]
 
 

@@ -26,7 +26,7 @@ from volumetric.base.errors import SpecError
 from volumetric.layers import Dense
 from volumetric.loaders import load_exported, save_exported
 from volumetric.network import initialise
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.program import (
     Canvas,
     Edge,
@@ -43,10 +43,10 @@ from volumetric.program import (
 )
 from volumetric.program import compile as compile_program
 from volumetric.program.compiling import compile_network, compiled_part
-from volumetric.program.compiling.liveness import live_in
+from volumetric.program.compiling.region_liveness import live_in
 from volumetric.program.describe import problems
-from volumetric.program.layer.facts import Place
-from volumetric.program.layer.spec import Program as Layer
+from volumetric.program.layer.program_facts import Place
+from volumetric.program.layer.program_layer import Program as Layer
 from volumetric.program.layer.timing import all_states
 
 DEEP = Region(((2, 3), (0, 2)))

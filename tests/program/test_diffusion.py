@@ -16,19 +16,19 @@ from tests.train.resuming import whole_and_resumed
 from tests.train.test_device_learner import follow, pair
 from volumetric.base._typing import Array
 from volumetric.builders import chain
-from volumetric.graph.numeric.noise import noise_key, stream_of
+from volumetric.graph.numeric.counter_noise import noise_key, stream_of
 from volumetric.graph.operations.noise import normal
 from volumetric.network import initialise
-from volumetric.program.layer.declared import Program
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.facts import facts_of
 from volumetric.program.layer.ports import In, Level, Out, Signal
-from volumetric.program.layer.recipes import diffuses
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_facts import facts_of
+from volumetric.program.layer.program_layer import Program as Layer
+from volumetric.program.layer.recipes import diffusing_regions
 from volumetric.program.layer.region import Canvas, Region
-from volumetric.program.layer.spec import Program as Layer
 from volumetric.train import SGD, AdamW, Batch, TrainConfig, train
 from volumetric.train.data import ArrayData
-from volumetric.train.device import learner_on
+from volumetric.train.device_learner import learner_on
 
 D = 4
 PROGRAM = Program(
@@ -96,7 +96,10 @@ def test_noise_is_normal_and_nothing_of_it_goes_together() -> None:
 
 def test_each_stream_row_and_region_has_noise_of_its_own() -> None:
     facts = facts_of(PROGRAM)
-    assert [place.name for place in diffuses(facts)] == ["plan", "seldom"]  # nobody tells the level of the other one
+    assert [place.name for place in diffusing_regions(facts)] == [
+        "plan",
+        "seldom",
+    ]  # nobody tells the level of the other one
     drawn = noise_in(facts, 5, 3, Training(**PASS))
     assert {of.shape for of in drawn.values()} == {(5, 3, 2, D)}
     flat = np.concatenate([of.ravel() for of in drawn.values()])

@@ -14,16 +14,16 @@ from tests.program.dispatch_oracles import CASES, FIXTURES, Case, load
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.program.layer.attention.by_heads import CLOSED
-from volumetric.program.layer.declared import Program
-from volumetric.program.layer.dispatch import dispatch as emit
-from volumetric.program.layer.dispatch import weights_of
+from volumetric.program.layer.attention.head_rules import CLOSED
+from volumetric.program.layer.dispatch_plan import ALWAYS, plan_of
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.facts import Facts, facts_of
-from volumetric.program.layer.masks import Rects, Tile
-from volumetric.program.layer.plan import ALWAYS, plan_of
+from volumetric.program.layer.edge_dispatch import dispatch as emit
+from volumetric.program.layer.edge_dispatch import weights_of
+from volumetric.program.layer.edge_masks import Rects, Tile
+from volumetric.program.layer.edge_tasks import params_of, tasks_of
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_facts import Facts, facts_of
 from volumetric.program.layer.region import Canvas, Region
-from volumetric.program.layer.tasks import params_of, tasks_of
 
 EXACT = 1e-9
 FORWARD, BACKWARD = 2e-5, 2e-4
@@ -77,8 +77,8 @@ def by_hand(facts: Facts, p: dict[str, Array], x: Array, live: Array) -> Array:
                 elif task.wire.write == "replace":
                     last = a
                 else:
-                    sums[int(task.predicts)] += w * a
-                    weights[int(task.predicts)] += w
+                    sums[int(task.is_prediction)] += w * a
+                    weights[int(task.is_prediction)] += w
             keeps = any(  # of all edges that may write here, whether they fire or not
                 task.place.region.family in ("state", "memory") and i in task.place.positions[task.shares > 0]
                 for task in tasks_of(facts)

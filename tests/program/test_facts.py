@@ -9,17 +9,17 @@ import pytest
 
 from volumetric.base.errors import SpecError
 from volumetric.program.describe import problems
-from volumetric.program.layer.declared import Program
+from volumetric.program.layer.constraint_checks import check_constraints, violations
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.facts import facts_of
-from volumetric.program.layer.held import check_held, violations
-from volumetric.program.layer.learning import Constraints
-from volumetric.program.layer.masks import Bits, Rects, Tile
+from volumetric.program.layer.edge_masks import Bits, Rects, Tile
 from volumetric.program.layer.meter import Meter
-from volumetric.program.layer.parameters import all_params
 from volumetric.program.layer.ports import In, Level, Out, Signal
-from volumetric.program.layer.reach import latency
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_facts import facts_of
+from volumetric.program.layer.program_params import all_params
+from volumetric.program.layer.reachability import latency
 from volumetric.program.layer.region import Canvas, Identity, Region
+from volumetric.program.layer.region_learning import Constraints
 from volumetric.program.layer.timing import timing_of
 
 WHOLE = ((0, 2), (0, 2))
@@ -218,12 +218,12 @@ def test_constraints_are_held(case: str) -> None:
     found = violations(facts)
     if message is None:
         assert not found
-        check_held(facts)
+        check_constraints(facts)
         return
     assert len(found) == 1
     assert message in found[0]
     with pytest.raises(SpecError, match="region 'b'"):
-        check_held(facts)
+        check_constraints(facts)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from volumetric.network import initialise
 from volumetric.observe import Firing, Recording, fired, record
 from volumetric.observe.scene import scene_of
 from volumetric.program.layer.ports import In
-from volumetric.program.layer.spec import Program
+from volumetric.program.layer.program_layer import Program
 from volumetric.program.layer.timing import all_states
 from volumetric.viz import save_film
 

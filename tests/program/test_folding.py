@@ -11,11 +11,11 @@ from tests.devices import device
 from tests.layers.test_vjp import arrays
 from tests.oracles import oracle
 from tests.oracles.memory import Memory
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, Tile
 from volumetric.program.layer.attention import BY_HEADS
-from volumetric.program.layer.plan import plan_of
-from volumetric.program.layer.spec import Program as Layer
+from volumetric.program.layer.dispatch_plan import plan_of
+from volumetric.program.layer.program_layer import Program as Layer
 
 WIDE = 32
 """A constant of 16 rows of which is worth while."""
@@ -74,9 +74,11 @@ def test_known_keys_and_values_give_the_same(spec: Layer, name: str) -> None:
 def test_only_what_is_worth_while_is_apart() -> None:
     """Of constants, as they are now, and of some size; all else stays side by side."""
     facts = reading("cross").facts
-    known = {task.wire.name: group.known for group in plan_of(facts, folded=True).groups for task in group.tasks}
+    known = {
+        task.wire.name: group.constant_rows for group in plan_of(facts, folded=True).groups for task in group.tasks
+    }
     assert {name for name, rows in known.items() if rows == 16} == {"act<told#0", "act<held#0", "eye<told#0"}
     assert sum(known.values()) == 48
-    assert not any(group.known for group in plan_of(facts).groups)
+    assert not any(group.constant_rows for group in plan_of(facts).groups)
     pooled = reading("pooling").facts
-    assert not any(group.known for group in plan_of(pooled, folded=True).groups)
+    assert not any(group.constant_rows for group in plan_of(pooled, folded=True).groups)

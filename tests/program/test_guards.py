@@ -15,15 +15,15 @@ from tests.examples.programs import program
 from tests.graph.agreement import agree
 from volumetric.base._typing import Array
 from volumetric.graph import Graph, GraphBuilder
-from volumetric.graph.guards import Guard
 from volumetric.graph.interpret import interpret
 from volumetric.graph.operations import OPS
-from volumetric.graph.unroll import unroll_scans, write_out
+from volumetric.graph.predicates import Predicate
+from volumetric.graph.unroll_scans import unroll_scans, write_out
 from volumetric.network import Network, initialise
 from volumetric.program import Program
 from volumetric.program.layer.attention import RULES
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.masks import Tile
+from volumetric.program.layer.edge_masks import Tile
 from volumetric.program.layer.meter import Meter
 from volumetric.program.layer.ports import In, Out, Signal
 from volumetric.program.layer.region import Canvas, Region
@@ -48,20 +48,20 @@ def clocked(rule: str, *, stored: bool = True, **fields: Any) -> Network:
 def values_of(network: Network, graph: Graph) -> dict[str, Array]:
     """Parameters, and states as they begin."""
     own = {key: store.values() for key, store in initialise(network, seed=1).items()}
-    return {key: own[key] if key in own else np.zeros(t.shape, np.float32) for key, t in graph.keyed.items()}
+    return {key: own[key] if key in own else np.zeros(t.shape, np.float32) for key, t in graph.tensors_by_key.items()}
 
 
 def spoiled(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> Graph:
     """Return a graph in which NaN stands where a guard says that nobody reads."""
     nodes: list[Any] = []
     for node in graph.nodes:
-        guard = node.guard
-        nodes.append(replace(node, guard=None))
+        guard = node.predicate
+        nodes.append(replace(node, predicate=None))
         if guard is None or node.op == "reshape":
             continue
         run = OPS[node.op].run
 
-        def without(args: list[Array], attrs: Any, run: Any = run, guard: Guard = guard) -> list[Array]:
+        def without(args: list[Array], attrs: Any, run: Any = run, guard: Predicate = guard) -> list[Array]:
             *own, flags = args
             made = run(own, {k: v for k, v in attrs.items() if k != "guard"})
             off = (flags[:, guard.column : guard.column + guard.parts] == 0).all(0)
@@ -72,7 +72,7 @@ def spoiled(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> Graph:
 
         name = f"{node.op} under {guard.column} {guard.parts}"
         monkeypatch.setitem(OPS, name, replace(OPS[node.op], run=without))
-        nodes[-1] = replace(node, op=name, inputs=(*node.inputs, guard.tensor), guard=None)
+        nodes[-1] = replace(node, op=name, inputs=(*node.inputs, guard.tensor), predicate=None)
     return replace(graph, nodes=tuple(nodes))
 
 
@@ -89,7 +89,7 @@ def test_nothing_is_seen_of_what_did_not_fire(
     """Whatever stands there, and by all rules: also that products and rows of scores are guarded in parts."""
     network = clocked(rule, **fields)
     graph = write_out(unroll_scans(graph_of(network, 3, sequences=2, resumes=True, parted=True)))
-    kept = {node.op for node in graph.nodes if node.guard is not None and node.guard.parts > 1}
+    kept = {node.op for node in graph.nodes if node.predicate is not None and node.predicate.parts > 1}
     assert {"copy": "gather_rows"}.get(rule, "gemm") in kept or rule == "none"
     x = np.random.default_rng(2).standard_normal((2, 3, 2)).astype(np.float32)
     want = interpret(graph, [x], values_of(network, graph), np.float32)
@@ -106,7 +106,7 @@ def test_a_gpu_leaves_out_parts_to_the_same_bits(monkeypatch: pytest.MonkeyPatch
     found: list[Any] = []
     for plain in (False, True):
         if plain:
-            monkeypatch.setattr(GraphBuilder, "guarded", lambda *_, **__: nullcontext())
+            monkeypatch.setattr(GraphBuilder, "predicated", lambda *_, **__: nullcontext())
         stream: Any = device("gpu").stream(network, params, batch=3)
         found.append([stream.run({"in": x[:, :4]}), stream.run({"in": x[:, 4:]})])
     for one, other in zip(*found, strict=True):
@@ -132,7 +132,7 @@ def test_edges_in_one_launch_leave_out_parts_to_the_same_bits(rule: str, monkeyp
     found: list[Any] = []
     for plain in (False, True):
         if plain:
-            monkeypatch.setattr(GraphBuilder, "guarded", lambda *_, **__: nullcontext())
+            monkeypatch.setattr(GraphBuilder, "predicated", lambda *_, **__: nullcontext())
         stream: Any = device("gpu").stream(network, params, batch=2)
         found.append(stream.run({"in": x}))
         [program] = stream._programs
@@ -153,7 +153,7 @@ def test_edges_of_many_clocks_are_as_many_launches_as_of_one() -> None:
     graph = graph_of(network, 2, sequences=1, resumes=True, parted=True)
     store = device.store()
     for key, value in values_of(network, graph).items():
-        store.put(key, value)
+        store.write(key, value)
     made = device.compile(graph, store)
     kernels = [entry.dispatch.kernel for entry in made.recording.entries if "fires" in entry.buffers]
     assert kernels.count("graph/gemm") + kernels.count("graph/few_rows") == 2 * 6  # those of clocks read rows or slots
@@ -198,7 +198,7 @@ def test_meters_and_clocks_that_are_alike_are_asked_side_by_side(monkeypatch: py
             wide = graph_of(watching(count), rows, sequences=1, resumes=True, parted=True)
             store = graphs("gpu").store()
             for key, value in values_of(watching(count), wide).items():
-                store.put(key, value)
+                store.write(key, value)
             counts.append(len(graphs("gpu").compile(wide, store).recording.entries))
         launches.append((counts[1] - counts[0]) // 2)
     assert launches[1] - launches[0] <= 6  # six tensors are joined by a launch
@@ -224,7 +224,7 @@ def test_kernels_leave_out_parts() -> None:
         x, y, w = given(PARTS, n, 7), given(1, n, 7), given(PARTS, 7, 9)
         shared, table = given(1, 7, 9), given(11, 7)
         few, rows = given(2 * PARTS, 4, 8), given(PARTS * n, 7)
-        with work.guarded(flags, 2, PARTS):
+        with work.predicated(flags, 2, PARTS):
             ids = work.constant(rng.integers(0, 11, PARTS * n).astype(np.int32))
             made += [
                 work.unary(x, "sigmoid"),
@@ -246,7 +246,7 @@ def test_kernels_leave_out_parts() -> None:
                 work.norm(rows, kind="layer", eps=1e-5),
             ]
     graph = work.finish(made)
-    assert all(node.guard is not None for node in graph.nodes)
+    assert all(node.predicate is not None for node in graph.nodes)
     want = interpret(graph, inputs, {}, np.float32)
     program = graphs("gpu").compile(graph, graphs("gpu").store())
     assert all("fires" in entry.buffers for entry in program.recording.entries)

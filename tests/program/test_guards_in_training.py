@@ -10,18 +10,18 @@ import pytest
 
 from tests.examples.programs import CARRIED, TIMED, program
 from tests.program.test_guards import clocked
-from volumetric.devices.cpu.graph.device import CpuGraphs
-from volumetric.devices.cpu.graph.program import CpuProgram
+from volumetric.devices.cpu.graph.cpu_program import CpuProgram
+from volumetric.devices.cpu.graph.graphs import CpuGraphs
 from volumetric.graph import GraphBuilder
 from volumetric.network import Network, initialise
 from volumetric.program.layer.edge import Edge
 from volumetric.program.layer.meter import Meter
 from volumetric.program.layer.ports import In, Out, Signal
+from volumetric.program.layer.program_layer import Program as Layer
 from volumetric.program.layer.recipes import learning_of
 from volumetric.program.layer.region import Region
-from volumetric.program.layer.spec import Program as Layer
 from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
 
 OPTIONS = LearnerOptions(mode=Backprop(carry=True), loss=MSE(), optimiser=SGD(lr=0.1))
 
@@ -92,7 +92,7 @@ def both(network: Network, rows: int, monkeypatch: pytest.MonkeyPatch, streams: 
     windows, guarded = batches(network, rows, streams=streams), learner(network)
     found = learned(guarded, windows, spoiled=True)
     with monkeypatch.context() as patch:
-        patch.setattr(GraphBuilder, "guarded", lambda *_, **__: nullcontext())
+        patch.setattr(GraphBuilder, "predicated", lambda *_, **__: nullcontext())
         plain = learner(network)
         assert_same(found, learned(plain, windows))
     assert guards_of(plain) == 0

@@ -25,9 +25,9 @@ from volumetric.program import (
     Signal,
     import_canvas,
 )
-from volumetric.program.layer.facts import facts_of
-from volumetric.program.layer.held import violations
-from volumetric.program.layer.spec import Program as Layer
+from volumetric.program.layer.constraint_checks import violations
+from volumetric.program.layer.program_facts import facts_of
+from volumetric.program.layer.program_layer import Program as Layer
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "programs"
 

@@ -20,18 +20,18 @@ from tests.oracles import oracle as in_numpy
 from tests.oracles.memory import Memory
 from tests.oracles.program.forward import Machine
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.devices.cpu.graph.device import _rewritten
-from volumetric.devices.cpu.graph.drafting import drafted
+from volumetric.devices.cpu.graph.build_steps import build_steps
+from volumetric.devices.cpu.graph.graphs import _rewrite_graph
 from volumetric.graph import GraphBuilder
 from volumetric.graph.interpret import interpret
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
 from volumetric.loaders import save_native
 from volumetric.network import Network, initialise
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.learning import Constraints
 from volumetric.program.layer.ports import In, Out, Port, Signal
+from volumetric.program.layer.program_layer import Program
 from volumetric.program.layer.region import Region
-from volumetric.program.layer.spec import Program
+from volumetric.program.layer.region_learning import Constraints
 from volumetric.program.layer.timing import CANVAS, all_states, timing_of
 from volumetric.run.graph import graph_of
 
@@ -183,13 +183,13 @@ def test_what_does_not_fire_is_left_out_and_changes_nothing(size: int, monkeypat
     found: list[Any] = []
     for plain in (False, True):
         if plain:
-            monkeypatch.setattr(GraphBuilder, "guarded", lambda *_, **__: nullcontext())
+            monkeypatch.setattr(GraphBuilder, "predicated", lambda *_, **__: nullcontext())
         stream: Any = device("cpu").stream(network, params, batch=3)
         cuts = [x[:, :8], *(x[:, t : t + 1] for t in range(8, 11))]
         found.append([stream.run({"seen": part}) for part in cuts])
         for rows in (2, 1):
             graph = graph_of(network, rows, sequences=3, resumes=True)
-            left_out.append(sum(step.name == "guard" for step in drafted(_rewritten(graph)).steps))
+            left_out.append(sum(step.name == "guard" for step in build_steps(_rewrite_graph(graph)).steps))
     assert left_out[0] == 2 * left_out[1]  # of each row the same
     assert left_out[1] >= 2 * 8 + 2 * 3  # rules of edges, which may fire in both steps of a row; carriers
     assert left_out[2:] == [0, 0]

@@ -18,16 +18,16 @@ from volumetric.base.errors import SpecError
 from volumetric.builders import chain
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.program.layer import penalties as nodes
-from volumetric.program.layer.declared import Program
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.facts import Facts, facts_of
-from volumetric.program.layer.learning import Learning
-from volumetric.program.layer.parameters import region_params, states_of
 from volumetric.program.layer.ports import In, Out
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_facts import Facts, facts_of
+from volumetric.program.layer.program_layer import Program as Layer
+from volumetric.program.layer.program_params import region_params, states_of
 from volumetric.program.layer.recipes import learning_of, recipe_of, recipe_params, recipe_states
 from volumetric.program.layer.region import Canvas, Region
-from volumetric.program.layer.settle import Held
-from volumetric.program.layer.spec import Program as Layer
+from volumetric.program.layer.region_learning import Learning
+from volumetric.program.layer.settle import RegionStep
 from volumetric.train import SGD, Batch
 
 D, B = 4, 3
@@ -87,16 +87,16 @@ def emitted(facts: Facts, p: dict[str, Array], device: Any, dtype: type) -> tupl
     hidden = work.input("hidden", (B, 3, 1))
     sides = [{name: work.input(name, of.shape) for name, of in states.items()} for states in (before, after)]
     params = {name: work.input(name, of.shape) for name, of in p.items()}
-    held = Held(
+    held = RegionStep(
         work=work,
         facts=facts,
         p=params,
         states=dict(sides[1]),
         fires={place.index: work.part(fires, 1, place.index, place.index + 1) for place in facts.places},
-        guard=lambda region: nullcontext(),
+        predicate=lambda region: nullcontext(),
     )
-    seen = nodes.Seen(**canvases, written=written, errors=errors, hidden={0: hidden})
-    total = nodes.penalty(held, seen, sides[0])
+    seen = nodes.StepValues(**canvases, written=written, errors=errors, hidden={0: hidden})
+    total = nodes.emit_penalty(held, seen, sides[0])
     assert total is not None
     wanted = {**canvases, **params, "error 1": errors[1], "error 3": errors[3]}
     found = differentiate(work, {total: work.broadcast(work.constant(np.ones((1, 1))), (B, 1))}, wanted.values())
@@ -210,8 +210,8 @@ def test_hidden_positions_have_a_learned_vector() -> None:
     work = GraphBuilder()
     x, where = work.input("x", step.whole.shape), work.input("hidden", (B, 3, 1))
     params = {name: work.constant(of) for name, of in p.items()}
-    held = Held(work=work, facts=facts, p=params, states={}, fires={}, guard=lambda region: nullcontext())
-    graph = work.finish([nodes.masked(held, x, {0: where})])
+    held = RegionStep(work=work, facts=facts, p=params, states={}, fires={}, predicate=lambda region: nullcontext())
+    graph = work.finish([nodes.mask_regions(held, x, {0: where})])
     device = NumpyGraphs(np.float64)
     [by_nodes] = device.compile(graph, device.store()).run([step.whole, step.hidden[0][..., None].astype(float)])
     np.testing.assert_array_equal(found, by_nodes)

@@ -19,17 +19,17 @@ from tests.program.dispatch_oracles import FIXTURES, load
 from volumetric.base._typing import Array
 from volumetric.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.program.layer import carriers as nodes
-from volumetric.program.layer.declared import Program
-from volumetric.program.layer.dispatch import dispatch as emit
-from volumetric.program.layer.dispatch import weights_of
+from volumetric.program.layer.dispatch_plan import plan_of
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.facts import Facts, facts_of
+from volumetric.program.layer.edge_dispatch import dispatch as emit
+from volumetric.program.layer.edge_dispatch import weights_of
+from volumetric.program.layer.edge_tasks import params_of
 from volumetric.program.layer.meter import Meter
-from volumetric.program.layer.parameters import AGE, region_params, states_of
-from volumetric.program.layer.plan import plan_of
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_facts import Facts, facts_of
+from volumetric.program.layer.program_params import AGE, region_params, states_of
 from volumetric.program.layer.region import Canvas, Identity, Region
-from volumetric.program.layer.settle import Held as Emitted
-from volumetric.program.layer.tasks import params_of
+from volumetric.program.layer.settle import RegionStep as Emitted
 
 D = 4
 REGIONS = {
@@ -93,13 +93,13 @@ def emitted(
     plan = plan_of(facts, tuple(range(len(facts.wires))))
     by_region = {place.index: work.part(fires, 1, place.index, place.index + 1) for place in facts.places}
     held = Emitted(
-        work=work, facts=facts, p=p, states=dict(states), fires=by_region, guard=lambda region: nullcontext()
+        work=work, facts=facts, p=p, states=dict(states), fires=by_region, predicate=lambda region: nullcontext()
     )
-    rows, present = held.rows(x), held.present()
+    rows, present = held.rows(x), held.read_flags()
     flags = [by_region[wire.writes] for wire in facts.wires]
     flags = [work.binary("mul", flag, present[i]) if i in present else flag for i, flag in enumerate(flags)]
     made = emit(work, plan, weights_of(work, plan, p), p, x, rows, work.concat(flags, 1))
-    held.grow()
+    held.count_step()
     levels = {
         number: tuple(work.broadcast(work.constant(np.full((1, 1, 1), of)), (batch, 1, 1)) for of in pair)
         for number, pair in LEVELS.items()
@@ -307,8 +307,8 @@ def test_meters(reduce: Any, signed: bool) -> None:
     fires = np.array([[1, 1], [1, 0], [1, 1], [0, 1]]) == 1
     work = GraphBuilder()
     inputs = [work.input("held", (2, 4)), work.input("error", (2, 3, D)), work.input("fires", (2, 1))]
-    after = nodes.updated(work, meter, *inputs)
-    compiled = device.compile(work.finish([after, nodes.shown(work, meter, after)]), device.store())
+    after = nodes.update_meter(work, meter, *inputs)
+    compiled = device.compile(work.finish([after, nodes.meter_values(work, meter, after)]), device.store())
     held, by_nodes = np.zeros((2, 4)), np.zeros((2, 4))
     for error, on in zip(errors, fires, strict=True):
         held = updated(meter, held, error, on)
@@ -372,7 +372,7 @@ def test_meters_of_programs_with_parity() -> None:
     x, flags = work.input("x", of.x.shape), work.input("live", live.shape)
     p = {name: work.constant(value) for name, value in of.p.items()}
     states = {name: work.zeros((2, *shape)) for name, shape in states_of(facts).items()}
-    graph = Emitted(work=work, facts=facts, p=p, states=states, fires={}, guard=lambda region: nullcontext())
+    graph = Emitted(work=work, facts=facts, p=p, states=states, fires={}, predicate=lambda region: nullcontext())
     by_nodes = emit(work, plan, weights_of(work, plan, p), p, x, None, flags)
     graph.measure_read(by_nodes.results, x, {i: work.part(flags, 1, i, i + 1) for i in range(len(edges))})
     device = NumpyGraphs(np.float64)

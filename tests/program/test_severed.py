@@ -14,9 +14,9 @@ from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
 from volumetric.program import Canvas, Edge, In, Out, Program, Region, autowire
 from volumetric.program.describe import problems, unseen_inputs
-from volumetric.program.layer.facts import facts_of
-from volumetric.program.layer.reach import latency
-from volumetric.program.layer.spec import Program as Layer
+from volumetric.program.layer.program_facts import facts_of
+from volumetric.program.layer.program_layer import Program as Layer
+from volumetric.program.layer.reachability import latency
 from volumetric.train import TrainConfig, train
 from volumetric.viz.program_sheet import region_text
 

@@ -11,18 +11,18 @@ from tests.devices import device
 from tests.examples.programs import CARRIED, TIMED, program
 from tests.program.test_guards_in_training import batches, surprised
 from volumetric.graph import NumpyGraphs
-from volumetric.graph.stacks import Stacks, stack_key
+from volumetric.graph.parameter_stacks import ParameterStacks, stack_key
 from volumetric.network import Network, initialise
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.learning import Learning
 from volumetric.program.layer.meter import Meter
 from volumetric.program.layer.ports import In, Out
+from volumetric.program.layer.program_layer import Program as Layer
 from volumetric.program.layer.region import Region
-from volumetric.program.layer.spec import Program as Layer
+from volumetric.program.layer.region_learning import Learning
 from volumetric.train import MSE, AdamW, Backprop, Batch, LearnerOptions
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
 from volumetric.train.lora import LowRank
-from volumetric.train.trained import TrainedArrays
+from volumetric.train.trained_arrays import TrainedArrays
 
 
 class Parted(NumpyGraphs):
@@ -38,8 +38,8 @@ EACH = NumpyGraphs(np.float64)
 class Apart(DeviceLearner):
     """Has a buffer for each weight."""
 
-    def _stacked(self, arrays: TrainedArrays) -> Stacks:
-        return Stacks()
+    def _stacked(self, arrays: TrainedArrays) -> ParameterStacks:
+        return ParameterStacks()
 
 
 def ring(count: int, *, metered: bool = False) -> Network:
@@ -65,7 +65,7 @@ def learners(network: Network, **more: Any) -> list[DeviceLearner]:
 
 
 def stacked(of: DeviceLearner) -> dict[str, tuple[str, ...]]:
-    return {key: stack.keys for key, stack in of.arrays.stacks.named.items()}
+    return {key: stack.keys for key, stack in of.arrays.stacks.by_buffer.items()}
 
 
 def check_equal(one: DeviceLearner, other: DeviceLearner) -> None:

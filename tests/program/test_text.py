@@ -36,7 +36,7 @@ from volumetric.program import (
     save_program,
 )
 from volumetric.program.layer import text
-from volumetric.program.layer.names import CARRIERS, FAMILIES, KEEPS, LOSSES, MODES, OPERATORS, RULES
+from volumetric.program.layer.name_checks import CARRIERS, FAMILIES, KEEPS, LOSSES, MODES, OPERATORS, RULES
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,6}[a-z\]]", fullmatch=True)
 WORDS = st.sampled_from([*FAMILIES, "dream"])

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from volumetric.base.errors import SpecError
 from volumetric.program import In, Semantic, typed
-from volumetric.program.layer.declared import operator_of
-from volumetric.program.typed import Field, packed, shape_for
+from volumetric.program.layer.program_declaration import operator_of
+from volumetric.program.typed import Field, pack_boxes, shape_for
 
 PACKAGE = json.loads((Path(__file__).parent.parent / "fixtures" / "programs" / "auto_wired.json").read_text())[
     "programs"
@@ -141,7 +141,7 @@ def test_boxes_never_overlap(boxes: list[tuple[int, ...]]) -> None:
     sides = {f"r{i}": of for i, of in enumerate(boxes)}
     shape = shape_for(sides)
     taken = np.zeros(shape, int)
-    for name, box in packed(sides, shape).items():
+    for name, box in pack_boxes(sides, shape).items():
         assert tuple(high - low for low, high in box) == sides[name]
         taken[tuple(slice(low, high) for low, high in box)] += 1
     assert taken.max() == 1
@@ -153,7 +153,7 @@ def test_refuses() -> None:
         typed.compile(SimpleNamespace(a=3))
     with pytest.raises(SpecError, match=r"fields need a canvas of 4×4, this one is 3×4"):
         typed.compile(SimpleNamespace(a=Field(2, 4), b=Field(2, 4)), shape=(3, 4))
-    with pytest.raises(SpecError, match=r"field 'a' is 2×4, and the canvas 4×3: axis 1"):
+    with pytest.raises(SpecError, match=r"field 'a' is 2×4, the canvas 4×3: axis 1"):
         typed.compile(SimpleNamespace(a=Field(2, 4)), shape=(4, 3))
     with pytest.raises(SpecError, match="has 3 axes, the canvas 2"):
         typed.compile(SimpleNamespace(a=Field(shape=(1, 1, 1))), shape=(4, 3))

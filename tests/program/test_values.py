@@ -13,14 +13,14 @@ import pytest
 
 from volumetric.base.errors import SpecError
 from volumetric.layers.clock import Event, Every, On
-from volumetric.program.layer.declared import Autowire, Program
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.learning import Constraints, Learning, Semantic
-from volumetric.program.layer.masks import Bits, Full, Rects, Tile, mask_of
+from volumetric.program.layer.edge_masks import Bits, Full, Rects, Tile, mask_of
 from volumetric.program.layer.meter import Meter
-from volumetric.program.layer.names import Named
+from volumetric.program.layer.name_checks import Named
 from volumetric.program.layer.ports import In, Level, Out, Signal
+from volumetric.program.layer.program_declaration import Autowire, Program
 from volumetric.program.layer.region import Canvas, Identity, Region
+from volumetric.program.layer.region_learning import Constraints, Learning, Semantic
 
 EYE = Region(((0, 4), (0, 4)), family="observation")
 BELIEF = Region(((0, 4), (4, 8)), carrier="filter")

@@ -58,5 +58,5 @@ def test_what_fires_is_what_counts() -> None:
     always = sum(work.ports.values()) + work.regions["store"] + 2 * (work.regions["act"] + work.edges["act<belief#0"])
     belief, store = work.regions["belief"] + work.edges["belief<eye#0"], work.edges["belief<store#0"]
     expected = [always + belief + store, always, always + belief, always, always + belief + store]
-    np.testing.assert_array_equal(work.done(seen), [expected] * 2)
+    np.testing.assert_array_equal(work.cost_of(seen), [expected] * 2)
     assert work.most == sum(work.ports.values()) + sum(work.regions.values()) + sum(work.edges.values())

@@ -122,10 +122,10 @@ from volumetric.builders import chain
 from volumetric.dtypes import Scheme
 from volumetric.graph import GraphBuilder
 from volumetric.layers import LAYERS, Dense, SwiGLU
-from volumetric.loaders.native import read_native, save_native
+from volumetric.loaders.native_checkpoint import read_native, save_native
 from volumetric.network import Network, initialise
 from volumetric.run import lower
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.train import LOSSES, OPTIMISERS, ArrayData, TrainConfig, train
 
 print("at first", plugins.searched())
@@ -196,7 +196,7 @@ from volumetric.graph import GraphBuilder
 from volumetric.layers import LAYERS, Dense
 from volumetric.network import initialise
 from volumetric.run import lower
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 
 network = chain([Dense(in_features=3, out_features=4, activation="mish")], (3,))
 params = initialise(network, 1)

@@ -16,7 +16,7 @@ from tests.project.test_sources import ROOT, SOURCES
 
 BY_NAME = re.compile(r"\b(import_module|__import__|find_spec|resolve_name|run_module|modules_of)\b")
 """What imports a module whose name it is handed as text."""
-MECHANISM = {"volumetric/base/registry.py", "volumetric/base/moved.py"}
+MECHANISM = {"volumetric/base/registry.py", "volumetric/base/moved_modules.py"}
 """How registries import, and the old paths of modules."""
 OURS = re.compile(r"volumetric(\.\w+)*")
 
@@ -83,7 +83,7 @@ def test_a_program_makes_its_network_whatever_was_imported_before(import_it: str
     text = f"""
 {import_it}
 from volumetric.program.layer.region import Canvas
-from volumetric.program.layer.declared import Program
+from volumetric.program.layer.program_declaration import Program
 from volumetric.program.layer.ports import In, Out
 from volumetric.program.layer.region import Region
 canvas = Canvas(frames=1, shape=(2, 2), width=8, regions={{"a": Region(((0, 2), (0, 2)))}})

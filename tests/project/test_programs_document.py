@@ -10,7 +10,7 @@ from tests.project.pages import follow
 from tests.project.test_network_document import DOCS
 from volumetric.cli import main
 from volumetric.program import Region
-from volumetric.program.layer.names import CARRIERS, OPERATORS, RULES
+from volumetric.program.layer.name_checks import CARRIERS, OPERATORS, RULES
 
 CANVAS = Path(__file__).parent.parent / "fixtures" / "programs" / "by_hand.json"
 

@@ -15,7 +15,7 @@ from tests.devices import FAST
 from tests.graph.op_cases import OP_CASES, OPEN
 from tests.loaders.test_family_devices import NAMES
 from tests.parity.test_parity import KIND
-from volumetric.cli import VERBS
+from volumetric.cli import COMMANDS
 from volumetric.dtypes import DTYPES
 from volumetric.graph.operations import OPS
 from volumetric.layers import LAYERS
@@ -73,7 +73,7 @@ def test_every_family_runs_on_a_device_with_kernels(chosen: list[Any]) -> None:
 
 
 def test_every_verb_and_every_endpoint_is_called(chosen: list[Any]) -> None:
-    assert set(VERBS) <= words(chosen, "cli")
+    assert set(COMMANDS) <= words(chosen, "cli")
     asked = words(chosen, "serve")  # clients have an attribute for an endpoint: `client.embeddings.create()`
     assert [path for path in PATHS if path.split("/")[-1] not in asked and not any(path in one for one in asked)] == []
 

@@ -27,8 +27,7 @@ def test_the_list_of_keys_shows_the_defaults() -> None:
 
 
 def test_the_list_of_keys_is_complete() -> None:
-    from volumetric.base import tables
-    from volumetric.train.config import TrainConfig
+    from volumetric.base import config_tables
     from volumetric.train.settings import (
         ClockedSettings,
         DataSettings,
@@ -36,9 +35,10 @@ def test_the_list_of_keys_is_complete() -> None:
         NetworkSettings,
         ObserveSettings,
     )
+    from volumetric.train.training_config import TrainConfig
 
     for make in (TrainConfig, ClockedSettings, DataSettings, HistorySettings, NetworkSettings, ObserveSettings):
-        for name in tables.keywords(make):
+        for name in config_tables.argument_types(make):
             assert re.search(rf"^(# )?{name} = ", KEYS, re.MULTILINE), name
 
 

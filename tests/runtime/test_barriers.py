@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.placement import barriers, passings
-from volumetric.devices.cpu.steps import Step
+from volumetric.devices.cpu.placement import barriers, predicate_barriers
+from volumetric.devices.cpu.step_builder import OperationStep
 
 SIZE = 1 << 17
 
@@ -23,7 +23,7 @@ def test_threads_meet_where_a_step_writes_what_another_touches() -> None:
     draw = np.random.default_rng(0)
     places = [(int(space), int(start)) for space, start in draw.integers(0, (2, 1 << 23), (60, 2))]
     steps = [
-        Step(name="x", constants=(), arguments=(), reads=tuple(ends[:2]), writes=tuple(ends[2:]))
+        OperationStep(name="x", constants=(), arguments=(), reads=tuple(ends[:2]), writes=tuple(ends[2:]))
         for ends in (draw.permutation(60)[:3].tolist() for _ in range(300))
     ]
     placement: Any = SimpleNamespace(leaves=steps, place=places.__getitem__)
@@ -45,11 +45,11 @@ def test_threads_meet_where_a_step_writes_what_another_touches() -> None:
 def test_threads_meet_before_what_a_guard_looked_at_is_written_over() -> None:
     """Also where its body is skipped, and then behind the last guard alone that no other meeting follows."""
 
-    def step(reads: tuple[int, ...], writes: tuple[int, ...]) -> Step:
-        return Step(name="x", constants=(), arguments=(), reads=reads, writes=writes)
+    def step(reads: tuple[int, ...], writes: tuple[int, ...]) -> OperationStep:
+        return OperationStep(name="x", constants=(), arguments=(), reads=reads, writes=writes)
 
-    def guard(weights: int, *body: Step) -> Step:
-        return Step(name="guard", reads=(weights,), body=body)
+    def guard(weights: int, *body: OperationStep) -> OperationStep:
+        return OperationStep(name="guard", reads=(weights,), body=body)
 
     # Tensors 0 and 1 are weights; 2 lies where 0 does, 3 where 1 does; the others have places of their own.
     places = [(0, 0), (0, SIZE), (0, 0), (0, SIZE), *((1, n * SIZE) for n in range(6))]
@@ -64,6 +64,6 @@ def test_threads_meet_before_what_a_guard_looked_at_is_written_over() -> None:
         leaves = [leaf for one in steps for leaf in one.leaves]
         placement: Any = SimpleNamespace(leaves=leaves, place=places.__getitem__)
         sizes = [SIZE] * len(places)
-        assert passings(steps, placement, sizes, barriers(steps, placement, sizes)) == want
+        assert predicate_barriers(steps, placement, sizes, barriers(steps, placement, sizes)) == want
         others = [replace(of, name="unless") if of.name == "guard" else of for of in steps]
-        assert passings(others, placement, sizes, barriers(others, placement, sizes)) == want
+        assert predicate_barriers(others, placement, sizes, barriers(others, placement, sizes)) == want

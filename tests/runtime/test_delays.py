@@ -12,8 +12,8 @@ from tests.oracles.network import NumpyNetwork
 from tests.runtime.test_reference import chain
 from volumetric.analysis import predict
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.devices.reference import ReferenceDevice, ReferenceExecutable
-from volumetric.evolution.grids.genome import outputs_of
+from volumetric.devices.reference_device import ReferenceDevice, ReferenceExecutable
+from volumetric.evolution.grids.grid_genome import outputs_of
 from volumetric.layers import (
     LSTM,
     BatchNorm1d,
@@ -85,7 +85,7 @@ def test_several_links_of_several_delays_are_summed() -> None:
         first.append(second)
         last.append(affine(executable, 2, second))
         np.testing.assert_allclose(y, last[-1], rtol=0, atol=1e-6)
-    assert executable.plan.piece == 1
+    assert executable.plan.max_rows == 1
     assert {key: spec.shape for key, spec in executable.plan.states.items()} == {
         "2.0.0.0/delay3": (3, WIDTH),
         "1.0.0.0/delay1": (1, WIDTH),
@@ -125,7 +125,7 @@ def test_sequences_of_a_batch_start_from_zeros() -> None:
 
 def test_a_delay_without_a_loop_has_a_gradient() -> None:
     executable = NumpyNetwork.of(LOOPS["ahead"], initialise(LOOPS["ahead"], seed=3))
-    assert executable.plan.piece is None
+    assert executable.plan.max_rows is None
     x = np.random.default_rng(0).standard_normal((5, WIDTH))
     values, tape = executable.trace(x)
     gy = np.random.default_rng(1).standard_normal((5, WIDTH))
@@ -195,7 +195,7 @@ def test_layers_that_look_ahead_have_no_place_in_a_loop() -> None:
             with pytest.raises(SpecError, match=r"reads later rows .* the link 1\.0\.0\.0 → 0\.0\.0\.0"):
                 lower(network)
         else:  # running statistics at inference
-            assert lower(network).piece == 1
+            assert lower(network).max_rows == 1
 
 
 def test_ill_formed_delays_are_refused() -> None:

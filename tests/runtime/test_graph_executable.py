@@ -13,7 +13,7 @@ from tests.graph.test_networks import experts, images, wired
 from tests.networks import tiny_llama
 from tests.pieces import one_row_each
 from volumetric.base.errors import DeviceError, GenerationError, ShapeError
-from volumetric.devices.reference import ReferenceDevice, ReferenceExecutable
+from volumetric.devices.reference_device import ReferenceDevice, ReferenceExecutable
 from volumetric.devices.reference_state import ReferenceState
 from volumetric.layers import (
     LSTM,
@@ -31,7 +31,7 @@ from volumetric.layers import (
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
 from volumetric.run import RunOptions, lower
-from volumetric.run.batch import greedy_ids
+from volumetric.run.call_batch import greedy_ids
 from volumetric.run.device import Executable, State
 
 OPTIONS = RunOptions(context=64)

@@ -18,7 +18,7 @@ from volumetric.layers import LSTM, Dense, Embedding, Entmax, LayerSpec, MultiHe
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid, Link, Port
 from volumetric.run import RunOptions, lower
-from volumetric.run.device import Executable, Piece
+from volumetric.run.device import Executable, SequenceRows
 from volumetric.run.graph import graph_of
 
 OPTIONS = RunOptions(context=48, compute="float32", kv_dtype="float32")
@@ -124,7 +124,9 @@ def test_ragged_calls_of_different_wants_agree_with_the_reference(
             for _ in sizes
         ]
         want, got = (
-            executable.run([Piece(s[i], x, w, o) for s, x, w, o in zip(states, given, wanted, asked, strict=True)])
+            executable.run(
+                [SequenceRows(s[i], x, w, o) for s, x, w, o in zip(states, given, wanted, asked, strict=True)]
+            )
             for i, executable in enumerate((slow, fast))
         )
         for one, other, outputs in zip(got, want, asked, strict=True):
@@ -145,7 +147,7 @@ def test_a_tap_gives_what_a_network_cut_there_gives(which: str, name: str, rng: 
     network = NETWORKS[which]()
     params, x = initialise(network, 3), rows(network, 6, rng)
     whole = compiled(network, name)
-    taps = whole.run([Piece(whole.new_state(), x, "all")])[0]
+    taps = whole.run([SequenceRows(whole.new_state(), x, "all")])[0]
     assert isinstance(taps, Mapping)
     for output, coord in network.taps.items():
         if which == "loop" and output != "output":
@@ -166,7 +168,7 @@ def test_inputs_are_what_layers_would_read(name: str, rng: np.random.Generator) 
     network = cores()
     x = rows(network, 4, rng)
     executable = compiled(network, name)
-    found = executable.run([Piece(executable.new_state(), x, "all")])[0]
+    found = executable.run([SequenceRows(executable.new_state(), x, "all")])[0]
     assert isinstance(found, Mapping)
     layers = {Coord(0): network.layers[Coord(2)], Coord(1): network.layers[Coord(3)]}
     behind = Network(grid=Grid(2), layers=layers, input_shape=(WIDTH,), input_dtype="float32")
@@ -200,7 +202,7 @@ def test_greedy_decoding_beside_taps_gives_the_same_tokens(name: str) -> None:
         executable = compiled(network, name)
         states = [executable.new_state() for _ in range(2)]
         executable.run(
-            [Piece(state, np.arange(n, dtype=np.int32), "none") for state, n in zip(states, (4, 7), strict=True)]
+            [SequenceRows(state, np.arange(n, dtype=np.int32), "none") for state, n in zip(states, (4, 7), strict=True)]
         )
         stream = executable.greedy(states, [5, 6])
         found.append(list(islice(stream, 6)))
@@ -221,13 +223,13 @@ def test_graphs_of_whole_sequences_have_all_inputs_and_outputs(
     graphs = NumpyGraphs()
     store = graphs.store()
     for key in network.param_specs():
-        store.put(key, params[key].values())
+        store.write(key, params[key].values())
     x = [rows(network, 4, rng) for _ in range(count or 1)]
     given = [np.stack([one[name] for one in x]) if count else x[0][name] for name in network.ports]
     made = graphs.compile(graph_of(network, 4, sequences=count), store).run(given)
     slow = compiled(network, "reference")
     for i, one in enumerate(x):
-        want = slow.run([Piece(slow.new_state(), one, "all")])[0]
+        want = slow.run([SequenceRows(slow.new_state(), one, "all")])[0]
         close(dict(zip(network.taps, [y[i] if count else y for y in made], strict=True)), want)
 
 
@@ -255,5 +257,5 @@ def test_a_call_with_wrong_names_or_rows_changes_no_state(name: str, rng: np.ran
     ]
     for given, outputs, error, match in wrong:
         with pytest.raises(error, match=match):
-            executable.run([Piece(state, given, "last", outputs)])  # pyright: ignore[reportArgumentType]
+            executable.run([SequenceRows(state, given, "last", outputs)])  # pyright: ignore[reportArgumentType]
     assert state.position == 0

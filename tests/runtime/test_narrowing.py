@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from tests.devices import FAST, device
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.dtypes import Scheme, decode, encode
-from volumetric.dtypes.scaled import narrowed, narrowed_scheme
+from volumetric.dtypes.scaled_rows import narrower_scheme, repeat_scales
 from volumetric.layers import Dense
 from volumetric.network import Network, Params
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.run.device import RunOptions
 from volumetric.run.lower import lower
-from volumetric.run.narrowing import narrowed_params
+from volumetric.run.regroup import regroup_params
 
 NATIVE = ("float32", "int8:g32", "int4:g32", "uint4:g32", "float8_e4m3fn:g32")
 WIDE = ("int4:g64", "int4:row", "uint4:g128", "int8:row")
@@ -30,10 +30,10 @@ FLOATS = ("float8_e4m3fn:row", "float8_e4m3fn:g128", "float8_e4m3fn:g64:bfloat16
 @pytest.mark.parametrize("text", WIDE + FLOATS)
 def test_narrow_groups_hold_the_same_numbers(text: str, k: int) -> None:
     wide = encode(np.random.default_rng(k).standard_normal((5, k)).astype(np.float32), text)
-    scheme = narrowed_scheme(wide.scheme, NATIVE)
+    scheme = narrower_scheme(wide.scheme, NATIVE)
     assert str(scheme) == text.split(":", maxsplit=1)[0] + ":g32"
     assert scheme is not None
-    np.testing.assert_array_equal(decode(narrowed(wide, scheme)), decode(wide))
+    np.testing.assert_array_equal(decode(repeat_scales(wide, scheme)), decode(wide))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_narrow_groups_hold_the_same_numbers(text: str, k: int) -> None:
     ],
 )
 def test_other_schemes_stay(text: str) -> None:
-    assert narrowed_scheme(Scheme.parse(text), NATIVE) is None
+    assert narrower_scheme(Scheme.parse(text), NATIVE) is None
 
 
 def compiled(name: str, text: str, k: int, options: RunOptions) -> tuple[Any, Any]:
@@ -85,9 +85,9 @@ def test_devices_run_wide_groups_without_decoding(name: str, text: str) -> None:
 
 def test_rows_of_a_store_go_through_the_change() -> None:
     wide = encode(np.random.default_rng(2).standard_normal((9, 64)).astype(np.float32), "int4:row")
-    store = WeightStore(wide.shape, wide.scheme, lambda: wide, rows=wide.row_slice)
-    seen = narrowed_params(Params({"w": store}), NATIVE)["w"]
-    pieces = list(seen.pieces(4))
+    store = WeightStore(wide.shape, wide.scheme, lambda: wide, rows=wide.slice_rows)
+    seen = regroup_params(Params({"w": store}), NATIVE)["w"]
+    pieces = list(seen.row_blocks(4))
     assert [piece.rows for piece in pieces] == [4, 4, 1]
     assert {str(piece.scheme) for piece in pieces} == {"int4:g32"}
     np.testing.assert_array_equal(np.concatenate([decode(piece) for piece in pieces]), decode(wide))

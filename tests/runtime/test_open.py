@@ -14,9 +14,9 @@ from tests.devices import device
 from volumetric.analysis import predict
 from volumetric.base.errors import DeviceError
 from volumetric.builders import sequential
-from volumetric.devices.open import VARIABLE, check_name, explain_auto, open_device
+from volumetric.devices.named_devices import VARIABLE, check_name, explain_auto, open_device
 from volumetric.evolution import ParetoRun, Population, activate
-from volumetric.evolution.job import Job
+from volumetric.evolution.evolution_job import EvolutionJob
 from volumetric.network import initialise
 from volumetric.run.device import DeviceInfo
 from volumetric.train import Method, open_learner, train
@@ -44,7 +44,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Population.evolve,
         ParetoRun.evolve,
         activate,
-        Job,
+        EvolutionJob,
     ],
 )
 def test_every_default_is_auto(function: Callable[..., Any]) -> None:

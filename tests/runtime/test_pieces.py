@@ -11,10 +11,10 @@ import pytest
 from tests.networks import tiny_llama
 from volumetric.base.errors import GenerationError, ShapeError
 from volumetric.devices.cpu import CpuDevice
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.network import initialise
-from volumetric.run.batch import greedy_ids
-from volumetric.run.device import Device, Piece, RunOptions, Wanted
+from volumetric.run.call_batch import greedy_ids
+from volumetric.run.device import Device, OutputRows, RunOptions, SequenceRows
 from volumetric.run.lower import lower
 
 DEVICES = {"reference": ReferenceDevice, "cpu": lambda: CpuDevice(threads=2)}
@@ -33,11 +33,11 @@ def ids(rng: np.random.Generator, count: int) -> np.ndarray:
 
 def test_pieces_give_what_each_sequence_gives_alone(executable: Any, rng: np.random.Generator) -> None:
     sizes = (7, 1, 12, 1, 3)
-    wanted: tuple[Wanted, ...] = ("last", "last", "none", "all", "all")
+    wanted: tuple[OutputRows, ...] = ("last", "last", "none", "all", "all")
     together, alone = ([executable.new_state() for _ in sizes] for _ in range(2))
     for _ in range(2):
         rows = [ids(rng, size) for size in sizes]
-        pieces = [Piece(state, x, want) for state, x, want in zip(together, rows, wanted, strict=True)]
+        pieces = [SequenceRows(state, x, want) for state, x, want in zip(together, rows, wanted, strict=True)]
         got = executable.run(pieces)
         for found, state, x, want in zip(got, alone, rows, wanted, strict=True):
             every = executable.forward(state, x, last_only=False)
@@ -49,17 +49,17 @@ def test_pieces_give_what_each_sequence_gives_alone(executable: Any, rng: np.ran
 
 def test_a_call_that_is_refused_changes_no_state(executable: Any, rng: np.random.Generator) -> None:
     full, other = executable.new_state(), executable.new_state()
-    executable.run([Piece(full, ids(rng, 38)), Piece(other, ids(rng, 2))])
+    executable.run([SequenceRows(full, ids(rng, 38)), SequenceRows(other, ids(rng, 2))])
     with pytest.raises(GenerationError, match="do not fit"):
-        executable.run([Piece(other, ids(rng, 4)), Piece(full, ids(rng, 3))])
+        executable.run([SequenceRows(other, ids(rng, 4)), SequenceRows(full, ids(rng, 3))])
     with pytest.raises(GenerationError, match="twice"):
-        executable.run([Piece(other, ids(rng, 1)), Piece(other, ids(rng, 1))])
+        executable.run([SequenceRows(other, ids(rng, 1)), SequenceRows(other, ids(rng, 1))])
     with pytest.raises(GenerationError, match="vocabulary"):
-        executable.run([Piece(other, ids(rng, 1)), Piece(full, np.array([97]))])
+        executable.run([SequenceRows(other, ids(rng, 1)), SequenceRows(full, np.array([97]))])
     with pytest.raises(ShapeError, match="at least one sequence"):
         executable.run([])
     with pytest.raises(ShapeError, match="at least one row"):
-        executable.run([Piece(full, ids(rng, 1)), Piece(other, ids(rng, 0))])
+        executable.run([SequenceRows(full, ids(rng, 1)), SequenceRows(other, ids(rng, 0))])
     assert (full.position, other.position) == (38, 2)
 
 
@@ -67,7 +67,7 @@ def test_greedy_decoding_of_several_sequences_is_that_of_each(executable: Any, r
     together, alone = ([executable.new_state() for _ in range(3)] for _ in range(2))
     prompts = [ids(rng, size) for size in (1, 9, 4)]
     for states in (together, alone):
-        executable.run([Piece(state, x, "none") for state, x in zip(states, prompts, strict=True)])
+        executable.run([SequenceRows(state, x, "none") for state, x in zip(states, prompts, strict=True)])
     streams = [greedy_ids(executable, state, token) for state, token in zip(alone, (5, 6, 7), strict=True)]
     batch = executable.greedy(together, [5, 6, 7])
     assert [list(found) for found in islice(batch, 6)] == [[next(one) for one in streams] for _ in range(6)]

@@ -8,7 +8,7 @@ import pytest
 from tests.examples import CASES
 from tests.networks import tiny_llama
 from volumetric.base.errors import GenerationError, ShapeError
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import (
     LSTM,
     Dense,
@@ -27,8 +27,8 @@ from volumetric.layers import (
 from volumetric.network import OUTPUT, Network, initialise
 from volumetric.network.grid import Coord, Grid, Link
 from volumetric.run import RunOptions, lower
-from volumetric.run.graph.network import NATIVE, open_graph
-from volumetric.run.graph.segments import row_wise
+from volumetric.run.graph.network_graph import NATIVE, open_graph
+from volumetric.run.graph.partition import row_wise
 
 
 def chain(*layers: LayerSpec, links: tuple[Link, ...] = (), disabled: frozenset[Coord] = frozenset()) -> Network:
@@ -121,8 +121,8 @@ def test_two_products_and_their_sum_are_two_steps() -> None:
     graph = open_graph(lower(network))
     assert [node.op for node in graph.nodes] == ["linear", "linear"]
     first, second = graph.nodes
-    assert second.named("x") == graph.inputs[0]
-    assert second.named("residual") == first.outputs[0]
+    assert second.input_by_role("x") == graph.inputs[0]
+    assert second.input_by_role("residual") == first.outputs[0]
 
 
 def test_average_concat_and_softcap() -> None:

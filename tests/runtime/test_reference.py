@@ -15,7 +15,7 @@ from tests.oracles import oracle
 from tests.oracles.network import NumpyNetwork
 from volumetric.base.errors import GenerationError, UnsupportedError
 from volumetric.devices import open_device
-from volumetric.devices.reference import ReferenceDevice, ReferenceExecutable
+from volumetric.devices.reference_device import ReferenceDevice, ReferenceExecutable
 from volumetric.layers import (
     GRU,
     LSTM,
@@ -40,9 +40,9 @@ from volumetric.layers import (
 )
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid, Link
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run import RunOptions, lower
-from volumetric.run.batch import greedy_ids
+from volumetric.run.call_batch import greedy_ids
 
 IDS = np.array([5, 17, 3, 96, 0, 41, 41, 8], np.int32)
 

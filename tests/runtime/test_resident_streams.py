@@ -9,14 +9,14 @@ import pytest
 
 from tests.devices import FAST, device
 from volumetric.base.errors import CheckpointError, ShapeError
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.dtypes import Scheme
 from volumetric.layers import GRU, MLSTM, SLSTM, Axon, CausalConv1d, Dense, LayerSpec, MultiHeadAttention
 from volumetric.network import Network, Params, initialise
 from volumetric.program import Canvas, Edge, In, Out, Program, Region
 from volumetric.run.streams import ResidentStream, open_stream
-from volumetric.run.streams import resident as resident_module
-from volumetric.run.streams.rows import RowStream
+from volumetric.run.streams import resident_stream as resident_module
+from volumetric.run.streams.row_stream import RowStream
 
 CELLS = chain(
     [

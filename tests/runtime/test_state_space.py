@@ -7,12 +7,12 @@ import pytest
 
 from tests.devices import FAST, device
 from tests.graph.test_networks import chain
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.layers import LayerSpec, Mamba, Mamba2, Residual, RMSNorm, ShortConv
 from volumetric.network import Network, initialise
 from volumetric.run import RunOptions, lower
-from volumetric.run.device import Piece
-from volumetric.run.graph.segments import row_wise
+from volumetric.run.device import SequenceRows
+from volumetric.run.graph.partition import row_wise
 
 WIDTH = 12
 OPTIONS = RunOptions(context=64, compute="float32")
@@ -63,7 +63,7 @@ def test_layers_run_on_rows_in_any_cut_and_company(name: str, on: str) -> None:
     found: list[list[np.ndarray]] = [[], []]
     for first, second in zip(CUTS, reversed(CUTS), strict=True):
         sizes = (first, (23 - second[1], 23 - second[0]))
-        pieces = [Piece(states[i], x[i][a:b], "all") for i, (a, b) in enumerate(sizes)]
+        pieces = [SequenceRows(states[i], x[i][a:b], "all") for i, (a, b) in enumerate(sizes)]
         for own, rows in zip(found, run.run(pieces), strict=True):
             own.append(rows)
     together = [np.concatenate(rows) for rows in found]

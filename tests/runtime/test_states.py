@@ -16,9 +16,9 @@ from tests.runtime.test_graph_executable import mixed
 from volumetric.base.errors import CheckpointError, GenerationError, VolumetricError
 from volumetric.network import Network, initialise
 from volumetric.run import RunOptions, lower
-from volumetric.run.held import Coded, as_codes, as_numbers
-from volumetric.run.sealed import Seal
-from volumetric.run.state_file import SEAL, _Header
+from volumetric.run.checked_blob import BlobFormat
+from volumetric.run.kv_value import QuantisedKv, as_codes, as_numbers
+from volumetric.run.state_file import SEAL, _StateHeader
 
 ROWS = 21
 """More than the 16 that keys keep side by side on the CPU."""
@@ -181,7 +181,7 @@ def test_numbers_that_are_not_finite_stay_so() -> None:
     rows = np.array([[[1.0, np.nan], [np.inf, 2.0]]], np.float32)
     coded = as_codes(rows)
     assert np.isnan(coded.scales).all()
-    assert np.isnan(Coded(coded.codes, coded.scales).values()).all()
+    assert np.isnan(QuantisedKv(coded.codes, coded.scales).values()).all()
     assert np.array_equal(as_numbers(np.array([1e6]), "float16"), [np.inf])
 
 
@@ -204,26 +204,26 @@ def test_bytes_that_do_not_fit_are_refused(name: str) -> None:
 def test_what_a_header_says_is_checked_against_what_is_there() -> None:
     executable = compiled("rows", "reference")
     data = held("rows", "reference", 3).save()
-    header, body = SEAL.open(data, _Header)
+    header, body = SEAL.unpack(data, _StateHeader)
     sealed = bytes(body)
-    later = Seal(magic=SEAL.magic, version=2, what="a saved state").close(header, [sealed])
+    later = BlobFormat(magic=SEAL.magic, version=2, what="a saved state").pack(header, [sealed])
     with pytest.raises(CheckpointError, match="version 2, expected version 1"):
         executable.restore(later)
     for position in (-1, 0, 2, 4, 2**62):
         header.position = position
         with pytest.raises(VolumetricError) as caught:
-            executable.restore(SEAL.close(header, [sealed]))
+            executable.restore(SEAL.pack(header, [sealed]))
         assert caught.value.hint
     header.position = 3
     for change in ({"dtype": "object"}, {"dtype": "int8"}, {"shape": (2**40, 2**40)}, {"shape": (0,)}, {"shape": ()}):
-        wrong, _ = SEAL.open(data, _Header)
+        wrong, _ = SEAL.unpack(data, _StateHeader)
         for field, value in change.items():
             setattr(wrong.states[0], field, value)
         with pytest.raises(CheckpointError):
-            executable.restore(SEAL.close(wrong, [sealed]))
+            executable.restore(SEAL.pack(wrong, [sealed]))
     header.states = [header.states[0], *header.states[:-1]]
     with pytest.raises(CheckpointError):
-        executable.restore(SEAL.close(header, [sealed]))
+        executable.restore(SEAL.pack(header, [sealed]))
 
 
 @settings(max_examples=60, deadline=None)

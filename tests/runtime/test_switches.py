@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.devices import device
-from volumetric.builders.chain import chain
-from volumetric.devices.cpu.graph.device import CpuGraphs
+from volumetric.builders.sequential import chain
+from volumetric.devices.cpu.graph.graphs import CpuGraphs
 from volumetric.dtypes import Scheme
 from volumetric.layers import MLSTM, SLSTM, AGaLiTe, Axon, Dense, XLAttention
 from volumetric.network import Network, initialise
@@ -28,7 +28,7 @@ def window(network: Network, graphs: Any) -> np.ndarray:
     """Three sequences of 21 rows with resets, as one program."""
     params, store = initialise(network, seed=2), graphs.store()
     for key, value in params.items():
-        store.put(key, value.values())
+        store.write(key, value.values())
     [y] = graphs.compile(graph_of(network, 21, sequences=3, resets=True), store).run([X, RESETS])
     return y
 

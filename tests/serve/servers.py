@@ -16,12 +16,12 @@ import openai
 import pytest
 
 from tests.generate.letters import recurrent_letters
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Limits, Model
-from volumetric.generate.scheduling.rounds import Rounds
-from volumetric.serve import run as serving_run
-from volumetric.serve.run import Server, listen
-from volumetric.serve.serving import Settings
+from volumetric.generate.scheduling.device_calls import DeviceCalls
+from volumetric.serve import server as serving_run
+from volumetric.serve.server import Server, listen
+from volumetric.serve.serving import ServerSettings
 
 PATIENCE = 60.0
 JSON = {"Content-Type": "application/json"}
@@ -66,13 +66,13 @@ def until(what: Callable[[], object]) -> None:
 
 def hang_devices(patch: pytest.MonkeyPatch) -> threading.Event:
     """Let devices hang as long as the event that this returns is not set; servers look at them all the time."""
-    step, goes = Rounds.run, threading.Event()
+    step, goes = DeviceCalls.run, threading.Event()
 
-    def hanging(self: Rounds, *args: Any) -> Any:
+    def hanging(self: DeviceCalls, *args: Any) -> Any:
         assert goes.wait(PATIENCE)
         return step(self, *args)
 
-    patch.setattr(Rounds, "run", hanging)
+    patch.setattr(DeviceCalls, "run", hanging)
     patch.setattr(serving_run, "_LOOK", 0.02)
     return goes
 
@@ -129,7 +129,7 @@ def running(
     sock, ready = listen("127.0.0.1", 0), threading.Event()
     openers = {name: lambda model=model: model for name, model in models.items()}
     chosen: dict[str, Any] = {"temperature": 0.0, **settings}
-    server = Server(openers, Settings(**chosen), limits or Limits(), drain=drain, drafts=drafts or {})
+    server = Server(openers, ServerSettings(**chosen), limits or Limits(), drain=drain, drafts=drafts or {})
     thread = threading.Thread(target=server.run, args=(sock,), kwargs={"on_ready": ready.set})
     thread.start()
     try:

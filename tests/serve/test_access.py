@@ -11,7 +11,7 @@ import pytest
 from tests.generate.letters import letters
 from tests.serve.servers import PATIENCE, Address, running
 from volumetric.cli import main
-from volumetric.serve.middleware import plain
+from volumetric.serve.middleware import plain_path
 
 PAGE = "https://page.example"
 
@@ -49,7 +49,7 @@ def ask(
     ],
 )
 def test_paths_are_made_plain(path: str, known: str):
-    assert plain(path) == known
+    assert plain_path(path) == known
 
 
 @pytest.mark.thorough

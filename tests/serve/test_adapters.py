@@ -12,7 +12,7 @@ import pytest
 from tests.devices import device
 from tests.serve.servers import Address, ask, running
 from tests.serve.test_reload import reload, until
-from volumetric.cli.serve import _Base
+from volumetric.cli.serve import _BaseModel
 from volumetric.generate import Model, load
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -25,7 +25,7 @@ def opened() -> Model:
 
 def with_adapters() -> dict[str, Model]:
     model = opened()
-    return {"llama": model} | model.together({name: FIXTURES / "peft" / name for name in NAMES[1:]})
+    return {"llama": model} | model.with_batched_adapters({name: FIXTURES / "peft" / name for name in NAMES[1:]})
 
 
 def likelihoods(address: Address, name: str) -> list[float]:
@@ -60,7 +60,7 @@ def test_a_model_and_its_adapters_are_opened_anew_together() -> None:
     with running(with_adapters()) as address:
         expected = {name: likelihoods(address, name) for name in NAMES}
         server, before = address.server, dict(address.server.serving.models)
-        base = _Base(opened)
+        base = _BaseModel(opened)
         base.lora |= {name: str(FIXTURES / "peft" / name) for name in NAMES[1:]}
         server._openers = {"llama": base.open, **{name: partial(base.adapted, name) for name in NAMES[1:]}}
         reload(server)

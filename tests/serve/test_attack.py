@@ -15,8 +15,8 @@ from benchmarks import serve_fuzz
 from tests.generate.letters import letters, recurrent_letters
 from tests.serve.servers import PATIENCE, Address, ask, hang_devices, running, slow_letters, until
 from volumetric.base.errors import DeviceError
-from volumetric.devices.reference import ReferenceDevice
-from volumetric.generate.scheduling.rounds import Rounds
+from volumetric.devices.reference_device import ReferenceDevice
+from volumetric.generate.scheduling.device_calls import DeviceCalls
 from volumetric.serve import bodies, heap, protocol
 
 
@@ -100,15 +100,15 @@ def test_who_sends_no_more_is_given_up(server: Address, monkeypatch: pytest.Monk
 
 
 def test_a_device_that_fails_fails_its_requests_alone(server: Address, monkeypatch: pytest.MonkeyPatch):
-    run, due = Rounds.run, [False]
+    run, due = DeviceCalls.run, [False]
 
-    def failing(self: Rounds, *args: Any) -> Any:
+    def failing(self: DeviceCalls, *args: Any) -> Any:
         if due[0]:
             due[0] = False
             raise DeviceError("the device is lost")
         return run(self, *args)
 
-    monkeypatch.setattr(Rounds, "run", failing)
+    monkeypatch.setattr(DeviceCalls, "run", failing)
     ask: dict[str, Any] = {"model": "slow", "prompt": "ab", "temperature": 1, "extra_body": {"ignore_eos": True}}
     with server.client() as client:
         stream = client.completions.create(**ask, stream=True)
@@ -156,10 +156,10 @@ def test_a_device_that_hangs_is_told_of(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_memory_is_given_back_where_the_system_has_a_way(monkeypatch: pytest.MonkeyPatch):
-    heap.bound()
+    heap.limit_arenas()
     heap.trim()
     heap._glibc.cache_clear()
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())  # another C library
-    heap.bound()
+    heap.limit_arenas()
     heap.trim()
     heap._glibc.cache_clear()

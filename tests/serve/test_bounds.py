@@ -18,13 +18,13 @@ from tests.generate.byte_tokens import byte_tokens
 from tests.generate.letters import letters, recurrent_letters
 from tests.serve.servers import PATIENCE, Address, ask, running, until
 from volumetric.base.errors import DoesNotFitError
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate.grammar import Grammars
 from volumetric.serve import descriptors
-from volumetric.serve.bodies import read
-from volumetric.serve.fields.completion import CompletionRequest
+from volumetric.serve.bodies import decode_body
+from volumetric.serve.fields.completion_request import CompletionRequest
+from volumetric.serve.grammar_processes import GrammarTrials
 from volumetric.serve.problem import RequestError
-from volumetric.serve.trials import Trials
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 SAY = {"role": "user", "content": "a"}
@@ -90,19 +90,19 @@ def test_at_a_bound_is_within_it(server: Address):
 def test_a_lenient_server_gives_up_on_many_fields():
     fields = {f"k{i}": 1 for i in range(200)}
     with pytest.raises(RequestError, match="unknown field"):
-        read(json.dumps({"prompt": "a", **fields}).encode(), CompletionRequest, lenient=True)
+        decode_body(json.dumps({"prompt": "a", **fields}).encode(), CompletionRequest, lenient=True)
 
 
 @pytest.mark.parametrize("one", ["[]", "{}", "[[]]", '{"a":[]}', '[{},"[[[]]]"]'])
 def test_lists_and_objects_have_a_number(one: str):
     body = f'{{"prompt": [{",".join([one] * 100_001)}]}}'
     with pytest.raises(RequestError, match="more than 100000 lists and objects"):
-        read(body.encode(), CompletionRequest)
+        decode_body(body.encode(), CompletionRequest)
 
 
 @pytest.mark.parametrize("text", ["[{" * 60_000, '"[' * 100_001, "\\[" * 100_001, '["{' * 100_001])
 def test_brackets_in_texts_are_no_lists(text: str):
-    assert read(json.dumps({"prompt": text}).encode(), CompletionRequest).prompt == text
+    assert decode_body(json.dumps({"prompt": text}).encode(), CompletionRequest).prompt == text
 
 
 @pytest.mark.parametrize("end", ["", "\\"])
@@ -110,7 +110,7 @@ def test_a_text_that_never_ends_is_looked_at_once(end: str):
     """From each of its quotation marks on it would take hours."""
     body = b'{"prompt": "' + b'\\"[' * 1_000_000 + end.encode()
     with pytest.raises(RequestError, match="not JSON"):
-        read(body, CompletionRequest)
+        decode_body(body, CompletionRequest)
 
 
 @pytest.mark.thorough
@@ -173,7 +173,7 @@ def test_there_are_no_more_connections_than_files(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(resource, "setrlimit", lambda _, bounds: given.append(bounds))
     for bounds, possible in (((1024, 4096), 2048), ((1024, 2000), 1744), ((10_000, 10_000), 2048), ((-1, -1), 2048)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, bounds=bounds: bounds)
-        assert descriptors.admitted(2048) == possible
+        assert descriptors.allowed_connections(2048) == possible
     assert given == [(2304, 4096), (2000, 2000)]
     assert "at most 1744 connections" in caplog.text
 
@@ -183,14 +183,14 @@ def test_there_are_no_more_connections_than_files(monkeypatch: pytest.MonkeyPatc
 def test_a_grammar_is_given_up_when_its_client_leaves(monkeypatch: pytest.MonkeyPatch, path: str):
     """Before its answer has begun there is a task of the request alone, and it ends."""
     begun, tokens = threading.Event(), byte_tokens()
-    kept: Callable[..., Any] = Grammars.kept
-    monkeypatch.setattr(Grammars, "kept", lambda self, *key: begun.set() or kept(self, *key))
+    kept: Callable[..., Any] = Grammars.cached_grammar
+    monkeypatch.setattr(Grammars, "cached_grammar", lambda self, *key: begun.set() or kept(self, *key))
     body = {"prompt": "a"} if path == TEXT else {"messages": [SAY]}
     body |= {"guided_choice": [f"a{i}" for i in range(60_000)]}
     with running({"letters": letters()}, max_body=2**22) as address:
         served, compilers = address.server.serving.models["letters"], address.server.serving.compilers
         # Words are no tokens that llguidance knows; what is only tried may be of others.
-        compilers._trials[tokens] = served.forms = Trials(Grammars(tokens), tokens)
+        compilers._trials[tokens] = served.forms = GrammarTrials(Grammars(tokens), tokens)
         connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=PATIENCE)
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
         assert begun.wait(PATIENCE)

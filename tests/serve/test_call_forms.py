@@ -14,12 +14,12 @@ from tests.serve.renamed import allows, renamed
 from tests.serve.servers import running
 from volumetric.generate import Model
 from volumetric.generate.grammar import Grammars
-from volumetric.serve.tools import families
-from volumetric.serve.tools.asked import AskedTools, Tool
-from volumetric.serve.tools.families import form_of, instructions
-from volumetric.serve.tools.form import CallForm
-from volumetric.serve.tools.history import told_calls
-from volumetric.serve.tools.reader import CallReader
+from volumetric.serve.tools import call_form_families
+from volumetric.serve.tools.call_form import CallForm
+from volumetric.serve.tools.call_form_families import form_of, instructions
+from volumetric.serve.tools.call_history import calls_for_template
+from volumetric.serve.tools.call_reader import CallReader
+from volumetric.serve.tools.request_tools import RequestTools, Tool
 
 SCHEMA = {
     "type": "object",
@@ -65,7 +65,7 @@ WRITTEN = {
     "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>time\n```json\n{}\n```<｜tool▁call▁end｜>"
     "<｜tool▁calls▁end｜>",
 }  # fmt: skip
-FORMS = {name: getattr(families, name) for name in WRITTEN}
+FORMS = {name: getattr(call_form_families, name) for name in WRITTEN}
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +75,8 @@ def smollm2() -> Iterator[tuple[Model, Grammars]]:
     model.close()
 
 
-def asked(*, required: bool, parallel: bool = True) -> AskedTools:
-    return AskedTools(tools=TOOLS, declarations=[], required=required, parallel=parallel)
+def asked(*, required: bool, parallel: bool = True) -> RequestTools:
+    return RequestTools(tools=TOOLS, declarations=[], required=required, parallel=parallel)
 
 
 def read(form: CallForm, text: str, size: int) -> tuple[str, list[tuple[str, str]]]:
@@ -96,7 +96,7 @@ def read(form: CallForm, text: str, size: int) -> tuple[str, list[tuple[str, str
 @pytest.mark.parametrize("name", WRITTEN)
 def test_calls_are_written_enforced_and_read(name: str, smollm2: tuple[Model, Grammars]):
     form, text = FORMS[name], WRITTEN[name]
-    assert form.written(CALLS) == text
+    assert form.write_calls(CALLS) == text
     said = ">>>all\nLet me see: {<" if form.aloud else "Let me see: {<"
     for size in (1, 4, 1000):
         content, calls = read(form, said + text, size)
@@ -116,7 +116,7 @@ def test_calls_are_written_enforced_and_read(name: str, smollm2: tuple[Model, Gr
             assert not allows(*smollm2, grammar, other)
         single = form.grammar(asked(required=required, parallel=False))
         assert not allows(*smollm2, single, text)
-        assert allows(*smollm2, single, form.written(CALLS[:1]))
+        assert allows(*smollm2, single, form.write_calls(CALLS[:1]))
 
 
 _DEEP = tuple(f"<｜tool▁{name}｜>" for name in ("calls▁begin", "call▁begin", "sep", "call▁end", "calls▁end"))
@@ -160,7 +160,7 @@ def test_special_tokens_of_calls_are_enforced_by_their_ids(name: str):
 
 @pytest.mark.thorough
 def test_text_has_a_name_where_a_prompt_ends_with_the_trigger(smollm2: tuple[Model, Grammars]):
-    form = replace(families.FUNCTIONARY_ALOUD, inside=True)
+    form = replace(call_form_families.FUNCTIONARY_ALOUD, inside=True)
     text = WRITTEN["FUNCTIONARY_ALOUD"].removeprefix(">>>")
     for size in (1, 1000):
         assert read(form, f"all\nSee >> this.{WRITTEN['FUNCTIONARY_ALOUD']}", size)[0] == "See >> this."
@@ -195,10 +195,10 @@ def test_arguments_that_are_written_as_elements_are_those_of_the_schema(
     name: str, size: int, smollm2: tuple[Model, Grammars]
 ):
     form, tool = FORMS[name], Tool("run", VALUES)
-    grammar = form.grammar(AskedTools(tools=[tool], declarations=[], required=True, parallel=False))
+    grammar = form.grammar(RequestTools(tools=[tool], declarations=[], required=True, parallel=False))
     given = {"code": 'a = "</x>\\n"\n\n<b>\n', "unit": "C", "place": "rome", "note": None, "list": [1, 2], "on": True}
     for arguments in (given, {"code": ""}, {"code": "x", "note": "null and more"}, {"code": "null", "on": False}):
-        text = form.written([("run", arguments)])
+        text = form.write_calls([("run", arguments)])
         assert allows(*smollm2, grammar, text) or size > 1  # once is enough
         reader = CallReader(form, [tool])
         pieces = [piece for at in range(0, len(text), size) for piece in reader.push(text[at : at + size])[1]]
@@ -210,16 +210,16 @@ def test_arguments_that_are_written_as_elements_are_those_of_the_schema(
             {"code": "x", "place": "R"},
             {"code": "x", "list": "a"},
         ):
-            assert not allows(*smollm2, grammar, form.written([("run", wrong)]))
+            assert not allows(*smollm2, grammar, form.write_calls([("run", wrong)]))
 
 
 @pytest.mark.parametrize("name", ["QWEN_CODER", "GLM", "DEEPSEEK_ELEMENTS"])
 def test_arguments_without_a_schema_are_texts_or_what_their_marks_say(name: str, smollm2: tuple[Model, Grammars]):
     form, tool = FORMS[name], Tool("run", {"type": "object"})
-    grammar = form.grammar(AskedTools(tools=[tool], declarations=[], required=True, parallel=False))
+    grammar = form.grammar(RequestTools(tools=[tool], declarations=[], required=True, parallel=False))
     typed = form.elements is not None and bool(form.elements.valued)
     for arguments in ({}, {"a.b": "<x>\n"}, {"a": "1", "b": [1, {"c": None}] if typed else "2"}):
-        text = form.written([("run", arguments)])
+        text = form.write_calls([("run", arguments)])
         assert allows(*smollm2, grammar, text)
         reader = CallReader(form, [tool])
         (head, *rest) = reader.push(text)[1]
@@ -238,8 +238,8 @@ def test_arguments_without_a_schema_are_texts_or_what_their_marks_say(name: str,
 )
 def test_what_cannot_be_enforced_of_elements_is_refused(schema: Any, message: str):
     with pytest.raises(volumetric.base.errors.SpecError, match=message):
-        families.QWEN_CODER.grammar(
-            AskedTools(tools=[Tool("f", schema)], declarations=[], required=False, parallel=True)
+        call_form_families.QWEN_CODER.grammar(
+            RequestTools(tools=[Tool("f", schema)], declarations=[], required=False, parallel=True)
         )
 
 
@@ -271,8 +271,8 @@ def test_what_cannot_be_enforced_of_elements_is_refused(schema: Any, message: st
     ],
 )
 def test_templates_tell_which_form_they_teach(template: str, name: str, telling: str):
-    assert form_of(template) == (getattr(families, name), telling)
-    assert form_of(template)[0].trigger in instructions(asked(required=False), getattr(families, name))
+    assert form_of(template) == (getattr(call_form_families, name), telling)
+    assert form_of(template)[0].trigger in instructions(asked(required=False), getattr(call_form_families, name))
 
 
 def test_earlier_calls_are_told_as_templates_take_them():
@@ -280,7 +280,7 @@ def test_earlier_calls_are_told_as_templates_take_them():
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
 
     def last(template: str) -> dict[str, Any]:
-        return told_calls(messages, template, families.GRANITE)[-1]
+        return calls_for_template(messages, template, call_form_families.GRANITE)[-1]
 
     for known in ("{{ call.arguments | tojson }}", "{% if message.reasoning_content is not none %}"):  # as of Qwen3
         assert last("{{ tool_calls }}" + known) == messages[-1]

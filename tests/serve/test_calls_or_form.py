@@ -17,11 +17,11 @@ from tests.serve.test_call_forms import CALLS, FORMS, WRITTEN, asked
 from tests.serve.test_channels import ALOUD, CALL, MARKS, TEMPLATE, THOUGHT
 from volumetric.generate import Model
 from volumetric.generate.grammar import Grammars
-from volumetric.serve.channels import harmony_of
-from volumetric.serve.tools import families
-from volumetric.serve.tools.asked import AskedTools
-from volumetric.serve.tools.form import CallForm
-from volumetric.serve.tools.reader import CallReader
+from volumetric.serve.harmony import harmony_of
+from volumetric.serve.tools import call_form_families
+from volumetric.serve.tools.call_form import CallForm
+from volumetric.serve.tools.call_reader import CallReader
+from volumetric.serve.tools.request_tools import RequestTools
 
 PERSON = {
     "type": "object",
@@ -81,10 +81,10 @@ def read(form: CallForm, text: str, size: int) -> tuple[str, list[list[str]]]:
 @pytest.mark.parametrize("name", [*WRITTEN, "HERMES", "MISTRAL_LIST"])
 def test_an_answer_is_calls_or_by_the_schema(name: str, smollm2: tuple[Model, Grammars]):
     model, grammars = smollm2
-    form: CallForm = FORMS.get(name) or getattr(families, name)
+    form: CallForm = FORMS.get(name) or getattr(call_form_families, name)
     for inside in {False, bool(form.aloud)}:
         form = replace(form, inside=inside)
-        calls = form.written(CALLS)[len(form.trigger) if inside else 0 :]
+        calls = form.write_calls(CALLS)[len(form.trigger) if inside else 0 :]
         spoken = f"{'' if inside else form.trigger}{form.aloud}{form.between}" if form.aloud else ""
         grammar = form.grammar(asked(required=False), PERSON)
         for good in (calls, spoken + ANSWER):
@@ -94,8 +94,8 @@ def test_an_answer_is_calls_or_by_the_schema(name: str, smollm2: tuple[Model, Gr
             f"Let me see. {calls}",
             calls.replace("weather", "rain"),
             spoken + ANSWER.replace("age", "years"),
-            spoken + ANSWER + form.written(CALLS),
-            form.written(CALLS) + ANSWER,
+            spoken + ANSWER + form.write_calls(CALLS),
+            form.write_calls(CALLS) + ANSWER,
         ):
             assert not allows(model, grammars, grammar, bad)
         required = form.grammar(asked(required=True), PERSON)
@@ -104,7 +104,9 @@ def test_an_answer_is_calls_or_by_the_schema(name: str, smollm2: tuple[Model, Gr
         listed = form.grammar(asked(required=False), {"type": ["array", "boolean"], "items": {"type": "string"}})
         for text in ('["a"]', "[]", "false"):
             assert allows(model, grammars, listed, spoken + text)
-        quoting = json.dumps({"name": form.written(CALLS), "age": 2}, ensure_ascii=False)  # what is in JSON is no call
+        quoting = json.dumps(
+            {"name": form.write_calls(CALLS), "age": 2}, ensure_ascii=False
+        )  # what is in JSON is no call
         for size in (1, 5, 1000):
             assert [name for name, _ in read(form, calls, size)[1]] == ["weather", "time"]
             for answer in (ANSWER, quoting, '{"name": "", "parameters": {}}', '{"na', ""):
@@ -118,7 +120,7 @@ def test_channels_have_calls_or_the_schema():
     channels = harmony_of(TEMPLATE, model.tokenizer.token_id)
     assert channels is not None
     grammars, final = Grammars(model), "<|channel|>final<|message|>"
-    tools = AskedTools(tools=asked(required=False).tools, declarations=[], required=False, parallel=True)
+    tools = RequestTools(tools=asked(required=False).tools, declarations=[], required=False, parallel=True)
     grammar = channels.grammar(tools, PERSON)
     for good in (CALL, THOUGHT + CALL, THOUGHT + ALOUD + CALL, final + ANSWER, THOUGHT + final + ANSWER):
         assert allows(model, grammars, grammar, good)

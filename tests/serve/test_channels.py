@@ -11,14 +11,14 @@ import pytest
 
 from tests.serve.renamed import allows, renamed
 from tests.serve.servers import running
-from volumetric.generate.events import Generation
 from volumetric.generate.grammar import Grammars
-from volumetric.serve.answers import AnswerForm
-from volumetric.serve.channels import ChannelReader, Harmony, harmony_of
-from volumetric.serve.forms import calls_grammar
-from volumetric.serve.reasoning import Thinking, thinking_of
-from volumetric.serve.tools.asked import AskedTools, Tool
-from volumetric.serve.tools.families import HERMES
+from volumetric.generate.token_events import Generation
+from volumetric.serve.answer_grammar import calls_grammar
+from volumetric.serve.harmony import HarmonyFormat, HarmonyReader, harmony_of
+from volumetric.serve.output_parser import OutputFormat
+from volumetric.serve.reasoning import ReasoningFormat, reasoning_format_of
+from volumetric.serve.tools.call_form_families import HERMES
+from volumetric.serve.tools.request_tools import RequestTools, Tool
 
 MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|constrain|>", "<|call|>")
 # The template of gpt-oss has these texts; this one ends as it does.
@@ -55,11 +55,11 @@ GIVEN = '{"town": "Rome"}'
     ],
 )
 def test_channels_are_read_alike_in_pieces_of_any_size(size: int, text: str, thought: str, said: str, arguments: str):
-    reader = ChannelReader()
+    reader = HarmonyReader()
     parts = [*(reader.push(text[at : at + size]) for at in range(0, len(text), size)), reader.end()]
-    assert "".join(part.said for part in parts) == said
-    assert "".join(part.thought for part in parts) == thought
-    pieces = [piece for part in parts for piece in part.pieces]
+    assert "".join(part.content for part in parts) == said
+    assert "".join(part.reasoning for part in parts) == thought
+    pieces = [piece for part in parts for piece in part.call_deltas]
     assert "".join(piece.arguments for piece in pieces) == arguments
     assert [piece.name for piece in pieces if piece.id] == (["weather"] if arguments else [])
 
@@ -83,7 +83,7 @@ def test_answers_keep_to_channels():
     assert harmony_of(TEMPLATE, {}.get) is None
     grammars = Grammars(model)
     for required in (False, True):
-        asked = AskedTools(tools=[Tool("weather", SCHEMA)], declarations=[], required=required, parallel=True)
+        asked = RequestTools(tools=[Tool("weather", SCHEMA)], declarations=[], required=required, parallel=True)
         grammar = channels.grammar(asked)
         for before in ("", THOUGHT, THOUGHT + ALOUD):
             assert allows(model, grammars, grammar, before + CALL)
@@ -98,11 +98,11 @@ def test_reasoning_in_channels_is_counted():
     tokens += ["<|channel|>", "final", "<|message|>", "yes"]
     stats: Any = None
     answer = Generation(text="".join(tokens), token_ids=tuple(range(12)), finish_reason="stop", stats=stats, seed=None)
-    form = AnswerForm(channels=Harmony({}))
+    form = OutputFormat(channels=HarmonyFormat({}))
     assert form.reasoning_tokens(answer, tokens.__getitem__) == 5
-    assert form.whole(answer.text)[:2] == ("so so", "yes")
-    assert AnswerForm(channels=Harmony({}), merged=True).whole(answer.text)[:2] == ("", "so soyes")
-    assert AnswerForm(channels=Harmony({}), show_reasoning=False).whole(answer.text)[:2] == ("", "yes")
+    assert form.parse(answer.text)[:2] == ("so so", "yes")
+    assert OutputFormat(channels=HarmonyFormat({}), merged=True).parse(answer.text)[:2] == ("", "so soyes")
+    assert OutputFormat(channels=HarmonyFormat({}), show_reasoning=False).parse(answer.text)[:2] == ("", "yes")
 
 
 @pytest.mark.thorough
@@ -146,13 +146,13 @@ def test_reasoning_between_special_tokens_may_come_before_calls():
     model = renamed("[THINK]", "[/THINK]")
     tokenizer = model.tokenizer
     assert tokenizer is not None
-    found = thinking_of("{# [THINK] [/THINK] #}", "a", tokenizer.token_id)
+    found = reasoning_format_of("{# [THINK] [/THINK] #}", "a", tokenizer.token_id)
     assert found is not None
-    assert found == Thinking("[THINK]", "[/THINK]", marks=found.marks)
+    assert found == ReasoningFormat("[THINK]", "[/THINK]", marks=found.marks)
     assert found.marks == {mark: tokenizer.token_id(mark) for mark in ("[THINK]", "[/THINK]")}
-    assert AnswerForm(thinking=found).shown == set(found.marks.values())
-    asked = AskedTools(tools=[Tool("weather", SCHEMA)], declarations=[], required=False, parallel=True)
-    grammars, call = Grammars(model), HERMES.written([("weather", {"town": "Rome"})])
+    assert OutputFormat(thinking=found).special_tokens == set(found.marks.values())
+    asked = RequestTools(tools=[Tool("weather", SCHEMA)], declarations=[], required=False, parallel=True)
+    grammars, call = Grammars(model), HERMES.write_calls([("weather", {"town": "Rome"})])
     for text, good in (
         (call, True),
         (f"[THINK]Hm.[/THINK]{call}", True),
@@ -162,7 +162,7 @@ def test_reasoning_between_special_tokens_may_come_before_calls():
         (f"[THINK]Hm.[/THINK]{call.replace('Rome', 'Rome and further')}", False),
     ):
         assert allows(model, grammars, calls_grammar(asked, HERMES, found), text) == good
-    inside = thinking_of("{# [THINK] #}", "a[THINK]", tokenizer.token_id)
+    inside = reasoning_format_of("{# [THINK] #}", "a[THINK]", tokenizer.token_id)
     assert allows(model, grammars, calls_grammar(asked, HERMES, inside), f"Hm.[/THINK]{call}")
     model.close()
 

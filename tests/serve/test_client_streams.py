@@ -15,12 +15,12 @@ from openai.types.chat import ChatCompletionChunk
 import volumetric
 from tests.generate.letters import letters
 from tests.serve.servers import WEATHER, Address, an_event_loop, running
-from volumetric.generate.events import TokenEvent
-from volumetric.serve.answers import AnswerForm
-from volumetric.serve.shapes import ChatShape
-from volumetric.serve.tools.asked import Tool
-from volumetric.serve.tools.families import HERMES
-from volumetric.serve.tools.reader import CallPiece, joined
+from volumetric.generate.token_events import TokenEvent
+from volumetric.serve.completion_answers import ChatAnswer
+from volumetric.serve.output_parser import OutputFormat
+from volumetric.serve.tools.call_form_families import HERMES
+from volumetric.serve.tools.call_reader import CallDelta, merge_deltas
+from volumetric.serve.tools.request_tools import Tool
 
 ASK: dict[str, Any] = {
     "model": "smollm2",
@@ -68,19 +68,19 @@ def test_each_call_has_one_entry_in_a_piece(client):
 
 
 def test_pieces_of_a_call_are_joined_and_those_of_others_stay_apart():
-    head, other = CallPiece(0, id="a", name="f"), CallPiece(1, id="b", name="g")
-    pieces = [head, CallPiece(0, '{"'), CallPiece(0, "}"), other, CallPiece(1, "{}")]
-    assert joined(pieces) == [CallPiece(0, '{"}', "a", "f"), CallPiece(1, "{}", "b", "g")]
-    assert joined([CallPiece(0, "{")]) == [CallPiece(0, "{")]
-    assert joined([]) == []
+    head, other = CallDelta(0, id="a", name="f"), CallDelta(1, id="b", name="g")
+    pieces = [head, CallDelta(0, '{"'), CallDelta(0, "}"), other, CallDelta(1, "{}")]
+    assert merge_deltas(pieces) == [CallDelta(0, '{"}', "a", "f"), CallDelta(1, "{}", "b", "g")]
+    assert merge_deltas([CallDelta(0, "{")]) == [CallDelta(0, "{")]
+    assert merge_deltas([]) == []
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_openai_puts_calls_together_however_they_are_cut(size):
     asked: Any = openai.pydantic_function_tool(Place)
     calls = [("Place", {"town": "Rome"}), ("Place", {"town": "Paris"})]
-    text, form = HERMES.written(calls), AnswerForm(tools=[Tool("Place", {})], calls=HERMES)
-    shape = ChatShape(model="m", fingerprint="f", text_of=lambda _: "", form=form)
+    text, form = HERMES.write_calls(calls), OutputFormat(tools=[Tool("Place", {})], calls=HERMES)
+    shape = ChatAnswer(model="m", fingerprint="f", text_of=lambda _: "", form=form)
     state: Any = ChatCompletionStreamState(input_tools=[asked])
     told = list(shape.opening(0))
     for index, at in enumerate(range(0, len(text), size)):

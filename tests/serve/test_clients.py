@@ -10,7 +10,7 @@ from tests.generate.letters import letters, next_letter_logits, recurrent_letter
 from tests.generate.test_encoding import TINY
 from tests.serve.servers import Address, running, slow_letters
 from volumetric import load
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Limits
 
 MESSAGES = [{"role": "user", "content": "ab"}]
@@ -250,7 +250,7 @@ def test_a_key_is_asked_for_where_there_is_one():
 
 @pytest.mark.thorough
 def test_a_full_queue_refuses_with_a_time_to_come_again():
-    limits = Limits(seats=1, queue=0)
+    limits = Limits(slots=1, queue=0)
     with (
         running({"random": slow_letters()}, limits=limits) as address,
         address.client() as client,

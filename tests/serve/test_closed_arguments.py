@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from volumetric.serve.channels import Harmony
+from volumetric.serve.harmony import HarmonyFormat
 from volumetric.serve.problem import RequestError
-from volumetric.serve.tools import families
-from volumetric.serve.tools.asked import AskedTools, Tool, closed, tools_of
+from volumetric.serve.tools import call_form_families
+from volumetric.serve.tools.request_tools import RequestTools, Tool, closed_schema, tools_of
 
 A, B = {"type": "object", "properties": {"a": {"type": "integer"}}}, {"type": "object", "properties": {"b": {}}}
 CLOSED_A = A | {"additionalProperties": False}
@@ -25,10 +25,10 @@ def test_objects_are_closed_wherever_they_are():
         ),
     ):
         wanted = expected if open_ is A else {"properties": expected, "additionalProperties": False}
-        assert closed(open_) == wanted
-        assert closed(wanted) == wanted
+        assert closed_schema(open_) == wanted
+        assert closed_schema(wanted) == wanted
     named = {"$ref": "#/$defs/a", "$defs": {"a": A}}
-    assert closed(named) == {"$ref": "#/$defs/a", "$defs": {"a": CLOSED_A}}
+    assert closed_schema(named) == {"$ref": "#/$defs/a", "$defs": {"a": CLOSED_A}}
 
 
 @pytest.mark.parametrize(
@@ -51,26 +51,26 @@ def test_objects_are_closed_wherever_they_are():
     ],
 )
 def test_what_says_of_others_or_is_judged_together_stays_open(schema):
-    assert closed(schema) == schema
+    assert closed_schema(schema) == schema
 
 
 def test_names_of_properties_are_no_keywords():
     schema = {"type": "object", "properties": {"allOf": A, "not": {"type": "integer"}}}
-    assert closed(schema)["properties"]["allOf"] == CLOSED_A
-    assert closed(schema)["additionalProperties"] is False
+    assert closed_schema(schema)["properties"]["allOf"] == CLOSED_A
+    assert closed_schema(schema)["additionalProperties"] is False
 
 
 def test_what_is_nested_without_end_is_left_to_be_refused():
     schema = A
     for _ in range(5000):
         schema = {"properties": {"a": schema}}
-    assert closed(schema) is schema
+    assert closed_schema(schema) is schema
 
 
-@pytest.mark.parametrize("form", [families.HERMES, Harmony({})], ids=["hermes", "harmony"])
+@pytest.mark.parametrize("form", [call_form_families.HERMES, HarmonyFormat({})], ids=["hermes", "harmony"])
 def test_calls_are_held_to_closed_parameters_unless_a_function_is_not_strict(form):
     for tool, held in ((Tool("f", A), True), (Tool("f", A, closed=False), False)):
-        grammar = form.grammar(AskedTools(tools=[tool], declarations=[], required=True, parallel=False))
+        grammar = form.grammar(RequestTools(tools=[tool], declarations=[], required=True, parallel=False))
         assert ('"additionalProperties": false' in grammar) == held
 
 

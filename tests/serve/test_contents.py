@@ -13,7 +13,7 @@ import pytest
 from tests.generate.letters import loaded_letters
 from tests.loaders.test_chat_contents import BEGINNINGS, CHATML, SPOOF, START, STOP, byte_level
 from tests.serve.servers import WEATHER, Address, ask, running
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Model
 from volumetric.loaders import ChatTemplate
 from volumetric.loaders.generation_config import GenerationDefaults

@@ -9,27 +9,27 @@ import pytest
 import volumetric
 from tests.serve.servers import WEATHER, running
 from tests.serve.test_call_forms import WRITTEN
-from volumetric.serve.answers import AnswerForm
-from volumetric.serve.reasoning import thinking_of
-from volumetric.serve.tools import families
-from volumetric.serve.tools.history import told_calls
-from volumetric.serve.tools.numbered import NUMBER, beginning, pattern
-from volumetric.serve.tools.reader import CallReader
+from volumetric.serve.output_parser import OutputFormat
+from volumetric.serve.reasoning import reasoning_format_of
+from volumetric.serve.tools import call_form_families
+from volumetric.serve.tools.call_history import calls_for_template
+from volumetric.serve.tools.call_reader import CallReader
+from volumetric.serve.tools.numbered_texts import NUMBER, beginning_pattern, number_pattern
 
 SAID = "<|START_RESPONSE|>The sky <| is blue.<|END_RESPONSE|>"
 
 
 def test_numbers_are_found_in_whole_and_in_part():
     text = f"a.{NUMBER}<b"
-    assert pattern(text).match("a.12<b and more")[1] == "12"  # pyright: ignore[reportOptionalSubscript]
+    assert number_pattern(text).match("a.12<b and more")[1] == "12"  # pyright: ignore[reportOptionalSubscript]
     for part in ("", "a", "a.", "a.1", "a.12", "a.12<", "a.12<b"):
-        assert beginning(text).fullmatch(part)
+        assert beginning_pattern(text).fullmatch(part)
     for other in ("b", "a.<", "a.1b", "a.12<c"):
-        assert not beginning(text).fullmatch(other)
+        assert not beginning_pattern(text).fullmatch(other)
 
 
 def test_ids_are_names_and_numbers():
-    reader = CallReader(families.KIMI)
+    reader = CallReader(call_form_families.KIMI)
     pieces = [piece for char in WRITTEN["KIMI"].replace(":0", ":7") for piece in reader.push(char)[1]]
     assert [piece.id for piece in pieces if piece.id] == ["functions.weather:7", "functions.time:1"]
     called = [[{"id": f"{turn}", "function": {"name": "f", "arguments": {}}}] for turn in "ab"]
@@ -40,7 +40,7 @@ def test_ids_are_names_and_numbers():
         {"role": "tool", "content": "2", "tool_call_id": "b"},
         {"role": "tool", "content": "3", "tool_call_id": "nobody's"},
     ]
-    told = told_calls(messages, "{{ tool_calls }}", families.KIMI)
+    told = calls_for_template(messages, "{{ tool_calls }}", call_form_families.KIMI)
     assert [call["id"] for message in told for call in message.get("tool_calls", ())] == [
         "functions.f:0",
         "functions.f:1",
@@ -51,7 +51,9 @@ def test_ids_are_names_and_numbers():
         "nobody's",
     ]
     assert messages[0]["tool_calls"][0]["id"] == "a"
-    written = told_calls(messages, "{{ messages }}", families.KIMI)  # of a template that knows of none
+    written = calls_for_template(
+        messages, "{{ messages }}", call_form_families.KIMI
+    )  # of a template that knows of none
     assert "functions.f:0<|" in written[0]["content"]
     assert "functions.f:1<|" in written[2]["content"]
 
@@ -59,15 +61,15 @@ def test_ids_are_names_and_numbers():
 @pytest.mark.parametrize("size", [1, 5, 1000])
 @pytest.mark.parametrize("tools", [True, False])
 def test_marks_around_text_are_no_part_of_it(size: int, tools: bool):
-    thinking = thinking_of("<|START_THINKING|>", "")
-    form = AnswerForm(calls=families.COMMAND, thinking=thinking)
+    thinking = reasoning_format_of("<|START_THINKING|>", "")
+    form = OutputFormat(calls=call_form_families.COMMAND, thinking=thinking)
     plan = "<|START_THINKING|>I look.<|END_THINKING|>"
     text = plan + (WRITTEN["COMMAND"] if tools else SAID)
     reader = form.reader()
     parts = [reader.push(text[at : at + size]) for at in range(0, len(text), size)] + [reader.end()]
-    assert "".join(part.thought for part in parts) == "I look."
-    assert "".join(part.said for part in parts) == ("" if tools else "The sky <| is blue.")
-    names = [piece.name for part in parts for piece in part.pieces if piece.id]
+    assert "".join(part.reasoning for part in parts) == "I look."
+    assert "".join(part.content for part in parts) == ("" if tools else "The sky <| is blue.")
+    names = [piece.name for part in parts for piece in part.call_deltas if piece.id]
     assert names == (["weather", "time"] if tools else [])
 
 

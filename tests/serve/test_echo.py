@@ -11,7 +11,7 @@ import pytest
 
 from tests.generate.letters import LETTERS, letters, recurrent_letters
 from tests.serve.servers import running
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 
 PROMPTS = [[0, 1, 2, 5, 3], [3, 4], [7]]
 

@@ -12,14 +12,14 @@ import pytest
 
 from tests.generate.letters import LETTERS, letters, recurrent_letters
 from tests.serve.servers import WEATHER, Address, ask, running
-from volumetric.devices.reference import ReferenceDevice
-from volumetric.serve.bodies import read
-from volumetric.serve.fields.chat import ChatRequest
-from volumetric.serve.fields.completion import CompletionRequest
-from volumetric.serve.fields.elsewhere import TABLE, table
-from volumetric.serve.fields.response import ResponseRequest
+from volumetric.devices.reference_device import ReferenceDevice
+from volumetric.serve.bodies import decode_body
+from volumetric.serve.fields.chat_request import ChatRequest
+from volumetric.serve.fields.completion_request import CompletionRequest
+from volumetric.serve.fields.foreign_fields import TABLE, table
+from volumetric.serve.fields.response_request import ResponseRequest
 from volumetric.serve.problem import RequestError
-from volumetric.serve.tools.asked import tools_of
+from volumetric.serve.tools.request_tools import tools_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "server.md"
 MESSAGES = [{"role": "user", "content": "ab"}]
@@ -47,7 +47,7 @@ def body(**fields: Any) -> bytes:
 
 @pytest.mark.parametrize("fields", NEUTRAL)
 def test_what_is_done_anyway_is_taken(fields: dict[str, Any]):
-    assert read(body(**fields), ChatRequest).messages[0].content == "ab"
+    assert decode_body(body(**fields), ChatRequest).messages[0].content == "ab"
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_what_is_done_anyway_is_taken(fields: dict[str, Any]):
 )
 def test_what_is_not_done_is_refused_with_the_reason(fields: dict[str, Any], name: str, why: str):
     with pytest.raises(RequestError, match=why) as caught:
-        read(body(**fields), ChatRequest)
+        decode_body(body(**fields), ChatRequest)
     assert (caught.value.param, caught.value.status) == (name, 400)
 
 
 def test_a_lenient_server_takes_all_of_them():
-    assert read(body(echo=True, mirostat=2), ChatRequest, lenient=True).messages
+    assert decode_body(body(echo=True, mirostat=2), ChatRequest, lenient=True).messages
 
 
 def test_the_table_is_sound_and_in_the_document():
@@ -90,13 +90,13 @@ def test_the_table_is_sound_and_in_the_document():
 
 
 def test_responses_need_no_wishes_about_reasoning():
-    asked = read(b'{"input": "a"}', ResponseRequest)
+    asked = decode_body(b'{"input": "a"}', ResponseRequest)
     asked.check()
     assert (asked.reasoning, asked.include) == (None, [])
 
 
 def test_responses_drop_what_they_never_tell():
-    asked = read(
+    asked = decode_body(
         json.dumps({"input": "a", "include": ["reasoning.encrypted_content"], "store": True, "truncation": "auto",
                     "max_tool_calls": 1, "reasoning": {"summary": "auto"}}).encode(),
         ResponseRequest,
@@ -120,24 +120,24 @@ def test_responses_drop_what_they_never_tell():
     ],
 )
 def test_structured_outputs_are_forms(form: dict[str, Any], field: str, value: Any):
-    assert getattr(read(body(structured_outputs=form), ChatRequest), field) == value
-    assert read(body(json_schema={"type": "object"}), ChatRequest).guided_json == {"type": "object"}
+    assert getattr(decode_body(body(structured_outputs=form), ChatRequest), field) == value
+    assert decode_body(body(json_schema={"type": "object"}), ChatRequest).guided_json == {"type": "object"}
 
 
 @pytest.mark.parametrize("form", [{}, {"json": "{"}, {"json": "1"}, {"regex": "a", "choice": ["b"]}, {"tag": 1}])
 def test_structured_outputs_that_are_no_form_are_refused(form: dict[str, Any]):
     with pytest.raises(RequestError, match="structured_outputs"):
-        read(body(structured_outputs=form), ChatRequest)
+        decode_body(body(structured_outputs=form), ChatRequest)
 
 
 def test_a_schema_may_stand_beside_its_type():
     for kind in ("json_object", "json_schema"):
-        asked = read(body(response_format={"type": kind, "schema": {"type": "object"}}), ChatRequest)
+        asked = decode_body(body(response_format={"type": kind, "schema": {"type": "object"}}), ChatRequest)
         assert asked.response_format is not None
         assert asked.response_format.json_schema is not None
         assert asked.response_format.json_schema.schema == {"type": "object"}
     with pytest.raises(RequestError, match="requires a JSON type"):
-        read(body(response_format={"type": "text", "schema": {}}), ChatRequest)
+        decode_body(body(response_format={"type": "text", "schema": {}}), ChatRequest)
 
 
 def choice(mode: str, *names: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tests.generate.letters import letters
 from tests.serve.renamed import renamed, renamed_tokenizer
 from tests.serve.servers import Address, running
 from volumetric.loaders import Tokenizer
-from volumetric.serve.filling import Filling, filling_of
+from volumetric.serve.fill_in_middle import FillInMiddle, fill_in_middle_of
 
 FAMILIES = [
     ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>"),
@@ -34,7 +34,11 @@ def address() -> Iterator[Address]:
 def test_prompts_have_the_tokens_of_the_model(marks: tuple[str, ...], address: Address):
     model = address.server.serving.models["coder"].model
     tokenizer = renamed_tokenizer(model, dict(zip(FAMILIES[0], marks, strict=True)))
-    filling, before, after = filling_of("coder", tokenizer), "def add(a, b):\n    return ", "\n\nprint(add(1, 2))\n"
+    filling, before, after = (
+        fill_in_middle_of("coder", tokenizer),
+        "def add(a, b):\n    return ",
+        "\n\nprint(add(1, 2))\n",
+    )
     ids = filling.prompt(before, after)
     text = tokenizer.decode(ids, skip_special_tokens=False)
     assert text == f"{marks[0]}{before}{marks[1]}{after}{marks[2]}"
@@ -82,6 +86,6 @@ def test_a_suffix_begins_without_the_space_of_a_text():
         return built
 
     tokenizer = Tokenizer(build, special_tokens={"bos_token": "<s>"}, special_ids={}, where="spaces")
-    ids = Filling(tokenizer, 10, 11, 12, ()).prompt("a", "ba")
+    ids = FillInMiddle(tokenizer, 10, 11, 12, ()).prompt("a", "ba")
     assert ids == [4, 10, 0, 1, 11, 2, 1, 12]
-    assert Filling(tokenizer, 10, 11, 12, ()).prompt("a", " a") == [4, 10, 0, 1, 11, 0, 1, 12]
+    assert FillInMiddle(tokenizer, 10, 11, 12, ()).prompt("a", " a") == [4, 10, 0, 1, 11, 0, 1, 12]

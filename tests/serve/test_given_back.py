@@ -16,19 +16,19 @@ from tests.generate.letters import letters
 from tests.serve.servers import PATIENCE, ask, hang_devices, running, until
 from volumetric.base.errors import SpecError
 from volumetric.generate import Limits
-from volumetric.generate.events import Generation, GenerationStats
+from volumetric.generate.token_events import Generation, GenerationStats
 from volumetric.serve import bodies
-from volumetric.serve import run as serving_run
-from volumetric.serve.fields.completion import CompletionRequest
+from volumetric.serve import server as serving_run
+from volumetric.serve.answer_fields import usage
+from volumetric.serve.fields.completion_request import CompletionRequest
 from volumetric.serve.problem import RequestError
-from volumetric.serve.serving import Settings
-from volumetric.serve.told import usage
+from volumetric.serve.serving import ServerSettings
 
 
 @pytest.mark.thorough
 def test_a_request_that_is_refused_in_the_middle_leaves_nothing_behind():
     """Its first prompts were taken on before the queue was full."""
-    limits = Limits(seats=1, queue=3)
+    limits = Limits(slots=1, queue=3)
     with running({"letters": letters(context=2000, context_length=2000)}, limits=limits) as address:
         engine = address.server.serving.models["letters"].engine
         assert engine is not None
@@ -121,10 +121,10 @@ def test_a_body_that_comes_slowly_but_comes_is_taken(pause: float, taken: bool):
             await asyncio.sleep(0)
         return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
 
-    app = SimpleNamespace(state=SimpleNamespace(serving=SimpleNamespace(settings=Settings())))
+    app = SimpleNamespace(state=SimpleNamespace(serving=SimpleNamespace(settings=ServerSettings())))
     headers = [(b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/", "headers": headers, "app": app, "query_string": b""}
-    body = bodies.body_of(Request(scope, receive), CompletionRequest)
+    body = bodies.read_body(Request(scope, receive), CompletionRequest)
     with asyncio.Runner(loop_factory=Clock) as runner:
         if taken:
             assert runner.run(body).prompt == "ab"

@@ -12,10 +12,10 @@ import pytest
 from tests.serve.renamed import allows, renamed
 from tests.serve.servers import Address, running
 from volumetric.generate.grammar import Grammars
-from volumetric.serve.tools.asked import AskedTools, Tool
-from volumetric.serve.tools.families import MISTRAL, MISTRAL_LIST, form_of
-from volumetric.serve.tools.form import CallForm
-from volumetric.serve.tools.reader import CallReader
+from volumetric.serve.tools.call_form import CallForm
+from volumetric.serve.tools.call_form_families import MISTRAL, MISTRAL_LIST, form_of
+from volumetric.serve.tools.call_reader import CallReader
+from volumetric.serve.tools.request_tools import RequestTools, Tool
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}{# tools [TOOL_CALLS] [ARGS] #}"
 SCHEMA = {
@@ -67,7 +67,7 @@ def test_answers_may_hold_calls_of_what_there_is(address: Address, old: bool):
 
     def allowed(text: str, *, required: bool, parallel: bool = True) -> bool:
         tools = [Tool("weather", SCHEMA), Tool("time", {"type": "object", "additionalProperties": False})]
-        asked = AskedTools(tools=tools, declarations=[], required=required, parallel=parallel)
+        asked = RequestTools(tools=tools, declarations=[], required=required, parallel=parallel)
         return allows(served.model, grammars, form.grammar(asked), text)
 
     calls = OLD if old else NEW

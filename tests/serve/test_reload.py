@@ -15,8 +15,8 @@ from tests.serve.servers import PATIENCE, running, slow_letters, until
 from volumetric.base.errors import CheckpointError, ShuttingDownError
 from volumetric.generate import Limits, Model
 from volumetric.serve.engine import Engine
-from volumetric.serve.run import Server, listen
-from volumetric.serve.serving import Served, Settings
+from volumetric.serve.server import Server, listen
+from volumetric.serve.serving import ServedModel, ServerSettings
 
 
 def reload(server) -> None:
@@ -96,7 +96,7 @@ def test_a_server_that_ends_tells_requests_of_models_that_were_replaced():
 
 def test_an_engine_that_is_closed_takes_nothing():
     async def closed() -> None:
-        served = Served("letters", letters(), None)
+        served = ServedModel("letters", letters(), None)
         engine = Engine(served.model, Limits())
         engine.close()
         with pytest.raises(ShuttingDownError, match="closed"):
@@ -116,7 +116,7 @@ def test_a_server_ends_while_it_opens_a_model():
         assert go.wait(PATIENCE)
         return letters()
 
-    server = Server({"letters": slowly}, Settings(), Limits())
+    server = Server({"letters": slowly}, ServerSettings(), Limits())
     thread = threading.Thread(target=server.run, args=(listen("127.0.0.1", 0),))
     thread.start()
     try:

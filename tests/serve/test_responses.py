@@ -14,7 +14,7 @@ import volumetric
 from tests.generate.letters import letters, recurrent_letters
 from tests.serve.servers import WEATHER, Address, running
 from tests.serve.test_reasoning import thinker
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 
 TOOL: Any = {"type": "function", "strict": True, **WEATHER["function"]}
 
@@ -233,7 +233,7 @@ def test_a_stream_that_fails_says_so(client, monkeypatch: pytest.MonkeyPatch):
     def fail(*_: Any) -> None:
         raise ValueError
 
-    monkeypatch.setattr("volumetric.serve.responses.output.Output.push", fail)
+    monkeypatch.setattr("volumetric.serve.responses.items.Output.push", fail)
     *_, last = client.responses.create(model="letters", input="ab", stream=True)
     assert (last.type, last.response.status, last.response.error.code) == (
         "response.failed",

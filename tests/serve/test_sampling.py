@@ -11,7 +11,7 @@ import pytest
 from tests.generate.letters import ENDS, letters
 from tests.serve.servers import Address, running
 from volumetric.base.errors import SpecError
-from volumetric.serve.serving import Settings
+from volumetric.serve.serving import ServerSettings
 
 
 def texts(address: Address, **fields: Any) -> list[str]:
@@ -24,7 +24,7 @@ def texts(address: Address, **fields: Any) -> list[str]:
 
 @pytest.mark.thorough
 def test_texts_differ_where_nobody_says_anything_of_sampling():
-    with running({"a": letters(np.zeros((9, 9), np.float32))}, temperature=Settings().temperature) as address:
+    with running({"a": letters(np.zeros((9, 9), np.float32))}, temperature=ServerSettings().temperature) as address:
         assert len(set(texts(address, n=3))) == 3
         assert texts(address, n=2, seed=5) == texts(address, n=2, seed=5)
         assert texts(address, seed=5) != texts(address, seed=6)
@@ -44,4 +44,4 @@ def test_files_and_the_server_may_say_otherwise():
 
 def test_a_temperature_that_is_none_is_refused():
     with pytest.raises(SpecError, match="temperature"):
-        Settings(temperature=-1.0)
+        ServerSettings(temperature=-1.0)

@@ -18,7 +18,7 @@ import pytest
 import volumetric
 from tests.generate.letters import letters, recurrent_letters, write_letters
 from tests.serve.servers import JSON, PATIENCE, ask, running, slow_letters, until
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Limits
 
 ROOT = Path(volumetric.__file__).parents[1]
@@ -27,7 +27,7 @@ ROOT = Path(volumetric.__file__).parents[1]
 @pytest.fixture(scope="module")
 def server():
     models = {"letters": letters(), "random": recurrent_letters(ReferenceDevice())}
-    limits = Limits(seats=8)
+    limits = Limits(slots=8)
     with running(models, limits=limits, max_body=4096, hosts=frozenset({"127.0.0.1"})) as address:
         yield address
 

@@ -15,8 +15,8 @@ from tests.serve.servers import PATIENCE, hang_devices, running, until
 from volumetric.generate import Limits
 from volumetric.serve import supervisor as supervising
 from volumetric.serve.engine import Engine
-from volumetric.serve.run import Server, listen
-from volumetric.serve.serving import Settings
+from volumetric.serve.server import Server, listen
+from volumetric.serve.serving import ServerSettings
 
 
 @pytest.mark.thorough
@@ -63,7 +63,7 @@ def test_signals_mean_afterwards_what_they_meant_before():
     """A server takes them over while it runs, and gives them back."""
     numbers, during = (signal.SIGTERM, signal.SIGINT), []
     before = [signal.getsignal(number) for number in numbers]
-    server = Server({"letters": letters}, Settings(), Limits(), drain=0.0)
+    server = Server({"letters": letters}, ServerSettings(), Limits(), drain=0.0)
 
     def ready() -> None:
         during.append(signal.getsignal(signal.SIGTERM))

@@ -16,8 +16,8 @@ from tests.generate.byte_tokens import byte_tokens
 from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate import grammar_trial
 from volumetric.generate.grammar import Grammar, Grammars
-from volumetric.serve import trials
-from volumetric.serve.trials import Trials
+from volumetric.serve import grammar_processes
+from volumetric.serve.grammar_processes import GrammarTrials
 
 TOO_LONG = "refer to each other more than 200 deep"
 
@@ -36,12 +36,12 @@ def objects(ref: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"a": ref}, "required": ["a"], "additionalProperties": False}
 
 
-def tried(what: Callable[[Trials], Coroutine[Any, Any, Any]]) -> Any:
+def tried(what: Callable[[GrammarTrials], Coroutine[Any, Any, Any]]) -> Any:
     """Return what comes of something with trials, which end behind it."""
 
     async def run() -> Any:
         tokens = byte_tokens()
-        made = Trials(Grammars(tokens), tokens)
+        made = GrammarTrials(Grammars(tokens), tokens)
         try:
             return await what(made)
         finally:
@@ -53,7 +53,7 @@ def tried(what: Callable[[Trials], Coroutine[Any, Any, Any]]) -> Any:
 def refused(cases: Mapping[str, tuple[str, Any, str]]) -> None:
     """Hold trials to refusing all cases, and to making a grammar after each."""
 
-    async def run(trials: Trials) -> None:
+    async def run(trials: GrammarTrials) -> None:
         for name, (kind, what, why) in cases.items():
             with pytest.raises(SpecError) as caught:
                 await trials.grammar(kind, what)
@@ -113,7 +113,7 @@ def test_what_no_bound_foresees_breaks_a_copy_alone():
 
 
 def test_what_has_passed_is_made_here_and_kept():
-    async def run(trials: Trials) -> None:
+    async def run(trials: GrammarTrials) -> None:
         for what in (chain(150, arrays), chain(150, objects)):
             first, second = await asyncio.gather(*(trials.grammar("json_schema", what) for _ in range(2)))
             assert first is second is await trials.grammar("json_schema", what)
@@ -122,7 +122,7 @@ def test_what_has_passed_is_made_here_and_kept():
 
 
 def test_a_process_that_is_gone_is_started_anew():
-    async def run(trials: Trials) -> None:
+    async def run(trials: GrammarTrials) -> None:
         await trials.grammar("regex", "a")
         process = trials._trying._process
         assert process is not None
@@ -139,7 +139,7 @@ def test_a_process_that_is_gone_is_started_anew():
 
 
 def test_a_trial_that_nobody_waits_for_is_ended():
-    async def run(trials: Trials) -> None:
+    async def run(trials: GrammarTrials) -> None:
         slow = {"kind": "choice", "what": [f"a{i}" for i in range(80_000)]}
         both = [asyncio.ensure_future(trials.grammar(**slow)) for _ in range(2)]
         while not trials._trying._waiting:
@@ -162,7 +162,7 @@ def test_a_trial_that_nobody_waits_for_is_ended():
 def test_a_grammar_that_waits_is_refused_for_its_time(monkeypatch: pytest.MonkeyPatch):
     """Not for the way in which its copy is ended, and whatever is asked behind it is answered."""
     run = "import volumetric.generate.grammar_trial as t; t.WALL_SECONDS = 0.25; t.PROCESSOR_SECONDS = 60.0; t.main()"
-    monkeypatch.setattr(trials, "_RUN", f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); {run}")
+    monkeypatch.setattr(grammar_processes, "_RUN", f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); {run}")
     refused({"clock": ("choice", [f"a{i}" for i in range(80_000)], "it took more than 0.25 s")})
 
 
@@ -175,7 +175,7 @@ def test_systems_that_cannot_fork_try_grammars_one_after_the_other(monkeypatch: 
     messages = iter(asked)
     monkeypatch.delattr(os, "fork")
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(grammar_trial, "_received", lambda _: next(messages))
+    monkeypatch.setattr(grammar_trial, "_read_message", lambda _: next(messages))
     monkeypatch.setattr(grammar_trial, "_write", lambda _, data: answers.append(json.loads(data[4:])))
     monkeypatch.setattr("resource.setrlimit", lambda *_: None)
     grammar_trial.main()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.generate.letters import deep_letters, letters, recurrent_letters
 from tests.serve.servers import PATIENCE, Address, running, slowed, until
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.generate import Limits, Model
 from volumetric.layers import MultiHeadAttention
 from volumetric.serve import engine
@@ -27,7 +27,7 @@ def engine_of(address: Address) -> Engine:
 @pytest.mark.thorough
 def test_a_request_of_many_texts_does_not_keep_another_one_waiting():
     model = slowed(recurrent_letters(ReferenceDevice()), 0.03)
-    with running({"letters": model}, limits=Limits(seats=4, turn=8)) as address, address.client() as client:
+    with running({"letters": model}, limits=Limits(slots=4, turn=8)) as address, address.client() as client:
         many: dict[str, Any] = {"prompt": ["ab"] * 6, "n": 2, "max_tokens": 28, "temperature": 1}
         many["extra_body"] = {"ignore_eos": True}
         with ThreadPoolExecutor(1) as pool:
@@ -61,7 +61,7 @@ def test_each_key_has_its_share(monkeypatch: pytest.MonkeyPatch):
 def test_a_client_that_does_not_read_has_no_slot_until_it_does(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engine, "UNREAD", 64)
     model = letters(context=3000, context_length=3000)
-    with running({"letters": model}, limits=Limits(seats=1, turn=None)) as address, address.client() as client:
+    with running({"letters": model}, limits=Limits(slots=1, turn=None)) as address, address.client() as client:
         body = {"prompt": "ab", "stream": True, "max_tokens": 2500, "logprobs": 5, "ignore_eos": True}
         body["stream_options"] = {"include_usage": True}
         data = json.dumps(body).encode()

@@ -31,10 +31,10 @@ from volumetric.layers import (
     Sequential,
 )
 from volumetric.network import Network, initialise
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.run import RunOptions, lower
 from volumetric.train import MSE, SGD, AdamW, Batch, LearnerOptions, TrainConfig, train
-from volumetric.train.device import DeviceLearner, learner_on
+from volumetric.train.device_learner import DeviceLearner, learner_on
 from volumetric.train.lora import LowRank
 
 TORCH: dict[str, Any] = json.loads(

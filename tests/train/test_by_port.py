@@ -19,7 +19,7 @@ from volumetric.train import MSE, Backprop, Batch, DivergedError, TrainConfig, e
 from volumetric.train.data import arrays_of
 from volumetric.train.settings import DataSettings, RunSettings
 from volumetric.train.sources import open_samples
-from volumetric.train.windows import RESETS
+from volumetric.train.stream_windows import RESETS
 
 RNG = np.random.default_rng(4)
 LEAD = (6, 3)

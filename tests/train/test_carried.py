@@ -27,7 +27,7 @@ from volumetric.train import (
     TrainConfig,
     train,
 )
-from volumetric.train.device import DeviceLearner, learner_on
+from volumetric.train.device_learner import DeviceLearner, learner_on
 
 VOCABULARY, STREAMS, LENGTH = 7, 3, 4
 IDS = np.random.default_rng(0).integers(0, VOCABULARY, 90)
@@ -49,7 +49,7 @@ def windows(**changes: object) -> StreamWindows:
 def whole(data: StreamWindows) -> Batch:
     """All windows as one."""
     parts = list(data.batches(0))
-    given = {name: np.concatenate([part.given[name] for part in parts], 1) for name in parts[0].given}
+    given = {name: np.concatenate([part.inputs_by_name[name] for part in parts], 1) for name in parts[0].inputs_by_name}
     masks = [part.mask for part in parts if part.mask is not None]
     mask = np.concatenate(masks, 1) if masks else None  # pyright: ignore[reportCallIssue, reportArgumentType]
     return Batch(given, np.concatenate([np.asarray(part.targets) for part in parts], 1), mask)
@@ -64,12 +64,12 @@ def test_windows_are_the_rows_of_streams_one_behind_the_other() -> None:
         rows = IDS[stream * each :][: data.windows * LENGTH + 1]
         np.testing.assert_array_equal(every.features[stream], rows[:-1])
         np.testing.assert_array_equal(np.asarray(every.targets)[stream], rows[1:])
-    np.testing.assert_array_equal(every.given["resets"].sum(1), 1)
+    np.testing.assert_array_equal(every.inputs_by_name["resets"].sum(1), 1)
     assert [len(list(data.batches(3, start))) for start in (0, 5)] == [7, 2]
     cut = whole(windows(separator=2))
     ends = cut.features == 2
     np.testing.assert_array_equal(cut.mask, 1 - ends)
-    np.testing.assert_array_equal(cut.given["resets"][:, 1:], ends[:, :-1])
+    np.testing.assert_array_equal(cut.inputs_by_name["resets"][:, 1:], ends[:, :-1])
 
 
 def test_what_is_no_stream_is_refused() -> None:
@@ -99,7 +99,7 @@ def test_windows_cost_what_the_whole_costs(where: str, separator: int | None) ->
     y = every.features
     for coord, spec in NETWORK.layers.items():
         own = {key.partition("/")[2]: value for key, value in p.items() if key.startswith(f"{coord}/")}
-        y, _ = oracle(spec).forward(own, y, memory=Memory(streams=STREAMS, resets=every.given["resets"]))
+        y, _ = oracle(spec).forward(own, y, memory=Memory(streams=STREAMS, resets=every.inputs_by_name["resets"]))
     told = CrossEntropy().terms(y.astype(np.float32), np.asarray(every.targets), every.mask)  # pyright: ignore[reportArgumentType]
     assert at_once.total == pytest.approx(told.total, rel=1e-5)
 

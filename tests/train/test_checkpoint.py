@@ -17,7 +17,7 @@ import pytest
 from tests.networks import tiny_llama
 from tests.train.problems import perceptron, waves
 from volumetric.base.errors import CheckpointError
-from volumetric.base.reporting import record
+from volumetric.base.reporting import event_fields
 from volumetric.network import Network, initialise
 from volumetric.train import (
     SGD,
@@ -80,7 +80,7 @@ def assert_same(a: TrainResult, b: TrainResult) -> None:
     for one, other in ((a.params, b.params), (a.best, b.best)):
         for key in one:
             assert one[key].master().tobytes() == other[key].master().tobytes(), key
-            assert one[key].stored().payload.tobytes() == other[key].stored().payload.tobytes(), key
+            assert one[key].packed().payload.tobytes() == other[key].packed().payload.tobytes(), key
 
 
 @pytest.mark.thorough
@@ -283,5 +283,5 @@ def test_records_are_plain_json() -> None:
     event = StepEvent(
         step=1, epoch=0, loss=float("inf"), rate=0.1, gradient_norm=float("nan"), clipped=False, seconds=1
     )
-    assert record(event)["loss"] == "inf"
-    assert record(event)["gradient_norm"] == "nan"
+    assert event_fields(event)["loss"] == "inf"
+    assert event_fields(event)["gradient_norm"] == "nan"

@@ -12,7 +12,7 @@ from volumetric.base.errors import SpecError
 from volumetric.builders import sequential
 from volumetric.network import initialise
 from volumetric.train import SGD, AdamW, ArrayData, CrossEntropy, TrainConfig, train
-from volumetric.train.compare import Comparison, Method, Metrics, compare
+from volumetric.train.method_comparison import Comparison, Method, Metrics, compare
 from volumetric.train.problems import spirals
 
 

@@ -11,7 +11,7 @@ import pytest
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.train.csv_table import CsvTable, read_csv
 from volumetric.train.settings import DataSettings, RunSettings
-from volumetric.train.sources import Samples, open_samples
+from volumetric.train.sources import RunSamples, open_samples
 
 
 def table(folder: Path, text: str, header: bool | None = None) -> CsvTable:
@@ -19,7 +19,7 @@ def table(folder: Path, text: str, header: bool | None = None) -> CsvTable:
     return read_csv(folder / "t.csv", header)
 
 
-def samples(folder: Path, text: str, **settings) -> Samples:
+def samples(folder: Path, text: str, **settings) -> RunSamples:
     (folder / "t.csv").write_text(text)
     return open_samples(RunSettings(home=folder, data=DataSettings(csv="t.csv", **settings)))
 

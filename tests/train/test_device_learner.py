@@ -17,7 +17,7 @@ from tests.train.problems import chain, perceptron, waves
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
 from volumetric.devices.gpu.graph import GpuGraphs
-from volumetric.devices.gpu.native import NativeExecutor
+from volumetric.devices.gpu.native_executor import NativeExecutor
 from volumetric.dtypes import DTYPES, Scheme, decode, encode
 from volumetric.graph import Graph, GraphProgram, NumpyGraphs
 from volumetric.layers import LSTM, Dense, LayerNorm
@@ -42,7 +42,7 @@ from volumetric.train import (
     TrainConfig,
     train,
 )
-from volumetric.train.device import DeviceLearner, learner_on
+from volumetric.train.device_learner import DeviceLearner, learner_on
 from volumetric.train.lora import LowRank
 
 NETWORK = perceptron(4, 6, 1)

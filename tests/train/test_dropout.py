@@ -15,15 +15,15 @@ from tests.train.resuming import whole_and_resumed
 from tests.train.test_device_learner import assert_equal, follow, pair, sentences
 from volumetric.base.errors import SpecError
 from volumetric.builders import chain
-from volumetric.graph.numeric.noise import noise_key, stream_of
-from volumetric.graph.operations.noise import kept
+from volumetric.graph.numeric.counter_noise import noise_key, stream_of
+from volumetric.graph.operations.noise import dropout_mask
 from volumetric.layers import Dense, Dropout, Embedding, MultiHeadAttention, Residual, Sequential
 from volumetric.network import initialise
 from volumetric.run import RunOptions, lower
-from volumetric.run.graph.network import NATIVE
-from volumetric.run.graph.segments import row_wise
+from volumetric.run.graph.network_graph import NATIVE
+from volumetric.run.graph.partition import row_wise
 from volumetric.train import SGD, AdamW, Batch, CrossEntropy, LearnerOptions, TrainConfig, train
-from volumetric.train.device import DeviceLearner, learner_on
+from volumetric.train.device_learner import DeviceLearner, learner_on
 from volumetric.train.settings import settings_from
 
 ROWS = chain(
@@ -136,7 +136,9 @@ def test_what_is_dropped_looks_random() -> None:
     count = 1 << 20
     places = [stream_of(f"{z}.0.0.0") for z in (0, 1)]
     keys = [noise_key(seed, update, part) for seed, update, part in ((0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0))]
-    drawn = [kept((count,), 0.5, keys[0], places[1])] + [kept((count,), 0.5, key, places[0]) for key in keys]
+    drawn = [dropout_mask((count,), 0.5, keys[0], places[1])] + [
+        dropout_mask((count,), 0.5, key, places[0]) for key in keys
+    ]
     for choice in drawn:
         assert abs(choice.mean() - 0.5) < 0.0025
         for step in (1, 2, 32, 512, 1024):
@@ -145,4 +147,4 @@ def test_what_is_dropped_looks_random() -> None:
         for other in drawn[:i]:
             assert abs((choice == other).mean() - 0.5) < 0.0025
     for p in (0.0, 0.1, 0.9, 1.0):
-        assert abs(kept((count,), p, keys[0], 3).mean() - (1 - p)) < 0.0025
+        assert abs(dropout_mask((count,), p, keys[0], 3).mean() - (1 - p)) < 0.0025

@@ -11,11 +11,11 @@ import pytest
 from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.clocked import Clocked
-from volumetric.fabric.layer.declared import RNN, InPort, OutPort, Population
-from volumetric.fabric.layer.edges import LocalRadius
-from volumetric.fabric.layer.graphs import Lattice
-from volumetric.fabric.layer.places import XBand
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.fabric.layer.cell_populations import RNN, CellPopulation, InPort, OutPort
+from volumetric.fabric.layer.edge_rules import LocalRadius
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_graphs import Lattice
+from volumetric.fabric.layer.node_sets import XBand
 from volumetric.layers import Embedding, PassThrough
 from volumetric.network import Network, initialise
 from volumetric.train import Backprop, Batch, CrossEntropy, StreamWindows, Systolic, TrainConfig, train
@@ -24,7 +24,7 @@ SLOW = Fabric(  # of four cells in a line, each row gets to one: the last one ha
     graph=Lattice((6, 1)),
     inputs=(InPort("a", XBand("low"), 3),),
     outputs=(OutPort("y", XBand("high"), 2),),
-    populations=(Population("core", RNN(3)),),
+    populations=(CellPopulation("core", RNN(3)),),
     connectivity=(LocalRadius(1.0),),
     public=3,
     message=3,

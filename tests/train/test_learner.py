@@ -23,7 +23,7 @@ from volumetric.train import (
     LearnerState,
     Momentum,
 )
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
 
 NETWORK = perceptron(4, 6, 1)
 DATA = waves()

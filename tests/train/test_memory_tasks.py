@@ -7,12 +7,12 @@ import pytest
 
 from tests.devices import device
 from volumetric.base.errors import SpecError
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.fabric.layer.fabric_layer import Fabric
 from volumetric.layers import Column
 from volumetric.train import memory
 from volumetric.train.losses import IGNORED
-from volumetric.train.memory.base import part_of
-from volumetric.train.memory.baselines import ROWS, baseline, baselines_of, score
+from volumetric.train.memory.memory_baselines import ROWS, baseline, baselines_of, score
+from volumetric.train.memory.memory_task import part_of
 from volumetric.train.memory.trial import FABRIC, network_for
 from volumetric.train.problems import Problem
 

@@ -18,7 +18,7 @@ from volumetric.graph.numpy_graphs import NumpyGraphs
 from volumetric.layers import RNN, Dense, Discrete
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Grid, Link
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.train import (
     MSE,
     SGD,
@@ -39,9 +39,9 @@ from volumetric.train import (
     evaluate,
     train,
 )
-from volumetric.train.by_output import Losses, Tally, Terms
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
 from volumetric.train.history import CsvReporter, JsonlReporter
+from volumetric.train.output_losses import Losses, Tally, Terms
 
 RNG = np.random.default_rng(3)
 LOSSES: dict[str, Any] = {
@@ -330,6 +330,6 @@ def test_data_that_do_not_fit_the_losses_are_refused(name: str) -> None:
 
 
 def test_every_loss_that_has_terms_is_told() -> None:
-    losses = Losses.made({"a": MSE(), "b": MSE(), "c": MSE()}, {"b": 3.0})
+    losses = Losses.from_losses({"a": MSE(), "b": MSE(), "c": MSE()}, {"b": 3.0})
     tally = Tally({"a": Terms(0.5, 1.0), "b": Terms(6.0, 2.0), "c": Terms(0.0, 0.0)})
     assert losses.each(tally) == {"a": 0.5, "b": 3.0}

@@ -15,7 +15,7 @@ from volumetric.builders import sequential
 from volumetric.graph import GraphBuilder
 from volumetric.network import initialise
 from volumetric.train import MSE, SGD, Batch, CrossEntropy, GraphLoss, TrainConfig, train
-from volumetric.train.converting import as_loss
+from volumetric.train.coercion import as_loss
 
 draw = np.random.default_rng(0)
 Y, T = draw.standard_normal((5, 3)), draw.standard_normal((5, 3))

@@ -13,11 +13,11 @@ from tests.train.problems import chain
 from tests.train.test_device_learner import follow
 from volumetric.base._typing import Shape
 from volumetric.layers import Dense, LayerSpec
-from volumetric.layers.base import LAYERS, ParamSpec
-from volumetric.layers.scope import Scope, linear
+from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_spec import LAYERS, ParamSpec
 from volumetric.network import initialise
 from volumetric.train import Adam, Batch, LearnerOptions
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class MinimalGated(LayerSpec):
     def emit(self, scope: Scope, x: int) -> int:
         """The products with x for all steps at once, and the rest as a scan over the steps of all sequences."""
         work, p = scope.work, scope.params(self)
-        from_x = work.permute(scope.sequenced(linear(work, p, ("ih.",), x)), (1, 0, 2))
+        from_x = work.permute(scope.as_sequences(linear(work, p, ("ih.",), x)), (1, 0, 2))
         start = work.zeros((work.shape(from_x)[1], self.size))
         [ys], _ = work.scan(minimal_gated, [from_x], [p["gate"], p["new"]], [start])
         return work.reshape(work.permute(ys, (1, 0, 2)), work.shape(x))

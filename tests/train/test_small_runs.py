@@ -10,7 +10,7 @@ import pytest
 from volumetric import Clocked, Coord, Grid, Network, initialise
 from volumetric.builders import sequential
 from volumetric.layers import LSTM
-from volumetric.network.weights import Params
+from volumetric.network.weight_store import Params
 from volumetric.train import MSE, AdamW, ArrayData, Systolic, TrainConfig, evaluate, train
 from volumetric.train.small_runs import device_of_run
 

@@ -14,8 +14,8 @@ from tests.devices import DEVICES, FAST, device, graphs
 from tests.train.problems import chain, perceptron, waves
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError, UnsupportedError
-from volumetric.graph.numeric.noise import noise_key, stream_of
-from volumetric.graph.operations.noise import kept
+from volumetric.graph.numeric.counter_noise import noise_key, stream_of
+from volumetric.graph.operations.noise import dropout_mask
 from volumetric.layers import (
     AvgPool2d,
     Clamp,
@@ -53,7 +53,7 @@ from volumetric.train import (
     TrainConfig,
     train,
 )
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
 from volumetric.train.settings import settings_from
 
 OPEN: dict[str, Any] = {"gate": 0.0, "clamp": 1e9}
@@ -135,7 +135,7 @@ class ByHand:
             pre = -shift[i] / (rows * kappa[i]) * (1 if i == 3 else 1 - h[i] ** 2)
             for part, g in (("weight", pre.T @ h[i - 1]), ("bias", pre.sum(0))):
                 new[f"{i - 1}.0.0.0/{part}"] -= rate * (0.5 + 0.5 * budget) * g * (budget >= mode.gate)
-        draws = kept(h[1].shape, 0.5, noise_key(seed, 0, 0), stream_of("1.0.0.0/inverse"))
+        draws = dropout_mask(h[1].shape, 0.5, noise_key(seed, 0, 0), stream_of("1.0.0.0/inverse"))
         near = h[1] + mode.noise * (2.0 * draws - 1)
         y = self.layer(1, near)
         found = self.back(1, y)

@@ -11,7 +11,7 @@ import pytest
 
 from volumetric.base.errors import VolumetricError
 from volumetric.builders import sequential
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.layers import LSTM, Dense, Softmax
 from volumetric.network import Network, initialise
 from volumetric.train import (

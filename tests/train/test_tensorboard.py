@@ -11,7 +11,7 @@ from tests.train.problems import perceptron, waves
 from volumetric.base.errors import CheckpointError
 from volumetric.network import initialise
 from volumetric.train import TrainConfig, train
-from volumetric.train.tensorboard import TensorBoardReporter, _masked
+from volumetric.train.tensorboard import TensorBoardReporter, _masked_crc
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -47,9 +47,9 @@ def records(path: Path) -> list[dict[int, object]]:
     data, at, found = path.read_bytes(), 0, []
     while at < len(data):
         (size,) = struct.unpack_from("<Q", data, at)
-        assert struct.unpack_from("<I", data, at + 8)[0] == _masked(data[at : at + 8])
+        assert struct.unpack_from("<I", data, at + 8)[0] == _masked_crc(data[at : at + 8])
         body = data[at + 12 : at + 12 + size]
-        assert struct.unpack_from("<I", data, at + 12 + size)[0] == _masked(body)
+        assert struct.unpack_from("<I", data, at + 12 + size)[0] == _masked_crc(body)
         found.append(dict(message(body)))
         at += 16 + size
     return found
@@ -57,7 +57,7 @@ def records(path: Path) -> list[dict[int, object]]:
 
 def test_the_checksum_is_the_published_one() -> None:
     crc = 0xE3069283  # of CRC-32C, for "123456789"
-    assert _masked(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    assert _masked_crc(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def test_a_run_can_be_read_back(tmp_path: Path) -> None:

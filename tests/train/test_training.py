@@ -72,7 +72,7 @@ class Events:
 
 
 def outputs(network: Network, result: TrainResult, x: np.ndarray) -> np.ndarray:
-    from volumetric.devices.reference import ReferenceDevice
+    from volumetric.devices.reference_device import ReferenceDevice
     from volumetric.run import lower
 
     executable = ReferenceDevice().compile(lower(network), result.params)

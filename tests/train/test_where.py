@@ -11,10 +11,10 @@ from tests.devices import Bare, device
 from tests.learners import reference_learner
 from volumetric.base.errors import DeviceError, SpecError, UnsupportedError
 from volumetric.builders import sequential
-from volumetric.devices.reference import ReferenceDevice
+from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.network import initialise
 from volumetric.train import TrainConfig, open_learner, train
-from volumetric.train.device import DeviceLearner
+from volumetric.train.device_learner import DeviceLearner
 
 NETWORK = sequential(2, 1, hidden=(3,))
 DATA = (np.eye(2, dtype=np.float32), np.ones((2, 1), np.float32))

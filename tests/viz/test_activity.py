@@ -17,10 +17,10 @@ from PIL import Image, ImageSequence
 
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.observe import Recording
-from volumetric.observe.recording import Meta
-from volumetric.observe.scene import Edge, Node, Scene
+from volumetric.observe.recording import RecordingMeta
+from volumetric.observe.scene import Scene, SceneEdge, SceneNode
 from volumetric.viz import save_film
-from volumetric.viz.activity import codes_of, film_gif, film_page, levels_of, places_of
+from volumetric.viz.activity_film import codes_of, film_gif, film_page, levels_of, places_of
 from volumetric.viz.gif import gif
 
 
@@ -34,12 +34,13 @@ def recorded(node: Any, at: Any = None, names: Any = None, title: str = "") -> R
     frames, count = node.shape
     places = [(float(i), 0.0, 0.0) for i in range(count)] if at is None else at
     nodes = tuple(
-        Node(id=i, name=names[i] if names else str(i), role="cell", group="g", at=place)
+        SceneNode(id=i, name=names[i] if names else str(i), role="cell", group="g", at=place)
         for i, place in enumerate(places)
     )
-    edges = (Edge(id=0, source=0, target=count - 1, kind="link"),)
+    edges = (SceneEdge(id=0, source=0, target=count - 1, kind="link"),)
     return Recording(
-        meta=Meta(title=title), scene=Scene(kind="systolic", nodes=nodes, edges=edges), ticks=np.arange(1, frames + 1),
+        meta=RecordingMeta(title=title), scene=Scene(kind="systolic", nodes=nodes, edges=edges),
+        ticks=np.arange(1, frames + 1),
         node=node, odd=np.zeros(node.shape, bool), fired=np.ones(node.shape, bool),
         edge=np.zeros((frames, 0), np.uint8), reset=np.arange(frames) == 1, scale=np.full((frames, 1), 4, np.float32),
     )  # fmt: skip

@@ -20,10 +20,10 @@ from volumetric.evolution.problems import xor
 from volumetric.layers import Dense, LayerSpec, Parallel, Residual, Sequential
 from volumetric.network.blueprint import blueprint
 from volumetric.network.grid import Link
-from volumetric.viz.curves import fitness_curves, species_stack
 from volumetric.viz.diagram import lay_out
-from volumetric.viz.drawing import draw_genome, draw_network
-from volumetric.viz.evolution import plot_run, read_history, similarity_of
+from volumetric.viz.network_drawing import draw_genome, draw_network
+from volumetric.viz.run_curves import fitness_curves, species_stack
+from volumetric.viz.run_plots import plot_run, read_history, similarity_of
 
 
 @pytest.fixture

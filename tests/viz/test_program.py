@@ -21,7 +21,7 @@ from volumetric.observe import fired
 from volumetric.program import Canvas, Edge, Program, Region, save_program
 from volumetric.viz import draw_firing, draw_program
 from volumetric.viz.figure import save_figure
-from volumetric.viz.program_labels import Spot, edge_label, folded
+from volumetric.viz.program_labels import Spot, edge_label, fold_text
 
 
 def texts(figure: Any) -> str:
@@ -131,7 +131,7 @@ def test_any_canvas_can_be_drawn(shape: tuple[int, ...], frames: int) -> None:
 
 def test_clocks_are_folded_without_loss() -> None:
     clock = "err.prediction > 0.25 || every(8) && !on(now) || cooldown(a.b > 1, 3)"
-    assert " ".join(line.strip() for line in folded(clock)) == clock
+    assert " ".join(line.strip() for line in fold_text(clock)) == clock
 
 
 @pytest.mark.thorough

@@ -10,7 +10,7 @@ from volumetric.base.errors import SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class AccuracyWindow:
     """A time window: its number, start in seconds, task at its end, number of outputs, and accuracy."""
 
     number: int
@@ -21,7 +21,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class TaskChange:
     """A change of task.
 
     Attributes
@@ -55,8 +55,8 @@ class AdaptationReport:
 
     model: str
     mode: str
-    windows: tuple[Window, ...]
-    changes: tuple[Change, ...]
+    windows: tuple[AccuracyWindow, ...]
+    changes: tuple[TaskChange, ...]
     accuracy: float
     outputs: int
     outputs_per_second: float
@@ -116,7 +116,7 @@ class AdaptationTracker:
     def report(self) -> AdaptationReport:
         """Return the report of all outputs so far."""
         windows = tuple(
-            Window(
+            AccuracyWindow(
                 number=i,
                 start=i * self._length,
                 task=self._task((i + 1) * self._length),
@@ -141,13 +141,13 @@ class AdaptationTracker:
     def _task(self, end: float) -> str:
         return next(task for at, task in reversed(self._changes) if at < end)
 
-    def _change(self, at: float, task: str, windows: tuple[Window, ...]) -> Change:
+    def _change(self, at: float, task: str, windows: tuple[AccuracyWindow, ...]) -> TaskChange:
         """Evaluate a change by the windows that are entirely before or after it."""
         earlier = [w for w in windows if w.start + self._length <= at and w.outputs]
         later = [w for w in windows if w.start >= at and w.outputs]
         before = earlier[-1].accuracy if earlier else None
         recovered = [w for w in later if before is not None and w.accuracy >= before]
-        return Change(
+        return TaskChange(
             at=at,
             task=task,
             before=before,

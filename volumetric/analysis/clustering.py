@@ -32,7 +32,7 @@ def distances(a: F64Array, b: F64Array, metric: Metric = "euclidean") -> F64Arra
     ``"euclidean"``: ``‖a − b‖``. ``"cosine"``: ``1 − a·b / (‖a‖ ‖b‖)``; a row of zeros is at distance 1 from all.
     """
     if metric == "cosine":
-        return np.clip(1 - _unit(a) @ _unit(b).T, 0, 2)
+        return np.clip(1 - _unit_rows(a) @ _unit_rows(b).T, 0, 2)
     if metric != "euclidean":
         raise SpecError(f"unknown metric {metric!r}", hint="use one of " + ", ".join(get_args(Metric)))
     # Centred points have squares as small as the distances, so their difference stays precise.
@@ -42,7 +42,7 @@ def distances(a: F64Array, b: F64Array, metric: Metric = "euclidean") -> F64Arra
     return np.sqrt(np.maximum(squares, 0))
 
 
-def _unit(x: F64Array) -> F64Array:
+def _unit_rows(x: F64Array) -> F64Array:
     norms = np.sqrt((x * x).sum(1, keepdims=True))
     return x / np.where(norms == 0, 1, norms)
 
@@ -100,11 +100,11 @@ def kmeans(
         if centres.shape != (clusters, x.shape[1]):
             raise ShapeError(f"init has shape {centres.shape}, expected {clusters} centres of {x.shape[1]} features")
         return _lloyd(x, centres, max_iterations)
-    results = (_lloyd(x, _spread(x, clusters, rng.generator(seed, i)), max_iterations) for i in range(starts))
+    results = (_lloyd(x, _spread_centres(x, clusters, rng.generator(seed, i)), max_iterations) for i in range(starts))
     return min(results, key=lambda result: result.inertia)
 
 
-def _spread(x: F64Array, clusters: int, random: np.random.Generator) -> F64Array:
+def _spread_centres(x: F64Array, clusters: int, random: np.random.Generator) -> F64Array:
     """Draw centres among the points, with probabilities proportional to the squared distance to the centres so far."""
     chosen = [int(random.integers(len(x)))]
     nearest = np.square(distances(x, x[chosen])[:, 0])

@@ -10,17 +10,17 @@ from numpy.typing import ArrayLike
 
 from volumetric.analysis.standardise import Standardisation
 from volumetric.base._typing import Array, F32Array
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.base.keywords import explained
-from volumetric.devices.open import AnyDevice, open_device
+from volumetric.devices.named_devices import AnyDevice, open_device
 from volumetric.dtypes import DType, Scheme
 from volumetric.network import INPUT, OUTPUT, Network
-from volumetric.network.weights import Params
+from volumetric.network.weight_store import Params
 from volumetric.run import Plan, RunOptions, lower
-from volumetric.run.device import Executable, Piece, output_of
+from volumetric.run.device import Executable, SequenceRows, output_of
 from volumetric.run.lower import mixing_step
 from volumetric.run.plan import DELAYS, Value
-from volumetric.run.state import by_name
+from volumetric.run.sequence_state import inputs_by_name
 
 Given: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 """Array for a network with one input, or arrays of all its inputs by name."""
@@ -57,7 +57,7 @@ def predict(
     batch_size: int = BATCH,
     outputs: Sequence[str],
 ) -> dict[str, F32Array]: ...
-@explained
+@explain_call_errors
 def predict(
     network: Network,
     params: Params,
@@ -90,7 +90,7 @@ def predict(
         The network has no such output.
     """
     plan = lower(network)
-    calls = _Calls(plan, inputs, batch_size)
+    calls = _BatchedCalls(plan, inputs, batch_size)
     opened = open_device(device)
     if dtype is not None:
         params = Params({key: store.copy() for key, store in params.items()})
@@ -121,7 +121,7 @@ def predict_on(
         As for `predict`; or a sequence is longer than the executable's context.
     """
     context = executable.options.context
-    calls = _Calls(plan, inputs, min(batch_size, context), scaling)
+    calls = _BatchedCalls(plan, inputs, min(batch_size, context), scaling)
     if calls.rows > context:
         raise ShapeError(
             f"a sequence has {calls.rows} rows, but the context holds only {context}",
@@ -130,7 +130,7 @@ def predict_on(
     return calls.run(executable, outputs)
 
 
-class _Calls:
+class _BatchedCalls:
     """The calls that inputs are split into, each from an empty state."""
 
     def __init__(
@@ -143,11 +143,11 @@ class _Calls:
         if batch_size < 1:
             raise SpecError(f"batch_size must be at least 1, got {batch_size}")
         named = inputs if isinstance(inputs, Mapping) else {INPUT: inputs}
-        arrays = by_name(plan, {name: _numbers(x) for name, x in named.items()})
+        arrays = inputs_by_name(plan, {name: _numbers(x) for name, x in named.items()})
         if scaling is not None:
             arrays = {**arrays, INPUT: scaling.apply(arrays[INPUT])}
         values = {name: plan.values[i] for name, i in plan.inputs.items()}
-        x = {name: _shaped(value, arrays[name]) for name, value in values.items()}
+        x = {name: _with_input_axes(value, arrays[name]) for name, value in values.items()}
         many = {name: x[name].ndim == len(value.shape) + 1 for name, value in values.items()}
         samples = {len(one) for one in x.values()}
         if len(samples) > 1 or len(set(many.values())) > 1:
@@ -169,7 +169,7 @@ class _Calls:
 
     def run(self, executable: Executable, names: Sequence[str] | None) -> F32Array | dict[str, F32Array]:
         """Return the joined rows of all calls: of each output in `names`, or of the main output if None."""
-        together = self._together(executable) if self.sequences else 1
+        together = self._sequences_per_call(executable) if self.sequences else 1
         if isinstance(names, str) or (names is not None and not names):
             raise SpecError(f"outputs={names!r} is not a list of names", hint='for example ["output"]')
         output_names = (OUTPUT,) if names is None else tuple(dict.fromkeys(names))
@@ -179,7 +179,9 @@ class _Calls:
             parts = self.parts[start : start + together]
             for state in states:
                 state.reset()
-            pieces = [Piece(state, part, "all", output_names) for state, part in zip(states, parts, strict=False)]
+            pieces = [
+                SequenceRows(state, part, "all", output_names) for state, part in zip(states, parts, strict=False)
+            ]
             for outputs in executable.run(pieces):
                 for name, rows in rows_by_output.items():
                     rows.append(output_of(outputs, name))
@@ -188,7 +190,7 @@ class _Calls:
         }
         return joined[OUTPUT] if names is None else joined
 
-    def _together(self, executable: Executable) -> int:
+    def _sequences_per_call(self, executable: Executable) -> int:
         """Number of sequences in a call: all have the same length."""
         memory = executable.memory
         state_bytes = memory.state_fixed + memory.state_per_token * self.rows
@@ -208,7 +210,7 @@ def _numbers(inputs: ArrayLike) -> Array:
     return x
 
 
-def _shaped(value: Value, x: Array) -> Array:
+def _with_input_axes(value: Value, x: Array) -> Array:
     """Return `x` with the axes of the input; flattened samples are reshaped.
 
     Whole numbers and truth values become float32 if the input reads features.

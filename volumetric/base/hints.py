@@ -84,7 +84,7 @@ _ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
 """(Place where people look, name of what belongs there) → place where it is."""
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return the text of a value for a message: shortened, and without numbers of thousands of digits."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
         return "a number of more than 60 digits"
@@ -134,5 +134,5 @@ def path_hint(path: str | PathLike[str]) -> str:
         there = next(above for above in whole.parents if above.exists())
         missing = whole.relative_to(there).parts[0]
         beside = sorted(one.name for one in islice(there.iterdir(), _BESIDE))
-        return suggestion(missing, beside, f"there is no {shown(missing)} in {there}")
+        return suggestion(missing, beside, f"there is no {format_value(missing)} in {there}")
     return "no file can have this name, or who asks may not look there"

@@ -28,24 +28,24 @@ _lock = threading.RLock()
 _begun: set[EntryPoint] = set()
 
 
-def points(group: str) -> Sequence[EntryPoint]:
+def entry_points_of(group: str) -> Sequence[EntryPoint]:
     """Return the entry points of a group, sorted by name; nothing is imported."""
-    return _points().get(group, ())
+    return _engine_entry_points().get(group, ())
 
 
-def searched() -> bool:
+def were_plugins_searched() -> bool:
     """Whether the entry points of installed packages have been looked up."""
-    return _points.cache_info().currsize > 0
+    return _engine_entry_points.cache_info().currsize > 0
 
 
 def load_named(group: str, name: str, *, spelled: Callable[[str], str] = str) -> None:
     """Import the entry points of installed packages for a name of a group, once; `spelled` as in `Registry`."""
-    _load([point for point in points(group) if spelled(point.name) == name])
+    _load([point for point in entry_points_of(group) if spelled(point.name) == name])
 
 
 def load_group(group: str) -> None:
     """Import all entry points of installed packages in a group, once."""
-    _load(points(group))
+    _load(entry_points_of(group))
 
 
 def load_plugins() -> None:
@@ -54,7 +54,7 @@ def load_plugins() -> None:
 
 
 @cache
-def _points() -> dict[str, tuple[EntryPoint, ...]]:
+def _engine_entry_points() -> dict[str, tuple[EntryPoint, ...]]:
     """Group → entry points, for the groups of the engine."""
     from importlib.metadata import entry_points
 
@@ -73,9 +73,9 @@ def _load(entries: Sequence[EntryPoint]) -> None:
             try:
                 point.load()
             except Exception as error:
-                _log.warning("the plug-in %s cannot be used: %s: %s", _shown(point), type(error).__name__, error)
+                _log.warning("the plug-in %s cannot be used: %s: %s", _plugin_text(point), type(error).__name__, error)
 
 
-def _shown(point: EntryPoint) -> str:
+def _plugin_text(point: EntryPoint) -> str:
     home = "" if point.dist is None else f" of {point.dist.name} {point.dist.version}"
     return f"{point.name} ({point.value}){home}"

@@ -14,7 +14,7 @@ EVERY: Final = 0.2
 """Seconds between records, and from the start to the first one: short work reports nothing."""
 
 
-class Meter:
+class WorkMeter:
     """Counts items and bytes of some work; reports progress and the remaining time.
 
     Each record has an attribute ``progress``: (done, all), and None in the record that ends the work or reports its

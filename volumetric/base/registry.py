@@ -13,7 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from volumetric.base.plugins import load_group, load_named, load_plugins, points
+from volumetric.base.plugins import entry_points_of, load_group, load_named, load_plugins
 
 T = TypeVar("T")
 
@@ -42,27 +42,27 @@ class Registry(MutableMapping[str, T], Generic[T]):
     ) -> None:
         self.group = group
         self.own: Mapping[str, T] = MappingProxyType(dict(own))
-        self._load = load or _nothing
+        self._load = load or _import_nothing
         self._others = () if group is None else (partial(load_named, group, spelled=spelled), _load_plugins)
         self._spelled = spelled
         self._declared: dict[str, T] = dict(own)
 
-    def declared(self, name: str) -> bool:
+    def is_declared(self, name: str) -> bool:
         """Whether an already imported module declares the name."""
         return self._spelled(name) in self._declared
 
-    def imported(self) -> tuple[str, ...]:
+    def imported_names(self) -> tuple[str, ...]:
         """Return the names declared by already imported modules."""
         return tuple(self._declared)
 
     def names(self) -> tuple[str, ...]:
         """Return all names, including those of installed packages in the group, which are not imported."""
-        if isinstance(self._load, Modules):
+        if isinstance(self._load, ModuleImporter):
             known = (*self._load.homes, *self._declared)
         else:
             self._load(None)
             known = tuple(self._declared)
-        others = () if self.group is None else (point.name for point in points(self.group))
+        others = () if self.group is None else (point.name for point in entry_points_of(self.group))
         return tuple(dict.fromkeys((*known, *others)))
 
     def __getitem__(self, name: str) -> T:
@@ -96,7 +96,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
             self._load(None)  # entries derived from another registry include those of packages
 
 
-def _nothing(name: str | None) -> None:
+def _import_nothing(name: str | None) -> None:
     """Import nothing."""
 
 
@@ -105,7 +105,7 @@ def _load_plugins(name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Modules:
+class ModuleImporter:
     """Imports modules of the engine by the names they declare: name → module."""
 
     homes: Mapping[str, str]
@@ -116,9 +116,11 @@ class Modules:
             import_module(module)
 
 
-def modules_of(package: str, names: Mapping[str, str]) -> Modules:
+def modules_of(package: str, names: Mapping[str, str]) -> ModuleImporter:
     """Return the loader of a package's modules: module → the names that it declares, separated by spaces."""
-    return Modules({name: f"{package}.{module}" for module, declared in names.items() for name in declared.split()})
+    return ModuleImporter(
+        {name: f"{package}.{module}" for module, declared in names.items() for name in declared.split()}
+    )
 
 
 def import_named(place: str) -> Any:

@@ -20,7 +20,7 @@ from volumetric.base.errors import SpecError
 E_contra = TypeVar("E_contra", contravariant=True)
 
 
-class Event(Protocol):
+class RunEvent(Protocol):
     """An event of a run."""
 
     event: ClassVar[str]
@@ -50,7 +50,7 @@ AnyReporter: TypeAlias = Reporter[E_contra] | Callable[[E_contra], object]
 """Reporter types accepted by a run: a reporter, with or without `start` and `close`, or a function such as `print`."""
 
 
-class _Adapted:
+class _ReporterAdapter:
     """Wraps a function, or an object with `report`, as a complete reporter."""
 
     def __init__(self, reporter: Any) -> None:
@@ -82,26 +82,26 @@ def reporters_of(reporters: Iterable[AnyReporter[Any]]) -> list[Reporter[Any]]:
         or isinstance(reporters, (str, bytes))
         or not hasattr(reporters, "__iter__")
     ):
-        raise SpecError(f"reporters is {_shown(reporters)}", hint="pass a list, as reporters=[print]")
+        raise SpecError(f"reporters is {_reporter_text(reporters)}", hint="pass a list, as reporters=[print]")
     listed = list(reporters)
     for i, one in enumerate(listed):
         if isinstance(one, type):
             raise SpecError(f"reporters[{i}] is the class {one.__name__}", hint=f"pass an instance: {one.__name__}(…)")
         if not callable(getattr(one, "report", one)):
             raise SpecError(
-                f"reporters[{i}] is {_shown(one)}, which cannot take events",
+                f"reporters[{i}] is {_reporter_text(one)}, which cannot take events",
                 hint="pass a function of one event, as print, or an object with report(event), and with start(step, "
                 "epoch) and close() if it needs them",
             )
-    return [_Adapted(one) for one in listed]
+    return [_ReporterAdapter(one) for one in listed]
 
 
-def _shown(value: object) -> str:
+def _reporter_text(value: object) -> str:
     return f"{value!r:.60}" if value is None or isinstance(value, (str, bytes)) else f"of type {type(value).__name__}"
 
 
 @contextmanager
-def telling(reporters: Iterable[AnyReporter[Any]], step: int, epoch: int) -> Iterator[Callable[[Any], None]]:
+def started_reporters(reporters: Iterable[AnyReporter[Any]], step: int, epoch: int) -> Iterator[Callable[[Any], None]]:
     """Start reporters, yield a function that passes an event to all of them, and close them in any case.
 
     Raises
@@ -111,13 +111,13 @@ def telling(reporters: Iterable[AnyReporter[Any]], step: int, epoch: int) -> Ite
     """
     adapted = reporters_of(reporters)
     try:
-        each(adapted, lambda reporter: reporter.start(step, epoch))
-        yield lambda event: each(adapted, lambda reporter: reporter.report(event))
+        call_each(adapted, lambda reporter: reporter.start(step, epoch))
+        yield lambda event: call_each(adapted, lambda reporter: reporter.report(event))
     finally:
-        each(adapted, lambda reporter: reporter.close())
+        call_each(adapted, lambda reporter: reporter.close())
 
 
-def each(reporters: Iterable[Reporter[Any]], call: Callable[[Reporter[Any]], object]) -> None:
+def call_each(reporters: Iterable[Reporter[Any]], call: Callable[[Reporter[Any]], object]) -> None:
     """Call every reporter, even if an earlier call fails; raise the first failure at the end."""
     failure: Exception | None = None
     for reporter in reporters:
@@ -142,29 +142,29 @@ class ConsoleReporter:
     def __init__(self, detail: int = 1, *, seconds: float = 0.0, stream: TextIO | None = None) -> None:
         self._detail, self._seconds, self._stream = detail, seconds, stream
         self._shown: dict[str, float] = {}
-        self._held: dict[str, Event] = {}
+        self._pending: dict[str, RunEvent] = {}
 
     def start(self, step: int, epoch: int) -> None:
         """Forget when lines were printed."""
         self._shown.clear()
 
-    def report(self, event: Event, /) -> None:
+    def report(self, event: RunEvent, /) -> None:
         """Print an event, or hold it back if another of its kind was just printed."""
         if event.detail > self._detail:
             return
         now = time.monotonic()
         if event.detail and now - self._shown.get(event.event, -math.inf) < self._seconds:
-            self._held[event.event] = event
+            self._pending[event.event] = event
             return
         if not event.detail:
             self.close()
         self._shown[event.event] = now
-        self._held.pop(event.event, None)
+        self._pending.pop(event.event, None)
         self._print(event)
 
     def close(self) -> None:
         """Print the events held back."""
-        pending, self._held = self._held, {}
+        pending, self._pending = self._pending, {}
         for event in pending.values():
             self._print(event)
 
@@ -174,11 +174,11 @@ class ConsoleReporter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _print(self, event: Event) -> None:
+    def _print(self, event: RunEvent) -> None:
         print(event, file=self._stream or sys.stderr, flush=True)
 
 
-def record(event: Any) -> dict[str, Any]:
+def event_fields(event: Any) -> dict[str, Any]:
     """Return an event as plain data; non-finite numbers, which JSON cannot hold, become text."""
 
     def plain(value: Any) -> Any:

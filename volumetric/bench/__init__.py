@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric.bench.report import Row, render
-from volumetric.bench.run import Case, cases, measure, profile
+from volumetric.bench.bench_report import Row, render
+from volumetric.bench.case_runs import Case, cases, measure, profile
 
 __all__ = ["Case", "Row", "cases", "measure", "profile", "render"]

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from typing import Final
 
 from volumetric.base.registry import Registry
-from volumetric.builders.chain import chain as chain
-from volumetric.builders.chain import sequential as sequential
 from volumetric.builders.cnn import cnn as cnn
-from volumetric.builders.fold import fold_batchnorm as fold_batchnorm
+from volumetric.builders.fold_batchnorm import fold_batchnorm as fold_batchnorm
 from volumetric.builders.graft import around as around
 from volumetric.builders.graft import as_layer as as_layer
 from volumetric.builders.graft import graft as graft
 from volumetric.builders.insert import insert as insert
 from volumetric.builders.prune_experts import prune_experts as prune_experts
 from volumetric.builders.random_grid import random_grid as random_grid
+from volumetric.builders.sequential import chain as chain
+from volumetric.builders.sequential import sequential as sequential
 from volumetric.builders.stack import auto_stack as auto_stack
 from volumetric.builders.stack import stack as stack
 from volumetric.builders.stack import stack_of_data

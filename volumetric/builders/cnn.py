@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from volumetric.base._typing import ROWS, Shape
 from volumetric.base.errors import SpecError
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import (
     AdaptiveAvgPool1d,

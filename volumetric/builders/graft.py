@@ -9,12 +9,12 @@ import numpy as np
 
 from volumetric.base._typing import ROWS
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.builders.chain import chain
+from volumetric.builders.sequential import chain
 from volumetric.layers import Gate, LayerSpec, Parallel, Residual, Sequential
 from volumetric.layers.parallel import Combine
 from volumetric.network import OUTPUT, Network
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 
 
 def as_layer(network: Network) -> tuple[Sequential, dict[str, str]]:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from volumetric.base._typing import ROWS
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.layers import LayerSpec, Residual
-from volumetric.layers.base import show_shape
+from volumetric.layers.layer_spec import show_shape
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 
 
 def insert(
@@ -82,8 +82,8 @@ def insert(
     def within(coord: Coord) -> Coord:
         return dataclasses.replace(coord, z=coord.z + before.z)
 
-    layers = {later(coord): _moved(spec, later) for coord, spec in network.layers.items()}
-    layers |= {within(coord): _moved(spec, within, front) for coord, spec in inner.layers.items()}
+    layers = {later(coord): _move_residual(spec, later) for coord, spec in network.layers.items()}
+    layers |= {within(coord): _move_residual(spec, within, front) for coord, spec in inner.layers.items()}
     links = tuple(dataclasses.replace(of, source=later(of.source), target=later(of.target)) for of in network.links)
     links += tuple(dataclasses.replace(of, source=within(of.source), target=within(of.target)) for of in inner.links)
     sides = zip(network.grid.sides[1:], inner.grid.sides[1:], strict=True)
@@ -97,17 +97,17 @@ def insert(
         inputs={name: dataclasses.replace(port, coord=later(port.coord)) for name, port in network.inputs.items()},
         outputs={name: later(coord) for name, coord in network.outputs.items()},
     )
-    stores = {_key(key, later): store for key, store in params.items()}
-    stores |= {_key(key, within): store for key, store in inner_params.items()}
+    stores = {_move_key(key, later): store for key, store in params.items()}
+    stores |= {_move_key(key, within): store for key, store in inner_params.items()}
     return combined, Params({key: stores[key] for key in combined.param_specs()})
 
 
-def _key(key: str, move: Callable[[Coord], Coord]) -> str:
+def _move_key(key: str, move: Callable[[Coord], Coord]) -> str:
     start, _, rest = key.partition("/")
     return f"{move(Coord.parse(start))}/{rest}"
 
 
-def _moved(spec: LayerSpec, move: Callable[[Coord], Coord], input_source: Coord | None = None) -> LayerSpec:
+def _move_residual(spec: LayerSpec, move: Callable[[Coord], Coord], input_source: Coord | None = None) -> LayerSpec:
     """Update the source of a Residual to its new coordinate; `input_source` replaces the network's input."""
     if not isinstance(spec, Residual) or spec.source is None:
         return spec

@@ -131,7 +131,7 @@ class CausalConv(Preset):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembering(Preset):
+class AxonProjected(Preset):
     """A preset whose core has a `layers.AxonLinear` in place of each projection. Token: that of `preset`, then ``^``.
 
     Attributes
@@ -178,7 +178,7 @@ def presets_of(pattern: str) -> list[Preset]:
         rest = rest[len(token) :]
         preset = PRESETS[token]
         if rest.startswith("^"):
-            preset, rest = Remembering(preset=preset), rest[1:]
+            preset, rest = AxonProjected(preset=preset), rest[1:]
         presets.append(preset)
     if not presets:
         raise SpecError("a pattern must name at least one preset", hint=f"use one of {', '.join(PRESETS)}")

@@ -12,7 +12,7 @@ from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.layers import Column, LayerSpec
 from volumetric.network import Network, Params
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 Stores: TypeAlias = dict[str, WeightStore]
 """Name below a layer → tensor."""
@@ -69,7 +69,7 @@ def prune_experts(
                 raise SpecError(f"the layer at {coord} shares weights with another one", hint="leave it out")
             continue
         own = {key.removeprefix(start): params[key] for key in params if key.startswith(start)}
-        layers[coord], own = _without(spec, own, str(coord), to_remove, done)
+        layers[coord], own = _remove_experts(spec, own, str(coord), to_remove, done)
         stores |= {start + name: store for name, store in own.items()}
     missing = [path for path in to_remove or () if path not in done]
     if missing:
@@ -83,16 +83,18 @@ def prune_experts(
     return smaller, Params({key: stores[key] if key in stores else params[key] for key in smaller.param_specs()})
 
 
-def _without(
+def _remove_experts(
     spec: LayerSpec, own: Stores, path: str, to_remove: Mapping[str, Sequence[int]] | None, done: dict[str, int]
 ) -> tuple[LayerSpec, Stores]:
     """Return a layer without the experts, also in nested layers; `done` counts removed experts by path of a column."""
     if isinstance(spec, Column):
-        gone = _idle(spec, own) if to_remove is None else _named(spec, path, to_remove.get(path, ()))
+        gone = (
+            _idle_experts(spec, own) if to_remove is None else _experts_by_request(spec, path, to_remove.get(path, ()))
+        )
         if to_remove is None or path in to_remove:
             done[path] = len(gone)
         if gone:
-            spec, own = _smaller(spec, own, gone)
+            spec, own = _shrink_column(spec, own, gone)
     field, children = spec.children_field, spec.children()
     if field is None:
         return spec, own
@@ -100,7 +102,7 @@ def _without(
     for name, child in children.items():
         start = f"{name}/"
         inner = {key.removeprefix(start): store for key, store in own.items() if key.startswith(start)}
-        changed, inner = _without(child, inner, f"{path}/{name}", to_remove, done)
+        changed, inner = _remove_experts(child, inner, f"{path}/{name}", to_remove, done)
         own = {key: store for key, store in own.items() if not key.startswith(start)}
         own |= {start + key: store for key, store in inner.items()}
         changed_children.append(changed)
@@ -110,16 +112,16 @@ def _without(
     return dataclasses.replace(spec, **{field: changed_children[0] if one else tuple(changed_children)}), own  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
 
 
-def _idle(spec: Column, own: Mapping[str, WeightStore]) -> list[int]:
+def _idle_experts(spec: Column, own: Mapping[str, WeightStore]) -> list[int]:
     """Experts without weight; if fewer than two would remain, the one with the largest prior stays."""
-    if not spec.prune or spec.chosen is None:
+    if not spec.prune or spec.chosen_count is None:
         return []
     prior = spec.prior({name: own[name].values() for name in own if name.startswith("prior.")})
     order = np.argsort(-prior, kind="stable").tolist()  # the column breaks ties in the same way
-    return sorted(order[max(spec.chosen, LEAST) :])
+    return sorted(order[max(spec.chosen_count, LEAST) :])
 
 
-def _named(spec: Column, path: str, numbers: Sequence[int]) -> list[int]:
+def _experts_by_request(spec: Column, path: str, numbers: Sequence[int]) -> list[int]:
     count = len(spec.experts)
     wrong = [i for i in numbers if not 0 <= i < count]
     if wrong:
@@ -129,14 +131,14 @@ def _named(spec: Column, path: str, numbers: Sequence[int]) -> list[int]:
     return [*numbers]
 
 
-def _smaller(spec: Column, own: Stores, gone: Sequence[int]) -> tuple[Column, Stores]:
+def _shrink_column(spec: Column, own: Stores, gone: Sequence[int]) -> tuple[Column, Stores]:
     remaining = [i for i in range(len(spec.experts)) if i not in gone]
     number = {str(old): str(new) for new, old in enumerate(remaining)}
     stores = Stores()
     for name, store in own.items():
         first, _, rest = name.partition("/")
         if name in BY_EXPERT:
-            stores[name] = _rows(store, remaining)
+            stores[name] = _take_expert_rows(store, remaining)
         elif not rest or not first.isdigit():
             stores[name] = store
         elif first in number:
@@ -145,7 +147,7 @@ def _smaller(spec: Column, own: Stores, gone: Sequence[int]) -> tuple[Column, St
     return dataclasses.replace(spec, experts=tuple(spec.experts[i] for i in remaining), top_k=top_k), stores
 
 
-def _rows(store: WeightStore, numbers: Sequence[int]) -> WeightStore:
+def _take_expert_rows(store: WeightStore, numbers: Sequence[int]) -> WeightStore:
     values: Array = np.ascontiguousarray(store.values()[list(numbers)])
     smaller = WeightStore.from_array(values)
     if smaller.scheme != store.scheme:

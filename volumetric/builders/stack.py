@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from volumetric.base._typing import ROWS
 from volumetric.base.errors import SpecError
-from volumetric.builders.chain import chain
 from volumetric.builders.presets import Preset, presets_of
+from volumetric.builders.sequential import chain
 from volumetric.layers import Column, Dense, Embedding, LayerNorm, LayerSpec
-from volumetric.layers.base import show_shape
+from volumetric.layers.layer_spec import show_shape
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Link
 

@@ -10,9 +10,9 @@ import cyclopts
 
 from volumetric import __version__
 from volumetric.cli import exits
-from volumetric.cli.streams import open_closed_streams, replace_what_cannot_be_shown
+from volumetric.cli.stdio import open_closed_streams, replace_unprintable
 
-VERBS = {
+COMMANDS = {
     "generate": "Generate text after one prompt.",
     "chat": "Chat with a model; /help lists the commands.",
     "serve": "Serve models to many clients at once, with OpenAI's API.",
@@ -55,24 +55,24 @@ def app(*, others: bool = False) -> cyclopts.App:
         print_error=False,
         suppress_keyboard_interrupt=False,
     )
-    for verb, text in VERBS.items():
+    for verb, text in COMMANDS.items():
         built.command(f"volumetric.cli.{verb}:{verb}", name=verb, help=text)
     if others:
         from volumetric.base.plugins import VERBS as GROUP
-        from volumetric.base.plugins import points
+        from volumetric.base.plugins import entry_points_of
 
-        for point in points(GROUP):
-            if point.name not in VERBS:
+        for point in entry_points_of(GROUP):
+            if point.name not in COMMANDS:
                 home = "another package" if point.dist is None else point.dist.name
                 built.command(point.value, name=point.name, help=f"From {home}: see {point.name} --help.")
     return built
 
 
 def _run(tokens: Sequence[str]) -> object:
-    from volumetric.cli.foreign import in_our_words
+    from volumetric.cli.foreign import translate_flags
 
-    built = app(others=not tokens or tokens[0] not in VERBS)
-    return built(in_our_words(tokens, built))
+    built = app(others=not tokens or tokens[0] not in COMMANDS)
+    return built(translate_flags(tokens, built))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,11 +84,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 success, 1 a failure that was explained on stderr, 2 wrong usage, 130 interrupted
     """
     open_closed_streams()
-    replace_what_cannot_be_shown()
+    replace_unprintable()
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     thresholds = gc.get_threshold()
     gc.set_threshold(_ALLOCATIONS, *thresholds[1:])
     try:
-        return exits.guard(lambda: _run(tokens), debug="--debug" in tokens, verb=tokens[0] if tokens else "")
+        return exits.run_guarded(lambda: _run(tokens), debug="--debug" in tokens, verb=tokens[0] if tokens else "")
     finally:
         gc.set_threshold(*thresholds)

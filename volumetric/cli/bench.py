@@ -22,7 +22,7 @@ from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, So
 from volumetric.generate import Model
 
 if TYPE_CHECKING:
-    from volumetric.bench.serve import Load, ServeRow, Target
+    from volumetric.bench.serve import Load, ServeRow, ServerTarget
 
 SERVERS = Group("Servers (--suite serve)", sort_key=2)
 _REQUESTS = ((1, 4), (4, 12), (16, 32), (64, 64))
@@ -51,12 +51,12 @@ class ServerOptions:
     requests: int | None = None
     field: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
 
-    def targets(self) -> list[Target]:
+    def targets(self) -> list[ServerTarget]:
         """Return the servers. Raises `UsageError`."""
-        from volumetric.bench.serve import Target
+        from volumetric.bench.serve import ServerTarget
 
         try:
-            return [Target.of(url, os.environ.get("VOLUMETRIC_API_KEY") or "none") for url in self.url.split(",")]
+            return [ServerTarget.of(url, os.environ.get("VOLUMETRIC_API_KEY") or "none") for url in self.url.split(",")]
         except SpecError as error:
             raise UsageError(f"--url: {error}", hint=error.hint) from None
 

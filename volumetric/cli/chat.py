@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from volumetric.base.errors import GenerationError, VolumetricError
 from volumetric.cli import console, exits
-from volumetric.cli.conversation import Conversation
+from volumetric.cli.chat_history import ChatHistory
+from volumetric.cli.conversation import LocalConversation
 from volumetric.cli.exits import UsageError
+from volumetric.cli.line_input import at_terminal, read_message
 from volumetric.cli.loading import open_for, opened_draft
 from volumetric.cli.options import (
     Adapters,
@@ -17,11 +19,9 @@ from volumetric.cli.options import (
     SourceOptions,
 )
 from volumetric.cli.prompting import TemplateOptions
-from volumetric.cli.remote import remote
+from volumetric.cli.remote_conversation import remote
 from volumetric.cli.sampling import SamplingOptions
-from volumetric.cli.streams import OutputError
-from volumetric.cli.talk import Talk
-from volumetric.cli.typed import at_terminal, read_message
+from volumetric.cli.stdio import OutputError
 
 HELP = '''\
 /help               this list
@@ -69,7 +69,7 @@ def chat(
         A smaller draft model, or lookup; see generate.
     """
     output.apply()
-    settings = sampling.given()
+    settings = sampling.set_values()
     if url is not None:
         if lora or draft or template.chat_template or template.arguments():
             raise UsageError(
@@ -97,11 +97,11 @@ def chat(
         console.explain_sampling(opened.merged(**settings))
         console.note(f"{opened.name} on {opened.info.device}; /help lists the commands")
         arguments, opening = template.arguments(), template.opening()
-        talk = Conversation(opened, session, arguments, settings=settings, messages=opening, draft=guesses)
+        talk = LocalConversation(opened, session, arguments, settings=settings, messages=opening, draft=guesses)
         return _converse(talk)
 
 
-def _converse(talk: Talk) -> int:
+def _converse(talk: ChatHistory) -> int:
     left_open = False  # first Ctrl-C at the prompt: the next one exits
     while True:
         try:
@@ -121,7 +121,7 @@ def _converse(talk: Talk) -> int:
             console.note("\nthe conversation is kept; Ctrl-C again, Ctrl-D or /quit exits, /save FILE saves it")
 
 
-def _do(talk: Talk, line: str) -> None:
+def _do(talk: ChatHistory, line: str) -> None:
     try:
         if line.startswith("/") and "\n" not in line:
             _command(talk, line)
@@ -133,7 +133,7 @@ def _do(talk: Talk, line: str) -> None:
         exits.explain_error(error, "chat")
 
 
-def _command(talk: Talk, line: str) -> None:
+def _command(talk: ChatHistory, line: str) -> None:
     verb, _, rest = line.partition(" ")
     rest = rest.strip()
     name, _, value = rest.partition(" ")

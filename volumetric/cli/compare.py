@@ -12,7 +12,7 @@ from volumetric.cli import console, exits
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import DeviceOptions, OutputOptions, SizeOptions, SourceOptions
 from volumetric.cli.perplexity import WINDOW, read_text
-from volumetric.generate.comparison import ModelComparison, compare_models
+from volumetric.generate.model_comparison import ModelComparison, compare_models
 
 
 def compare(

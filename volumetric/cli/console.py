@@ -11,14 +11,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from volumetric.cli import streams
+from volumetric.cli import stdio
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from volumetric.generate.params import Merged
+    from volumetric.generate.params import MergedParams
 
-WORKERS = ("volumetric.devices.cpu.kernels.jit", "volumetric.devices.cpu.compiling", "volumetric.base.progress")
+WORKERS = (
+    "volumetric.devices.cpu.kernels.jit",
+    "volumetric.devices.cpu.compile_operations",
+    "volumetric.base.progress",
+)
 """Loggers that report the compilation of kernels, and the progress of other work."""
 
 UNBOUNDED = 100_000
@@ -56,12 +60,12 @@ def notes_shown() -> bool:
     return _notes.isEnabledFor(logging.INFO)
 
 
-def explain_sampling(merged: Merged) -> None:
+def explain_sampling(merged: MergedParams) -> None:
     """Log the sampling parameters in force and the source of each, with ``-v``."""
     logging.getLogger(__name__).info("sampling: %s", merged)
 
 
-write = streams.write  # write a part of the result at once, unchanged
+write = stdio.write  # write a part of the result at once, unchanged
 
 
 def write_json(value: Any, *, indent: int | None = None) -> None:
@@ -104,7 +108,7 @@ def table(
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         drawn.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    with streams.writing():
+    with stdio.writing():
         shown = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED)
         for row in _fitted(columns, rows, fold, READABLE if shown.width == UNBOUNDED else shown.width):
             drawn.add_row(*row)

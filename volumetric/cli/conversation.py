@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from volumetric.cli import console
-from volumetric.cli.generate import full, summary
+from volumetric.cli.chat_history import ChatHistory, Messages
+from volumetric.cli.generate import ended_by_context, summary
 from volumetric.cli.interrupts import end_on_interrupt
-from volumetric.cli.talk import Messages, Talk
 
 if TYPE_CHECKING:
     from volumetric.generate import Generation, Model, Session
-    from volumetric.generate.drafting import Draft
+    from volumetric.generate.drafters import Draft
 
 
 @dataclass
-class Conversation(Talk):
+class LocalConversation(ChatHistory):
     """A conversation with an open model, and the session that holds its tokens.
 
     Attributes
@@ -46,7 +46,7 @@ class Conversation(Talk):
         super().regenerate()
 
     def _reply(self, messages: Messages) -> None:
-        messages = self._fitted(messages)
+        messages = self._fit_to_context(messages)
         stream = self.session.stream(messages, draft=self.draft, **self.settings, **self.template)
         with closing(stream), end_on_interrupt(stream):
             try:
@@ -64,14 +64,14 @@ class Conversation(Talk):
         stats, context = generation.stats, self.model.info.context
         if generation.finish_reason != "length":
             return
-        if full(self.model, generation):
+        if ended_by_context(self.model, generation):
             console.note(f"the answer ended because the context of {context} tokens is full; {self._more_room()}")
         else:
             console.note(
                 f"the answer was cut off after {stats.generated_tokens} tokens; for longer ones: /set max_tokens 1000"
             )
 
-    def _fitted(self, messages: Messages) -> Messages:
+    def _fit_to_context(self, messages: Messages) -> Messages:
         """Return `messages` without its oldest turns, if the context cannot hold all of them and an answer.
 
         The system message stays. As in llama.cpp, half of the context is freed at once: the other tokens change their

@@ -14,13 +14,13 @@ from volumetric.base.progress import byte_size
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.options import Adapters, OutputOptions, check_dtype
+from volumetric.cli.overwriting import Overwrite, check_new
 from volumetric.cli.perplexity import WINDOW
-from volumetric.cli.targets import Overwrite, check_new
 from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
 from volumetric.loaders import LoadedModel
-from volumetric.loaders.convert import convert_model, open_merged
-from volumetric.loaders.quantise import filled
+from volumetric.loaders.convert_model import convert_model, open_merged
+from volumetric.loaders.target_schemes import scheme_that_fits
 
 MEASURED = 2048
 """Most tokens that a report is measured on."""
@@ -83,7 +83,7 @@ def convert(
         raise UsageError(
             "--bits chooses types by their loss on a text", hint="add --calibrate TEXT, and leave --dtype out"
         )
-    named = _named(tensor_type or [])
+    named = _types_by_pattern(tensor_type or [])
     text, held_out = (None, "") if calibrate is None else _split(calibrate.read_text(encoding="utf-8"))
     with console.progress(f"converting {source}…"):
         model = convert_model(
@@ -103,7 +103,7 @@ def convert(
     written = byte_size(sum(path.stat().st_size for path in files))
     main = footprint(model.params).dtype if dtype is None else str(Scheme.parse(dtype))
     console.write(f"{target}: {model.name} as {main}, {written}\n")
-    for line in _instead(model, dtype):
+    for line in _other_types(model, dtype):
         console.write(f"{line}\n")
     if model.damage:
         chosen = ((key, model.params[key], nats) for key, nats in model.damage.items())
@@ -115,7 +115,7 @@ def convert(
     return exits.OK
 
 
-def _instead(model: LoadedModel, dtype: str | None) -> list[str]:
+def _other_types(model: LoadedModel, dtype: str | None) -> list[str]:
     """Describe the share of weights with another type than requested, because their rows do not fill its blocks."""
     target = None if dtype is None else Scheme.parse(dtype)
     if target is None or target.blocks is None:
@@ -123,7 +123,7 @@ def _instead(model: LoadedModel, dtype: str | None) -> list[str]:
     counts, total = Counter[tuple[int, str]](), 0
     for store in model.params.values():
         total += math.prod(store.shape)
-        if len(store.shape) > 1 and store.scheme == filled(target, store.shape) != target:
+        if len(store.shape) > 1 and store.scheme == scheme_that_fits(target, store.shape) != target:
             counts[store.shape[-1], str(store.scheme)] += math.prod(store.shape)
     return [
         f"{100 * count / total:.0f} % of the weights are {scheme}: "
@@ -132,7 +132,7 @@ def _instead(model: LoadedModel, dtype: str | None) -> list[str]:
     ]
 
 
-def _named(texts: list[str]) -> dict[str, str]:
+def _types_by_pattern(texts: list[str]) -> dict[str, str]:
     """Return pattern → type of ``PATTERN=TYPE`` texts."""
     named: dict[str, str] = {}
     for text in texts:
@@ -156,9 +156,9 @@ def report(opened: Callable[[str | None], LoadedModel], model: LoadedModel, dtyp
     `opened` opens the model in a numeric type; None: as stored. Without `dtype` there is no single type to compare
     with.
     """
-    from volumetric.devices.open import open_device
-    from volumetric.generate.comparison import compare_models
+    from volumetric.devices.named_devices import open_device
     from volumetric.generate.model import Model
+    from volumetric.generate.model_comparison import compare_models
     from volumetric.run.device import RunOptions
 
     rows, before = [], ""

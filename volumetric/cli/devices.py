@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from volumetric.cli import console, exits
 from volumetric.cli.flags import as_flags
 from volumetric.cli.options import OutputOptions
-from volumetric.devices.open import examine_device, explain_auto, list_devices
+from volumetric.devices.named_devices import examine_device, explain_auto, list_devices
 
 
 def devices(

@@ -10,8 +10,8 @@ from cyclopts import Parameter
 
 from volumetric.cli import console, exits
 from volumetric.cli.options import OutputOptions
-from volumetric.evolution.compare import SHIFT, Comparison, compare
 from volumetric.evolution.dna import DNA, extract_dna
+from volumetric.evolution.dna_comparison import SHIFT, Comparison, compare
 from volumetric.loaders import open_model
 from volumetric.viz.heatmap import Heatmap
 
@@ -60,7 +60,7 @@ def dna(
         return exits.OK
     kinds = {path: s.kind for one in signatures for path, s in one.signatures.items()}
     rows = [[path, kinds[path], f"{value:.4f}"] for path, value in comparison.overlaps.items()]
-    rows += [[path, kinds[path], f"only in {side}"] for side, paths in _alone(comparison) for path in paths]
+    rows += [[path, kinds[path], f"only in {side}"] for side, paths in _unmatched(comparison) for path in paths]
     console.table(("where", "layer", "similarity"), rows, right=("similarity",))
     if comparison.shifts:
         moved = [[s.source, s.target, kinds[s.source], f"{s.overlap:.4f}"] for s in comparison.shifts]
@@ -101,7 +101,7 @@ def _split(path: str) -> tuple[str, str]:
     return f"{z}.{y}.{x}", slot + (f"/{place}" if place else "")
 
 
-def _alone(comparison: Comparison) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _unmatched(comparison: Comparison) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return (("A", comparison.only_a), ("B", comparison.only_b))
 
 

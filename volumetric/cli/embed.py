@@ -84,7 +84,7 @@ def embed(
             normalise=normalise,
             max_length=max_length,
         )
-    data = _encoded(chosen, inputs, rows)
+    data = _encode(chosen, inputs, rows)
     if out is not None:
         write_atomic(out, data)
         console.note(f"{len(inputs)} embeddings of size {rows.shape[1]} written to {out}")
@@ -129,7 +129,7 @@ def _text(file: Path, number: int, line: str) -> str:
     return text
 
 
-def _encoded(form: Form, texts: Sequence[str], rows: F32Array) -> bytes:
+def _encode(form: Form, texts: Sequence[str], rows: F32Array) -> bytes:
     if form == "jsonl":
         pairs = zip(texts, rows.tolist(), strict=True)
         lines = (jsonlib.dumps({"text": text, "embedding": row}, ensure_ascii=False) for text, row in pairs)

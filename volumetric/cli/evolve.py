@@ -80,17 +80,19 @@ def evolve(
     changes |= {name: value for name, value in flags.items() if value is not None}
     if out is not None:
         changes["output"] = str(out.absolute())
-    from volumetric.cli import evolving
+    from volumetric.cli import evolve_job
     from volumetric.cli.interrupts import stop_on_interrupt
 
     with ExitStack() as stack:
         with console.progress("opening the problem…"):
             opening = (
-                evolving.begun(Path(str(config)), changes) if resume is None else evolving.resumed(resume, changes)
+                evolve_job.open_new_run(Path(str(config)), changes)
+                if resume is None
+                else evolve_job.open_resumed_run(resume, changes)
             )
             job, population, problem = stack.enter_context(opening)
         with stop_on_interrupt("this generation") as stop:
-            outcome = evolving.evolve_opened(job, population, problem, stop.is_set)
+            outcome = evolve_job.evolve_opened(job, population, problem, stop.is_set)
     console.write_json(outcome) if json else console.write(_text(outcome))
     return exits.INTERRUPTED if outcome["reason"] == "stopped" else exits.OK
 
@@ -112,7 +114,7 @@ def _text(outcome: dict[str, Any]) -> str:
 def _plot(run: Path | None, form: str) -> int:
     if run is None:
         raise UsageError("evolve plot needs the directory of a run: evolve plot RUN")
-    from volumetric.viz.evolution import plot_run
+    from volumetric.viz.run_plots import plot_run
 
     for path in plot_run(run, form):
         console.write(f"{path}\n")

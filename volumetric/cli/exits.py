@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import cyclopts
 
+from volumetric.base.caller_location import caller_location
 from volumetric.base.errors import VolumetricError
 from volumetric.base.hints import path_hint
-from volumetric.base.own_code import own_code
 from volumetric.cli.flags import as_flags
-from volumetric.cli.streams import drop_unwritable, writing
+from volumetric.cli.stdio import drop_unwritable, writing
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -33,7 +33,7 @@ class UsageError(VolumetricError):
     """Invalid flags, or flags that contradict each other."""
 
 
-def guard(run: Callable[[], Any], *, debug: bool, verb: str) -> int:
+def run_guarded(run: Callable[[], Any], *, debug: bool, verb: str) -> int:
     """Call `run` and return its exit code; errors are explained on stderr."""
     try:
         result = run()
@@ -58,7 +58,7 @@ def _classify(error: Exception, verb: str) -> int:
         case cyclopts.UnknownOptionError():
             return explain(USAGE, *_unknown_option(error, verb))
         case cyclopts.UnknownCommandError():
-            return explain(USAGE, *_unknown_verb(error))
+            return explain(USAGE, *_unknown_command(error))
         case cyclopts.UnusedCliTokensError():
             return explain(USAGE, *_too_many(error, verb))
         case cyclopts.CycloptsError():
@@ -76,7 +76,7 @@ def _classify(error: Exception, verb: str) -> int:
             return explain(FAILED, "out of memory", _LESS.get(verb, "a smaller --context or --dtype needs less"))
         case _:
             what = f"{type(error).__name__}: {error}"
-            own = own_code(error)
+            own = caller_location(error)
             if own is not None:
                 return explain(FAILED, f"{what} ({own})", "your own module raised it; --debug shows the traceback")
             return explain(FAILED, f"unexpected {what}", "this is a bug; --debug shows the traceback")
@@ -88,7 +88,7 @@ def _settable(error: cyclopts.CycloptsError, verb: str) -> str | None:
     if verb not in ("train", "evolve") or not isinstance(error, cyclopts.UnknownOptionError) or token is None:
         return None
     name = (token.keyword or token.value or "").lstrip("-").partition("=")[0].replace("-", "_")
-    from volumetric.base import tables
+    from volumetric.base import config_tables
 
     if verb == "train":
         from volumetric.train.settings import DataSettings, TrainConfig
@@ -96,10 +96,10 @@ def _settable(error: cyclopts.CycloptsError, verb: str) -> str | None:
         homes: dict[str, type] = {"train": TrainConfig, "data": DataSettings}
         name = {"lr": "optimiser", "learning_rate": "optimiser"}.get(name, name)
     else:
-        from volumetric.evolution.config import EvolutionConfig, MutationConfig, SpeciesConfig
+        from volumetric.evolution.evolution_config import EvolutionConfig, MutationConfig, SpeciesConfig
 
         homes = {"": EvolutionConfig, "species": SpeciesConfig, "mutation": MutationConfig}
-    home = next((home for home, of in homes.items() if name in tables.keywords(of)), None)
+    home = next((home for home, of in homes.items() if name in config_tables.argument_types(of)), None)
     if home is None:
         return None
     value = "'{kind=\"adam\", lr=0.01}'" if name == "optimiser" else "VALUE"
@@ -107,16 +107,16 @@ def _settable(error: cyclopts.CycloptsError, verb: str) -> str | None:
 
 
 def _usage_hint(verb: str) -> str:
-    from volumetric.cli import VERBS
+    from volumetric.cli import COMMANDS
 
-    return f"see: volumetric {verb} --help" if verb in VERBS else "see: volumetric --help"
+    return f"see: volumetric {verb} --help" if verb in COMMANDS else "see: volumetric --help"
 
 
 def _unknown_option(error: cyclopts.UnknownOptionError, verb: str) -> tuple[str, str]:
     """Return message and hint for an unknown flag; only a nearly equal name is suggested."""
     name = (error.token.keyword or error.token.value).partition("=")[0]
     known = [own for argument in error.argument_collection if argument.parse for own in argument.names]
-    return f"unknown flag {name} of {verb}", _set(verb, name) or f"{_meant(name, known)}{_usage_hint(verb)}"
+    return f"unknown flag {name} of {verb}", _set(verb, name) or f"{_suggestions(name, known)}{_usage_hint(verb)}"
 
 
 def _set(verb: str, name: str) -> str | None:
@@ -124,22 +124,22 @@ def _set(verb: str, name: str) -> str | None:
     if verb == "train":
         from volumetric.train.settings import place_of
     elif verb == "evolve":
-        from volumetric.evolution.job import place_of
+        from volumetric.evolution.evolution_job import place_of
     else:
         return None
     place = place_of(name.lstrip("-").replace("-", "_"))
     return place and f"it is a key of the file: use --set {place}=…"
 
 
-def _unknown_verb(error: cyclopts.UnknownCommandError) -> tuple[str, str]:
-    from volumetric.cli import VERBS
-    from volumetric.cli.foreign_flags import VERBS as OTHERS
+def _unknown_command(error: cyclopts.UnknownCommandError) -> tuple[str, str]:
+    from volumetric.cli import COMMANDS
+    from volumetric.cli.foreign_flags import FOREIGN_COMMANDS as OTHERS
 
     name = next(iter(error.unused_tokens or ()), "")
-    return f"unknown command {name!r}", OTHERS.get(name) or f"{_meant(name, VERBS)}see: volumetric --help"
+    return f"unknown command {name!r}", OTHERS.get(name) or f"{_suggestions(name, COMMANDS)}see: volumetric --help"
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggestions(name: str, known: Iterable[str]) -> str:
     import difflib  # imported only for errors
 
     close = difflib.get_close_matches(name, list(known), 1, _NEARLY)

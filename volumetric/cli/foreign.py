@@ -23,7 +23,7 @@ _BUNDLE: Final = re.compile(r"-[A-Za-z]{2}[\w-]*")
 _NAMES: Final = frozenset(name for flag in FLAGS for name in flag.names)
 
 
-def in_our_words(tokens: Sequence[str], app: App) -> list[str]:
+def translate_flags(tokens: Sequence[str], app: App) -> list[str]:
     """Return a command line with the flags of other programs replaced by ours, or dropped with a note on stderr.
 
     Raises
@@ -36,7 +36,7 @@ def in_our_words(tokens: Sequence[str], app: App) -> list[str]:
     if not chain:
         return list(tokens)
     own = {name: argument for argument in apps[-1].assemble_argument_collection() for name in argument.names}
-    done, notes = _Line(own, chain[0], tokens[len(chain) :]).translated()
+    done, notes = _CommandLine(own, chain[0], tokens[len(chain) :]).translate()
     if notes:
         console.configure(verbose=False, quiet="--quiet" in done, debug=False)
         for note in notes:
@@ -50,7 +50,7 @@ def _plain(token: str) -> str:
     return name.replace("_", "-") if name.startswith("--") else name
 
 
-class _Line:
+class _CommandLine:
     """The arguments of a command.
 
     Parameters
@@ -64,7 +64,7 @@ class _Line:
         self._done: list[str] = []
         self._notes: list[str] = []
 
-    def translated(self) -> tuple[list[str], list[str]]:
+    def translate(self) -> tuple[list[str], list[str]]:
         """Return the translated arguments, and the notes."""
         while self._left:
             word = self._left.pop()
@@ -89,7 +89,7 @@ class _Line:
         return argument is not None and bool(argument.parameter.allow_leading_hyphen) and argument.token_count()[0] > 0
 
     def _of_others(self, name: str) -> Flag | None:
-        return next((flag for flag in FLAGS if name in flag.names and self._verb in flag.verbs), None)
+        return next((flag for flag in FLAGS if name in flag.names and self._verb in flag.commands), None)
 
     def _take(self, flag: Flag, name: str, value: str | None) -> None:
         if flag.kind == "refused":

@@ -39,25 +39,27 @@ class Flag:
     says: str = ""
     values: int | Literal["switch"] = 0
     becomes: Callable[[str], list[str]] = lambda value: []
-    verbs: frozenset[str] = OPENS
+    commands: frozenset[str] = OPENS
 
 
-def _taken(names: str, says: str, values: int | Literal["switch"] = 0, verbs: frozenset[str] = RUNS) -> Flag:
-    return Flag(names=tuple(names.split()), kind="taken", says=says, values=values, verbs=verbs)
+def _accepted(names: str, says: str, values: int | Literal["switch"] = 0, verbs: frozenset[str] = RUNS) -> Flag:
+    return Flag(names=tuple(names.split()), kind="taken", says=says, values=values, commands=verbs)
 
 
-def _refused(names: str, says: str, values: int = 0, verbs: frozenset[str] = OPENS) -> Flag:
-    return Flag(names=tuple(names.split()), kind="refused", says=says, values=values, verbs=verbs)
+def _rejected(names: str, says: str, values: int = 0, verbs: frozenset[str] = OPENS) -> Flag:
+    return Flag(names=tuple(names.split()), kind="refused", says=says, values=values, commands=verbs)
 
 
-def _ours(names: str, becomes: str | Callable[[str], list[str]], values: int = 1, verbs: frozenset[str] = RUNS) -> Flag:
+def _renamed(
+    names: str, becomes: str | Callable[[str], list[str]], values: int = 1, verbs: frozenset[str] = RUNS
+) -> Flag:
     """Return a flag with another name here; if `becomes` is a text, it is that name, followed by the value, if any."""
     if isinstance(becomes, str):
         name = becomes
         convert = (lambda value: [name, value]) if values else (lambda value: [name])
     else:
         convert = becomes
-    return Flag(names=tuple(names.split()), kind="ours", values=values, becomes=convert, verbs=verbs)
+    return Flag(names=tuple(names.split()), kind="ours", values=values, becomes=convert, commands=verbs)
 
 
 _KV_TYPES: Final[Mapping[str, str]] = {
@@ -105,120 +107,128 @@ SUITES: Final = "suites of layers, training and others need a clone of the repos
 
 FLAGS: Final[tuple[Flag, ...]] = (
     # Storage of weights and attention: always so, or without effect on results
-    _taken("-fa --flash-attn --flash-attention", "attention never materialises its scores", "switch"),
-    _taken("--mmap --no-mmap --mlock --no-direct-io -dio --direct-io", "the device decides how weights are loaded"),
-    _taken("-b --batch-size -ub --ubatch-size", "the device chooses the chunks of prompts", 1),
-    _taken("--jinja", "chat templates are always rendered with Jinja"),
-    _taken("-co --color --colors", "the output has no colours", "switch"),
-    _taken("--no-warmup --warmup", "kernels are compiled at first use; `volumetric warmup` compiles them now"),
-    _taken("--simple-io -mli --multiline-input", "this is always on", verbs=TEXT),
-    _taken("--no-display-prompt", "the prompt is never printed", verbs=TEXT),
-    _taken("--keep", _NO_SHIFT, 1),
-    _taken("--no-context-shift", _NO_SHIFT),
-    _taken("-tb --threads-batch", "--threads applies to prompts and answers", 1),
-    _taken(
+    _accepted("-fa --flash-attn --flash-attention", "attention never materialises its scores", "switch"),
+    _accepted("--mmap --no-mmap --mlock --no-direct-io -dio --direct-io", "the device decides how weights are loaded"),
+    _accepted("-b --batch-size -ub --ubatch-size", "the device chooses the chunks of prompts", 1),
+    _accepted("--jinja", "chat templates are always rendered with Jinja"),
+    _accepted("-co --color --colors", "the output has no colours", "switch"),
+    _accepted("--no-warmup --warmup", "kernels are compiled at first use; `volumetric warmup` compiles them now"),
+    _accepted("--simple-io -mli --multiline-input", "this is always on", verbs=TEXT),
+    _accepted("--no-display-prompt", "the prompt is never printed", verbs=TEXT),
+    _accepted("--keep", _NO_SHIFT, 1),
+    _accepted("--no-context-shift", _NO_SHIFT),
+    _accepted("-tb --threads-batch", "--threads applies to prompts and answers", 1),
+    _accepted(
         "--no-perf --perf --show-timings --no-show-timings", "the last line shows the speeds unless --quiet is given"
     ),
-    _taken("--log-colors --log-prefix --log-timestamps", "log output has none", "switch"),
-    _taken("--use-default-chat-template", "the model's own template is used", verbs=TEXT),
-    _taken("--no-mmproj --mmproj-auto --no-mmproj-auto", _IMAGES),
+    _accepted("--log-colors --log-prefix --log-timestamps", "log output has none", "switch"),
+    _accepted("--use-default-chat-template", "the model's own template is used", verbs=TEXT),
+    _accepted("--no-mmproj --mmproj-auto --no-mmproj-auto", _IMAGES),
     # Flags with another name here
-    _ours("-ctk --cache-type-k -ctv --cache-type-v --kv-bits --kv-cache-dtype", _kv_dtype),
-    _ours("-md --model-draft --draft-model --spec-draft-model", "--draft", verbs=TEXT | SERVE),
-    _ours("--adapter-path", "--lora", verbs=TEXT | {"perplexity", "convert"}),
-    _ours("-sysf --system-prompt-file", _system_file, verbs=TEXT),
-    _ours("--chat-template-file", "--chat-template", verbs=TEXT | SERVE),
-    _ours("--log-disable", "--quiet", 0),
-    _ours("-hf -hfr --hf-repo", _hub, verbs=frozenset({*TEXT, "bench", "perplexity", "warmup", "inspect"})),
-    _ours("--greedy --no-do-sample", lambda value: ["--temperature", "0"], 0, TEXT),
-    _ours("-st --single-turn", "--chat", 0, frozenset({"generate"})),
-    _ours("-no-cnv --no-conversation", "--no-chat-template", 0, frozenset({"generate"})),
-    _ours("--max-model-len", "--context", verbs=SERVE),
-    _ours("--served-model-name", "--alias", verbs=SERVE),
-    _ours("--reasoning-format", lambda v: ["--reasoning", "none" if v == "none" else "auto"], verbs=SERVE),
+    _renamed("-ctk --cache-type-k -ctv --cache-type-v --kv-bits --kv-cache-dtype", _kv_dtype),
+    _renamed("-md --model-draft --draft-model --spec-draft-model", "--draft", verbs=TEXT | SERVE),
+    _renamed("--adapter-path", "--lora", verbs=TEXT | {"perplexity", "convert"}),
+    _renamed("-sysf --system-prompt-file", _system_file, verbs=TEXT),
+    _renamed("--chat-template-file", "--chat-template", verbs=TEXT | SERVE),
+    _renamed("--log-disable", "--quiet", 0),
+    _renamed("-hf -hfr --hf-repo", _hub, verbs=frozenset({*TEXT, "bench", "perplexity", "warmup", "inspect"})),
+    _renamed("--greedy --no-do-sample", lambda value: ["--temperature", "0"], 0, TEXT),
+    _renamed("-st --single-turn", "--chat", 0, frozenset({"generate"})),
+    _renamed("-no-cnv --no-conversation", "--no-chat-template", 0, frozenset({"generate"})),
+    _renamed("--max-model-len", "--context", verbs=SERVE),
+    _renamed("--served-model-name", "--alias", verbs=SERVE),
+    _renamed("--reasoning-format", lambda v: ["--reasoning", "none" if v == "none" else "auto"], verbs=SERVE),
     # Conversations
-    _taken(
+    _accepted(
         "-cnv --conversation -i --interactive -if --interactive-first",
         "chat is a conversation",
         verbs=frozenset({"chat"}),
     ),
-    _refused("-cnv --conversation -i --interactive -if --interactive-first -ins --instruct -cml --chatml", _CHAT),
-    _refused("-st --single-turn", "volumetric generate MODEL --chat --prompt TEXT answers one message"),
-    _refused("-no-cnv --no-conversation", "volumetric generate MODEL --prompt TEXT continues a plain text"),
-    _refused(
+    _rejected("-cnv --conversation -i --interactive -if --interactive-first -ins --instruct -cml --chatml", _CHAT),
+    _rejected("-st --single-turn", "volumetric generate MODEL --chat --prompt TEXT answers one message"),
+    _rejected("-no-cnv --no-conversation", "volumetric generate MODEL --prompt TEXT continues a plain text"),
+    _rejected(
         "--in-prefix --in-suffix", "the text around messages comes from the chat template: --chat-template FILE", 1
     ),
-    _refused(
+    _rejected(
         "--in-prefix-bos --no-jinja", "the text around messages comes from the chat template: --chat-template FILE"
     ),
     # Devices
-    _refused("-sm --split-mode -ts --tensor-split -tp --tensor-parallel-size --pipeline-parallel-size", _WHICH_GPU, 1),
-    _refused("-mg --main-gpu", _WHICH_GPU, 1),
-    _refused("-ot --override-tensor -ncmoe --n-cpu-moe -ngld --gpu-layers-draft -devd --device-draft", _ONE_DEVICE, 1),
-    _refused("-cmoe --cpu-moe -nkvo --no-kv-offload -kvo --kv-offload -nr --no-repack --no-op-offload", _ONE_DEVICE),
-    _refused("-C --cpu-mask -Cr --cpu-range --cpu-strict --prio --poll --numa", _THREADS, 1),
-    _refused(
+    _rejected("-sm --split-mode -ts --tensor-split -tp --tensor-parallel-size --pipeline-parallel-size", _WHICH_GPU, 1),
+    _rejected("-mg --main-gpu", _WHICH_GPU, 1),
+    _rejected("-ot --override-tensor -ncmoe --n-cpu-moe -ngld --gpu-layers-draft -devd --device-draft", _ONE_DEVICE, 1),
+    _rejected("-cmoe --cpu-moe -nkvo --no-kv-offload -kvo --kv-offload -nr --no-repack --no-op-offload", _ONE_DEVICE),
+    _rejected("-C --cpu-mask -Cr --cpu-range --cpu-strict --prio --poll --numa", _THREADS, 1),
+    _rejected(
         "--gpu-memory-utilization", "--kv-memory MIB limits the memory of the KV cache; weights are not included", 1
     ),
     # Context and positions
-    _refused("--context-shift", f"{_NO_SHIFT}; --context N sets a larger context"),
-    _refused("--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale -gan -gaw", _ROPE, 1),
-    _refused("--yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast", _ROPE, 1),
-    _refused("--override-kv", "change the configuration in config.json, next to the weights", 1),
-    _refused(
+    _rejected("--context-shift", f"{_NO_SHIFT}; --context N sets a larger context"),
+    _rejected("--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale -gan -gaw", _ROPE, 1),
+    _rejected("--yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast", _ROPE, 1),
+    _rejected("--override-kv", "change the configuration in config.json, next to the weights", 1),
+    _rejected(
         "--kv-group-size --quantized-kv-start", "--kv-dtype int8 always has a scale for each head of each token", 1
     ),
-    _refused("-cd --ctx-size-draft", "the draft model has the context of the model", 1),
-    _taken("--draft-max --draft-n --draft-min --draft-n-min --num-draft-tokens --draft-p-min", _GUESSES, 1),
+    _rejected("-cd --ctx-size-draft", "the draft model has the context of the model", 1),
+    _accepted("--draft-max --draft-n --draft-min --draft-n-min --num-draft-tokens --draft-p-min", _GUESSES, 1),
     # Sampling and constrained answers
-    _refused("--do-sample", "--temperature above 0 samples, 0 is greedy"),
-    _refused("--samplers --sampler-seq --sampling-seq --mirostat --mirostat-lr --mirostat-ent --typical", _SAMPLERS, 1),
-    _refused("--typical-p --xtc-probability --xtc-threshold --top-nsigma --top-n-sigma --dynatemp-range", _SAMPLERS, 1),
-    _refused("--dynatemp-exp --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n", _SAMPLERS, 1),
-    _refused("--grammar --grammar-file -j --json-schema -jf --json-schema-file", _GRAMMARS, 1, TEXT),
-    _refused(
+    _rejected("--do-sample", "--temperature above 0 samples, 0 is greedy"),
+    _rejected(
+        "--samplers --sampler-seq --sampling-seq --mirostat --mirostat-lr --mirostat-ent --typical", _SAMPLERS, 1
+    ),
+    _rejected(
+        "--typical-p --xtc-probability --xtc-threshold --top-nsigma --top-n-sigma --dynatemp-range", _SAMPLERS, 1
+    ),
+    _rejected("--dynatemp-exp --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n", _SAMPLERS, 1),
+    _rejected("--grammar --grammar-file -j --json-schema -jf --json-schema-file", _GRAMMARS, 1, TEXT),
+    _rejected(
         "-bf --binary-file --prompt-cache", "--file PATH reads a text, session.save(path) in Python saves a state", 1
     ),
-    _refused("-mm --mmproj -mmu --mmproj-url --image --audio", f"{_IMAGES}, without their encoders", 1),
+    _rejected("-mm --mmproj -mmu --mmproj-url --image --audio", f"{_IMAGES}, without their encoders", 1),
     # Location of models
-    _refused("-mu --model-url", "download the file and name its path, or name a model of the hub: ORG/NAME", 1),
-    _refused("-hff --hf-file --hf-repo-file", "name a file together with its repository: ORG/NAME/FILE.gguf", 1),
-    _refused("-hft --hf-token", "set the variable HF_TOKEN, which other users cannot see", 1),
-    _refused("--revision --model-revision", "name it with the model: ORG/NAME@REVISION", 1),
-    _refused("--lora-scaled", "--lora PATH:SCALE", 1),
-    _refused("--load-in-4bit --load-in-8bit", "--dtype int4, or int8"),
-    _refused("-lv --verbosity --log-verbosity", "-v logs choices, --debug everything", 1),
-    _refused("--log-file", "log output goes to stderr: 2> FILE", 1),
-    _refused("--verbose-prompt -sp --special", "--debug logs the prompt; special tokens are not printed"),
+    _rejected("-mu --model-url", "download the file and name its path, or name a model of the hub: ORG/NAME", 1),
+    _rejected("-hff --hf-file --hf-repo-file", "name a file together with its repository: ORG/NAME/FILE.gguf", 1),
+    _rejected("-hft --hf-token", "set the variable HF_TOKEN, which other users cannot see", 1),
+    _rejected("--revision --model-revision", "name it with the model: ORG/NAME@REVISION", 1),
+    _rejected("--lora-scaled", "--lora PATH:SCALE", 1),
+    _rejected("--load-in-4bit --load-in-8bit", "--dtype int4, or int8"),
+    _rejected("-lv --verbosity --log-verbosity", "-v logs choices, --debug everything", 1),
+    _rejected("--log-file", "log output goes to stderr: 2> FILE", 1),
+    _rejected("--verbose-prompt -sp --special", "--debug logs the prompt; special tokens are not printed"),
     # Servers
-    _taken(
+    _accepted(
         "-cb --cont-batching --enable-prefix-caching --enforce-eager --slots --metrics --props",
         "this is always on",
         verbs=SERVE,
     ),
-    _taken("--embedding --embeddings --webui", "/v1/embeddings and the page at / are always available", verbs=SERVE),
-    _taken("--cache-reuse -sps --slot-prompt-similarity", "common prefixes of prompts are always reused", 1, SERVE),
-    _taken("--threads-http", "one thread reads requests", 1, SERVE),
-    _taken("--enable-auto-tool-choice", "calls are parsed in the format of the model's family", verbs=SERVE),
-    _taken("--tool-call-parser --reasoning-parser", "answers are parsed in the format of the model's family", 1, SERVE),
-    _refused("-nocb --no-cont-batching", "--max-seqs 1 computes one text at a time"),
-    _refused("--no-webui --no-slots", "use a reverse proxy to hide paths"),
-    _refused("-to --timeout", "use --request-timeout and --queue-timeout", 1, SERVE),
-    _refused("--ssl-key-file --ssl-cert-file --ssl-keyfile --ssl-certfile", "use a reverse proxy for TLS", 1, SERVE),
-    _refused("--max-num-batched-tokens", "--max-stall limits how long a prompt may block other requests", 1, SERVE),
-    _refused("--slot-save-path --path --api-prefix --root-path", "use a reverse proxy to move and add paths", 1, SERVE),
-    _refused(
+    _accepted("--embedding --embeddings --webui", "/v1/embeddings and the page at / are always available", verbs=SERVE),
+    _accepted("--cache-reuse -sps --slot-prompt-similarity", "common prefixes of prompts are always reused", 1, SERVE),
+    _accepted("--threads-http", "one thread reads requests", 1, SERVE),
+    _accepted("--enable-auto-tool-choice", "calls are parsed in the format of the model's family", verbs=SERVE),
+    _accepted(
+        "--tool-call-parser --reasoning-parser", "answers are parsed in the format of the model's family", 1, SERVE
+    ),
+    _rejected("-nocb --no-cont-batching", "--max-seqs 1 computes one text at a time"),
+    _rejected("--no-webui --no-slots", "use a reverse proxy to hide paths"),
+    _rejected("-to --timeout", "use --request-timeout and --queue-timeout", 1, SERVE),
+    _rejected("--ssl-key-file --ssl-cert-file --ssl-keyfile --ssl-certfile", "use a reverse proxy for TLS", 1, SERVE),
+    _rejected("--max-num-batched-tokens", "--max-stall limits how long a prompt may block other requests", 1, SERVE),
+    _rejected(
+        "--slot-save-path --path --api-prefix --root-path", "use a reverse proxy to move and add paths", 1, SERVE
+    ),
+    _rejected(
         "--reranking --rerank",
         "there is no endpoint for it; in Python: volumetric.load(RERANKER).score(pairs)",
         0,
         SERVE,
     ),
-    _refused("--disable-log-requests --log-requests", "--quiet turns the log off", 0, SERVE),
+    _rejected("--disable-log-requests --log-requests", "--quiet turns the log off", 0, SERVE),
     # Suites of earlier versions of `bench`
-    _refused("--only --torch-python", f"{SUITES}: python -m benchmarks layers --help", 1, frozenset({"bench"})),
+    _rejected("--only --torch-python", f"{SUITES}: python -m benchmarks layers --help", 1, frozenset({"bench"})),
 )
 
-VERBS: Final[Mapping[str, str]] = {
+FOREIGN_COMMANDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("pull", "download"), "a model is downloaded when it is first opened: volumetric inspect ORG/NAME"),
     **dict.fromkeys(("list", "ls"), "models are in the Hugging Face cache: `hf cache ls` lists them"),
     **dict.fromkeys(("rm", "delete"), "models are in the Hugging Face cache: `hf cache rm` deletes them"),

@@ -68,9 +68,9 @@ def generate(
         Directory of a LoRA adapter saved by PEFT, PATH or PATH:SCALE; may be repeated.
     """
     output.apply()
-    settings: dict[str, Any] = sampling.given() | template.arguments()
+    settings: dict[str, Any] = sampling.set_values() | template.arguments()
     read = prompt.read(text)
-    prompt_input = messages(read, template) if chat or template.given else read
+    prompt_input = messages(read, template) if chat or template.is_set else read
     with open_for(
         model,
         source,
@@ -80,7 +80,7 @@ def generate(
         chat_template=template.chat_template,
         lora=lora or (),
     ) as opened:
-        console.explain_sampling(opened.merged(**sampling.given()))
+        console.explain_sampling(opened.merged(**sampling.set_values()))
         if chat is None and isinstance(prompt_input, str):
             _tell_of_chat(opened, prompt_input)
         with (
@@ -93,12 +93,12 @@ def generate(
             else:
                 generation = show(stream)
         console.note(summary(generation.stats, generation.seed))
-        if full(opened, generation):
+        if ended_by_context(opened, generation):
             console.note(f"the text ended because the context of {opened.info.context} tokens is full; {_more(opened)}")
     return exits.OK
 
 
-def full(model: Model, generation: Generation) -> bool:
+def ended_by_context(model: Model, generation: Generation) -> bool:
     """Whether a text ended because the context is full."""
     stats = generation.stats
     filled = stats.prompt_tokens + stats.generated_tokens > model.info.context
@@ -149,7 +149,7 @@ def show(stream: Stream) -> Generation:
 def describe(model: Model, generation: Generation) -> dict[str, Any]:
     """Return the JSON object of a generation."""
     stats = generation.stats
-    from volumetric.generate.info import ENDLESS
+    from volumetric.generate.model_info import ENDLESS
 
     result: dict[str, Any] = {
         "model": model.name,
@@ -160,7 +160,7 @@ def describe(model: Model, generation: Generation) -> dict[str, Any]:
         "text": generation.text,
         "finish_reason": generation.finish_reason,
         "context": None if model.info.context == ENDLESS else model.info.context,
-        "context_full": full(model, generation),
+        "context_full": ended_by_context(model, generation),
         "seed": generation.seed,
         "prompt_tps": stats.prompt_tps,
         "generation_tps": stats.generation_tps,

@@ -18,15 +18,15 @@ from volumetric.cli.exits import UsageError
 from volumetric.cli.inspect_program import parts_of, show_clocked, show_program, show_programs
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
 from volumetric.detect import detect_model
-from volumetric.devices.gpu.kernels.blocks import LAYOUTS
+from volumetric.devices.gpu.kernels.block_layout import LAYOUTS
 from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
-from volumetric.layers.base import show_shape
+from volumetric.layers.layer_spec import show_shape
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.network import OUTPUT, Network, Params
 from volumetric.network.blueprint import LayerFact, blueprint
 from volumetric.network.grid import Coord
-from volumetric.program.layer.spec import Program
+from volumetric.program.layer.program_layer import Program
 
 if TYPE_CHECKING:
     from volumetric.detect import Detection
@@ -202,7 +202,7 @@ def _text(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _LayerRow:
     """A layer of one plane of the grid, or of several equal planes; `path` is the path of a nested layer."""
 
     first: Coord
@@ -219,7 +219,7 @@ class _Row:
         return [where, self.layer, self.output, f"{self.weights:,}" if self.weights else "", self.shape]
 
 
-def _rows(loaded: LoadedModel) -> Iterator[_Row]:
+def _rows(loaded: LoadedModel) -> Iterator[_LayerRow]:
     """Yield the layers in reading order; consecutive equal planes are merged."""
     planes = [list(group) for _, group in groupby(_layer_rows(loaded), key=lambda row: row.first.z)]
     for _, run in groupby(planes, key=lambda plane: [[*row.cells()[1:], row.path, row.first.slot] for row in plane]):
@@ -228,7 +228,7 @@ def _rows(loaded: LoadedModel) -> Iterator[_Row]:
             yield dataclasses.replace(first, last=last.first)
 
 
-def _layer_rows(loaded: LoadedModel) -> Iterator[_Row]:
+def _layer_rows(loaded: LoadedModel) -> Iterator[_LayerRow]:
     for depth, fact in blueprint(loaded.network).walk():
         coord, _, path = fact.where.partition("/")
         at = Coord.parse(coord)
@@ -236,7 +236,7 @@ def _layer_rows(loaded: LoadedModel) -> Iterator[_Row]:
         owned = [p for p in fact.params if p.shared_from is None]
         names = [p.key.removeprefix(fact.where + "/") for p in owned]
         shapes = [f"{name} {'×'.join(map(str, p.shape))}" for name, p in zip(names, owned, strict=True)]
-        yield _Row(
+        yield _LayerRow(
             first=at,
             last=at,
             path=f"/{path}" if path else "",
@@ -277,11 +277,11 @@ def show_detection(detection: Detection, *, json: bool, tensors: bool) -> None:
     if json:
         console.write_json(describe(detection), indent=2)
         return
-    from volumetric.detect.findings import collapsed
+    from volumetric.detect.findings import collapse_findings
 
     console.write(f"detected:   {detection.architecture or 'no network'} ({detection.certainty})\n")
     console.write(f"because:    {detection.reason}\n")
-    shown = list(detection.findings if tensors else collapsed(detection.findings))
+    shown = list(detection.findings if tensors else collapse_findings(detection.findings))
     columns = ("tensors", "taken for", "certainty", "because")
     console.table(columns, [[f.path or "(root)", f.what or "not recognised", f.certainty, f.reason] for f in shown])
     if tensors:

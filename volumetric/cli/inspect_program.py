@@ -37,8 +37,8 @@ def show_program(path: str, *, json: bool) -> None:
         "state": f"{byte_size(sum(facts['states'].values()))} a stream, {byte_size(canvas['bytes'])} of it the canvas",
         "parameters": f"{facts['parameters']:,}",
         "time": facts["time"],
-        "regions": f"{len(facts['regions']):,}, {_with(facts['regions'], 'clock')} with clocks",
-        "edges": f"{len(facts['edges']):,}, {_with(facts['edges'], 'when')} with conditions",
+        "regions": f"{len(facts['regions']):,}, {_count_with(facts['regions'], 'clock')} with clocks",
+        "edges": f"{len(facts['edges']):,}, {_count_with(facts['edges'], 'when')} with conditions",
     }
     width = max(map(len, lines)) + 2
     console.write("".join(f"{name + ':':{width}}{value}\n" for name, value in lines.items()))
@@ -48,7 +48,7 @@ def show_program(path: str, *, json: bool) -> None:
 def show_programs(network: Network) -> None:
     """Print regions, edges and ports of the programs that are layers of a network; equal ones are printed once."""
     from volumetric.program.describe import describe
-    from volumetric.program.layer.spec import Program as Layer
+    from volumetric.program.layer.program_layer import Program as Layer
 
     at: dict[Program, list[str]] = {}
     for coord, spec in network.layers.items():
@@ -98,7 +98,7 @@ def _show_parts(facts: dict[str, Any]) -> None:
         console.write(f"problem: {problem}\n")
 
 
-def _with(of: dict[str, dict[str, Any]], field: str) -> str:
+def _count_with(of: dict[str, dict[str, Any]], field: str) -> str:
     return f"{sum(one[field] is not None for one in of.values()):,}"
 
 
@@ -132,7 +132,7 @@ def clocked_facts(loaded: LoadedModel, window: int, checkpoint: int) -> dict[str
     ------
     UnsupportedError : a layer cannot run tick by tick
     """
-    from volumetric.clocked.measures import history_bytes, state_bytes, ways
+    from volumetric.clocked.measures import bucket_counts, history_bytes, state_bytes
     from volumetric.clocked.window import Machine
 
     clocked = loaded.clocked or Clocked(network=loaded.network)
@@ -143,7 +143,7 @@ def clocked_facts(loaded: LoadedModel, window: int, checkpoint: int) -> dict[str
         "hold": {name: clocked.hold.get(name, "last") for name in network.ports},
         "clocks": {str(coord): str(clock) for coord, clock in sorted(clocked.clocks.items())},
         "depth": max(clocked.depths.values()),
-        "buckets": {way: {"buckets": n, "layers": m} for way, (n, m) in ways(Machine(clocked, 1)).items()},
+        "buckets": {way: {"buckets": n, "layers": m} for way, (n, m) in bucket_counts(Machine(clocked, 1)).items()},
         "latency": {name: {tap: clocked.latency(name, tap) for tap in network.taps} for name in network.ports},
         "state_bytes": state_bytes(clocked),
         "history": {

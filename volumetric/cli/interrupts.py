@@ -41,11 +41,11 @@ class Stopped(KeyboardInterrupt):
     """Ctrl-C was pressed while the program waited for input."""
 
 
-class Stopping:
+class StopRequest:
     """A request to stop, and whether it may interrupt at once."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._waits = False
 
     @contextmanager
@@ -59,16 +59,16 @@ class Stopping:
 
     def handle(self, after: str) -> None:
         """Handle a signal."""
-        if self.asked:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
         if self._waits:
             raise Stopped
         console.note(f"stopping after {after}; Ctrl-C again stops at once")
 
 
 @contextmanager
-def stop_between(stopping: Stopping, after: str) -> Iterator[None]:
+def stop_between(stopping: StopRequest, after: str) -> Iterator[None]:
     """Connect Ctrl-C to `stopping`: like `stop_on_interrupt`, but it also interrupts waiting for input."""
     with _handling(lambda number, frame: stopping.handle(after)):
         yield
@@ -92,7 +92,7 @@ def end_on_interrupt(stream: Stream) -> Iterator[None]:
 
 
 @contextmanager
-def heard_while_typing() -> Iterator[None]:
+def interruptible_input() -> Iterator[None]:
     """Make `input` react to Ctrl-C at any time.
 
     Python's line editing checks for signals only if one interrupts its ``select`` on the terminal. A signal between the

@@ -9,12 +9,12 @@ from cyclopts import Parameter
 
 from volumetric.cli import console, exits
 from volumetric.cli.options import OutputOptions
-from volumetric.cli.targets import Overwrite, check_new
+from volumetric.cli.overwriting import Overwrite, check_new
 from volumetric.evolution.splice import SpliceConfig
 from volumetric.evolution.splice import merge as merge_models
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import format_of, save_model
-from volumetric.loaders.hub import NATIVE_NAME
+from volumetric.loaders.convert_model import format_of, save_model
+from volumetric.loaders.model_location import NATIVE_NAME
 
 
 def merge(

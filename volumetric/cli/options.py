@@ -167,7 +167,7 @@ class DeviceOptions:
 
 def check_device(name: str) -> None:
     """Raise `UsageError` unless `name`, or the value of VOLUMETRIC_DEVICE for auto, is a known kind of device."""
-    from volumetric.devices.open import check_name
+    from volumetric.devices.named_devices import check_name
 
     try:
         check_name(name)

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.options import OutputOptions
-from volumetric.cli.targets import Overwrite, check_new
+from volumetric.cli.overwriting import Overwrite, check_new
 
 
 def program(
@@ -116,8 +116,8 @@ def _check(path: str, *, json: bool) -> int:
     from volumetric.base.progress import byte_size
     from volumetric.cli.inspect_program import parts_of
     from volumetric.program import read_program
-    from volumetric.program.compare import parameters_of
     from volumetric.program.describe import problems, unseen_inputs
+    from volumetric.program.program_diff import parameters_of
 
     read = read_program(path)
     faults = problems(read)
@@ -147,7 +147,7 @@ def _compile(
 
 def _diff(a: str, b: str, *, json: bool) -> int:
     from volumetric.program import compatible, read_program
-    from volumetric.program.compare import MISSING
+    from volumetric.program.program_diff import MISSING
 
     compatibility = compatible(read_program(a), read_program(b))
     if not json:

@@ -12,7 +12,7 @@ import numpy as np
 
 from volumetric.cli import console
 from volumetric.cli.exits import UsageError
-from volumetric.cli.targets import check_new
+from volumetric.cli.overwriting import check_new
 
 if TYPE_CHECKING:
     from volumetric.base._typing import Array
@@ -117,11 +117,11 @@ def _exported(out: Path) -> Path:
 
 def _rows(loaded: LoadedModel, rows: str) -> dict[str, Array]:
     """Return the rows of a file, by input, standardised as in training."""
-    from volumetric.cli.interrupts import Stopping
-    from volumetric.cli.run import rows_of, standardised
+    from volumetric.cli.interrupts import StopRequest
+    from volumetric.cli.run import rows_of, standardise_rows
 
     with ExitStack() as opened:
-        chunks, batch = rows_of(rows, None, loaded, None, opened, Stopping())
+        chunks, batch = rows_of(rows, None, loaded, None, opened, StopRequest())
         if batch != 1:
             raise UsageError(f"{rows} has rows of {batch} streams, expected one stream")
         read = list(chunks)
@@ -129,7 +129,7 @@ def _rows(loaded: LoadedModel, rows: str) -> dict[str, Array]:
         raise UsageError(
             f"{rows} has resets", hint="pass rows of one sequence, up to the row after which constants are read"
         )
-    parts = [standardised(loaded, chunk).x for chunk in read if chunk.count]
+    parts = [standardise_rows(loaded, chunk).x for chunk in read if chunk.count]
     if not parts:
         raise UsageError(f"{rows} has no rows")
     return {name: np.concatenate([part[name][0] for part in parts]) for name in parts[0]}

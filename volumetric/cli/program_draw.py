@@ -14,7 +14,7 @@ from volumetric.cli.options import check_device
 from volumetric.viz.figure import save_figure
 
 if TYPE_CHECKING:
-    from volumetric.program.layer.declared import Program
+    from volumetric.program.layer.program_declaration import Program
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 _ROWS: Final = 4096
@@ -24,7 +24,7 @@ _ROWS: Final = 4096
 def draw(source: str, out: Path | None, *, rows: str | None, row: int, meters: str | None, device: str) -> int:
     """Draw a program file, or with rows the regions and edges that fired in a model, and print the picture's path."""
     from volumetric.program.describe import problems
-    from volumetric.viz.program import draw_program
+    from volumetric.viz.program_drawing import draw_program
 
     path = out or Path(f"{Path(source).name.removesuffix('.json').removesuffix('.program')}.svg")
     if path.suffix not in SUFFIXES:
@@ -58,8 +58,8 @@ def _program_of(source: str) -> Program:
 
 def _firing(source: str, path: Path, rows: str, row: int, meters: str | None, device: str) -> int:
     """Run a model on rows, draw which regions and edges fired, save the picture in `path`, return the exit status."""
-    from volumetric.cli.interrupts import Stopping
-    from volumetric.cli.run import rows_of, standardised
+    from volumetric.cli.interrupts import StopRequest
+    from volumetric.cli.run import rows_of, standardise_rows
     from volumetric.loaders import open_model
     from volumetric.observe.firing import fired
     from volumetric.viz.raster import draw_firing
@@ -68,12 +68,12 @@ def _firing(source: str, path: Path, rows: str, row: int, meters: str | None, de
     with console.progress(f"reading {source}…"):
         loaded = open_model(source)
     with ExitStack() as opened:
-        chunks, batch = rows_of(rows, None, loaded, None, opened, Stopping())
+        chunks, batch = rows_of(rows, None, loaded, None, opened, StopRequest())
         if not 0 <= row < batch:
             raise UsageError(f"--row must be 0 to {batch - 1}, got {row}")
         parts, count = [], 0
         for chunk in chunks:
-            parts.append(standardised(loaded, chunk))
+            parts.append(standardise_rows(loaded, chunk))
             count += chunk.count
             if count >= _ROWS:
                 break

@@ -111,7 +111,7 @@ class TemplateOptions:
     parse_special: Annotated[bool, Parameter(negative="", show_default=False)] = False
 
     @property
-    def given(self) -> bool:
+    def is_set(self) -> bool:
         """Whether any of the flags is set."""
         return self.parse_special or (self.system, self.chat_template, self.template_args) != (None, None, None)
 

@@ -17,21 +17,21 @@ from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
-from volumetric.cli.interrupts import Stopped, Stopping, stop_between
+from volumetric.cli.interrupts import Stopped, StopRequest, stop_between
 from volumetric.cli.options import OutputOptions, SourceOptions, check_device
-from volumetric.cli.run_out import ArraySink, LineSink, Sink, check_recording, classed, keep
+from volumetric.cli.run_outputs import ArraySink, LineSink, Sink, check_recording, class_names, save_recording
 from volumetric.cli.run_rows import CHUNK, ArrayRows, line_chunks
 from volumetric.clocked import Clocked
-from volumetric.clocked.stream import ClockedStream
-from volumetric.devices.open import open_device
+from volumetric.clocked.clocked_stream import ClockedStream
+from volumetric.devices.named_devices import open_device
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.regular_file import open_regular
 from volumetric.network import INPUT, OUTPUT, Network
-from volumetric.observe.activity import MOST, Recorder
+from volumetric.observe.recorder import MOST, Recorder
 from volumetric.run.device import RunOptions
 from volumetric.run.streams import RowStream, open_stream
-from volumetric.run.streams.chunks import Chunk
-from volumetric.run.streams.marks import by_port, parted
+from volumetric.run.streams.stream_chunks import StreamChunk
+from volumetric.run.streams.stream_io import inputs_by_port, outputs_by_port
 
 
 def run(
@@ -105,7 +105,7 @@ def run(
         raise UsageError(
             f"{flag} applies only to networks that run tick by tick", hint="add --clocked to run a network tick by tick"
         )
-    stopping = Stopping()
+    stopping = StopRequest()
     if isinstance(machine, Clocked) and context is not None:
         raise UsageError(
             "--context applies only to networks that run row by row",
@@ -122,32 +122,32 @@ def run(
             _restore(stream, state)
         recorder = None if record is None else Recorder(stream, most=MOST)
         runner = recorder or stream
-        sink: Sink = LineSink(classed(loaded))
+        sink: Sink = LineSink(class_names(loaded))
         if out is not None:
             sink = opened.enter_context(ArraySink(out, loaded.network, streams))
         rows_read = 0
         with stop_between(stopping, "these rows"), contextlib.suppress(Stopped):
             for chunk in chunks:
                 rows_read += chunk.count
-                outputs = advance(runner, standardised(loaded, chunk), per_row)
+                outputs = advance(runner, standardise_rows(loaded, chunk), per_row)
                 sink.take(_outputs(outputs, loaded.network, chunk))
-                if stopping.asked:
+                if stopping.requested:
                     break
-            for start in () if stopping.asked else range(0, ticks or 0, CHUNK):
-                last = Chunk(x={}, count=min(CHUNK, (ticks or 0) - start))
+            for start in () if stopping.requested else range(0, ticks or 0, CHUNK):
+                last = StreamChunk(x={}, count=min(CHUNK, (ticks or 0) - start))
                 sink.take(_outputs(advance(runner, last, 1), loaded.network, last))
-                if stopping.asked:
+                if stopping.requested:
                     break
-        if not rows_read and rows in (None, "-") and ticks is None and not stopping.asked:
+        if not rows_read and rows in (None, "-") and ticks is None and not stopping.requested:
             console.note("stdin had no rows: nothing was run")
         if isinstance(sink, ArraySink):
             sink.finish()
         if recorder is not None and record is not None:
             recorder.close()
-            keep(recorder, loaded.name, record, per_row=per_row, device=device)
+            save_recording(recorder, loaded.name, record, per_row=per_row, device=device)
         if state is not None:
             write_atomic(state, stream.save())
-    return exits.INTERRUPTED if stopping.asked else exits.OK
+    return exits.INTERRUPTED if stopping.requested else exits.OK
 
 
 def _check(
@@ -182,11 +182,11 @@ def rows_of(
     loaded: LoadedModel,
     batch: int | None,
     opened: ExitStack,
-    stopping: Stopping,
+    stopping: StopRequest,
     *,
     header: bool | None = None,
     afresh: bool = False,
-) -> tuple[Iterator[Chunk], int]:
+) -> tuple[Iterator[StreamChunk], int]:
     """Return the rows, and the number of streams.
 
     Parameters
@@ -224,25 +224,25 @@ def _restore(stream: RowStream | ClockedStream, path: Path) -> None:
         ) from None
 
 
-def advance(stream: RowStream | ClockedStream | Recorder, chunk: Chunk, per_row: int) -> Array | dict[str, Array]:
+def advance(stream: RowStream | ClockedStream | Recorder, chunk: StreamChunk, per_row: int) -> Array | dict[str, Array]:
     """Run rows, or ticks."""
     return stream.advance(chunk) if isinstance(stream, RowStream) else stream.advance(chunk, per_row=per_row)
 
 
-def _outputs(outputs: Array | dict[str, Array], network: Network, chunk: Chunk) -> dict[str, Array]:
+def _outputs(outputs: Array | dict[str, Array], network: Network, chunk: StreamChunk) -> dict[str, Array]:
     """Return outputs by name, and by port if rows were given by port."""
     named = outputs if isinstance(outputs, dict) else {OUTPUT: outputs}
     if named.keys() != {OUTPUT} or not chunk.x:
         return named
-    parts = parted(network, chunk.x, named)
+    parts = outputs_by_port(network, chunk.x, named)
     return parts if isinstance(parts, dict) else named
 
 
-def standardised(loaded: LoadedModel, chunk: Chunk) -> Chunk:
+def standardise_rows(loaded: LoadedModel, chunk: StreamChunk) -> StreamChunk:
     """Return rows standardised as in training."""
     if loaded.inputs is None or not chunk.x:
         return chunk
-    port_rows = by_port(loaded.network, chunk.x, len(next(iter(chunk.x.values()))))
+    port_rows = inputs_by_port(loaded.network, chunk.x, len(next(iter(chunk.x.values()))))
     if INPUT not in port_rows:
         return chunk
     x = port_rows[INPUT]

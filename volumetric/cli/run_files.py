@@ -15,8 +15,8 @@ from volumetric.cli.run_rows import RESET, inputs_of
 from volumetric.loaders import LoadedModel
 from volumetric.network import INPUT, Network
 from volumetric.train.csv_table import read_csv
-from volumetric.train.npz import is_part, read_npz
-from volumetric.train.windows import RESETS
+from volumetric.train.npz_arrays import is_part, read_npz
+from volumetric.train.stream_windows import RESETS
 
 _INPUTS: Final = "inputs"
 _NOT_READ: Final = ("targets", "target", "mask")

@@ -15,8 +15,8 @@ from volumetric.base._typing import Array
 from volumetric.cli.exits import UsageError
 from volumetric.network import INPUT, Network
 from volumetric.network.grid import Port
-from volumetric.run.streams.chunks import Chunk, in_chunks
-from volumetric.run.streams.marks import row_ports
+from volumetric.run.streams.stream_chunks import StreamChunk, in_chunks
+from volumetric.run.streams.stream_io import row_ports
 
 CHUNK: Final = 64
 """Most rows of a call."""
@@ -37,7 +37,7 @@ def line_chunks(
     network: Network,
     batch: int,
     waiting: Callable[[], AbstractContextManager[None]],
-) -> Iterator[Chunk]:
+) -> Iterator[StreamChunk]:
     """Yield the rows of JSON lines as soon as they arrive.
 
     Parameters
@@ -50,7 +50,7 @@ def line_chunks(
     ------
     UsageError : a line is not a row; the message has its number
     """
-    reader = _Reader(network, batch, what)
+    reader = _RowReader(network, batch, what)
     for lines in _lines(read, what, waiting, reader.longest):
         rows: list[dict[str, Array]] = []
         marks: list[Array] = []
@@ -85,7 +85,7 @@ def _lines(
         yield [b"".join(begun)]
 
 
-class _Reader:
+class _RowReader:
     """Parses lines into rows of a network, and counts them."""
 
     def __init__(self, network: Network, batch: int, what: str) -> None:
@@ -135,7 +135,7 @@ def numbers(array: Array, port: Port, where: str) -> Array:
     """Convert an array to the type of an input. Raises `UsageError` if that is impossible."""
     if array.dtype.kind not in ("iu" if port.dtype == "int32" else "iuf"):
         expected = "ids, which must be whole numbers" if port.dtype == "int32" else "numbers"
-        raise UsageError(f"{where}: expected {expected}, got {_told(array)}")
+        raise UsageError(f"{where}: expected {expected}, got {_kind_name(array)}")
     with np.errstate(over="ignore"):
         converted = array.astype(port.dtype)
     wrong = converted != array if port.dtype == "int32" else np.isinf(converted) & np.isfinite(array)
@@ -144,7 +144,7 @@ def numbers(array: Array, port: Port, where: str) -> Array:
     return converted
 
 
-def _told(array: Array) -> str:
+def _kind_name(array: Array) -> str:
     names = {"b": "true or false", "U": "text", "S": "text", "f": "fractions", "c": "complex numbers"}
     return names.get(array.dtype.kind, "something else" if array.ndim else f"{array.item()!r}"[:40])
 
@@ -198,13 +198,13 @@ class ArrayRows:
         if not self.batch:
             raise UsageError(f"{path} has no streams")
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[StreamChunk]:
         """Yield the rows."""
         for start in range(0, self._rows, CHUNK):
             stop = min(start + CHUNK, self._rows)
             marks = None if self._marks is None else self._marks[:, start:stop].astype(np.int64)
             x = {name: one[:, start:stop] for name, one in self._x.items()}
-            yield Chunk(x=x, count=stop - start, resets=marks)
+            yield StreamChunk(x=x, count=stop - start, resets=marks)
 
 
 def _sequences(array: Array, name: str, port: Port, path: Path) -> Array:
@@ -212,10 +212,10 @@ def _sequences(array: Array, name: str, port: Port, path: Path) -> Array:
     if array.ndim == 1 + len(port.shape):
         array = array[None]
     if array.ndim != 2 + len(port.shape) or array.shape[2:] != port.shape:
-        shown = _shown(port.shape)
+        shown = _shape_text(port.shape)
         raise UsageError(f"{path}: input {name!r}: expected [T{shown}] or [B, T{shown}], got {list(array.shape)}")
     return array
 
 
-def _shown(shape: Sequence[int]) -> str:
+def _shape_text(shape: Sequence[int]) -> str:
     return "".join(f", {axis}" for axis in shape)

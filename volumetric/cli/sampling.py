@@ -66,7 +66,7 @@ _READERS = {
 """Parsers of parameters whose text on the command line is not simply their value."""
 
 
-def _given(self: Any) -> dict[str, Any]:
+def _set_values(self: Any) -> dict[str, Any]:
     settings = {f.name: value for f in dataclasses.fields(self) if (value := getattr(self, f.name)) is not None}
     settings |= {name: _READERS[name](value) for name, value in settings.items() if name in _READERS}
     try:
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     class SamplingOptions:
         """Sampling parameters that were set by flags."""
 
-        def given(self) -> dict[str, Any]:
+        def set_values(self) -> dict[str, Any]:
             """Return the names and values that were set. Raises `UsageError` for a value out of range."""
             ...
 else:
@@ -89,7 +89,7 @@ else:
     SamplingOptions = dataclasses.make_dataclass(
         "SamplingOptions",
         [_flag(field, _hints[field.name]) for field in dataclasses.fields(SamplingParams)],
-        namespace={"given": _given, "__doc__": SamplingParams.__doc__},
+        namespace={"set_values": _set_values, "__doc__": SamplingParams.__doc__},
         frozen=True,
         kw_only=True,
     )

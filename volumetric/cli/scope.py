@@ -86,9 +86,9 @@ def scope(
             raise UsageError(
                 f"scope {what} {source} needs rows", hint="add --in FILE, --in - for stdin, or only --ticks"
             )
-        from volumetric.cli.scope_run import Watched
+        from volumetric.cli.scope_run import ScopeRun
 
-        watched = Watched(
+        watched = ScopeRun(
             model=source,
             rows=rows,
             ticks=ticks,
@@ -103,16 +103,16 @@ def scope(
         )
         if what == "serve":
             return watched.serve(port, rate or 25) if out is None else _no_file()
-        return watched.record(_written(source, out, SUFFIX))
+        return watched.record(_output_path(source, out, SUFFIX))
     if rows is not None or ticks is not None or batch is not None:
         raise UsageError(f"scope {what} shows a recording: it cannot run rows", hint="scope record runs a model")
     if what == "serve":
         from volumetric.cli.scope_run import replay
 
         return replay(Recording.open(source), port, rate or 25) if out is None else _no_file()
-    from volumetric.viz.activity import save_film
+    from volumetric.viz.activity_film import save_film
 
-    path, recording = _written(source, out, f".{what}"), Recording.open(source)
+    path, recording = _output_path(source, out, f".{what}"), Recording.open(source)
     with console.progress(f"drawing {describe(recording)}…"):
         save_film(recording, path, rate=rate)
     console.note(f"{describe(recording)}: drawn in {path}")
@@ -123,7 +123,7 @@ def _no_file() -> int:
     raise UsageError("scope serve writes no file", hint="remove --out")
 
 
-def _written(source: str, out: Path | None, suffix: str) -> Path:
+def _output_path(source: str, out: Path | None, suffix: str) -> Path:
     if out is not None and out.suffix != suffix:
         raise UsageError(f"--out must end in {suffix}, got {out}")
     return out or Path(f"{Path(source).stem}{suffix}")

@@ -246,12 +246,12 @@ def serve(
 
     from volumetric.generate.scheduling.limits import Limits
     from volumetric.serve.log import json_lines
-    from volumetric.serve.run import Server, listen
-    from volumetric.serve.serving import Settings
+    from volumetric.serve.server import Server, listen
+    from volumetric.serve.serving import ServerSettings
 
     try:
         limits = Limits(
-            seats=load.max_seqs,
+            slots=load.max_seqs,
             state_bytes=_state_bytes(load.kv_memory),
             prefix_bytes=2**28 if load.prefix_memory is None else load.prefix_memory * _MIB,
             max_stall=load.max_stall / 1000,
@@ -259,7 +259,7 @@ def serve(
             queue_tokens=load.max_queue_tokens,
             queue_seconds=load.queue_timeout,
         )
-        settings = Settings(
+        settings = ServerSettings(
             api_keys=keys,
             hosts=address.hosts(),
             addresses=not address.local,
@@ -315,7 +315,7 @@ def _openers(
     openers: dict[str, Callable[[], Model]] = {
         name: partial(open_one, model) for name, model in zip(names, chosen, strict=True)
     }
-    base = _Base(openers[names[0]])
+    base = _BaseModel(openers[names[0]])
     openers[names[0]] = base.open
     for one in lora:
         name, equals, path = one.partition("=")
@@ -330,7 +330,7 @@ def _openers(
     return openers
 
 
-class _Base:
+class _BaseModel:
     """The base model of adapters, which are opened with it, use its weights, and share its device calls.
 
     Attributes
@@ -349,7 +349,9 @@ class _Base:
             left.close()
         model = self._open()
         try:
-            self._adapted = model.together({name: [path] for name, path in self.lora.items()}) if self.lora else {}
+            self._adapted = (
+                model.with_batched_adapters({name: [path] for name, path in self.lora.items()}) if self.lora else {}
+            )
             for one in (model, *self._adapted.values()):
                 one.prepare()
         except BaseException:
@@ -387,7 +389,7 @@ def _state_bytes(mib: int | None) -> int | None:
         if mib < 1:
             raise UsageError(f"--kv-memory must be 1 MiB or more, got {mib}")
         return mib * _MIB
-    from volumetric.generate.memory import available_bytes
+    from volumetric.generate.process_memory import available_bytes
 
     free = available_bytes()
     return None if free is None else free // 4

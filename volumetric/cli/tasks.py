@@ -80,8 +80,8 @@ def tasks(
             raise UsageError("tasks list does not accept names", hint=f"tasks run {names[0]}")
         return _list(form)
     from volumetric.cli.interrupts import stop_on_interrupt
-    from volumetric.train.memory.baselines import names_of
-    from volumetric.train.memory.trial import Budget, Outcome, Trial
+    from volumetric.train.memory.memory_baselines import names_of
+    from volumetric.train.memory.trial import Trial, TrialBudget, TrialOutcome
     from volumetric.train.memory.trials import run_trials, summary
 
     unknown = next((name for name in names if name not in TASKS), None)
@@ -90,7 +90,7 @@ def tasks(
     if seeds < 1:
         raise UsageError(f"--seeds must be 1 or more, got {seeds}")
     rows = () if lengths is None else _numbers(lengths)
-    budget = Budget(steps=steps, batch=batch, rate=lr, judged=judged)
+    budget = TrialBudget(steps=steps, batch=batch, rate=lr, judged=judged)
     trials = [
         Trial(task=name, model=pattern, width=width, seed=seed, lengths=rows or _usual(TASKS[name]), budget=budget)
         for name in names or TASKS
@@ -98,7 +98,7 @@ def tasks(
         for seed in range(seeds)
     ]
 
-    def tell(of: Outcome) -> None:
+    def tell(of: TrialOutcome) -> None:
         scores = ", ".join(f"{score:.3f} at {length}" for length, score in of.scores.items())
         console.note(f"{of.trial.task} {of.trial.model} seed {of.trial.seed}: {scores} ({of.seconds:.0f} s)")
 
@@ -120,7 +120,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _list(form: str) -> int:
-    from volumetric.bench.tables import render_table
+    from volumetric.bench.bench_tables import render_table
     from volumetric.train.memory import TASKS
 
     rows = [
@@ -143,7 +143,7 @@ def _percent(share: float | None) -> str:
 
 
 def _show(rows: list[dict[str, Any]], form: str) -> None:
-    from volumetric.bench.tables import render_table
+    from volumetric.bench.bench_tables import render_table
     from volumetric.train.memory import TASKS
 
     cells: list[list[str]] = []

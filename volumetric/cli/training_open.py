@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from volumetric.base import tables
+from volumetric.base import config_tables
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.builders import BUILDERS
 from volumetric.clocked import Clocked
 from volumetric.dtypes import Scheme
 from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
-from volumetric.loaders.model import LoadedModel, open_model
+from volumetric.loaders.loaded_model import LoadedModel, open_model
 from volumetric.loaders.native_facts import NativeFacts
 from volumetric.loaders.network_file import read_network_file
 from volumetric.loaders.text_files import text_files
@@ -24,14 +24,14 @@ from volumetric.network import Network, Params, initialise
 from volumetric.train import TrainConfig
 from volumetric.train.problems import Problem
 from volumetric.train.settings import RunSettings
-from volumetric.train.sources import Samples, Tokenize, open_samples
+from volumetric.train.sources import RunSamples, Tokenize, open_samples
 
 OF_SEQUENCES: Final = ("transformer", "stack", "fabric")
 """Builders of networks on sequences of rows, with a configurable inner width."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedRun:
     """Inputs of a training run.
 
     Attributes
@@ -44,7 +44,7 @@ class Opened:
 
     network: Network
     params: Params
-    samples: Samples
+    samples: RunSamples
     config: TrainConfig
     files: Mapping[str, bytes]
     facts: NativeFacts
@@ -57,7 +57,7 @@ class Opened:
         return self.machine or self.network
 
 
-def open_run(run: RunSettings) -> Opened:
+def open_run(run: RunSettings) -> OpenedRun:
     """Read all files of the settings.
 
     Raises
@@ -65,7 +65,7 @@ def open_run(run: RunSettings) -> Opened:
     VolumetricError
         A file is missing or damaged, or files do not match each other.
     """
-    opened = _reshaped(_of_model(run) if run.network.model else _of_structure(run))
+    opened = _reshape_samples(_of_model(run) if run.network.model else _of_structure(run))
     if not run.ticking:
         return opened
     known = None if opened.model is None else opened.model.clocked
@@ -73,12 +73,12 @@ def open_run(run: RunSettings) -> Opened:
     return dataclasses.replace(opened, machine=machine)
 
 
-def _of_structure(run: RunSettings) -> Opened:
+def _of_structure(run: RunSettings) -> OpenedRun:
     read = read_network_file(run.path(run.network.file)) if run.network.file else None
     samples = open_samples(run, network=None if read is None else read[0])
-    network, params = _built(run, samples) if read is None else (read[0], read[1] or initialise(read[0], run.seed))
+    network, params = _build(run, samples) if read is None else (read[0], read[1] or initialise(read[0], run.seed))
     tokens = samples.problem.vocabulary and run.data.text
-    return Opened(
+    return OpenedRun(
         network=network,
         params=params,
         samples=samples,
@@ -88,7 +88,7 @@ def _of_structure(run: RunSettings) -> Opened:
     )
 
 
-def _of_model(run: RunSettings) -> Opened:
+def _of_model(run: RunSettings) -> OpenedRun:
     scheme = Scheme.parse(run.network.dtype) if run.network.dtype else None
     local = run.path(run.network.model)
     model = open_model(local if local.exists() else run.network.model, dtype=scheme)
@@ -96,7 +96,7 @@ def _of_model(run: RunSettings) -> Opened:
     if model.tokenizer is not None:
         tokenize = model.tokenizer.encode
     samples = open_samples(run, tokenize, model.inputs, model.classes, model.network, model.features)
-    return Opened(
+    return OpenedRun(
         network=model.network,
         params=model.params,
         samples=samples,
@@ -107,12 +107,12 @@ def _of_model(run: RunSettings) -> Opened:
     )
 
 
-def _facts(samples: Samples, context_length: int) -> NativeFacts:
+def _facts(samples: RunSamples, context_length: int) -> NativeFacts:
     of = samples.problem
     return NativeFacts(context_length=context_length, inputs=samples.scaling, classes=of.classes, features=of.features)
 
 
-def _config(run: RunSettings, samples: Samples) -> TrainConfig:
+def _config(run: RunSettings, samples: RunSamples) -> TrainConfig:
     config = run.train
     return dataclasses.replace(
         config,
@@ -121,7 +121,7 @@ def _config(run: RunSettings, samples: Samples) -> TrainConfig:
     )
 
 
-def _built(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
+def _build(run: RunSettings, samples: RunSamples) -> tuple[Network, Params]:
     settings, problem = run.network, samples.problem
     name = settings.builder or ("sequential" if run.ticking else _fitting(problem))
     if samples.named:
@@ -139,7 +139,9 @@ def _built(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
         known["shape"] = problem.shape
     if name in OF_SEQUENCES:
         known.pop("width", None)  # sizes of inner layers, which the data do not determine
-    network = tables.choose(BUILDERS, {"kind": name, **settings.options}, "[network] builder", **known)
+    network = config_tables.build_from_registry(
+        BUILDERS, {"kind": name, **settings.options}, "[network] builder", **known
+    )
     return network, initialise(network, run.seed)
 
 
@@ -149,7 +151,7 @@ def _fitting(problem: Problem) -> str:
     return "cnn" if problem.inputs.ndim > 2 and problem.resets is None else "sequential"
 
 
-def _reshaped(opened: Opened) -> Opened:
+def _reshape_samples(opened: OpenedRun) -> OpenedRun:
     """Reshape image samples to the shape that the network reads, if only that differs."""
     shape, problem = opened.network.input_shape, opened.samples.problem
     rows_or_sequences = (problem.inputs.shape[1:], problem.inputs.shape[2:])

@@ -11,7 +11,7 @@ from volumetric.base.progress import clock
 from volumetric.cli import console
 from volumetric.clocked import Clocked
 from volumetric.train import ArrayData, EpochEvent, Event, StepEvent, Systolic, TargetPropagation, TrainConfig
-from volumetric.train.sequences import windows_of
+from volumetric.train.clocked_sequences import windows_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

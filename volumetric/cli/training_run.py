@@ -12,9 +12,9 @@ import numpy as np
 from volumetric.base.errors import UnsupportedError
 from volumetric.cli import console
 from volumetric.cli.interrupts import stop_on_interrupt
-from volumetric.cli.training_open import Opened
-from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.native import save_native
+from volumetric.cli.training_open import OpenedRun
+from volumetric.loaders.loaded_model import LoadedModel
+from volumetric.loaders.native_checkpoint import save_native
 from volumetric.loaders.peft import save_adapter
 from volumetric.observe import HttpObserver, JsonlObserver, LogObserver, Observer
 from volumetric.train import (
@@ -63,7 +63,7 @@ def observers_of(run: RunSettings) -> Iterator[list[Observer]]:
             observer.close()
 
 
-def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]) -> TrainResult:
+def train_opened(run: RunSettings, opened: OpenedRun, reporters: Sequence[Reporter]) -> TrainResult:
     """Train until the end, or until Ctrl-C, and save the model."""
     home = run.directory
     with observers_of(run) as observers, stop_on_interrupt("this update") as stop:
@@ -103,7 +103,7 @@ def _save_adapter(home: Path, model: LoadedModel, overlay: LowRank, result: Trai
         console.note(f"the overlays cannot be saved as a PEFT adapter: {error}")
 
 
-def judge(run: RunSettings, opened: Opened, result: TrainResult) -> Evaluation | None:
+def judge(run: RunSettings, opened: OpenedRun, result: TrainResult) -> Evaluation | None:
     """Evaluate the saved weights on the held-out samples, else on all; None without classes."""
     if not opened.samples.classed:
         return None
@@ -111,7 +111,7 @@ def judge(run: RunSettings, opened: Opened, result: TrainResult) -> Evaluation |
     return evaluate(opened.subject, result.best, data, opened.config, device=run.device)
 
 
-def summary(run: RunSettings, opened: Opened, result: TrainResult, judged: Evaluation | None) -> dict[str, Any]:
+def summary(run: RunSettings, opened: OpenedRun, result: TrainResult, judged: Evaluation | None) -> dict[str, Any]:
     """Return the summary of a run, as JSON data."""
     last = result.history[-1] if result.history else None
     validation_losses = [e.validation_loss for e in result.history if e.validation_loss is not None]

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from volumetric.base._typing import Shape
 from volumetric.clocked.machine import Clocked, ticks
-from volumetric.clocked.states import kept_states, out_key, reaches
+from volumetric.clocked.states import out_key, read_distances, stream_states
 from volumetric.layers import LayerSpec
 from volumetric.layers.clock import Clock
 from volumetric.network.grid import Coord
@@ -21,7 +21,7 @@ Way: TypeAlias = Literal["rows", "grouped", "each"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class PlaneRef:
     """Source of a value: a row of a plane, `back` ticks ago (0: the layer's input), or an input port."""
 
     bucket: int = -1
@@ -40,7 +40,7 @@ class Bucket:
         matrix product; ``"each"``: one call per layer
     back : number of past outputs to store
     read : whether to store the input
-    slots : terms of the input sum, in order; each has a `Ref` for each coordinate, or None
+    slots : terms of the input sum, in order; each has a `PlaneRef` for each coordinate, or None
     skips : second operand of residual layers, or None
     """
 
@@ -51,10 +51,10 @@ class Bucket:
     shape: Shape
     reads: Shape
     clock: Clock | None
-    back: int
+    history: int
     read: bool
-    slots: tuple[tuple[Ref | None, ...], ...]
-    skips: tuple[Ref, ...] | None
+    slots: tuple[tuple[PlaneRef | None, ...], ...]
+    skips: tuple[PlaneRef, ...] | None
 
     @property
     def size(self) -> int:
@@ -65,8 +65,8 @@ class Bucket:
 def buckets_of(clocked: Clocked) -> tuple[Bucket, ...]:
     """Group the coordinates of a clocked network."""
     network = clocked.network
-    back, read = reaches(clocked)
-    states = kept_states(clocked)
+    back, read = read_distances(clocked)
+    states = stream_states(clocked)
     groups: dict[tuple[object, ...], list[Coord]] = {}
     for coord, spec in network.layers.items():
         identity = coord in network.disabled
@@ -99,11 +99,11 @@ def _bucket(
     network, first = clocked.network, coords[0]
     spec, identity = network.layers[first], first in network.disabled
 
-    def ref(source: Source) -> Ref:
+    def ref(source: Source) -> PlaneRef:
         if source.coord is None:
-            return Ref(port=source.port)
+            return PlaneRef(port=source.port)
         bucket, index = place[source.coord]
-        return Ref(bucket, index, 0 if source.side == "input" else ticks(source))
+        return PlaneRef(bucket, index, 0 if source.side == "input" else ticks(source))
 
     read_by = [[ref(s) for s in clocked.wires[coord].inputs] for coord in coords]
     slots = tuple(tuple(refs[k] if k < len(refs) else None for refs in read_by) for k in range(max(map(len, read_by))))
@@ -121,7 +121,7 @@ def _bucket(
         shape=network.shapes[first][1:],
         reads=network.reads[first][1:],
         clock=clocked.clocks.get(first),
-        back=back,
+        history=back,
         read=read,
         slots=slots,
         skips=skips or None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_type_hints
 
+from volumetric.base.config_tables import convert, expect_keys, record
 from volumetric.base.errors import SpecError
-from volumetric.base.tables import convert, expect_keys, record
 from volumetric.clocked.machine import Clocked
 from volumetric.layers.clock import Clock, Every
 from volumetric.network import Network

@@ -23,9 +23,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from volumetric.base._typing import ROWS
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError, UnsupportedError
-from volumetric.base.keywords import explained
-from volumetric.graph.state import bounded
+from volumetric.graph.state_spec import bounded_states
 from volumetric.layers import LayerSpec
 from volumetric.layers.clock import Clock, Event, Inner, On
 from volumetric.network import Network
@@ -33,7 +33,7 @@ from volumetric.network.grid import Coord, Link
 from volumetric.network.wiring import Source, Wire, carries_ids, places_of
 
 if TYPE_CHECKING:
-    from volumetric.clocked.stream import ClockedStream
+    from volumetric.clocked.clocked_stream import ClockedStream
     from volumetric.network import Params
 
 Hold = Literal["last", "zero"]
@@ -46,7 +46,7 @@ WATCHED = ("mean", "max", "min", "rms")
 """Reductions over the features of a layer, an output or an input that clocks can watch."""
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, kw_only=True)
 class Clocked:
     """A network that runs tick by tick. It has the inputs and outputs of the network, at any layer.
@@ -105,7 +105,7 @@ class Clocked:
         for coord, spec in self.network.layers.items():
             if coord not in self.network.disabled:
                 _check_layer(coord, spec)
-                bounded(spec.states((ROWS, *self.network.reads[coord][1:])), f"{spec.kind} at {coord}")
+                bounded_states(spec.states((ROWS, *self.network.reads[coord][1:])), f"{spec.kind} at {coord}")
 
     def _check_clock(self, coord: Coord, clock: Clock) -> None:
         """Raise `SpecError` if a clock watches an unknown source."""
@@ -127,7 +127,7 @@ class Clocked:
 
     def stream_on(self, device: Any, params: Params, *, batch: int = 1) -> ClockedStream:
         """Return `batch` streams on a device; `Device.stream` calls this."""
-        from volumetric.clocked.stream import ClockedStream
+        from volumetric.clocked.clocked_stream import ClockedStream
 
         return ClockedStream(device, self, params, batch=batch)
 

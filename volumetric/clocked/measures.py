@@ -7,8 +7,8 @@ from math import ceil, prod
 
 from volumetric.base._typing import Shape
 from volumetric.clocked.machine import Clocked
-from volumetric.clocked.states import kept_states
-from volumetric.clocked.window import Machine, Window
+from volumetric.clocked.states import stream_states
+from volumetric.clocked.window import Machine, TickWindow
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 
@@ -16,7 +16,7 @@ BYTES = 4
 """Bytes of a float32 or int32 number."""
 
 
-def ways(machine: Machine) -> dict[str, tuple[int, int]]:
+def bucket_counts(machine: Machine) -> dict[str, tuple[int, int]]:
     """Return `Bucket.way` (or ``"identity"``) → number of buckets and number of layers."""
     counts: dict[str, tuple[int, int]] = {}
     for bucket in machine.buckets:
@@ -28,7 +28,7 @@ def ways(machine: Machine) -> dict[str, tuple[int, int]]:
 
 def state_bytes(clocked: Clocked) -> int:
     """Return the bytes of one stream's states."""
-    return BYTES * sum(prod(state.shape) for state in kept_states(clocked).values())
+    return BYTES * sum(prod(state.shape) for state in stream_states(clocked).values())
 
 
 def tick_bytes(clocked: Clocked) -> int:
@@ -37,16 +37,16 @@ def tick_bytes(clocked: Clocked) -> int:
     A tensor that one layer writes and another reads counts once.
     """
     machine, work = Machine(clocked, 1), GraphBuilder()
-    state = {key: work.stored(key, b.shape(1), b.dtype, role="state") for key, b in machine.buffers.items()}
+    state = {key: work.stored_tensor(key, b.shape(1), b.dtype, role="state") for key, b in machine.buffers.items()}
     params: dict[str, int] = {}
 
     def param(key: str, shape: Shape) -> int:
-        return params.setdefault(key, work.stored(key, shape))
+        return params.setdefault(key, work.stored_tensor(key, shape))
 
     def stack(keys: Sequence[str], shape: Shape) -> int:
         return param("+".join(keys), (len(keys), *shape))
 
-    window = Window(work, machine, dict(state), param, stack)
+    window = TickWindow(work, machine, dict(state), param, stack)
     ports = clocked.network.ports.items()
     inputs = {name: work.input(name, (1, *port.shape), port.dtype) for name, port in ports}
     window.tick(inputs)

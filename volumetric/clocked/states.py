@@ -7,12 +7,12 @@ from typing import Literal
 
 from volumetric.base._typing import ROWS, Shape
 from volumetric.clocked.machine import Clocked, ticks
-from volumetric.graph.state import StateSpec, bounded
+from volumetric.graph.state_spec import StateSpec, bounded_states
 from volumetric.layers.clock_steps import counters
 from volumetric.network.grid import Coord
 
 
-def kept_states(clocked: Clocked) -> dict[str, StateSpec]:
+def stream_states(clocked: Clocked) -> dict[str, StateSpec]:
     """Return all states of a stream, by name.
 
     ``out/<coord>/<k>``: output of a layer k ticks ago, k ≥ 1; ``read/<coord>``: its input at the previous tick;
@@ -22,7 +22,9 @@ def kept_states(clocked: Clocked) -> dict[str, StateSpec]:
     return {state.name: state for state in _all(clocked)}
 
 
-def _kept(key: str, shape: Shape, dtype: Literal["float32", "int32"] = "float32", start: float = 0.0) -> StateSpec:
+def _state_spec(
+    key: str, shape: Shape, dtype: Literal["float32", "int32"] = "float32", start: float = 0.0
+) -> StateSpec:
     return StateSpec(name=key, shape=shape, kind="fixed", dtype=dtype, start=start)
 
 
@@ -30,22 +32,22 @@ def _all(clocked: Clocked) -> Iterator[StateSpec]:
     network = clocked.network
     for name, port in network.ports.items():
         if clocked.hold.get(name, "last") == "last":
-            yield _kept(port_key(name), port.shape, port.dtype)
-    back, read = reaches(clocked)
+            yield _state_spec(port_key(name), port.shape, port.dtype)
+    back, read = read_distances(clocked)
     for coord, spec in network.layers.items():
         shape, dtype = network.shapes[coord][1:], _dtype(clocked, coord)
         for k in range(1, back[coord] + 1):
-            yield _kept(out_key(coord, k), shape, dtype)
+            yield _state_spec(out_key(coord, k), shape, dtype)
         if coord in read:
-            yield _kept(f"read/{coord}", network.reads[coord][1:])
+            yield _state_spec(f"read/{coord}", network.reads[coord][1:])
         if coord not in network.disabled:
-            for state in bounded(spec.states((ROWS, *network.reads[coord][1:])), f"{spec.kind} at {coord}"):
-                yield _kept(f"{coord}/{state.name}", state.shape, state.dtype)
+            for state in bounded_states(spec.states((ROWS, *network.reads[coord][1:])), f"{spec.kind} at {coord}"):
+                yield _state_spec(f"{coord}/{state.name}", state.shape, state.dtype)
         if coord in clocked.clocks:
             for n, begun in enumerate(counters(clocked.clocks[coord])):
-                yield _kept(wait_key(coord, n), (1,), start=begun)
+                yield _state_spec(wait_key(coord, n), (1,), start=begun)
     if clocked.start == "wavefront":
-        yield _kept("age", (1,))
+        yield _state_spec("age", (1,))
 
 
 def _dtype(clocked: Clocked, coord: Coord) -> Literal["float32", "int32"]:
@@ -58,7 +60,7 @@ def _dtype(clocked: Clocked, coord: Coord) -> Literal["float32", "int32"]:
     return _dtype(clocked, source.coord) if source.coord < coord else "float32"
 
 
-def reaches(clocked: Clocked) -> tuple[dict[Coord, int], set[Coord]]:
+def read_distances(clocked: Clocked) -> tuple[dict[Coord, int], set[Coord]]:
     """Return the number of past outputs to keep of each layer, and the layers whose inputs to keep."""
     back = dict.fromkeys(clocked.network.layers, 1)  # a layer that does not fire keeps its last output
     read: set[Coord] = set()

@@ -11,17 +11,17 @@ import numpy as np
 
 from volumetric.base._typing import ROWS, Array, Shape
 from volumetric.base.errors import UnsupportedError
-from volumetric.clocked.buckets import Bucket, Ref, buckets_of
-from volumetric.clocked.clocks import Watch
+from volumetric.clocked.buckets import Bucket, PlaneRef, buckets_of
+from volumetric.clocked.layer_clocks import ClockReads
 from volumetric.clocked.machine import Clocked
-from volumetric.clocked.states import kept_states, port_key, wait_key
+from volumetric.clocked.states import port_key, stream_states, wait_key
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.state import bounded
+from volumetric.graph.state_spec import bounded_states
 from volumetric.layers import MLP, Dense, SwiGLU
-from volumetric.layers.clock_steps import GraphSteps, counters, step
-from volumetric.layers.scope import Scope
-from volumetric.run.held import Held, as_numbers
-from volumetric.run.kept import Buffer
+from volumetric.layers.clock_steps import GraphClockOps, counters, step
+from volumetric.layers.emit_scope import Scope
+from volumetric.run.kv_value import KvValue, as_numbers
+from volumetric.run.stream_buffers import StreamBufferSpec
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]
 GetStack: TypeAlias = Callable[[Sequence[str], Shape], int]
@@ -56,33 +56,37 @@ class Machine:
         self.buckets = buckets_of(clocked)
         self.places = {c: (i, n) for i, bucket in enumerate(self.buckets) for n, c in enumerate(bucket.coords)}
         self.named = {str(coord): place for coord, place in self.places.items()}
-        self.buffers: dict[str, Buffer] = {}
-        states = self.stream_states = kept_states(clocked)
+        self.buffers: dict[str, StreamBufferSpec] = {}
+        states = self.stream_states = stream_states(clocked)
         for name, port in clocked.network.ports.items():
             if port_key(name) in states:
-                self.buffers[port_key(name)] = Buffer(port.shape, dtype=port.dtype)
+                self.buffers[port_key(name)] = StreamBufferSpec(port.shape, dtype=port.dtype)
         for i, bucket in enumerate(self.buckets):
-            for k in range(1, bucket.back + 1):
+            for k in range(1, bucket.history + 1):
                 dtype = states[f"out/{bucket.coords[0]}/{k}"].dtype
-                self.buffers[f"plane/{i}/{k}"] = Buffer(bucket.shape, bucket.size, apart=True, dtype=dtype)
+                self.buffers[f"plane/{i}/{k}"] = StreamBufferSpec(
+                    bucket.shape, bucket.size, separate_axes=True, dtype=dtype
+                )
             if bucket.read:
-                self.buffers[f"plane/{i}/0"] = Buffer(bucket.reads, bucket.size, apart=True)
+                self.buffers[f"plane/{i}/0"] = StreamBufferSpec(bucket.reads, bucket.size, separate_axes=True)
             if bucket.clock is not None:
                 begun = enumerate(counters(bucket.clock))
-                self.buffers |= {wait_key(i, n): Buffer((1,), start=start) for n, start in begun}
+                self.buffers |= {wait_key(i, n): StreamBufferSpec((1,), start=start) for n, start in begun}
             self.buffers |= self.layer_states(i)
         if clocked.start == "wavefront":
-            self.buffers["age"] = Buffer((1,))
+            self.buffers["age"] = StreamBufferSpec((1,))
 
-    def layer_states(self, i: int) -> dict[str, Buffer]:
+    def layer_states(self, i: int) -> dict[str, StreamBufferSpec]:
         """Return the state buffers of a bucket's layers, by key."""
         bucket = self.buckets[i]
-        states = () if bucket.identity else bounded(bucket.spec.states((ROWS, *bucket.reads)), bucket.spec.kind)
+        states = () if bucket.identity else bounded_states(bucket.spec.states((ROWS, *bucket.reads)), bucket.spec.kind)
         wheres = [(f"bucket/{i}", bucket.size)] if bucket.way == "rows" else [(str(c), 1) for c in bucket.coords]
-        return {f"{where}/{state.name}": Buffer(state.shape, rows) for where, rows in wheres for state in states}
+        return {
+            f"{where}/{state.name}": StreamBufferSpec(state.shape, rows) for where, rows in wheres for state in states
+        }
 
     def locate(self, key: str) -> tuple[str, int | None]:
-        """Return the buffer of the state `key` of `kept_states`, and its row there; None: the whole buffer."""
+        """Return the buffer of the state `key` of `stream_states`, and its row there; None: the whole buffer."""
         kind, _, rest = key.partition("/")
         if kind in ("out", "read", "wait"):
             coord, _, back = rest.partition("/")
@@ -95,22 +99,22 @@ class Machine:
         i, n = self.named[kind]
         return (f"bucket/{i}/{rest}", n) if self.buckets[i].way == "rows" else (key, 0)
 
-    def gathered(self, get: Callable[[str], Array]) -> dict[str, Array]:
+    def gather(self, get: Callable[[str], Array]) -> dict[str, Array]:
         """Return all states, ``[streams, …]``, from buffers ``[n, streams, …]``."""
         places = {key: self.locate(key) for key in self.stream_states}
         buffers = {name: get(name) for name in dict.fromkeys(name for name, _ in places.values())}
         return {key: buffers[name][row or 0].copy() for key, (name, row) in places.items()}
 
-    def spread(self, values: Mapping[str, Held]) -> dict[str, Array]:
+    def scatter(self, values: Mapping[str, KvValue]) -> dict[str, Array]:
         """Return the buffers of states in the form of `gathered`; missing states get their start values."""
-        arrays = {name: buffer.fresh(self.batch) for name, buffer in self.buffers.items()}
+        arrays = {name: buffer.initial_value(self.batch) for name, buffer in self.buffers.items()}
         for key, value in values.items():
             name, row = self.locate(key)
             self.buffers[name].by_stream(arrays[name], self.batch)[row or 0] = as_numbers(value, arrays[name].dtype)
         return arrays
 
 
-class Window:
+class TickWindow:
     """Emitter of consecutive ticks: a graph builder and the current value of every state.
 
     Parameters
@@ -151,12 +155,12 @@ class Window:
         self.moments = []
         for i, bucket in enumerate(machine.buckets):
             x = self._gather(bucket.slots, bucket.reads, before, ports)
-            fires = self._fires(i, bucket, before, Watch(work, machine, before, ports, new_rows))
+            fires = self._fires(i, bucket, before, ClockReads(work, machine, before, ports, new_rows))
             y = self._compute(i, bucket, x, fires, before, ports)
             self.moments.append(Moment(x, y, fires))
             if bucket.read:
                 state[f"plane/{i}/0"] = x
-            for k in range(2, bucket.back + 1):
+            for k in range(2, bucket.history + 1):
                 state[f"plane/{i}/{k}"] = before[f"plane/{i}/{k - 1}"]
             state[f"plane/{i}/1"] = y
         for name, row in ports.items():
@@ -200,30 +204,36 @@ class Window:
                 work.add(fresh, self._mask(work.affine(resets, buffer.start), buffer)) if buffer.start else fresh
             )
 
-    def _mask(self, chosen: int, buffer: Buffer) -> int:
+    def _mask(self, chosen: int, buffer: StreamBufferSpec) -> int:
         """Reshape ``[n or 1, streams]`` to broadcast against a buffer."""
         work, batch = self.work, self.machine.batch
         ones = (1,) * len(buffer.row)
-        if buffer.apart:
+        if buffer.separate_axes:
             return work.reshape(chosen, (work.shape(chosen)[0], batch, *ones))
         return work.reshape(work.broadcast(chosen, (buffer.count, batch)), (buffer.count * batch, *ones))
 
     def _gather(
-        self, slots: Sequence[Sequence[Ref | None]], row: Shape, before: Mapping[str, int], ports: Mapping[str, int]
+        self,
+        slots: Sequence[Sequence[PlaneRef | None]],
+        row: Shape,
+        before: Mapping[str, int],
+        ports: Mapping[str, int],
     ) -> int:
         """Emit the input of a bucket: the sum of its slots, ``[n, streams, …]``."""
         return self.work.add(*(self._slot(refs, row, before, ports) for refs in slots))
 
-    def _slot(self, refs: Sequence[Ref | None], row: Shape, before: Mapping[str, int], ports: Mapping[str, int]) -> int:
+    def _slot(
+        self, refs: Sequence[PlaneRef | None], row: Shape, before: Mapping[str, int], ports: Mapping[str, int]
+    ) -> int:
         work, lead = self.work, self.machine.batch
-        runs: list[tuple[Ref | None, int]] = []
+        runs: list[tuple[PlaneRef | None, int]] = []
         for ref in refs:
-            if runs and _follows(runs[-1], ref):
+            if runs and _is_ascending(runs[-1], ref):
                 runs[-1] = (runs[-1][0], runs[-1][1] + 1)
             else:
                 runs.append((ref, 1))
         if len(runs) > PIECES:
-            return self._looked_up(refs, row, before, ports)
+            return self._gather_planes(refs, row, before, ports)
         parts: list[int] = []
         for ref, count in runs:
             if ref is None:
@@ -234,8 +244,8 @@ class Window:
                 parts.append(work.part(before[f"plane/{ref.bucket}/{ref.back}"], 0, ref.index, ref.index + count))
         return work.concat(parts, 0)
 
-    def _looked_up(
-        self, refs: Sequence[Ref | None], row: Shape, before: Mapping[str, int], ports: Mapping[str, int]
+    def _gather_planes(
+        self, refs: Sequence[PlaneRef | None], row: Shape, before: Mapping[str, int], ports: Mapping[str, int]
     ) -> int:
         """Gather rows from all planes that are read, by index."""
         work, lead = self.work, self.machine.batch
@@ -264,9 +274,9 @@ class Window:
         gathered = work.gather_rows(work.concat(table, 0), work.constant(np.array(ids, np.int32), "readers"))
         return work.reshape(gathered, (len(refs), lead, *row))
 
-    def beside(self, state: dict[str, int]) -> Window:
+    def sharing_weights(self, state: dict[str, int]) -> TickWindow:
         """Return another window with the same weights."""
-        window = Window(self.work, self.machine, state, self.param, self._stack)
+        window = TickWindow(self.work, self.machine, state, self.param, self._stack)
         window._stacks = self._stacks
         return window
 
@@ -300,10 +310,10 @@ class Window:
             if bucket.way == "each" and work.shape(fires)[0] > 1:
                 n = self.machine.named[key.partition("/")[0]][1]
                 own = work.part(fires, 0, n, n + 1)
-            state[key] = self._chosen(own, buffer, state[key], before[key])
-        return self._chosen(fires, whole, y, before[f"plane/{i}/1"])
+            state[key] = self._select_fired(own, buffer, state[key], before[key])
+        return self._select_fired(fires, whole, y, before[f"plane/{i}/1"])
 
-    def _fires(self, i: int, bucket: Bucket, before: Mapping[str, int], watch: Watch) -> int | None:
+    def _fires(self, i: int, bucket: Bucket, before: Mapping[str, int], watch: ClockReads) -> int | None:
         """Emit the coordinates that fire, ``[n or 1, streams]``; None: all, at every tick."""
         work, clocked = self.work, self.machine.clocked
         fires: int | None = None
@@ -313,14 +323,14 @@ class Window:
             fires = work.binary("greater", age, work.constant(depths, "depths"))
         if bucket.clock is not None:
             counts = [before[wait_key(i, n)] for n in range(len(counters(bucket.clock)))]
-            due, after = step(bucket.clock, counts, GraphSteps(work, watch.number, watch.happens))
+            due, after = step(bucket.clock, counts, GraphClockOps(work, watch.number, watch.happens))
             work.detached.update((due, *after))
             self.state |= {wait_key(i, n): count for n, count in enumerate(after)}
             due = work.reshape(due, (1, self.machine.batch))
             fires = due if fires is None else work.binary("mul", fires, due)
         return fires
 
-    def _chosen(self, fires: int, buffer: Buffer, new: int, old: int) -> int:
+    def _select_fired(self, fires: int, buffer: StreamBufferSpec, new: int, old: int) -> int:
         """Emit `new` if a coordinate fires in a stream, else `old`; a select, so NaN of the other does not leak."""
         work, mask = self.work, self._mask(fires, buffer)
         other = work.affine(mask, -1.0, 1.0)
@@ -361,18 +371,18 @@ class Window:
     def _product(self, bucket: Bucket, name: str, x: int, activation: str = "linear") -> int:
         work = self.work
         shapes = {p.name: p.shape for p in bucket.spec.params()}
-        weight = self._stacked(bucket, name + "weight", shapes)
-        bias = self._stacked(bucket, name + "bias", shapes) if name + "bias" in shapes else None
+        weight = self._stack_weights(bucket, name + "weight", shapes)
+        bias = self._stack_weights(bucket, name + "bias", shapes) if name + "bias" in shapes else None
         return work.unary(work.gemm(x, weight, bias), activation)
 
-    def _stacked(self, bucket: Bucket, name: str, shapes: Mapping[str, Shape]) -> int:
+    def _stack_weights(self, bucket: Bucket, name: str, shapes: Mapping[str, Shape]) -> int:
         keys = tuple(self.machine.clocked.network.resolve(f"{coord}/{name}") for coord in bucket.coords)
         if keys not in self._stacks:
             self._stacks[keys] = self._stack(keys, shapes[name][::-1])
         return self._stacks[keys]
 
 
-def _follows(run: tuple[Ref | None, int], ref: Ref | None) -> bool:
+def _is_ascending(run: tuple[PlaneRef | None, int], ref: PlaneRef | None) -> bool:
     """Return whether `ref` is the row after the last of `run`."""
     first, count = run
     if first is None or ref is None:

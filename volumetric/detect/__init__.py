@@ -9,6 +9,6 @@ from __future__ import annotations
 from volumetric.detect.assumptions import Assumptions, read_assumptions
 from volumetric.detect.detection import Detection, detect
 from volumetric.detect.findings import Certainty, Finding
-from volumetric.detect.opening import detect_model
+from volumetric.detect.open_unconfigured import detect_model
 
 __all__ = ["Assumptions", "Certainty", "Detection", "Finding", "detect", "detect_model", "read_assumptions"]

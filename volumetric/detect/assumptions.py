@@ -46,7 +46,7 @@ class Assumptions:
         self.known.add(name)
         return self.values.get(name)
 
-    def under(self, path: str, name: str) -> Any:
+    def find_for_layer(self, path: str, name: str) -> Any:
         """Return the value of one layer, ``"conv1.stride"``, else that of all layers, ``"stride"``, else None."""
         own = self.find(f"{path}.{name}") if path else None
         if own is None:
@@ -54,7 +54,7 @@ class Assumptions:
         others = SYNONYMS.get(name, ()) if own is None else ()
         return next((value for other in others if (value := self.find(other)) is not None), own)
 
-    def spelled(self) -> dict[str, Any]:
+    def all_spellings(self) -> dict[str, Any]:
         """Return the values under all names that families use for them."""
         every = dict(self.values)
         for first, others in SYNONYMS.items():

@@ -7,26 +7,26 @@ from dataclasses import dataclass, field, replace
 
 from volumetric.base.errors import CheckpointError, VolumetricError
 from volumetric.detect.assumptions import AssumedError, Assumptions
-from volumetric.detect.blocks import group
-from volumetric.detect.chains import chained
-from volumetric.detect.families import Fitting, fitting_families, nearest
+from volumetric.detect.config_values import KnownValue, known_values
+from volumetric.detect.family_fit import FamilyFit, fitting_families, nearest_to_tensors
 from volumetric.detect.findings import Certainty, Finding
+from volumetric.detect.image_network import NetworkAttempt, NetworkPlan
+from volumetric.detect.layer_chain import chain_layers
+from volumetric.detect.layer_groups import group
 from volumetric.detect.mobilenets import mobilenet
-from volumetric.detect.modules import single
-from volumetric.detect.recurrent import both_ways
+from volumetric.detect.module_tree import ModuleNode, build_tree
+from volumetric.detect.recurrent_layers import bidirectional
+from volumetric.detect.renamed_tensors import RenamedSource, alternative_sources, is_llama_cpp
 from volumetric.detect.resnets import resnet
-from volumetric.detect.respelled import Respelled, is_llama_cpp, spellings
+from volumetric.detect.single_layers import single_layer
 from volumetric.detect.spellings import adapter_of
-from volumetric.detect.stack import NetworkPlan, PlanParts
 from volumetric.detect.state_spaces import state_space_values
-from volumetric.detect.transformer import encoder_layer
-from volumetric.detect.tree import Node, build_tree
-from volumetric.detect.values import Known, values_of
+from volumetric.detect.transformer_encoder import encoder_layer
 from volumetric.dtypes import DType, Scheme
 from volumetric.layers import Dense, MultiHeadAttention
 from volumetric.loaders import archs
-from volumetric.loaders.rows_apart import rows_joined
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.numbered_rows import join_numbered_rows
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network, Params
 
 
@@ -54,7 +54,7 @@ class Detection:
     certainty: Certainty
     reason: str
     findings: tuple[Finding, ...]
-    known: Mapping[str, Known] = field(default_factory=dict)
+    known: Mapping[str, KnownValue] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -77,9 +77,7 @@ class Detection:
             first = next(iter(self.missing))
             raise CheckpointError(
                 f"{where}: this looks like {self.architecture}, but names and shapes do not determine {names}",
-                hint=(
-                    f'give guess={{"{first}": …}}, or --assume {first}=…; `volumetric inspect` shows what is known'
-                ),
+                hint=(f'give guess={{"{first}": …}}, or --assume {first}=…; `volumetric inspect` shows what is known'),
             )
         if self.plan is not None:
             return self.plan.network, self.plan.mount(source, dtype, where)
@@ -105,48 +103,48 @@ def detect(source: TensorSource, assumptions: Assumptions, where: str) -> Detect
         findings = tuple(_findings(build_tree(source.entries)))
         return Detection(architecture="", certainty="certain", reason=reason, findings=findings, advice=advice)
     near = ""
-    for one in spellings(source):
+    for one in alternative_sources(source):
         root = build_tree(one.entries)
-        known = values_of(root, one)
+        known = known_values(root, one)
         known |= {name: fact for name, fact in state_space_values(one.entries).items() if name not in known}
-        joined = rows_joined(one)
+        joined = join_numbered_rows(one)
         fits = fitting_families(joined, known, assumptions, where)
         if fits:
-            detection = _of_family(fits, tuple(_findings(build_tree(source.entries))), known, assumptions, one)
+            detection = _detect_family(fits, tuple(_findings(build_tree(source.entries))), known, assumptions, one)
             break
-        near = near or nearest(joined, known, assumptions, where) or ""
+        near = near or nearest_to_tensors(joined, known, assumptions, where) or ""
     else:
         root = build_tree(source.entries)
-        known = values_of(root, source)
-        detection = _of_parts(root, known, assumptions, near, source)
+        known = known_values(root, source)
+        detection = _detect_from_layers(root, known, assumptions, near, source)
     assumptions.check_used()
     return detection
 
 
-def _leaves(root: Node) -> list[Finding]:
+def _leaves(root: ModuleNode) -> list[Finding]:
     """Each module that has tensors; the two cells of a bidirectional layer are one module."""
     leaves: list[Finding] = []
     claimed_names: set[str] = set()
-    for node in root.walk():
-        finding = encoder_layer(node) or (single(node) if node.tensors else both_ways(node))
+    for node in root.modules():
+        finding = encoder_layer(node) or (single_layer(node) if node.tensors else bidirectional(node))
         if finding is not None and not claimed_names.issuperset(finding.tensors):
             claimed_names.update(finding.tensors)
             leaves.append(finding)
     return leaves
 
 
-def _findings(root: Node) -> Iterator[Finding]:
+def _findings(root: ModuleNode) -> Iterator[Finding]:
     """Yield groups of layers, single layers, and tensors that are neither."""
     claimed_names: set[str] = set()
-    for node in root.walk():
-        finding = (encoder_layer(node) or group(node) or both_ways(node)) if node.children else None
+    for node in root.modules():
+        finding = (encoder_layer(node) or group(node) or bidirectional(node)) if node.children else None
         if finding is not None and not claimed_names.issuperset(finding.tensors):
             claimed_names.update(finding.tensors)
             yield finding
         rest = [entry.name for entry in node.tensors.values() if entry.name not in claimed_names]
         if not rest:
             continue
-        finding = single(node)
+        finding = single_layer(node)
         if finding is None:
             reason = "no known layer has tensors with these names and shapes"
             finding = Finding(path=node.path, what="", certainty="possible", reason=reason, tensors=tuple(rest))
@@ -158,15 +156,15 @@ def _findings(root: Node) -> Iterator[Finding]:
             yield Finding(path=node.path, what="", certainty="possible", reason=reason, tensors=unknown)
 
 
-def _of_family(
-    fits: list[Fitting],
+def _detect_family(
+    fits: list[FamilyFit],
     findings: tuple[Finding, ...],
-    known: Mapping[str, Known],
+    known: Mapping[str, KnownValue],
     assumptions: Assumptions,
     source: TensorSource,
 ) -> Detection:
     chosen, others = fits[0], [fit.family for fit in fits[1:]]
-    how = f" {source.how}," if isinstance(source, Respelled) else ""
+    how = f" {source.how}," if isinstance(source, RenamedSource) else ""
     reason = f"all tensors have the names and shapes of this family,{how} and none is left over"
     if others:
         reason += f"; {', '.join(others)} have the same tensors: give model_type to choose"
@@ -180,11 +178,11 @@ def _of_family(
         missing=chosen.missing,
         family=True,
         values=chosen.config.values,
-        source=source.turned(chosen.config.values) if isinstance(source, Respelled) else source,
+        source=source.with_rotary_halves(chosen.config.values) if isinstance(source, RenamedSource) else source,
     )
 
 
-def _conventions(chosen: Fitting, known: Mapping[str, Known], assumptions: Assumptions) -> dict[str, str]:
+def _conventions(chosen: FamilyFit, known: Mapping[str, KnownValue], assumptions: Assumptions) -> dict[str, str]:
     """Values that follow from the family's convention only, by the names that change them."""
     facts: dict[str, dict[str, None]] = {}
     for spec in chosen.blueprint.network.layers.values():
@@ -196,7 +194,7 @@ def _conventions(chosen: Fitting, known: Mapping[str, Known], assumptions: Assum
         if not isinstance(spec, Dense):
             for name, value in fields.items():
                 facts.setdefault(name, {})[f"{value:g}" if isinstance(value, float) else str(value).lower()] = None
-    known_names = {*known, *assumptions.spelled(), *chosen.missing}
+    known_names = {*known, *assumptions.all_spellings(), *chosen.missing}
     return {
         name: ", ".join(values)
         for name, values in facts.items()
@@ -213,8 +211,8 @@ _CHANGED_BY: Mapping[str, tuple[str, ...]] = {
 """Field of a layer → the configuration values that set it."""
 
 
-def _of_parts(
-    root: Node, known: Mapping[str, Known], assumptions: Assumptions, near: str, source: TensorSource
+def _detect_from_layers(
+    root: ModuleNode, known: Mapping[str, KnownValue], assumptions: Assumptions, near: str, source: TensorSource
 ) -> Detection:
     """Build a network from single layers, if the tensors fit no family; `near` describes the nearest family."""
     leaves, findings = _leaves(root), tuple(_findings(root))
@@ -230,9 +228,9 @@ def _of_parts(
         fits = near or f"its tensors fit none of the {len(archs.families())} families"
         return replace(nothing, reason=f"{has}; {fits}", advice=_ADVICE)
     reason = "no known architecture has these names and shapes"
-    for attempt in (resnet, mobilenet, chained):
+    for attempt in (resnet, mobilenet, chain_layers):
         try:
-            parts: PlanParts | None = attempt(leaves, assumptions)
+            parts: NetworkAttempt | None = attempt(leaves, assumptions)
         except AssumedError:
             raise
         except VolumetricError as error:  # a layer or the network rejected the sizes

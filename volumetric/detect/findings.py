@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from volumetric.detect.fills import Fill
+from volumetric.detect.parameter_fills import ParameterFill
 from volumetric.layers import LayerSpec
 
 Certainty = Literal["certain", "likely", "possible"]
@@ -42,22 +42,22 @@ class Finding:
     reason: str
     tensors: tuple[str, ...]
     layer: LayerSpec | None = None
-    fills: Mapping[str, Fill] = field(default_factory=dict)
+    fills: Mapping[str, ParameterFill] = field(default_factory=dict)
     needs: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     asks: Mapping[str, str] = field(default_factory=dict)
     assumes: Mapping[str, Any] = field(default_factory=dict)
-    choose: Callable[[Mapping[str, Any]], tuple[LayerSpec, Mapping[str, Fill]]] | None = None
-    alike: int = 1
+    choose: Callable[[Mapping[str, Any]], tuple[LayerSpec, Mapping[str, ParameterFill]]] | None = None
+    repeats: int = 1
 
 
-def collapsed(findings: Iterable[Finding]) -> Iterator[Finding]:
+def collapse_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield findings in order; those whose paths differ in numbers only become one, ``h.0…11.mlp``."""
     groups: dict[tuple[str, str, str, str], list[Finding]] = {}
     for finding in findings:
         key = _NUMBER.sub("#", finding.path), finding.what, finding.certainty, _NUMBER.sub("#", finding.reason)
         groups.setdefault(key, []).append(finding)
     for alike in groups.values():
-        yield replace(alike[0], path=_range([finding.path for finding in alike]), alike=len(alike))
+        yield replace(alike[0], path=_range([finding.path for finding in alike]), repeats=len(alike))
 
 
 def _range(paths: list[str]) -> str:
@@ -65,7 +65,7 @@ def _range(paths: list[str]) -> str:
     if len(paths) == 1:
         return paths[0]
     texts = _NUMBER.split(paths[0])
-    columns = list(zip(*(map(_short, _NUMBER.findall(path)) for path in paths), strict=True))
+    columns = list(zip(*(map(_read_short_number, _NUMBER.findall(path)) for path in paths), strict=True))
     spans = [_spans(sorted(set(column))) for column in columns]
     return "".join(part for pair in zip(texts, [*spans, ""], strict=True) for part in pair)
 
@@ -77,6 +77,6 @@ def _spans(numbers: list[int]) -> str:
     return ",".join(f"{a}" if a == b else f"{a}…{b}" for a, b in zip(starts, ends, strict=True))
 
 
-def _short(digits: str) -> int:
+def _read_short_number(digits: str) -> int:
     """Read a number; only the last digits of one with hundreds of digits, which no model has."""
     return int(digits[-18:])

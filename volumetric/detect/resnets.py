@@ -9,7 +9,14 @@ from typing import Final
 from volumetric.base.errors import SpecError
 from volumetric.detect.assumptions import Assumptions
 from volumetric.detect.findings import Finding
-from volumetric.detect.stack import Filled, PlanParts, Stack, batch_norm, convolution, image_shape
+from volumetric.detect.image_network import (
+    FilledLayer,
+    ImageNetworkBuilder,
+    NetworkAttempt,
+    batch_norm,
+    convolution,
+    image_shape,
+)
 from volumetric.layers import AdaptiveAvgPool2d, Clamp, Conv2d, Dense, Flatten, MaxPool2d
 from volumetric.network.grid import Coord
 
@@ -28,7 +35,7 @@ IMAGE: Final = 224
 _BLOCK = re.compile(r"layer([1-4])\.(\d{1,3})\.(conv[123]|bn[123]|downsample\.[01])")
 
 
-def resnet(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | None:
+def resnet(leaves: Sequence[Finding], assumptions: Assumptions) -> NetworkAttempt | None:
     """Recognise a ResNet: a stem, four stages of blocks with sums, and a linear layer. None for anything else."""
     named = {finding.path: finding for finding in leaves}
     blocks: dict[tuple[int, int], dict[str, Finding]] = {}
@@ -54,28 +61,28 @@ def resnet(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | N
     taps = max(stem.along("kernel_size", 1))
     size = IMAGE if standard else 32
     shape = image_shape(assumptions.find("input_shape"), stem.in_channels, size)
-    work = Stack()
+    work = ImageNetworkBuilder()
     work.add(*convolution(named["conv1"], stem.in_channels, stride=_step(stride, 2), padding=taps // 2))
     at = work.add(*batch_norm(named["bn1"], stem.out_channels, activation="relu"))
     if pooled is not False:
         at = work.add(MaxPool2d(kernel_size=3, stride=2, padding=1))
     channels = stem.out_channels
     for (stage, index), parts in sorted(blocks.items()):
-        work.block()
-        channels = _block(work, parts, channels, STRIDES[stage - 1] if index == 0 else 1, at)
+        work.next_plane()
+        channels = _add_resnet_block(work, parts, channels, STRIDES[stage - 1] if index == 0 else 1, at)
         at = work.add(Clamp(min=0.0))
-    work.block()
+    work.next_plane()
     work.add(AdaptiveAvgPool2d(output_size=1))
     work.add(Flatten())
     work.add(head, named["fc"].fills)
     convolutions = 3 if "conv3" in blocks[1, 0] else 2
     depth = DEPTHS.get((convolutions, counts))
-    return PlanParts(
+    return NetworkAttempt(
         architecture=f"ResNet-{depth}" if depth else f"a ResNet of {sum(counts)} blocks",
         certainty="likely",
         reason="torchvision's names and shapes; strides and activations are those of the published models",
         plan=None if missing else work.plan(shape),
-        placed=work.placed,
+        placed=work.placed_tensors,
         assumed={"input_shape": "×".join(map(str, shape))},
         missing=missing,
     )
@@ -89,13 +96,15 @@ def _step(value: object, default: int) -> int:
     return value
 
 
-def _block(work: Stack, parts: Mapping[str, Finding], channels: int, stride: int, before: Coord) -> int:
+def _add_resnet_block(
+    work: ImageNetworkBuilder, parts: Mapping[str, Finding], channels: int, stride: int, before: Coord
+) -> int:
     """Place one block and return its output channels; of three convolutions the second one has the stride."""
     last = 3 if "conv3" in parts else 2
     names = {*(f"{kind}{i}" for kind in ("conv", "bn") for i in range(1, last + 1))}
     if not names <= parts.keys() <= names | {"downsample.0", "downsample.1"}:
         raise SpecError(f"{next(iter(parts.values())).path} is not a block of a ResNet")
-    main: list[Filled] = []
+    main: list[FilledLayer] = []
     wide = channels
     for i in range(1, last + 1):
         finding = parts[f"conv{i}"]
@@ -105,8 +114,8 @@ def _block(work: Stack, parts: Mapping[str, Finding], channels: int, stride: int
         main.append(convolution(finding, wide, stride=step, padding=taps // 2))
         wide = spec.out_channels if isinstance(spec, Conv2d) else 0
         main.append(batch_norm(parts[f"bn{i}"], wide, activation="relu" if i < last else "linear"))
-    short: list[Filled] = []
+    short: list[FilledLayer] = []
     if "downsample.0" in parts:
         short = [convolution(parts["downsample.0"], channels, stride=stride), batch_norm(parts["downsample.1"], wide)]
-    work.summed(before, main, short)
+    work.add_sum(before, main, short)
     return wide

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from volumetric.detect.values import Known
+from volumetric.detect.config_values import KnownValue
 from volumetric.loaders.gguf_states import expansion
-from volumetric.loaders.source import TensorEntry
+from volumetric.loaders.tensor_source import TensorEntry
 
 GROUPED: Final = "width of groups"
 """Not a configuration value: total width of b, and of c, over all groups."""
@@ -16,7 +16,7 @@ _DECAY: Final = re.compile(r"(.*\blayers\.0\.(?:mixer|mamba)\.)A_log")
 _GROUPS, _SIZES = ("n_groups", "mamba_n_groups"), ("state_size", "mamba_d_state")
 
 
-def state_space_values(entries: Mapping[str, TensorEntry]) -> dict[str, Known]:
+def state_space_values(entries: Mapping[str, TensorEntry]) -> dict[str, KnownValue]:
     """Return the configuration values that the first state-space layer shows; empty if there is none."""
     match = next((candidate for name in entries if (candidate := _DECAY.fullmatch(name))), None)
     if match is None:
@@ -48,11 +48,11 @@ def state_space_values(entries: Mapping[str, TensorEntry]) -> dict[str, Known]:
             GROUPED: ((conv[0] - inner) // 2, "channels of the convolution beyond those of out_proj"),
         }
         if start.endswith(".mamba."):
-            values = _beside_attention(values, shapes, inner)
-    return {name: Known(value, reason) for name, (value, reason) in values.items()}
+            values = _falcon_values(values, shapes, inner)
+    return {name: KnownValue(value, reason) for name, (value, reason) in values.items()}
 
 
-def _beside_attention(
+def _falcon_values(
     values: Mapping[str, tuple[Any, str]], shapes: Mapping[str, tuple[int, ...]], inner: int
 ) -> dict[str, tuple[Any, str]]:
     """The same values under Falcon-H1's names: it uses the plain names for attention."""
@@ -67,7 +67,7 @@ def _beside_attention(
     }
 
 
-def complete_groups(values: dict[str, Any], known: Mapping[str, Known]) -> dict[str, str]:
+def complete_groups(values: dict[str, Any], known: Mapping[str, KnownValue]) -> dict[str, str]:
     """Compute groups or state size from the other, as shapes give only the product; return what is missing."""
     if GROUPED not in known:
         return {}

@@ -1,3 +1,3 @@
 # ruff: noqa: TID252 (lazy_loader reads relative imports alone)
-from .open import list_devices as list_devices
-from .open import open_device as open_device
+from .named_devices import list_devices as list_devices
+from .named_devices import open_device as open_device

@@ -9,8 +9,8 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.graph.ops import HELD, Tensor
 from volumetric.layers import StateSpec
-from volumetric.run.held import Held, after_zeros, as_numbers
-from volumetric.run.state import SequenceState
+from volumetric.run.kv_value import KvValue, as_numbers, pad_rows_before
+from volumetric.run.sequence_state import SequenceState
 
 
 class ReferenceState(SequenceState):
@@ -48,14 +48,14 @@ class ReferenceState(SequenceState):
     def read(self, key: str) -> Array:
         return self.values[key]
 
-    def _write(self, values: Mapping[str, Held], position: int) -> None:
+    def _write(self, values: Mapping[str, KvValue], position: int) -> None:
         kinds = {"float32": self._dtype, "int32": np.int32}
         for key, value in values.items():
             spec = self.specs[key]
-            stored = value if spec.kind == "fixed" else after_zeros(value, position)
+            stored = value if spec.kind == "fixed" else pad_rows_before(value, position)
             self.values[key] = as_numbers(stored, np.dtype(kinds[spec.dtype]))
 
-    def _cut(self, position: int) -> None:
+    def _drop_rows(self, position: int) -> None:
         self.values = self._until(position)
 
     def _copy(self, position: int) -> ReferenceState:

@@ -7,9 +7,9 @@ from volumetric.dtypes.codec import decode, decode_rows, encode, recode
 from volumetric.dtypes.gguf_blocks import from_gguf, to_gguf
 from volumetric.dtypes.packed import Packed
 from volumetric.dtypes.registry import DTYPES, DType, parse_dtype
-from volumetric.dtypes.scaled import scaled_rows
+from volumetric.dtypes.scaled_rows import scaled_rows
 from volumetric.dtypes.scheme import Scheme
-from volumetric.dtypes.tables import register_dtype
+from volumetric.dtypes.table_dtypes import register_dtype
 
 __all__ = [
     "BLOCK_FORMATS",

@@ -18,11 +18,11 @@ from volumetric.base.errors import DTypeError
 from volumetric.dtypes.bits import pack_codes, unpack_codes
 from volumetric.dtypes.blocks.format import fit_rows
 from volumetric.dtypes.packed import Packed
-from volumetric.dtypes.quantize import Quantized, plain_codes, quantize
+from volumetric.dtypes.quantize import QuantizedGroups, plain_codes, quantize
 from volumetric.dtypes.registry import DType, parse_dtype
-from volumetric.dtypes.rounding import cast
+from volumetric.dtypes.rounding import cast_saturating
 from volumetric.dtypes.scheme import Scheme
-from volumetric.dtypes.tables import numbers_of
+from volumetric.dtypes.table_dtypes import numbers_of
 
 _CHUNK = 1 << 16  # elements; the float32 temporaries of a chunk then stay in a 1 MB second-level cache
 
@@ -56,7 +56,7 @@ def encode(x: Array, scheme: Scheme | str, *, importance: Array | None = None) -
     matrix = x.reshape(rows, k)
     with np.errstate(all="ignore"):  # every case is handled here; floating-point warnings add nothing
         for part in _chunks(rows, k):
-            chunk = _working(matrix[part], scheme)
+            chunk = _computing_dtype(matrix[part], scheme)
             _refuse_odd(chunk, scheme, shape, part.start)
             _encode_chunk(chunk, packed, part, weights)
     return packed
@@ -127,11 +127,11 @@ def _empty(scheme: Scheme, shape: tuple[int, ...], rows: int, k: int) -> Packed:
     )
 
 
-def _working(chunk: NDArray[Any], scheme: Scheme) -> NDArray[Any]:
+def _computing_dtype(chunk: NDArray[Any], scheme: Scheme) -> NDArray[Any]:
     """The dtype to calculate in: float64 and floats stored unchanged keep theirs, all others use float32."""
     if chunk.dtype == np.float64 or (chunk.dtype == scheme.dtype.host and scheme.group is None):
         return chunk
-    return cast(chunk, np.dtype(np.float32))
+    return cast_saturating(chunk, np.dtype(np.float32))
 
 
 def _refuse_odd(chunk: NDArray[Any], scheme: Scheme, shape: tuple[int, ...], first_row: int) -> None:
@@ -173,14 +173,14 @@ def _encode_blocks(chunk: F32Array, packed: Packed, part: slice, weights: F32Arr
 def _encode_chunk(chunk: NDArray[Any], packed: Packed, part: slice, weights: F32Array | None) -> None:
     scheme, (rows, k) = packed.scheme, chunk.shape
     if scheme.blocks is not None:
-        _encode_blocks(cast(chunk, np.dtype(np.float32)), packed, part, weights)
+        _encode_blocks(cast_saturating(chunk, np.dtype(np.float32)), packed, part, weights)
         return
     if scheme.scale_dtype is None:
         codes = plain_codes(chunk, scheme.dtype)
     else:
         size, host = scheme.group or k, scheme.scale_dtype.host
         whole = k - k % size
-        pieces: list[Quantized] = []
+        pieces: list[QuantizedGroups] = []
         if whole:
             pieces.append(quantize(chunk[:, :whole].reshape(rows, -1, size), scheme.dtype, host))
         if whole < k:
@@ -215,8 +215,8 @@ def _decode_chunk(packed: Packed, part: slice, out: NDArray[Any]) -> None:
     """Write the values of the rows `part` into `out`, ``[rows, k]``."""
     scheme, k = packed.scheme, packed.k
     if scheme.blocks is not None:
-        values = scheme.blocks.decode(packed.row_slice(part.start, part.stop).raw_blocks())
-        out[...] = cast(values.reshape(len(out), -1)[:, :k], out.dtype)
+        values = scheme.blocks.decode(packed.slice_rows(part.start, part.stop).raw_blocks())
+        out[...] = cast_saturating(values.reshape(len(out), -1)[:, :k], out.dtype)
         return
     wide = out.dtype == np.float64 or _needs_float64(packed, part)
     values = _code_values(packed.payload[part], scheme.dtype, k, wide=wide)
@@ -228,7 +228,7 @@ def _decode_chunk(packed: Packed, part: slice, out: NDArray[Any]) -> None:
             _scale(values[:, :whole].reshape(len(values), -1, size), packed.scales[part], offsets, slice(k // size))
         if whole < k:
             _scale(values[:, None, whole:], packed.scales[part], offsets, slice(k // size, None))
-    out[...] = cast(values, out.dtype)
+    out[...] = cast_saturating(values, out.dtype)
 
 
 def _needs_float64(packed: Packed, part: slice) -> bool:

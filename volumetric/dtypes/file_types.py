@@ -46,7 +46,7 @@ _OTHERS: Final[Mapping[str, str]] = {
 }
 
 
-def what_it_is_here(text: str) -> str | None:
+def dtype_name_of(text: str) -> str | None:
     """Return what to write instead of another program's name, None if it is none of these names.
 
     Examples

@@ -58,7 +58,7 @@ def from_gguf(raw: NDArray[np.uint8], gguf_type: str, shape: Sequence[int]) -> P
         raise DTypeError(f"blocks of {gguf_type} must be uint8, got {raw.dtype}", hint="view the array as uint8")
     shape = tuple(int(axis) for axis in shape)
     if blocks is not None:
-        return _kept(raw, blocks, shape)
+        return _word_rows(raw, blocks, shape)
     rows, groups = _blocks_of(shape, gguf_type, _BLOCK)
     record = _RECORDS[gguf_type]
     if raw.size != rows * groups * record.itemsize:
@@ -106,7 +106,7 @@ def to_gguf(packed: Packed) -> bytes:
     return blocks.tobytes()
 
 
-def _kept(raw: NDArray[np.uint8], blocks: BlockFormat, shape: tuple[int, ...]) -> Packed:
+def _word_rows(raw: NDArray[np.uint8], blocks: BlockFormat, shape: tuple[int, ...]) -> Packed:
     """Rows of blocks unchanged: a view if rows are whole words and `raw` starts at one, else a copy."""
     rows, count = _blocks_of(shape, blocks.gguf_type, blocks.size)
     row_bytes = count * blocks.block_bytes

@@ -33,7 +33,7 @@ from volumetric.base.errors import DTypeError, ShapeError
 from volumetric.dtypes.bits import pack_codes, unpack_codes
 from volumetric.dtypes.registry import DType, parse_dtype
 from volumetric.dtypes.scheme import Scheme
-from volumetric.dtypes.tables import numbers_of
+from volumetric.dtypes.table_dtypes import numbers_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,7 +107,7 @@ class Packed:
     def __repr__(self) -> str:
         return f"<Packed {self.scheme} {self.shape}, {self.bits_per_weight:.2f} bits per weight>"
 
-    def row_slice(self, start: int, stop: int) -> Packed:
+    def slice_rows(self, start: int, stop: int) -> Packed:
         """Return rows ``start:stop`` as a tensor of shape ``(stop - start, k)`` that shares this one's memory.
 
         Raises

@@ -20,16 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.dtypes.registry import DType
-from volumetric.dtypes.rounding import cast, largest, smallest
-from volumetric.dtypes.tables import nearest_codes
+from volumetric.dtypes.rounding import cast_saturating, largest_finite, smallest_positive
+from volumetric.dtypes.table_dtypes import nearest_codes
 
 _SMALLEST_INVERTIBLE = np.float32(2.938736e-39)  # below this, 1/d is infinite in float32
 _SHORT = 64  # NumPy reduces rows shorter than this slowly: 3.3 ns for each of 32 elements, against 0.7 transposed
 _F32 = np.dtype(np.float32)
-_HALF_RANGE = np.float32(largest(_F32) / 2)  # numbers within ± this have differences that float32 can hold
+_HALF_RANGE = np.float32(largest_finite(_F32) / 2)  # numbers within ± this have differences that float32 can hold
 
 
-class Quantized(NamedTuple):
+class QuantizedGroups(NamedTuple):
     """Codes ready for `pack_codes`, with their scales and offsets in the scheme's scale dtype."""
 
     codes: NDArray[Any]
@@ -37,12 +37,12 @@ class Quantized(NamedTuple):
     offsets: NDArray[Any] | None = None
 
 
-def quantize(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+def quantize(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> QuantizedGroups:
     """Quantise ``[rows, groups, size]`` to `dtype` by the rule of its kind; scales and offsets have dtype `host`."""
     return _rule(dtype)(blocks, dtype, host)
 
 
-def _rule(dtype: DType) -> Callable[[NDArray[Any], DType, np.dtype[Any]], Quantized]:
+def _rule(dtype: DType) -> Callable[[NDArray[Any], DType, np.dtype[Any]], QuantizedGroups]:
     if dtype.is_float or dtype.kind == "table":
         return _float_peak
     if dtype.kind == "ternary":
@@ -99,33 +99,33 @@ def _largest_magnitude(blocks: NDArray[Any]) -> NDArray[Any]:
 
 
 def _float_codes(x: NDArray[Any], dtype: DType) -> NDArray[Any]:
-    codes = cast(x, dtype.host)
+    codes = cast_saturating(x, dtype.host)
     return codes.view(np.uint8) if dtype.bits <= 8 else codes
 
 
-def _float_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+def _float_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> QuantizedGroups:
     """float8, float4 and tables: the largest finite magnitude of a group maps to the type's largest number."""
     peak = _largest_magnitude(blocks)
     odd = ~np.isfinite(peak)
     if odd.any():
         peak = _largest_magnitude(np.where(np.isfinite(blocks), blocks, 0))
-    scales = _stored(peak / np.float64(_top(dtype)), host)  # in float32 a quotient may underflow unnoticed
+    scales = _round_scales(peak / np.float64(_top(dtype)), host)  # in float32 a quotient may underflow unnoticed
     scales[odd & (scales == 0)] = 1  # an infinity among zeros must decode to infinity, not to 0 · inf
     divisor = scales.astype(blocks.dtype)
     divisor[divisor == 0] = 1
-    return Quantized(plain_codes(blocks / divisor[..., None], dtype), scales)
+    return QuantizedGroups(plain_codes(blocks / divisor[..., None], dtype), scales)
 
 
 def _top(dtype: DType) -> float:
-    return largest(dtype.host) if dtype.values is None else max(map(abs, dtype.values))
+    return largest_finite(dtype.host) if dtype.values is None else max(map(abs, dtype.values))
 
 
-def _stored(scales: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
+def _round_scales(scales: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
     """Round positive scales to the dtype they are stored in, keeping nonzero scales from becoming zero."""
-    rounded = cast(scales, host)
+    rounded = cast_saturating(scales, host)
     if rounded is scales:
         return rounded
-    rounded[(rounded == 0) & (scales > 0)] = smallest(host)
+    rounded[(rounded == 0) & (scales > 0)] = smallest_positive(host)
     return rounded
 
 
@@ -134,9 +134,9 @@ def _stored(scales: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
 # dtype. For groups of 32 with float16 scales the result is that of ggml's reference quantisers, bit for bit.
 
 
-def _peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+def _peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> QuantizedGroups:
     """Q8_0's rule: d = max |x| / 127, code = x / d rounded half away from zero."""
-    blocks = cast(blocks, _F32)
+    blocks = cast_saturating(blocks, _F32)
     scales, inverse = _ggml_scales(_largest_magnitude(blocks) / np.float32(127), host)
     scaled = blocks * inverse[..., None]
     np.clip(scaled, -127, 127, out=scaled)
@@ -144,21 +144,21 @@ def _peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
     scaled -= codes
     scaled += scaled
     codes += np.trunc(scaled, out=scaled)  # adds ±1 exactly where the fraction is a half or more
-    return Quantized(codes.astype(np.int8).view(np.uint8), scales)
+    return QuantizedGroups(codes.astype(np.int8).view(np.uint8), scales)
 
 
-def _signed_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+def _signed_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> QuantizedGroups:
     """Q4_0's rule: the number of largest magnitude becomes the most negative code, so d = x_peak / −8 (−2 for int2)."""
-    blocks = cast(blocks, _F32)
+    blocks = cast_saturating(blocks, _F32)
     half = 1 << (dtype.bits - 1)
     scales, inverse = _ggml_scales(_first_peak(blocks) / np.float32(-half), host)
-    codes = _truncated(blocks * inverse[..., None], half + 0.5, 2 * half - 1)
-    return Quantized(codes ^ np.uint8(half), scales)  # from code + half to two's complement
+    codes = _truncate_codes(blocks * inverse[..., None], half + 0.5, 2 * half - 1)
+    return QuantizedGroups(codes ^ np.uint8(half), scales)  # from code + half to two's complement
 
 
-def _range(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+def _range(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> QuantizedGroups:
     """Q4_1's rule: d = (max − min) / (2ᵇ − 1), offset = min."""
-    blocks = cast(blocks, _F32)
+    blocks = cast_saturating(blocks, _F32)
     levels = (1 << dtype.bits) - 1
     low, high = _extremes(blocks)
     zero = low == 0
@@ -170,8 +170,8 @@ def _range(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized
     offsets, low = _storable(low, host)
     spread = np.maximum(high - low, np.float32(0))  # negative if all numbers exceed the offset's range
     scales, inverse = _ggml_scales(spread / np.float32(levels), host)
-    codes = _truncated((blocks - low[..., None]) * inverse[..., None], 0.5, levels)
-    return Quantized(codes, scales, offsets)
+    codes = _truncate_codes((blocks - low[..., None]) * inverse[..., None], 0.5, levels)
+    return QuantizedGroups(codes, scales, offsets)
 
 
 def _ggml_scales(d: NDArray[Any], host: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
@@ -182,7 +182,7 @@ def _ggml_scales(d: NDArray[Any], host: np.dtype[Any]) -> tuple[NDArray[Any], ND
 
 def _storable(x: NDArray[Any], host: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Return `x` rounded to its storage dtype, and `x` itself, saturated where it exceeds that dtype."""
-    stored = cast(x, host)
+    stored = cast_saturating(x, host)
     beyond = np.isinf(x.astype(host))  # numbers that merely round down to the limit do not exceed it
     return stored, np.where(beyond, stored.astype(np.float32), x)
 
@@ -199,7 +199,7 @@ def _first_peak(blocks: NDArray[np.float32]) -> NDArray[np.float32]:
     return peak
 
 
-def _truncated(scaled: NDArray[np.float32], shift: float, top: int) -> NDArray[np.uint8]:
+def _truncate_codes(scaled: NDArray[np.float32], shift: float, top: int) -> NDArray[np.uint8]:
     """Round up to half by truncation of scaled + shift, clipped to codes 0 … top. Overwrites `scaled`."""
     scaled += np.float32(shift)
     np.clip(scaled, 0, np.float32(top + 0.5), out=scaled)
@@ -209,24 +209,24 @@ def _truncated(scaled: NDArray[np.float32], shift: float, top: int) -> NDArray[n
 # Wider integers: float64 arithmetic, codes use the stored scale -----------------------------------------------
 
 
-def _wide_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+def _wide_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> QuantizedGroups:
     """int16/32/64: max |x| maps to the greatest code, or near it (see `_wide_scales`)."""
     x = _within_float32(blocks)
     top = _integer_range(dtype)[1]
     scales = _wide_scales(np.abs(x).max(axis=-1), top, host)
     codes = np.rint(x / _divisor(scales))
-    return Quantized(np.clip(codes, -top, top).astype(dtype.host), scales)
+    return QuantizedGroups(np.clip(codes, -top, top).astype(dtype.host), scales)
 
 
-def _wide_affine(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+def _wide_affine(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> QuantizedGroups:
     """uint16/32/64: min maps to 0, max to the greatest code, or near it (see `_wide_scales`)."""
     x = _within_float32(blocks)
     top = _integer_range(dtype)[1]
-    offsets = cast(x.min(axis=-1), host)
+    offsets = cast_saturating(x.min(axis=-1), host)
     x = x - offsets.astype(np.float64)[..., None]
     scales = _wide_scales(np.maximum(x.max(axis=-1), 0), top, host)
     codes = np.rint(x / _divisor(scales))
-    return Quantized(np.clip(codes, 0, top).astype(dtype.host), scales, offsets)
+    return QuantizedGroups(np.clip(codes, 0, top).astype(dtype.host), scales, offsets)
 
 
 def _wide_scales(peak: NDArray[np.float64], top: float, host: np.dtype[Any]) -> NDArray[Any]:
@@ -236,13 +236,13 @@ def _wide_scales(peak: NDArray[np.float64], top: float, host: np.dtype[Any]) -> 
     of two is not rounded: float32 numbers within 2⁷ (int32) or 2³⁹ (int64) of the largest are stored exactly.
     """
     if top < 2**24:
-        return _stored(peak / top, host)
+        return _round_scales(peak / top, host)
     exponent = np.frexp(peak)[1] - frexp(top)[1]
-    return _stored(np.where(peak > 0, np.ldexp(1.0, exponent), 0.0), host)
+    return _round_scales(np.where(peak > 0, np.ldexp(1.0, exponent), 0.0), host)
 
 
 def _within_float32(blocks: NDArray[Any]) -> NDArray[np.float64]:
-    limit = largest(_F32)
+    limit = largest_finite(_F32)
     x = blocks.astype(np.float64)
     return np.clip(x, -limit, limit, out=x) if blocks.dtype == np.float64 else x
 
@@ -256,7 +256,7 @@ def _divisor(scales: NDArray[Any]) -> NDArray[np.float64]:
 # Ternary and binary --------------------------------------------------------------------------------------------------
 
 
-def _ternary(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+def _ternary(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> QuantizedGroups:
     """BitNet b1.58: scale = mean |x|, code = round(x / scale) limited to ±1 (Ma et al. 2024, equations 1–3).
 
     A group of only 0 and ±a is already ternary and is stored exactly, with scale a; with the mean, importing
@@ -267,14 +267,14 @@ def _ternary(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantiz
     total = size.sum(axis=-1, dtype=np.float64)
     count = np.count_nonzero(blocks, axis=-1)
     mean = np.where(total == peak * count.astype(np.float64), peak, total / blocks.shape[-1])
-    scales = _stored(mean, host)
-    return Quantized(_sign_codes(blocks, scales.astype(blocks.dtype)[..., None] / 2), scales)
+    scales = _round_scales(mean, host)
+    return QuantizedGroups(_sign_codes(blocks, scales.astype(blocks.dtype)[..., None] / 2), scales)
 
 
-def _binary(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+def _binary(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> QuantizedGroups:
     """XNOR-Net: scale = mean |x|, code = sign, where zero counts as positive (Rastegari et al. 2016, equation 6)."""
-    scales = _stored(np.abs(blocks).mean(axis=-1, dtype=np.float64), host)
-    return Quantized((blocks >= 0).view(np.uint8), scales)
+    scales = _round_scales(np.abs(blocks).mean(axis=-1, dtype=np.float64), host)
+    return QuantizedGroups((blocks >= 0).view(np.uint8), scales)
 
 
 def _sign_codes(x: NDArray[Any], threshold: NDArray[Any]) -> NDArray[np.uint8]:

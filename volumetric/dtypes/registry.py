@@ -124,7 +124,7 @@ def add_dtype(dtype: DType) -> DType:
     """
     spellings = (dtype.name, dtype.short, *dtype.aliases)
     for text in spellings:
-        if _SPELLINGS.declared(text):
+        if _SPELLINGS.is_declared(text):
             raise DTypeError(f"{text!r} is a spelling of {_SPELLINGS[text]}", hint="choose another name")
     for text in spellings:
         _SPELLINGS[text] = dtype
@@ -134,12 +134,12 @@ def add_dtype(dtype: DType) -> DType:
 
 def declared_dtype(spelling: str) -> DType | None:
     """Return the type with that spelling, if it is known without importing packages."""
-    return _SPELLINGS[spelling] if _SPELLINGS.declared(spelling) else None
+    return _SPELLINGS[spelling] if _SPELLINGS.is_declared(spelling) else None
 
 
 def added_names() -> tuple[str, ...]:
     """Return the names added by packages: types, and others in the entry-point group of types."""
-    declared = {name for name in _SPELLINGS.names() if name not in _SPELLINGS.own and not _SPELLINGS.declared(name)}
+    declared = {name for name in _SPELLINGS.names() if name not in _SPELLINGS.own and not _SPELLINGS.is_declared(name)}
     return tuple(dict.fromkeys((*(dtype.name for dtype in _ADDED), *sorted(declared))))
 
 
@@ -177,22 +177,22 @@ def parse_dtype(spec: str | DType | np.dtype[Any] | type[Any]) -> DType:
 
 def _from_numpy(spec: Any) -> DType | None:
     if isinstance(spec, np.dtype):
-        return _of_name(spec)
+        return _dtype_by_name(spec)
     try:
-        return _of_name(np.dtype(spec))
+        return _dtype_by_name(np.dtype(spec))
     except TypeError:
         return declared_dtype(str(spec))  # a torch.dtype prints as "torch.bfloat16"
 
 
 @lru_cache(64)  # NumPy builds the name anew each time, and a model needs it for each of its tensors
-def _of_name(spec: np.dtype[Any]) -> DType | None:
+def _dtype_by_name(spec: np.dtype[Any]) -> DType | None:
     name = spec.name
     return next((dtype for dtype in DTYPES if dtype.name == name), None)
 
 
 def _close_names(text: str) -> str:
     """Return a hint with the types spelled most like `text`, or all types if none is similar."""
-    known = {name: _SPELLINGS[name].name if _SPELLINGS.declared(name) else name for name in _SPELLINGS.names()}
+    known = {name: _SPELLINGS[name].name if _SPELLINGS.is_declared(name) else name for name in _SPELLINGS.names()}
     close = difflib.get_close_matches(_fold(text), known, n=4, cutoff=0.6)
     names = dict.fromkeys(known[spelling] for spelling in close)
     if names:

@@ -210,10 +210,10 @@ def _parse(spec: str) -> Scheme:
     except DTypeError as error:
         if find_format(head) is not None:  # a package declares it; its module is imported now
             return _parse(spec)
-        from volumetric.dtypes.file_types import what_it_is_here  # for names of types in other programs
+        from volumetric.dtypes.file_types import dtype_name_of  # for names of types in other programs
 
         close = f"{error.hint} " if error.hint and error.hint.endswith("?") else ""
-        raise DTypeError(str(error), hint=what_it_is_here(head) or close + _spellings()) from None
+        raise DTypeError(str(error), hint=dtype_name_of(head) or close + _spellings()) from None
     if modifiers and re.fullmatch(r"q\d[_.\- ]?\d", head.strip().lower()):
         raise DTypeError(f"{head} is a whole scheme and takes no {':'.join(modifiers)!r}", hint=f"use {dtype}:gN")
     return _build(dtype, modifiers, spec)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import UnsupportedError
-from volumetric.devices.open import AnyDevice, check_name, open_device
+from volumetric.devices.named_devices import AnyDevice, check_name, open_device
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS
 from volumetric.evolution.genome import Genome, topological_order
 from volumetric.evolution.pool import Pool
@@ -163,7 +163,7 @@ def _fire(genome: Genome, node: np.void, values: dict[int, F64Array], zero: F64A
 _log = logging.getLogger(__name__)
 
 
-class Placement:
+class GenomePlacement:
     """A device for the genomes of each generation.
 
     Parameters

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base.errors import SpecError, UnsupportedError
-from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, Interface
+from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, GenomeInterface
 from volumetric.evolution.genome import Genome, topological_order, validate
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import Dense, LayerSpec, Parallel
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 
 _STEEP: Final = 4.9
 _ENGINE: Final[Mapping[str, tuple[Activation, float]]] = {
@@ -51,7 +51,7 @@ def to_network(genome: Genome) -> tuple[Network, Params]:
             "a recurrent genome cannot become a chain of layers: all its nodes change at once",
             hint="evolve with recurrent=false",
         )
-    needed = _needed(genome)
+    needed = _needed_nodes(genome)
     _refuse_unknown(genome, needed)
     depths = _depths(genome, needed)
     carried = list(range(genome.interface.inputs))
@@ -113,10 +113,10 @@ def from_network(network: Network, params: Mapping[str, WeightStore]) -> Genome:
             nodes.append((node, ACTIVATIONS.index(activation), 0, bias))
             genes += [(0, before[j], node, float(weights[j]), True) for j in used.tolist()]
         before = after
-    connections = np.array(_merged(genes), CONNECTION)
+    connections = np.array(_merge_genes(genes), CONNECTION)
     connections["innovation"] = np.arange(len(connections))
     genome = Genome(
-        interface=Interface(inputs=inputs, outputs=outputs),
+        interface=GenomeInterface(inputs=inputs, outputs=outputs),
         nodes=np.array(sorted(nodes), NODE),
         connections=connections,
     )
@@ -156,7 +156,7 @@ def _rows(
             yield row, float(offset), spec.activation
 
 
-def _merged(genes: Sequence[tuple[int, int, int, float, bool]]) -> list[tuple[int, int, int, float, bool]]:
+def _merge_genes(genes: Sequence[tuple[int, int, int, float, bool]]) -> list[tuple[int, int, int, float, bool]]:
     """Merge genes between the same two nodes: a value may have been copied twice."""
     sums: dict[tuple[int, int], float] = {}
     for _, source, target, weight, _ in genes:
@@ -169,7 +169,7 @@ def _incoming(genome: Genome, node: int) -> list[tuple[int, float]]:
     return list(zip(genes["source"].tolist(), genes["weight"].tolist(), strict=True))
 
 
-def _needed(genome: Genome) -> set[int]:
+def _needed_nodes(genome: Genome) -> set[int]:
     """Return the outputs and the nodes that they depend on."""
     inputs = genome.interface.inputs
     needed = set(range(inputs, inputs + genome.interface.outputs))

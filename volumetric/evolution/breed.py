@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.evolution.config import EvolutionConfig, GenomeConfig
+from volumetric.evolution.evolution_config import EvolutionConfig, GenomeConfig
 from volumetric.evolution.genes import CONNECTION
 from volumetric.evolution.genome import Genome
-from volumetric.evolution.pool import Pool, Settings, settings_of
+from volumetric.evolution.pool import KernelSettings, Pool, settings_of
 
 _EVENTS_PER_CHILD = 4  # a split adds a node and two connections, an added connection one more
 
@@ -74,7 +74,7 @@ def breed(
     mutates: NDArray[np.uint8],
     first_id: int,
     key: np.uint64,
-    settings: Settings,
+    settings: KernelSettings,
     innovations: Innovations,
 ) -> Pool:
     """Return one child for each row of `parents`; `innovations` must have space for them.

@@ -25,12 +25,12 @@ from volumetric.base._typing import Shape
 from volumetric.base.errors import VolumetricError
 from volumetric.base.rng import generator
 from volumetric.dtypes import decode
-from volumetric.fabric.layer.nodes import param_entries
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_entries import param_entries
 from volumetric.layers import LayerSpec, Parallel, ParamSpec
-from volumetric.layers.fresh import fixed_start
+from volumetric.layers.initial_values import fixed_start
 from volumetric.network import Network
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def leaves(network: Network) -> Iterator[Leaf]:
     """Yield the leaves of the enabled layers of `network` in reading order."""
     for coord, spec in network.layers.items():
         if coord not in network.disabled:
-            for path, leaf, own in _walk(str(coord), spec):
+            for path, leaf, own in _layers_below(str(coord), spec):
                 keys = {param.name: network.resolve(f"{path}/{param.name}") for param in own}
                 if leaf.kind == "program":
                     yield from _parts(path, leaf, own, keys)
@@ -78,8 +78,8 @@ def leaves(network: Network) -> Iterator[Leaf]:
 
 def _parts(path: str, spec: LayerSpec, own: tuple[ParamSpec, ...], keys: dict[str, str]) -> Iterator[Leaf]:
     """Yield the regions, edges and ports of a program that have weights."""
-    from volumetric.evolution.programs.change import kind_of_part, parts_of
-    from volumetric.program.layer.spec import Program
+    from volumetric.evolution.programs.program_change import kind_of_part, parts_of
+    from volumetric.program.layer.program_layer import Program
 
     assert isinstance(spec, Program)
     for part, names in parts_of(spec).items():
@@ -88,12 +88,12 @@ def _parts(path: str, spec: LayerSpec, own: tuple[ParamSpec, ...], keys: dict[st
         yield Leaf(path=f"{path}/{part}", spec=spec, tensors=inside, keys=own_keys, part=kind_of_part(spec, part))
 
 
-def _walk(path: str, spec: LayerSpec) -> Iterator[tuple[str, LayerSpec, tuple[ParamSpec, ...]]]:
+def _layers_below(path: str, spec: LayerSpec) -> Iterator[tuple[str, LayerSpec, tuple[ParamSpec, ...]]]:
     children = spec.children()
     if isinstance(spec, Parallel) and spec.gate is not None:
         children["gate"] = spec.gate
     for name, child in children.items():
-        yield from _walk(f"{path}/{name}", child)
+        yield from _layers_below(f"{path}/{name}", child)
     inside = tuple(f"{name}/" for name in children)
     own = tuple(tensor for tensor in spec.tensors() if not tensor.name.startswith(inside))
     if own or not children:
@@ -193,7 +193,7 @@ def _pieces(leaf: Leaf, spec: ParamSpec, params: Mapping[str, WeightStore]) -> I
         yield _deviation(store.values(), spec, None).ravel()
         return
     width = store.shape[-1] if store.shape else 1
-    for packed in store.pieces(max(_PIECE // max(width, 1), 1)):
+    for packed in store.row_blocks(max(_PIECE // max(width, 1), 1)):
         yield decode(packed, np.float32).ravel()
     store.release()
 
@@ -275,6 +275,6 @@ def living_values(
         lives = np.ones(of.shape, bool)
         if of.name in after:
             entries = after[of.name]
-            values = entries.followed(values, before[of.name], np.zeros(of.shape, np.float32))
-            lives &= ~entries.mask(entries.only(gone), values)
+            values = entries.carry_over(values, before[of.name], np.zeros(of.shape, np.float32))
+            lives &= ~entries.mask(entries.entries_of(gone), values)
         yield of, np.where(lives, values, np.float32(0)), lives

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from volumetric.base._typing import Array
 from volumetric.base.errors import DeviceError, ShapeError, SpecError, VolumetricError
 from volumetric.base.rng import generator
-from volumetric.evolution.activate import Placement, outputs_on
+from volumetric.evolution.activate import GenomePlacement, outputs_on
 from volumetric.evolution.pool import Pool
 
 _log = logging.getLogger(__name__)
@@ -71,14 +71,14 @@ class Cohort:
     generation: int
     first_id: int
     seed: int
-    placement: Placement | None = None
+    placement: GenomePlacement | None = None
 
     def __len__(self) -> int:
         return len(self.pool)
 
     def genome(self, row: int) -> Any:
         """Return one genome; genomes of nodes and connections are linked together at the first activation."""
-        return self.pool.lent(row) if isinstance(self.pool, Pool) else self.pool.genome(row)
+        return self.pool.lend_genome(row) if isinstance(self.pool, Pool) else self.pool.genome(row)
 
     def rng(self, row: int) -> np.random.Generator:
         """Return the random stream of one genome, which depends only on seed, generation and id."""
@@ -187,9 +187,9 @@ def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | Sc
     """
     if isinstance(fitness, Problem):
         if not getattr(fitness, "separable", False):
-            return checked(fitness.score_all(cohort), cohort)
+            return check_scores(fitness.score_all(cohort), cohort)
         if executor is None:
-            return _together(fitness, cohort)
+            return _score_together(fitness, cohort)
         function: PartScorer = partial(_score_problem, fitness)
     else:
         function = partial(_score, fitness, random=takes_random(fitness))
@@ -207,7 +207,7 @@ def results_of(function: PartScorer, cohort: Cohort, executor: Executor | Scorer
         return function(cohort)
     if isinstance(executor, Scorer):
         return executor.score(function, cohort)
-    return [result for part in _on(executor, function, cohort) for result in part]
+    return [result for part in _score_parts(executor, function, cohort) for result in part]
 
 
 def _scores(results: Sequence[Result], cohort: Cohort) -> Scores:
@@ -217,7 +217,7 @@ def _scores(results: Sequence[Result], cohort: Cohort) -> Scores:
     return Scores(fitness=np.array([value for value, _ in results]), failures=failures)
 
 
-def checked(values: ArrayLike | Scores, cohort: Cohort) -> Scores:
+def check_scores(values: ArrayLike | Scores, cohort: Cohort) -> Scores:
     """Return `values` as scores; non-finite values are failures.
 
     Raises
@@ -289,15 +289,15 @@ def _score(fitness: Callable[..., float], cohort: Cohort, *, random: bool) -> li
 
 def _score_problem(problem: Problem, cohort: Cohort) -> list[Result]:
     """Like `_score`, for a problem whose scores do not depend on other genomes."""
-    scores = _together(problem, cohort)
+    scores = _score_together(problem, cohort)
     reasons = {failure.genome: failure.reason for failure in scores.failures}
     return [(value, reasons.get(cohort.first_id + row, "")) for row, value in enumerate(scores.fitness.tolist())]
 
 
-def _together(problem: Problem, cohort: Cohort) -> Scores:
+def _score_together(problem: Problem, cohort: Cohort) -> Scores:
     """Score all genomes at once, or each alone if that raises; errors of a device are raised."""
     try:
-        return checked(problem.score_all(cohort), cohort)
+        return check_scores(problem.score_all(cohort), cohort)
     except DeviceError:
         raise
     except Exception as error:
@@ -305,7 +305,7 @@ def _together(problem: Problem, cohort: Cohort) -> Scores:
             failure = Failure(genome=cohort.first_id, reason=reason_of(error))
             return Scores(fitness=np.array([math.nan]), failures=(failure,))
     parts = (part_of(cohort, row, row + 1) for row in range(len(cohort)))
-    alone = [_together(problem, replace(part, placement=cohort.placement)) for part in parts]
+    alone = [_score_together(problem, replace(part, placement=cohort.placement)) for part in parts]
     failures = tuple(failure for scores in alone for failure in scores.failures)
     return Scores(fitness=np.concatenate([scores.fitness for scores in alone]), failures=failures)
 
@@ -317,7 +317,7 @@ def reason_of(error: Exception) -> str:
     return f"{reason} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else reason
 
 
-def _on(executor: Executor, function: PartScorer, cohort: Cohort) -> list[list[Result]]:
+def _score_parts(executor: Executor, function: PartScorer, cohort: Cohort) -> list[list[Result]]:
     """Results of `function` for the parts of `cohort`, in order.
 
     Work is sent in parts, because a task for each genome costs more than most fitness functions. A part whose worker

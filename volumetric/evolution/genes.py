@@ -41,7 +41,7 @@ Records: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interface:
+class GenomeInterface:
     """The interface that all genomes of a run share.
 
     Attributes

@@ -16,23 +16,23 @@ from numpy.typing import NDArray
 
 from volumetric.base._typing import Array
 from volumetric.base.atomic import write_atomic
+from volumetric.base.call_errors import explain_assignment_errors
 from volumetric.base.errors import SpecError
-from volumetric.base.keywords import unchanging
-from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, Interface, Records
+from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, GenomeInterface, Records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from volumetric.evolution.pool import Pool
     from volumetric.network import Network
-    from volumetric.network.weights import Params, WeightStore
+    from volumetric.network.weight_store import Params, WeightStore
 
 
 _FORMAT, _VERSION = "volumetric.genome", 1
 _Small = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
-class _Node(msgspec.Struct, forbid_unknown_fields=True):
+class _NodeGene(msgspec.Struct, forbid_unknown_fields=True):
     """A node gene in JSON."""
 
     id: _Small
@@ -41,7 +41,7 @@ class _Node(msgspec.Struct, forbid_unknown_fields=True):
     aggregation: str
 
 
-class _Connection(msgspec.Struct, forbid_unknown_fields=True):
+class _ConnectionGene(msgspec.Struct, forbid_unknown_fields=True):
     """A connection gene in JSON, with the fields of `CONNECTION`."""
 
     innovation: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
@@ -51,7 +51,7 @@ class _Connection(msgspec.Struct, forbid_unknown_fields=True):
     enabled: bool
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _GenomeFile(msgspec.Struct, forbid_unknown_fields=True):
     """A genome in JSON."""
 
     format: str
@@ -60,11 +60,14 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     outputs: _Small
     recurrent: bool
     steps: _Small
-    nodes: list[_Node]
-    connections: list[_Connection]
+    nodes: list[_NodeGene]
+    connections: list[_ConnectionGene]
 
 
-@partial(unchanging, hints={"fitness": "return the fitness from the fitness function: def fitness(genome): return …"})
+@partial(
+    explain_assignment_errors,
+    hints={"fitness": "return the fitness from the fitness function: def fitness(genome): return …"},
+)
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Genome:
     """A network's genes.
@@ -78,7 +81,7 @@ class Genome:
     Genomes are equal if all their genes are. The arrays are read-only.
     """
 
-    interface: Interface
+    interface: GenomeInterface
     nodes: Records
     connections: Records
 
@@ -142,7 +145,8 @@ class Genome:
     def to_network(self) -> tuple[Network, Params]:
         """Return a network of dense layers, one for each depth, that computes the same in float32.
 
-        Layers in between copy values that skip layers. ``volumetric.loaders.native.save_native`` writes the network.
+        Layers in between copy values that skip layers. ``volumetric.loaders.native_checkpoint.save_native`` writes the
+        network.
 
         Raises
         ------
@@ -168,12 +172,12 @@ class Genome:
         """Return the genome as JSON text; numbers are exact."""
         common = self.interface
         nodes = [
-            _Node(id, bias, ACTIVATIONS[activation], AGGREGATIONS[aggregation])
+            _NodeGene(id, bias, ACTIVATIONS[activation], AGGREGATIONS[aggregation])
             for id, activation, aggregation, bias in self.nodes.tolist()
         ]
-        connections = [_Connection(*gene) for gene in self.connections.tolist()]
+        connections = [_ConnectionGene(*gene) for gene in self.connections.tolist()]
         sizes = common.inputs, common.outputs, common.recurrent, common.steps
-        return json.dumps(msgspec.to_builtins(_File(_FORMAT, _VERSION, *sizes, nodes, connections)), indent=1)
+        return json.dumps(msgspec.to_builtins(_GenomeFile(_FORMAT, _VERSION, *sizes, nodes, connections)), indent=1)
 
     @staticmethod
     def from_json(text: str | bytes) -> Genome:
@@ -184,7 +188,7 @@ class Genome:
         SpecError : the text is not JSON, or not a valid genome
         """
         try:
-            file = msgspec.json.decode(text, type=_File)
+            file = msgspec.json.decode(text, type=_GenomeFile)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise SpecError(f"not a genome in JSON: {error}") from error
         if (file.format, file.version) != (_FORMAT, _VERSION):
@@ -194,7 +198,9 @@ class Genome:
             for node in file.nodes
         ]
         genome = Genome(
-            interface=Interface(inputs=file.inputs, outputs=file.outputs, recurrent=file.recurrent, steps=file.steps),
+            interface=GenomeInterface(
+                inputs=file.inputs, outputs=file.outputs, recurrent=file.recurrent, steps=file.steps
+            ),
             nodes=np.array(nodes, NODE),
             connections=np.array([msgspec.structs.astuple(gene) for gene in file.connections], CONNECTION),
         )
@@ -219,7 +225,7 @@ class Genome:
             raise SpecError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _genome(interface: Interface, nodes: Records, connections: Records) -> Genome:
+def _genome(interface: GenomeInterface, nodes: Records, connections: Records) -> Genome:
     return Genome(interface=interface, nodes=nodes, connections=connections)
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
 from volumetric.base.errors import SpecError
-from volumetric.base.reporting import AnyReporter, telling
-from volumetric.devices.open import AnyDevice
-from volumetric.evolution.activate import Placement
+from volumetric.base.reporting import AnyReporter, started_reporters
+from volumetric.devices.named_devices import AnyDevice
+from volumetric.evolution.activate import GenomePlacement
 from volumetric.evolution.evaluate import Cohort, Problem, Scorer
 from volumetric.evolution.reporters import Event
 
@@ -49,7 +49,7 @@ class Budget:
 
 
 @dataclass(slots=True)
-class Meter:
+class BudgetMeter:
     """A budget in use, starting at construction."""
 
     budget: Budget
@@ -112,14 +112,14 @@ class Loop(ABC, Generic[F, R]):
         """Return the events of the last evaluated generation."""
 
     @abstractmethod
-    def _spent(self, meter: Meter) -> str:
+    def _spent(self, meter: BudgetMeter) -> str:
         """Return the reason to stop, or an empty text."""
 
     def _before_saving(self, fitness: F) -> None:
         """Store the state of a problem with memory."""
 
     @abstractmethod
-    def _found(self) -> R:
+    def _result(self) -> R:
         """Return the result of the run."""
 
     def evolve(
@@ -167,12 +167,12 @@ class Loop(ABC, Generic[F, R]):
             raise SpecError(
                 f"generations and checkpoint_every must be at least 1, got {generations}, {checkpoint_every}"
             )
-        placement = Placement(device)
+        placement = GenomePlacement(device)
         placement.check(together=isinstance(fitness, Problem), executor=executor)
         self._prepare(fitness)
-        meter, done = Meter(budget or Budget(), stop), self.evaluated
+        meter, done = BudgetMeter(budget or Budget(), stop), self.evaluated
         self.ended = ""
-        with telling(reporters, done, done) as tell:
+        with started_reporters(reporters, done, done) as tell:
             for step in range(1, generations + 1):
                 cohort = replace(self.ask(), placement=placement)
                 placement.check_genomes(cohort.pool)
@@ -186,4 +186,4 @@ class Loop(ABC, Generic[F, R]):
                     self.save(checkpoint)
                 if self.ended:
                     break
-        return self._found()
+        return self._result()

@@ -32,10 +32,10 @@ from volumetric.evolution.evaluate import (
     results_of,
     takes_random,
 )
+from volumetric.evolution.generation_run import Run
 from volumetric.evolution.genome import Genome
-from volumetric.evolution.loop import Loop, Meter
+from volumetric.evolution.loop import BudgetMeter, Loop
 from volumetric.evolution.reporters import EvaluationFailed, Event, FrontEvaluated
-from volumetric.evolution.run import Run
 from volumetric.evolution.species import Offspring
 
 _BLOCK = 1 << 22
@@ -237,7 +237,7 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
             return
         both = np.concatenate([self.objectives, values])
         survivors = np.sort(preference(both)[:size])
-        population.continue_with(population.pool.joined(self._children).take(survivors), self._generation)
+        population.continue_with(population.pool.concatenate(self._children).take(survivors), self._generation)
         self.objectives, self.ids = both[survivors], np.concatenate([self.ids, ids])[survivors]
         self._children = None
 
@@ -247,13 +247,13 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         return 0 if self.objectives is None else self.generation + (self._children is None)
 
     def _evaluate(self, fitness: Objectives | Problem, cohort: Cohort, executor: Executor | Scorer | None) -> None:
-        self.tell(*_evaluated(fitness, cohort, executor))
+        self.tell(*_evaluate_cohort(fitness, cohort, executor))
 
-    def _spent(self, meter: Meter) -> str:
+    def _spent(self, meter: BudgetMeter) -> str:
         size = self.population.config.population
         return meter.spent(self.generation, size, max(point.id for point in self.front) // size)
 
-    def _found(self) -> tuple[Point, ...]:
+    def _result(self) -> tuple[Point, ...]:
         return self.front
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -321,7 +321,7 @@ class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
         return [*failed, evaluated]
 
 
-def _evaluated(
+def _evaluate_cohort(
     fitness: Objectives | Problem, cohort: Cohort, executor: Executor | Scorer | None
 ) -> tuple[ArrayLike, tuple[Failure, ...]]:
     """Return objectives [genomes, objectives], NaN for failures, and the failures."""
@@ -356,7 +356,7 @@ def _score_one(fitness: Callable[..., Sequence[float]], cohort: Cohort, row: int
 
 
 @dataclass(frozen=True, slots=True)
-class Sized:
+class SizedProblem:
     """Objectives of `ParetoRun`: the fitness of a problem, and minus the size of the genome.
 
     The size is the number of enabled connections, or of weights of a grid.

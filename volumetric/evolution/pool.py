@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.evolution.config import EvolutionConfig
-from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, Interface, Records
+from volumetric.evolution.evolution_config import EvolutionConfig
+from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, GenomeInterface, Records
 from volumetric.evolution.genome import Genome
 
 if TYPE_CHECKING:
-    from volumetric.evolution.linked import LinkedPool
+    from volumetric.evolution.linked_pool import LinkedPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,7 +30,7 @@ class Pool:
     sizes : int64 [genomes, 2]; numbers of used nodes and connections in a row
     """
 
-    interface: Interface
+    interface: GenomeInterface
     nodes: Records
     connections: Records
     sizes: NDArray[np.int64]
@@ -40,7 +40,7 @@ class Pool:
         return len(self.sizes)
 
     @staticmethod
-    def empty(interface: Interface, genomes: int, nodes: int, connections: int) -> Pool:
+    def empty(interface: GenomeInterface, genomes: int, nodes: int, connections: int) -> Pool:
         """Allocate a pool for `genomes` with at most `nodes` and `connections`; its contents are undefined."""
         return Pool(
             interface=interface,
@@ -71,7 +71,7 @@ class Pool:
             connections=np.frombuffer(self.connections[row, :connections].tobytes(), CONNECTION),
         )
 
-    def lent(self, row: int) -> Genome:
+    def lend_genome(self, row: int) -> Genome:
         """Return one genome that uses the shared links of the pool, which are computed once.
 
         It keeps this pool in memory.
@@ -87,7 +87,7 @@ class Pool:
 
     def linked(self, threads: int) -> LinkedPool:
         """Return the linked genomes for `threads` threads, if there is enough work for them."""
-        from volumetric.evolution.linked import LinkedPool
+        from volumetric.evolution.linked_pool import LinkedPool
 
         if self._links is None or self._links.threads != threads:
             # Link a second object with the same arrays: a reference cycle would delay freeing.
@@ -100,7 +100,7 @@ class Pool:
         """Pickle without links."""
         return _pool, (self.interface, self.nodes, self.connections, self.sizes)
 
-    def joined(self, other: Pool) -> Pool:
+    def concatenate(self, other: Pool) -> Pool:
         """Return these genomes, then those of another pool with the same interface."""
         rooms = [np.array(pool.nodes.shape[1:] + pool.connections.shape[1:]) for pool in (self, other)]
         nodes, connections = np.maximum(*rooms).tolist()
@@ -123,7 +123,7 @@ class Pool:
         )
 
 
-def _pool(interface: Interface, nodes: Records, connections: Records, sizes: NDArray[np.int64]) -> Pool:
+def _pool(interface: GenomeInterface, nodes: Records, connections: Records, sizes: NDArray[np.int64]) -> Pool:
     return Pool(interface=interface, nodes=nodes, connections=connections, sizes=sizes)
 
 
@@ -163,7 +163,7 @@ _SETTINGS = np.dtype(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Settings:
+class KernelSettings:
     """A configuration in the form of the kernels.
 
     Attributes
@@ -183,7 +183,7 @@ class Settings:
 
 
 @lru_cache(maxsize=16)
-def settings_of(config: EvolutionConfig) -> Settings:
+def settings_of(config: EvolutionConfig) -> KernelSettings:
     """Convert `config`; the arrays are shared and read-only by convention."""
     record = np.zeros(1, _SETTINGS)
     for name in _RATES:
@@ -195,7 +195,7 @@ def settings_of(config: EvolutionConfig) -> Settings:
     record["aggregation"] = AGGREGATIONS.index(config.genome.aggregation)
     record["recurrent"] = config.genome.recurrent
     species = config.species
-    return Settings(
+    return KernelSettings(
         record=record,
         activations=np.array([ACTIVATIONS.index(name) for name in config.mutation.activations], np.uint8),
         aggregations=np.array([AGGREGATIONS.index(name) for name in config.mutation.aggregations], np.uint8),

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from volumetric.base.errors import SpecError
 from volumetric.evolution.breed import Innovations, breed
-from volumetric.evolution.config import EvolutionConfig, GenomeConfig
+from volumetric.evolution.evolution_config import EvolutionConfig, GenomeConfig
+from volumetric.evolution.generation_run import Run
 from volumetric.evolution.genome import Genome
-from volumetric.evolution.pool import Pool, Settings, first_pool, settings_of
-from volumetric.evolution.run import Run
+from volumetric.evolution.pool import KernelSettings, Pool, first_pool, settings_of
 from volumetric.evolution.species import Offspring, SpeciesTable, speciate
 
 
@@ -47,8 +47,8 @@ class Population(Run[EvolutionConfig, Pool]):
         super().__init__(config, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state of the run atomically; see `volumetric.evolution.checkpoint`."""
-        from volumetric.evolution.checkpoint import save
+        """Write the state of the run atomically; see `volumetric.evolution.genome_checkpoint`."""
+        from volumetric.evolution.genome_checkpoint import save
 
         save(self, path)
 
@@ -60,12 +60,12 @@ class Population(Run[EvolutionConfig, Pool]):
         ------
         CheckpointError : the file is missing, damaged or not a checkpoint
         """
-        from volumetric.evolution.checkpoint import load
+        from volumetric.evolution.genome_checkpoint import load
 
         return load(Path(path))
 
     @property
-    def _settings(self) -> Settings:
+    def _settings(self) -> KernelSettings:
         return settings_of(self.config)
 
     def _first(self, rng: np.random.Generator) -> Pool:

@@ -15,11 +15,21 @@ from volumetric.train.history import CsvReporter, JsonlReporter
 from volumetric.train.tensorboard import TensorBoardReporter
 
 if TYPE_CHECKING:
-    from volumetric.evolution.run import Run
+    from volumetric.evolution.generation_run import Run
 
 __all__ = [
-    "ConsoleReporter", "Csv", "Evaluated", "EvaluationFailed", "Event", "FrontEvaluated", "History", "JsonLines",
-    "Solved", "SpeciesEnded", "SpeciesFounded", "TensorBoard",
+    "ConsoleReporter",
+    "Csv",
+    "Evaluated",
+    "EvaluationFailed",
+    "Event",
+    "FrontEvaluated",
+    "History",
+    "JsonLines",
+    "Solved",
+    "SpeciesEnded",
+    "SpeciesFounded",
+    "TensorBoard",
 ]  # fmt: skip
 
 
@@ -181,7 +191,7 @@ class JsonLines(JsonlReporter):
     path : the file. A new run overwrites it; a resumed run drops later events
     """
 
-    def _kept(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
+    def _is_before(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
         return int(fields["generation"]) < epoch
 
 
@@ -204,7 +214,7 @@ class Csv(CsvReporter):
         counted = {**fields, "species": len(fields["species"])}
         return super()._line({name: counted[name] for name in self.columns})
 
-    def _kept(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
+    def _is_before(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
         return int(fields["generation"]) < epoch
 
 

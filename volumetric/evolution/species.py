@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.evolution.config import EvolutionConfig, RunConfig
+from volumetric.evolution.evolution_config import EvolutionConfig, RunConfig
 from volumetric.evolution.genome import Genome
-from volumetric.evolution.pool import Pool, Settings, settings_of
+from volumetric.evolution.pool import KernelSettings, Pool, settings_of
 
 IntArray = NDArray[np.int64]
 F64Array = NDArray[np.float64]
@@ -78,7 +78,7 @@ def distance(first: Genome, second: Genome, config: EvolutionConfig) -> float:
 
 def distances(genomes: list[Genome], config: EvolutionConfig) -> F64Array:
     """Return the compatibility distances of all pairs, float64 [genomes, genomes]."""
-    from volumetric.evolution.kernels import genomes as kernels
+    from volumetric.evolution.kernels import genome_kernels as kernels
 
     pool = Pool.of(genomes)
     out = np.empty((len(pool), len(pool)))
@@ -87,24 +87,24 @@ def distances(genomes: list[Genome], config: EvolutionConfig) -> F64Array:
 
 
 def speciate(
-    pool: Pool, table: SpeciesTable, representatives: Pool, generation: int, settings: Settings
+    pool: Pool, table: SpeciesTable, representatives: Pool, generation: int, settings: KernelSettings
 ) -> SpeciesTable:
     """Return the species of a new generation.
 
     Each genome joins the first species of `table` whose representative is closer than the threshold, else it founds a
     new species. Empty species are removed.
     """
-    from volumetric.evolution.kernels import genomes as kernels
+    from volumetric.evolution.kernels import genome_kernels as kernels
 
     member, founders = np.empty(len(pool), np.int64), np.empty(len(pool), np.int64)
     founded = kernels.speciate(
         pool.nodes, pool.connections, pool.sizes, representatives.nodes, representatives.connections,
         representatives.sizes, settings.coefficients, table.threshold, member, founders,
     )  # fmt: skip
-    return joined(table, member, founded, generation, settings.species_target, settings.threshold_step)
+    return species_of_generation(table, member, founded, generation, settings.species_target, settings.threshold_step)
 
 
-def joined(
+def species_of_generation(
     table: SpeciesTable, member: IntArray, founded: int, generation: int, target: int, step: float
 ) -> SpeciesTable:
     """Return the species of a new generation, with `founded` new ones and without empty ones.

@@ -16,7 +16,7 @@ from volumetric.base.rng import generator
 from volumetric.dtypes import encode
 from volumetric.evolution.dna import Leaf, extract_dna, leaves
 from volumetric.network import Network
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 
 if TYPE_CHECKING:
     from volumetric.loaders import LoadedModel
@@ -163,13 +163,13 @@ def _obstacle(leaf: Leaf, other: Leaf | None) -> str:
 def _cross(a: WeightStore, b: WeightStore, mode: Mode, share: float, rng: np.random.Generator) -> WeightStore:
     """Return the child's tensor in the scheme of `a`."""
     mine, theirs = a.values(), b.values()
-    child = _mixed(mine, theirs, mode, np.float32(share), rng)
+    child = _mix(mine, theirs, mode, np.float32(share), rng)
     a.release()
     b.release()
     return WeightStore.from_packed(encode(child, a.scheme))
 
 
-def _mixed(
+def _mix(
     a: NDArray[np.float32], b: NDArray[np.float32], mode: Mode, share: np.float32, rng: np.random.Generator
 ) -> NDArray[np.float32]:
     if mode == "blend":
@@ -199,7 +199,8 @@ def merge(
 
     Returns
     -------
-    The merged model, which `volumetric.loaders.convert.save_model` writes in any format, and the result of each layer
+    The merged model, which `volumetric.loaders.convert_model.save_model` writes in any format, and the result of each
+    layer
 
     Raises
     ------
@@ -214,7 +215,7 @@ def merge(
         )
     if a.classes != b.classes:
         raise ShapeError(
-            f"{a.name} and {b.name} name their classes differently: {_shown(a.classes)} and {_shown(b.classes)}",
+            f"{a.name} and {b.name} have other class names: {_class_list(a.classes)} and {_class_list(b.classes)}",
             hint="corresponding outputs must have the same meaning",
         )
     if a.inputs != b.inputs:
@@ -226,5 +227,5 @@ def merge(
     return dataclasses.replace(a, name=f"{a.name}+{b.name}", params=child.params), child.report
 
 
-def _shown(classes: tuple[str, ...]) -> str:
+def _class_list(classes: tuple[str, ...]) -> str:
     return ", ".join(classes[:4]) + (", …" if len(classes) > 4 else "") if classes else "no names"

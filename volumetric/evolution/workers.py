@@ -27,7 +27,7 @@ _POLL_SECONDS = 5.0
 
 
 @dataclass(slots=True, eq=False)
-class _Worker:
+class _WorkerProcess:
     """One process and its assigned rows; the first row is being scored."""
 
     process: Any
@@ -67,7 +67,7 @@ class Workers:
         self.timeout = timeout
         self.retries = retries
         self._context = multiprocessing.get_context("spawn")  # a fork would not copy the threads of the kernels
-        self._workers: list[_Worker] = []
+        self._workers: list[_WorkerProcess] = []
         self.warm = b""
         """The function with which a process has scored a genome, so that compiled kernels are on disk."""
 
@@ -104,7 +104,7 @@ class Workers:
             self.close()  # a worker may still score a genome that is no longer needed
             raise
 
-    def start(self) -> _Worker:
+    def start(self) -> _WorkerProcess:
         """Start one process."""
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             sys.exit(1)  # a worker imports a script without a main guard: its parent prints the hint, once
@@ -112,17 +112,17 @@ class Workers:
         process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
         process.start()
         theirs.close()
-        worker = _Worker(process, mine, since=time.monotonic())
+        worker = _WorkerProcess(process, mine, since=time.monotonic())
         self._workers.append(worker)
         return worker
 
-    def replace(self, worker: _Worker) -> _Worker:
+    def replace(self, worker: _WorkerProcess) -> _WorkerProcess:
         """Kill a process and start another one."""
         self._workers.remove(worker)
         _end(worker)
         return self.start()
 
-    def team(self, size: int) -> list[_Worker]:
+    def workers_for(self, size: int) -> list[_WorkerProcess]:
         """Return `size` processes, starting those that are missing."""
         while len(self._workers) < size:
             self.start()
@@ -141,7 +141,7 @@ class _Round:
 
     def play(self) -> list[Result]:
         total = len(self._cohort)
-        team = self._workers.team(min(self._workers.count, total))
+        team = self._workers.workers_for(min(self._workers.count, total))
         for worker in team:
             self._brief(worker)
         while len(self._results) < total:
@@ -155,25 +155,25 @@ class _Round:
                     team[i] = self._bury(worker, f"no fitness after {self._workers.timeout} s", final=True)
         return [self._results[row] for row in range(total)]
 
-    def _brief(self, worker: _Worker) -> None:
+    def _brief(self, worker: _WorkerProcess) -> None:
         """Send a worker the function and its first rows."""
         self._send(worker, ("function", self._function))
         self._feed(worker)
 
-    def _feed(self, worker: _Worker) -> None:
+    def _feed(self, worker: _WorkerProcess) -> None:
         rows = [self._waiting.popleft() for _ in range(min(self._size, len(self._waiting)))]
         if rows:
             worker.rows.extend(rows)
             worker.since = time.monotonic()
             self._send(worker, ("rows", [(row, part_of(self._cohort, row, row + 1)) for row in rows]))
 
-    def _send(self, worker: _Worker, message: Any) -> None:
+    def _send(self, worker: _WorkerProcess, message: Any) -> None:
         try:
             worker.pipe.send(message)
         except OSError:
             return  # the process is dead, which the next wait detects
 
-    def _receive(self, worker: _Worker) -> bool:
+    def _receive(self, worker: _WorkerProcess) -> bool:
         """Read all messages of a worker; False if it is dead."""
         try:
             while worker.pipe.poll():
@@ -195,10 +195,10 @@ class _Round:
             self._feed(worker)
         return True
 
-    def _late(self, worker: _Worker) -> bool:
+    def _late(self, worker: _WorkerProcess) -> bool:
         return time.monotonic() > self._end_of(worker)
 
-    def _end_of(self, worker: _Worker) -> float:
+    def _end_of(self, worker: _WorkerProcess) -> float:
         """Return the deadline of a worker."""
         if not worker.started:
             return worker.since + _START_SECONDS
@@ -209,12 +209,12 @@ class _Round:
         loading = _LOAD_SECONDS if self._workers.warm == self._function else _START_SECONDS
         return worker.since + self._workers.timeout + loading
 
-    def _patience(self, team: Iterable[_Worker]) -> float:
+    def _patience(self, team: Iterable[_WorkerProcess]) -> float:
         """Return the seconds until the earliest deadline."""
         now = time.monotonic()
         return max(0.01, min([*map(self._end_of, team), now + _POLL_SECONDS]) - now)
 
-    def _bury(self, worker: _Worker, reason: str, *, final: bool = False) -> _Worker:
+    def _bury(self, worker: _WorkerProcess, reason: str, *, final: bool = False) -> _WorkerProcess:
         """Replace a worker; its current genome fails or is retried, and its other rows are queued again."""
         rows = list(worker.rows)
         if rows and worker.started:
@@ -238,7 +238,7 @@ class _Round:
         return successor
 
 
-def _end(worker: _Worker) -> None:
+def _end(worker: _WorkerProcess) -> None:
     worker.process.kill()
     worker.process.join(_GRACE_SECONDS)
     worker.pipe.close()
@@ -263,10 +263,10 @@ def _serve(pipe: Connection) -> None:
             pipe.send((None, 0.0, reason))
             continue
         for row, part in load:
-            pipe.send((row, *_contained(function, part)))
+            pipe.send((row, *_score_safely(function, part)))
 
 
-def _contained(function: PartScorer, part: Cohort) -> Result:
+def _score_safely(function: PartScorer, part: Cohort) -> Result:
     try:
         return function(part)[0]
     except Exception as error:

@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from volumetric.base.errors import SpecError
-from volumetric.base.hints import shown
-from volumetric.fabric.layer.declared import AGGREGATES, Cell
-from volumetric.fabric.layer.edges import RULES, LocalRadius, Rule
-from volumetric.fabric.layer.graphs import Graph
-from volumetric.fabric.layer.places import Nodes, nodes_of
-from volumetric.layers.checks import check_choice, check_text, check_whole, tuple_of
+from volumetric.base.hints import format_value
+from volumetric.fabric.layer.cell_populations import AGGREGATES, Cell
+from volumetric.fabric.layer.edge_rules import RULES, LocalRadius, Rule
+from volumetric.fabric.layer.node_graphs import Graph
+from volumetric.fabric.layer.node_sets import Nodes, nodes_of
+from volumetric.layers.field_checks import check_choice, check_text, check_whole, tuple_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Population:
         if self.nodes is not None:
             object.__setattr__(self, "nodes", nodes_of("a population: nodes", self.nodes))
         if not isinstance(self.cell, Cell):
-            raise SpecError(f"a population: cell is no cell, got {shown(self.cell)}", hint="GRU(hidden=32)")
+            raise SpecError(f"a population: cell is no cell, got {format_value(self.cell)}", hint="GRU(hidden=32)")
         check_text("a population: share", self.share)
 
 
@@ -72,12 +72,14 @@ class Body:
     def __post_init__(self) -> None:
         """Check the fields."""
         if not isinstance(self.graph, Graph):
-            raise SpecError(f"a body: graph is no graph, got {shown(self.graph)}", hint="lattice2d.Graph makes a body")
+            raise SpecError(
+                f"a body: graph is no graph, got {format_value(self.graph)}", hint="lattice2d.Graph makes a body"
+            )
         object.__setattr__(self, "connectivity", tuple_of("connectivity", self.connectivity, RULES))
         for name, (kind, hint) in _PARTS.items():
             value = getattr(self, name)
             if not all(isinstance(one, kind) for _, one in _items(name, value)):
-                raise SpecError(f"{name} of a graph must be of {kind.__name__}, got {shown(value)}", hint=hint)
+                raise SpecError(f"{name} of a graph must be of {kind.__name__}, got {format_value(value)}", hint=hint)
         inputs = {name: nodes_of(f"input {name!r}", nodes) for name, nodes in self.inputs.items()}
         object.__setattr__(self, "inputs", inputs)
         if not self.populations:
@@ -97,7 +99,7 @@ _PARTS: Mapping[str, tuple[type, str]] = {
 
 def _items(name: str, value: Any) -> Iterable[tuple[str, Any]]:
     if not isinstance(value, Mapping):
-        raise SpecError(f"{name} of a graph must be a mapping by name, got {shown(value)}", hint=_PARTS[name][1])
+        raise SpecError(f"{name} of a graph must be a mapping by name, got {format_value(value)}", hint=_PARTS[name][1])
     return value.items()
 
 

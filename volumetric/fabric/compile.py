@@ -8,12 +8,12 @@ from math import prod
 from typing import Any
 
 from volumetric.base._typing import Array
-from volumetric.fabric.blueprint import Blueprint, ReceiverState
-from volumetric.fabric.layer.reach import check_reached, latencies
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.fabric.fabric_blueprint import Blueprint, ReceiverState
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_latency import check_reached, latencies
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import Params
+from volumetric.network.weight_store import Params
 
 AT = Coord(0)
 """Coordinate of the fabric in its network."""

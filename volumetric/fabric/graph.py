@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from volumetric.fabric.body import Body, Output, Population, body
-from volumetric.fabric.layer.edges import RULES, Annulus, ExplicitEdges, LocalRadius, Rule, SmallWorld
-from volumetric.fabric.layer.graphs import Explicit as Places
-from volumetric.fabric.layer.places import Nodes, Region
-from volumetric.layers.checks import tuple_of
+from volumetric.fabric.layer.edge_rules import RULES, Annulus, ExplicitEdges, LocalRadius, Rule, SmallWorld
+from volumetric.fabric.layer.node_graphs import NodePlaces as Places
+from volumetric.fabric.layer.node_sets import Nodes, Region
+from volumetric.layers.field_checks import tuple_of
 
 __all__ = ["Annulus", "Explicit", "ExplicitEdges", "LocalRadius", "Output", "Region", "SmallWorld"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from volumetric.fabric.body import Body, Output, Population, body
-from volumetric.fabric.layer.edges import Annulus, Columns, ExplicitEdges, LocalRadius, Rule, SmallWorld
-from volumetric.fabric.layer.graphs import Lattice
-from volumetric.fabric.layer.places import Corners, Nodes, Region, XBand, YBand
+from volumetric.fabric.layer.edge_rules import Annulus, Columns, ExplicitEdges, LocalRadius, Rule, SmallWorld
+from volumetric.fabric.layer.node_graphs import Lattice
+from volumetric.fabric.layer.node_sets import Corners, Nodes, Region, XBand, YBand
 
 __all__ = [
     "Annulus",

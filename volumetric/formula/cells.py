@@ -14,14 +14,14 @@ from typing import Final
 
 from volumetric.formula.derivative import derivative
 from volumetric.formula.elementary import exp, sigmoid, smaller, softplus, tanh
-from volumetric.formula.expression import Expression, equal, replaced, variable, variables, where
+from volumetric.formula.expression import Expression, equal, substitute, variable, variables, where
 
 EPS: Final = 1e-6
 """Constant added to the normaliser of an slstm."""
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class CellGradients:
     """The gradients of a step's inputs, from the gradients of the states after it and from the values it keeps.
 
     Attributes
@@ -36,7 +36,7 @@ class Back:
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellFormula:
     """A recurrent cell.
 
     Attributes
@@ -52,25 +52,25 @@ class Cell:
     after: Mapping[str, Expression]
     keeps: Mapping[str, Expression] = field(default_factory=dict)
     direct: tuple[str, ...] = ()
-    own_back: Back | None = None
+    own_back: CellGradients | None = None
 
     @cached_property
-    def back(self) -> Back:
+    def back(self) -> CellGradients:
         """The backward pass."""
-        return self.own_back or self.derived
+        return self.own_back or self.derive_back
 
     @property
-    def derived(self) -> Back:
+    def derive_back(self) -> CellGradients:
         """The backward pass by automatic differentiation; kept values and states after the step are not recomputed."""
         known = {value: variable(name) for name, value in self.keeps.items()}
         known |= {value: variable(f"{name}_after") for name, value in self.after.items() if value.args}
         whole = reduce(lambda a, b: a + b, (variable(f"g_{name}") * value for name, value in self.after.items()))
 
         def by(name: str) -> Expression:
-            return replaced(derivative(whole, variable(name)), known)
+            return substitute(derivative(whole, variable(name)), known)
 
         x, r = (tuple(by(f"{kind}{i}") for i in range(self.blocks)) for kind in "xr")
-        return Back(x, r, {name: by(name) for name in self.direct})
+        return CellGradients(x, r, {name: by(name) for name in self.direct})
 
 
 _X = variables("x0 x1 x2 x3")
@@ -79,15 +79,15 @@ _PRE = tuple(x + r for x, r in zip(_X, _R, strict=True))
 _GH: Final = variable("g_h")
 
 
-def _same(*pre: Expression, **direct: Expression) -> Back:
-    return Back(pre, pre, direct)
+def _same(*pre: Expression, **direct: Expression) -> CellGradients:
+    return CellGradients(pre, pre, direct)
 
 
-def _plain(value: Expression, back: Expression) -> Cell:
-    return Cell(1, {"h": value}, own_back=_same(back))
+def _plain(value: Expression, back: Expression) -> CellFormula:
+    return CellFormula(1, {"h": value}, own_back=_same(back))
 
 
-def _lstm() -> Cell:
+def _lstm() -> CellFormula:
     i, f, g, o = sigmoid(_PRE[0]), sigmoid(_PRE[1]), tanh(_PRE[2]), sigmoid(_PRE[3])
     after = f * variable("c") + i * g
     states, keeps = {"h": o * tanh(after), "c": after}, {"i": i, "f": f, "g": g, "o": o}
@@ -95,20 +95,20 @@ def _lstm() -> Cell:
     bounded = tanh(variable("c_after"))
     gc = _GH * o * (1 - bounded * bounded) + gc
     pre = gc * g * i * (1 - i), gc * c * f * (1 - f), gc * i * (1 - g * g), _GH * bounded * o * (1 - o)
-    return Cell(4, states, keeps, ("c",), _same(*pre, c=gc * f))
+    return CellFormula(4, states, keeps, ("c",), _same(*pre, c=gc * f))
 
 
-def _gru() -> Cell:
+def _gru() -> CellFormula:
     r, z, hn, h = sigmoid(_PRE[0]), sigmoid(_PRE[1]), _R[2], variable("h")
     n = tanh(_X[2] + r * hn)
     states, keeps = {"h": (1 - z) * n + z * h}, {"r": r, "z": z, "n": n, "hn": hn}
     r, z, n, hn = variables("r z n hn")
     g_n, g_z = _GH * (1 - z) * (1 - n * n), _GH * (h - n) * z * (1 - z)
     g_r = g_n * hn * r * (1 - r)
-    return Cell(3, states, keeps, ("h",), Back((g_r, g_z, g_n), (g_r, g_z, g_n * r), {"h": _GH * z}))
+    return CellFormula(3, states, keeps, ("h",), CellGradients((g_r, g_z, g_n), (g_r, g_z, g_n * r), {"h": _GH * z}))
 
 
-def _slstm() -> Cell:
+def _slstm() -> CellFormula:
     i, f = _PRE[:2]
     z, o, s = tanh(_PRE[2]), sigmoid(_PRE[3]), sigmoid(f)
     c, n, m = variables("c n m")
@@ -128,11 +128,11 @@ def _slstm() -> Cell:
     rest = gm - by_i - by_f
     to_f = by_f + where(fresh | first, 0.0, rest)
     pre = by_i + where(fresh | first, rest, 0.0), to_f * (1 - s), gc * i * (1 - z * z), along * memory * o * (1 - o)
-    return Cell(4, states, keeps, ("c", "n", "m"), _same(*pre, c=gc * f, n=gn * f, m=to_f))
+    return CellFormula(4, states, keeps, ("c", "n", "m"), _same(*pre, c=gc * f, n=gn * f, m=to_f))
 
 
 _H_AFTER: Final = variable("h_after")
-CELLS: Final[dict[str, Cell]] = {
+CELLS: Final[dict[str, CellFormula]] = {
     "rnn_tanh": _plain(tanh(_PRE[0]), _GH * (1 - _H_AFTER * _H_AFTER)),
     "rnn_relu": _plain(where(_PRE[0] <= 0, 0.0, _PRE[0]), where(_H_AFTER <= 0, 0.0, _GH)),
     "lstm": _lstm(),

@@ -16,25 +16,25 @@ from volumetric.formula.expression import Expression, as_expression, constant, w
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
+class _SymbolicProduct:
     """A constant times factors."""
 
     by: float
     factors: tuple[Expression, ...] = ()
 
-    def __mul__(self, other: _Product) -> _Product:
-        return _Product(self.by * other.by, self.factors + other.factors)
+    def __mul__(self, other: _SymbolicProduct) -> _SymbolicProduct:
+        return _SymbolicProduct(self.by * other.by, self.factors + other.factors)
 
     def expression(self, by: float) -> Expression:
         """Return the product with another constant."""
         return reduce(lambda a, b: a * b, self.factors if by == 1.0 and self.factors else (constant(by), *self.factors))
 
-    def without(self, factors: Sequence[Expression]) -> _Product:
+    def without(self, factors: Sequence[Expression]) -> _SymbolicProduct:
         """Return the product with some factors taken out."""
         left = list(self.factors)
         for each in factors:
             left.remove(each)
-        return _Product(self.by, tuple(left))
+        return _SymbolicProduct(self.by, tuple(left))
 
 
 def derivative(of: Expression, by: Expression) -> Expression:
@@ -45,90 +45,90 @@ def derivative(of: Expression, by: Expression) -> Expression:
     UnsupportedError
         The expression has a function without a known derivative.
     """
-    return _Rules(by).of(of)
+    return _Differentiator(by).of(of)
 
 
-def scaled(by: Expression, of: Expression) -> Expression:
+def scale_expression(by: Expression, of: Expression) -> Expression:
     """Return a product, omitting a factor of 1, with the sign and the denominator of the second factor outermost."""
     if of.op == "neg":
-        return -scaled(by, of.args[0])
+        return -scale_expression(by, of.args[0])
     if of.op == "div":
-        return scaled(by, of.args[0]) / of.args[1]
+        return scale_expression(by, of.args[0]) / of.args[1]
     if of.op == "constant":
         signs: dict[float, Expression] = {0.0: of, 1.0: by, -1.0: -by}
         return signs.get(of.value, of * by)
     return by * of
 
 
-class _Rules:
+class _Differentiator:
     """Derivatives by one variable, each computed once."""
 
     def __init__(self, by: Expression) -> None:
         self.by = by
-        self._known: dict[Expression, list[_Product]] = {}
+        self._known: dict[Expression, list[_SymbolicProduct]] = {}
 
     def of(self, of: Expression) -> Expression:
         """Return a derivative."""
         return _sum(self._terms(of))
 
-    def _terms(self, of: Expression) -> list[_Product]:
+    def _terms(self, of: Expression) -> list[_SymbolicProduct]:
         """Products whose sum is the derivative."""
         if of not in self._known:
             sums: dict[tuple[Expression, ...], float] = {}
             for term in self._raw(of):
                 sums[term.factors] = sums.get(term.factors, 0.0) + term.by
-            self._known[of] = [_Product(by, factors) for factors, by in sums.items() if by]
+            self._known[of] = [_SymbolicProduct(by, factors) for factors, by in sums.items() if by]
         return self._known[of]
 
-    def _whole(self, of: Expression) -> _Product | None:
+    def _whole(self, of: Expression) -> _SymbolicProduct | None:
         """A derivative as one product; None if it is 0."""
         terms = self._terms(of)
         if len(terms) > 1:
-            return _Product(1.0, (_sum(terms),))
+            return _SymbolicProduct(1.0, (_sum(terms),))
         return terms[0] if terms else None
 
-    def _raw(self, of: Expression) -> list[_Product]:
+    def _raw(self, of: Expression) -> list[_SymbolicProduct]:
         if of is self.by:
-            return [_Product(1.0)]
+            return [_SymbolicProduct(1.0)]
         if not of.args:
             return []
-        rule: Callable[[Expression], list[_Product]] = getattr(self, f"_{of.op}", self._function)
+        rule: Callable[[Expression], list[_SymbolicProduct]] = getattr(self, f"_{of.op}", self._function)
         return rule(of)
 
-    def _add(self, of: Expression) -> list[_Product]:
+    def _add(self, of: Expression) -> list[_SymbolicProduct]:
         return [*self._terms(of.args[0]), *self._terms(of.args[1])]
 
-    def _sub(self, of: Expression) -> list[_Product]:
-        return [*self._terms(of.args[0]), *(_Product(-1.0) * term for term in self._terms(of.args[1]))]
+    def _sub(self, of: Expression) -> list[_SymbolicProduct]:
+        return [*self._terms(of.args[0]), *(_SymbolicProduct(-1.0) * term for term in self._terms(of.args[1]))]
 
-    def _neg(self, of: Expression) -> list[_Product]:
-        return [_Product(-1.0) * term for term in self._terms(of.args[0])]
+    def _neg(self, of: Expression) -> list[_SymbolicProduct]:
+        return [_SymbolicProduct(-1.0) * term for term in self._terms(of.args[0])]
 
-    def _mul(self, of: Expression) -> list[_Product]:
+    def _mul(self, of: Expression) -> list[_SymbolicProduct]:
         factors = _factors(of)
         ways = [(at, whole) for at, each in enumerate(factors) if (whole := self._whole(each)) is not None]
         return [_product(factors[:at]) * whole * _product(factors[at + 1 :]) for at, whole in ways]
 
-    def _div(self, of: Expression) -> list[_Product]:
+    def _div(self, of: Expression) -> list[_SymbolicProduct]:
         a, b = of.args
-        terms = [_Product(1.0, (self.of(a) / b,))] if self._terms(a) else []
-        return [*terms, _Product(-1.0, (of, self.of(b) / b))] if self._terms(b) else terms
+        terms = [_SymbolicProduct(1.0, (self.of(a) / b,))] if self._terms(a) else []
+        return [*terms, _SymbolicProduct(-1.0, (of, self.of(b) / b))] if self._terms(b) else terms
 
-    def _where(self, of: Expression) -> list[_Product]:
+    def _where(self, of: Expression) -> list[_SymbolicProduct]:
         condition, a, b = of.args
         if not self._terms(a) and not self._terms(b):
             return []
-        return [_Product(1.0, (where(condition, self.of(a), self.of(b)),))]
+        return [_SymbolicProduct(1.0, (where(condition, self.of(a), self.of(b)),))]
 
-    def _max(self, of: Expression) -> list[_Product]:
+    def _max(self, of: Expression) -> list[_SymbolicProduct]:
         a, b = of.args
         return self._where(where(b > a, b, a))  # for equal values the first one is taken
 
-    def _min(self, of: Expression) -> list[_Product]:
+    def _min(self, of: Expression) -> list[_SymbolicProduct]:
         a, b = of.args
         return self._where(where(a > b, b, a))
 
-    def _function(self, of: Expression) -> list[_Product]:
+    def _function(self, of: Expression) -> list[_SymbolicProduct]:
         if of.op in EXPANDED and of.op not in DERIVATIVES:
             return self._terms(EXPANDED[of.op](*of.args))
         if of.op not in DERIVATIVES:
@@ -138,7 +138,7 @@ class _Rules:
         if inner is None or not outer.by:
             return []
         # A constant joins the constants in front; any other factor stays whole.
-        return [outer * (_Product(1.0, (_sum([inner]),)) if inner.factors else inner)]
+        return [outer * (_SymbolicProduct(1.0, (_sum([inner]),)) if inner.factors else inner)]
 
 
 def _factors(of: Expression) -> list[Expression]:
@@ -146,22 +146,22 @@ def _factors(of: Expression) -> list[Expression]:
     return [*_factors(of.args[0]), of.args[1]] if of.op == "mul" else [of]
 
 
-def _product(factors: Sequence[Expression]) -> _Product:
+def _product(factors: Sequence[Expression]) -> _SymbolicProduct:
     """Gather the constants of a product."""
-    product = _Product(1.0)
+    product = _SymbolicProduct(1.0)
     for each in factors:
         if each.op == "constant":
-            product *= _Product(each.value)
+            product *= _SymbolicProduct(each.value)
         elif each.op == "neg":
-            product *= _Product(-1.0) * _product(each.args)
+            product *= _SymbolicProduct(-1.0) * _product(each.args)
         elif each.op == "mul":
             product *= _product(_factors(each))
         else:
-            product *= _Product(1.0, (each,))
+            product *= _SymbolicProduct(1.0, (each,))
     return product
 
 
-def _sum(terms: Sequence[_Product]) -> Expression:
+def _sum(terms: Sequence[_SymbolicProduct]) -> Expression:
     """A sum of products, with their common factors factored out."""
     if not terms:
         return constant(0.0)

@@ -125,7 +125,7 @@ def equal(a: Number, b: Number) -> Expression:
     return node("equal", as_expression(a), as_expression(b))
 
 
-def walk(*of: Expression) -> list[Expression]:
+def subexpressions(*of: Expression) -> list[Expression]:
     """Return expressions and all their subexpressions, each once: operands first, conditions last."""
     ordered: dict[Expression, None] = {}
 
@@ -140,13 +140,13 @@ def walk(*of: Expression) -> list[Expression]:
     return list(ordered)
 
 
-def replaced(of: Expression, by: Mapping[Expression, Expression]) -> Expression:
+def substitute(of: Expression, by: Mapping[Expression, Expression]) -> Expression:
     """Return an expression with some subexpressions replaced, the largest first."""
     if of in by:
         return by[of]
-    return of.with_args(*(replaced(arg, by) for arg in of.args))
+    return of.with_args(*(substitute(arg, by) for arg in of.args))
 
 
-def varies(of: Expression) -> bool:
+def depends_on(of: Expression) -> bool:
     """Whether an expression contains a variable."""
-    return any(each.op == "variable" for each in walk(of))
+    return any(each.op == "variable" for each in subexpressions(of))

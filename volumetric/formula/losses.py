@@ -27,7 +27,7 @@ _SMALL = exp(-magnitude(Y))
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class LossTerm:
     """The term of one element.
 
     Attributes
@@ -54,32 +54,32 @@ class Term:
         return derivative(self.value, Y) if self.derivative is None else self.derivative
 
 
-_TERMS: Final[dict[str, Term]] = {
-    "mse": Term(_D * _D, "Mean squared error."),
-    "l1": Term(
+_TERMS: Final[dict[str, LossTerm]] = {
+    "mse": LossTerm(_D * _D, "Mean squared error."),
+    "l1": LossTerm(
         magnitude(_D),
         "Mean absolute error; its slope is 0 where prediction and target are equal, as in torch.",
         where(_D < 0, -1.0, where(_D > 0, 1.0, _D)),
     ),
-    "huber": Term(
+    "huber": LossTerm(
         _BOUND * (_D - 0.5 * _BOUND),
         "Huber loss: half the square of the difference up to delta, from there on its line.",
         _BOUND,
         {"delta": 1.0},
     ),
-    "bce": Term(
+    "bce": LossTerm(
         -(T * larger(log(Y), -100.0) + (1 - T) * larger(log(1 - Y), -100.0)),
         "Binary cross entropy of probabilities; logarithms stop at −100, as in torch.",
         _D / larger(Y * (1 - Y), 1e-12),
     ),
-    "bce_logits": Term(
+    "bce_logits": LossTerm(
         positive(Y) - Y * T + log_of_one_plus(_SMALL),
         "Binary cross entropy of logits, which neither overflows nor cancels.",
         where(Y < 0, _SMALL, 1.0) / (1 + _SMALL) - T,
     ),
 }
 
-TERMS: Final[Registry[Term]] = Registry(group="volumetric.losses", own=_TERMS)
+TERMS: Final[Registry[LossTerm]] = Registry(group="volumetric.losses", own=_TERMS)
 """Name → term of an element."""
 
 

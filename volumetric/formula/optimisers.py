@@ -16,10 +16,10 @@ from typing import Any, Final
 from volumetric.base.errors import SpecError
 from volumetric.base.registry import Registry
 from volumetric.formula.elementary import sqrt
-from volumetric.formula.expression import Expression, equal, variable, variables, walk, where
+from volumetric.formula.expression import Expression, equal, subexpressions, variable, variables, where
 
 W, G, RATE, FIRST, SECOND = variables("w g rate first second")
-"""Weight, gradient, learning rate of the update, and the results of `Optimiser.knobs`."""
+"""Weight, gradient, learning rate of the update, and the results of `OptimiserFormula.knobs`."""
 
 Moved = tuple[Expression, dict[str, Expression]]
 """The new weight, and slot → its new value."""
@@ -28,7 +28,7 @@ Attributes = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Optimiser:
+class OptimiserFormula:
     """The step of an optimiser.
 
     Attributes
@@ -47,17 +47,17 @@ class Optimiser:
 
 
 def _sgd(at: Attributes) -> Moved:
-    return W - RATE * _decayed(), {}
+    return W - RATE * _add_weight_decay(), {}
 
 
 def _momentum(at: Attributes) -> Moved:
-    g, momentum, old = _decayed(), *variables("momentum velocity")
+    g, momentum, old = _add_weight_decay(), *variables("momentum velocity")
     v = where(equal(FIRST, 0.0), variable("rest_dampening") * g + momentum * old, g)
     return W - RATE * (g + momentum * v if at["nesterov"] else v), {"velocity": v}
 
 
 def _rmsprop(at: Attributes) -> Moved:
-    g, alpha, rest = _decayed(), *variables("alpha rest_alpha")
+    g, alpha, rest = _add_weight_decay(), *variables("alpha rest_alpha")
     new = {"square": alpha * variable("square") + rest * g * g}
     spread = new["square"]
     if at["centered"]:
@@ -71,7 +71,7 @@ def _rmsprop(at: Attributes) -> Moved:
 
 
 def _adam(at: Attributes) -> Moved:
-    move, new = _adam_move(_decayed())
+    move, new = _adam_move(_add_weight_decay())
     return W - move, new
 
 
@@ -86,35 +86,35 @@ def _adam_move(g: Expression) -> Moved:
     return RATE * FIRST * m / (sqrt(v) * SECOND + variable("eps")), {"mean": m, "square": v}
 
 
-def _decayed() -> Expression:
+def _add_weight_decay() -> Expression:
     """The gradient plus weight decay (L2)."""
     return G + variable("weight_decay") * W
 
 
-def _unbiased(at: Attributes, step: int) -> tuple[float, float]:
+def _bias_corrections(at: Attributes, step: int) -> tuple[float, float]:
     """Bias corrections: factors for means and for roots of mean squares, which both start at 0."""
     return 1 / (1 - at["beta1"] ** step), 1 / math.sqrt(1 - at["beta2"] ** step)
 
 
 _ADAM: Final = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
-_OPTIMISERS: Final[dict[str, Optimiser]] = {
-    "sgd": Optimiser(_sgd, {"weight_decay": 0.0}),
-    "momentum": Optimiser(
+_OPTIMISERS: Final[dict[str, OptimiserFormula]] = {
+    "sgd": OptimiserFormula(_sgd, {"weight_decay": 0.0}),
+    "momentum": OptimiserFormula(
         _momentum,
         {"weight_decay": 0.0, "momentum": 0.9, "dampening": 0.0, "nesterov": False},
         ("nesterov",),
         lambda at, step: (float(step == 1), 0.0),  # the first velocity is the gradient
     ),
-    "rmsprop": Optimiser(
+    "rmsprop": OptimiserFormula(
         _rmsprop,
         {"weight_decay": 0.0, "alpha": 0.99, "eps": 1e-8, "momentum": 0.0, "centered": False},
         ("momentum", "centered"),
     ),
-    "adam": Optimiser(_adam, {"weight_decay": 0.0, **_ADAM}, knobs=_unbiased),
-    "adamw": Optimiser(_adamw, {"weight_decay": 1e-2, **_ADAM}, knobs=_unbiased),
+    "adam": OptimiserFormula(_adam, {"weight_decay": 0.0, **_ADAM}, knobs=_bias_corrections),
+    "adamw": OptimiserFormula(_adamw, {"weight_decay": 1e-2, **_ADAM}, knobs=_bias_corrections),
 }
 
-OPTIMISERS: Final[Registry[Optimiser]] = Registry(group="volumetric.optimisers", own=_OPTIMISERS)
+OPTIMISERS: Final[Registry[OptimiserFormula]] = Registry(group="volumetric.optimisers", own=_OPTIMISERS)
 """Name → step."""
 
 FIELDS: Final = 8
@@ -136,7 +136,7 @@ def step_of(form: str) -> Moved:
 
 
 @cache
-def _step(of: Optimiser, options: tuple[str, ...]) -> Moved:
+def _step(of: OptimiserFormula, options: tuple[str, ...]) -> Moved:
     weight, slots = of.moved({option: option in options for option in of.options})
     if len(slots) > SLOTS or len(_fields(weight, slots)) > FIELDS:
         raise SpecError(f"an optimiser step has at most {SLOTS} slots and {FIELDS} fields")
@@ -155,7 +155,7 @@ def fields_of(form: str) -> tuple[str, ...]:
 
 
 def _fields(moved: Expression, slots: Mapping[str, Expression]) -> tuple[str, ...]:
-    names = {each.text for each in walk(moved, *slots.values()) if each.op == "variable"}
+    names = {each.text for each in subexpressions(moved, *slots.values()) if each.op == "variable"}
     return tuple(sorted(names - {"w", "g", "rate", "first", "second", *slots}))
 
 

@@ -1,17 +1,17 @@
 # ruff: noqa: TID252 (lazy_loader reads relative imports alone)
-from .batch import BatchStream as BatchStream
-from .events import FinishReason as FinishReason
-from .events import Generation as Generation
-from .events import GenerationStats as GenerationStats
-from .events import TokenEvent as TokenEvent
+from .batch_stream import BatchStream as BatchStream
+from .load_model import load as load
 from .model import Model as Model
-from .opening import load as load
 from .params import SamplingParams as SamplingParams
 from .params import merge as merge
 from .scheduler import Scheduler as Scheduler
-from .scheduling.job import Event as Event
-from .scheduling.job import Job as Job
-from .scheduling.job import Ticket as Ticket
+from .scheduling.jobs import Job as Job
+from .scheduling.jobs import JobEvent as JobEvent
+from .scheduling.jobs import Ticket as Ticket
 from .scheduling.limits import Limits as Limits
 from .session import Session as Session
-from .stream import Stream as Stream
+from .token_events import FinishReason as FinishReason
+from .token_events import Generation as Generation
+from .token_events import GenerationStats as GenerationStats
+from .token_events import TokenEvent as TokenEvent
+from .token_stream import Stream as Stream

@@ -16,18 +16,19 @@ from numpy.typing import NDArray
 
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import GenerationError, SpecError
-from volumetric.generate.adapters import Adapters, adapted, compiled, overlaid
+from volumetric.base.moved_modules import renamed_members
 from volumetric.generate.footprint import Footprint, footprint
-from volumetric.generate.hidden import with_hidden
-from volumetric.generate.info import ModelInfo
-from volumetric.generate.params import Merged, SamplingParams, merge
+from volumetric.generate.hidden_states import with_hidden
+from volumetric.generate.lora_adapters import Adapters, apply_adapters, compile_plan, overlay_adapters
+from volumetric.generate.model_info import ModelInfo
+from volumetric.generate.params import MergedParams, SamplingParams, merge
 from volumetric.generate.prompt import Prompt, check_ids, encode_prompt
 from volumetric.generate.scheduling.limits import PREFILL_ROWS
 from volumetric.loaders import LoadedModel
-from volumetric.loaders.chat_contents import Contents
+from volumetric.loaders.chat_contents import MessageContents
 from volumetric.loaders.tokenizer import StreamDecoder, Tokenizer
 from volumetric.network import INPUT, OUTPUT, Network, Params
-from volumetric.run.adapted import AdaptedExecutable, Shared, adapted_executable
+from volumetric.run.adapted_executable import AdaptedExecutable, SharedExecutables, adapted_executable
 from volumetric.run.device import Device, Executable, RunOptions
 from volumetric.run.lower import lower
 from volumetric.run.preparable import Preparable
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from volumetric.loaders.peft_merge import Lora
 
 
+@renamed_members(beside="with_adapters", together="with_batched_adapters")
 class CompiledModel:
     """A network bound to a device, with tokenizer and chat template if the source has them.
 
@@ -66,13 +68,13 @@ class CompiledModel:
         self.device = device
         self.plain = loaded
         self.plan = plan = lower(with_hidden(loaded), options.context)
-        self.loaded, adapters = adapted(loaded, plan, lora)
+        self.loaded, adapters = apply_adapters(loaded, plan, lora)
         params, like = self.loaded.params, None if beside is None else beside.executable
         if adapters:
-            plan, params = overlaid(plan, params, [adapters])
-        executable = compiled(device, plan, params, options, like)
+            plan, params = overlay_adapters(plan, params, [adapters])
+        executable = compile_plan(device, plan, params, options, like)
         if adapters:
-            executable = adapted_executable(Shared(executable, None, {"": adapters.weights}), "")
+            executable = adapted_executable(SharedExecutables(executable, None, {"": adapters.weights}), "")
         self.use(executable, adapters)
         self.load_seconds = 0.0
 
@@ -147,7 +149,7 @@ class CompiledModel:
             hint = f"shorten the prompt, or open the model with context={tokens} or more ({more:.1f} MiB more)"
         raise GenerationError(f"the prompt has {tokens} tokens, the context holds {context}", hint=hint)
 
-    def merged(self, **explicit: Any) -> Merged:
+    def merged(self, **explicit: Any) -> MergedParams:
         """Return the sampling parameters for `explicit` ones, and the source of each."""
         return merge(self.loaded.generation, explicit)
 
@@ -172,9 +174,9 @@ class CompiledModel:
         return None if tokenizer is None else tokenizer.decoder(shown=shown)
 
     @cached_property
-    def contents(self) -> Contents | None:
+    def contents(self) -> MessageContents | None:
         """Encoder of message contents, which treats control tokens in them as text; None without a tokenizer."""
-        return None if self.tokenizer is None else Contents(self.tokenizer, self.loaded.chat_template)
+        return None if self.tokenizer is None else MessageContents(self.tokenizer, self.loaded.chat_template)
 
     def encode(
         self,
@@ -276,7 +278,7 @@ class CompiledModel:
         """
         self.adapters.set_scale(name, scale)
 
-    def beside(self, lora: Lora) -> Self:
+    def with_adapters(self, lora: Lora) -> Self:
         """Return a model with other adapters that shares this one's weights.
 
         It only needs memory for its adapters and states; on the reference device its weights are a copy. Either model
@@ -292,7 +294,7 @@ class CompiledModel:
         """
         return type(self)(self.plain, self.device, self.executable.options, lora, beside=self)
 
-    def together(self, lora: Mapping[str, Lora]) -> dict[str, Self]:
+    def with_batched_adapters(self, lora: Mapping[str, Lora]) -> dict[str, Self]:
         """Return models with other adapters whose sequences run in the same device calls as this one's.
 
         A `Scheduler` of this model accepts jobs for all of them (`Job.adapter`), and computes their rows together: the
@@ -317,22 +319,22 @@ class CompiledModel:
             raise SpecError(
                 "the name of a model with adapters is empty", hint="the empty name means the model without adapters"
             )
-        every = {name: adapted(self.plain, self.plan, one)[1] for name, one in lora.items()}
+        every = {name: apply_adapters(self.plain, self.plan, one)[1] for name, one in lora.items()}
         each = {name: one for name, one in every.items() if one and not one.replaces}
         if not each:
-            return {name: self.beside(one) for name, one in lora.items()}
+            return {name: self.with_adapters(one) for name, one in lora.items()}
         first, total = 0, sum(map(len, each.values()))
         for one in each.values():
             first = one.place(first, total)
-        plan, params = overlaid(self.plan, self.params, each.values())
-        mixed = compiled(self.device, plan, params, self.executable.options, self.executable)
+        plan, params = overlay_adapters(self.plan, self.params, each.values())
+        mixed = compile_plan(self.device, plan, params, self.executable.options, self.executable)
         scales = {"": np.zeros(total, np.float32), **{name: one.weights for name, one in each.items()}}
-        shared = Shared(mixed, self.executable, scales)
+        shared = SharedExecutables(mixed, self.executable, scales)
         self.use(adapted_executable(shared, ""), self.adapters)
         models: dict[str, Self] = {}
         for name in lora:
             if name not in each:
-                models[name] = self.beside(lora[name])
+                models[name] = self.with_adapters(lora[name])
                 continue
             models[name] = twin = copy.copy(self)
             twin.__dict__.pop("text_encoder", None)
@@ -345,4 +347,4 @@ class CompiledModel:
         Each weight keeps its stored scheme, so that packed weights are rounded again; open the model with
         ``dtype="float32"`` to merge without rounding.
         """
-        return dataclasses.replace(self.loaded, params=self.adapters.merged(self.loaded.params))
+        return dataclasses.replace(self.loaded, params=self.adapters.merged_params(self.loaded.params))

@@ -28,7 +28,7 @@ class Constraint(Protocol):
         ...
 
 
-class Allowed:
+class AllowedTokens:
     """Constraint of a text to some token ids, and to a least length.
 
     Parameters

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import GenerationError
-from volumetric.generate.hidden import HIDDEN
+from volumetric.generate.hidden_states import HIDDEN
 from volumetric.layers import Embedding
 from volumetric.loaders.encoder_layers import TOKEN_TYPES
-from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.sentence import Head, Pooling
+from volumetric.loaders.loaded_model import LoadedModel
+from volumetric.loaders.sentence_modules import PooledHead, Pooling
 from volumetric.loaders.tokenizer import Encoded
 from volumetric.network import INPUT, OUTPUT, Network
-from volumetric.run.device import Device, Executable, Piece, RunOptions, output_of
+from volumetric.run.device import Device, Executable, RunOptions, SequenceRows, output_of
 from volumetric.run.lower import lower
 
 Rows: TypeAlias = Mapping[str, NDArray[np.int32]]
@@ -65,7 +65,8 @@ class Encoder:
                 self._states.append(self.executable.new_state())
             output_names = (self._output,)
             pieces = [
-                Piece(state, texts[i], "all", output_names) for state, i in zip(self._states, group, strict=False)
+                SequenceRows(state, texts[i], "all", output_names)
+                for state, i in zip(self._states, group, strict=False)
             ]
             try:
                 for i, outputs in zip(group, self.executable.run(pieces), strict=True):
@@ -80,10 +81,10 @@ class Encoder:
         self._states.clear()
 
 
-class Judge:
+class CompiledHead:
     """A compiled head: from pooled hidden states to outputs."""
 
-    def __init__(self, head: Head, device: Device, options: RunOptions) -> None:
+    def __init__(self, head: PooledHead, device: Device, options: RunOptions) -> None:
         self._executable = device.compile(lower(head.network), head.params, options)
         self.width = head.network.shapes[max(head.network.layers)][-1]
 

@@ -16,9 +16,9 @@ from volumetric.graph.numeric.activations import sigmoid
 from volumetric.graph.numeric.softmax import softmax
 
 if TYPE_CHECKING:
-    from volumetric.generate.masks import Filled
+    from volumetric.generate.masked_tokens import FilledMask
     from volumetric.generate.text_encoder import TextEncoder
-    from volumetric.loaders.sentence import Pooling
+    from volumetric.loaders.sentence_modules import Pooling
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def check_texts(texts: object, what: str = "texts") -> list[str]:
 
 def check_pooling(pooling: str | Sequence[str]) -> tuple[Pooling, ...]:
     """Return poolings. Raises `SpecError`."""
-    from volumetric.loaders.sentence import POOLINGS
+    from volumetric.loaders.sentence_modules import POOLINGS
 
     modes = (pooling,) if isinstance(pooling, str) else tuple(pooling)
     known = tuple(mode for mode in POOLINGS for one in modes if one == mode)
@@ -47,7 +47,7 @@ def check_pooling(pooling: str | Sequence[str]) -> tuple[Pooling, ...]:
     return tuple(mode for one in modes for mode in POOLINGS if mode == one)
 
 
-class Encodes(CompiledModel):
+class EncoderMethods(CompiledModel):
     """Methods of `Model` for encoders."""
 
     @cached_property
@@ -121,7 +121,7 @@ class Encodes(CompiledModel):
         """
         encoder = self.text_encoder
         limit, checked = encoder.length(max_length), _check_pairs(pairs)
-        outputs = _activated(encoder.judged(checked, limit), encoder.loaded.config)
+        outputs = _activated(encoder.head_outputs(checked, limit), encoder.loaded.config)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     def classify(self, texts: Sequence[str], *, max_length: int | None = None) -> list[dict[str, float]]:
@@ -135,13 +135,13 @@ class Encodes(CompiledModel):
         GenerationError : the checkpoint has no classification head, or a text is not text
         """
         encoder, checked = self.text_encoder, check_texts(texts)
-        outputs = encoder.judged(checked, encoder.length(max_length))
+        outputs = encoder.head_outputs(checked, encoder.length(max_length))
         several = encoder.loaded.config.get("problem_type") == "multi_label_classification"
         chances = sigmoid(outputs) if several or outputs.shape[1] == 1 else softmax(outputs)
         names = encoder.loaded.classes
         return [{names[i]: float(row[i]) for i in np.argsort(-row, kind="stable")} for row in chances]
 
-    def fill_mask(self, text: str, *, top_k: int = 5) -> list[list[Filled]]:
+    def fill_mask(self, text: str, *, top_k: int = 5) -> list[list[FilledMask]]:
         """Return the most likely tokens for each mask in a text, such as ``"Paris is the [MASK] of France."``.
 
         Parameters
@@ -154,7 +154,7 @@ class Encodes(CompiledModel):
         GenerationError : the checkpoint has no masked-language-model head, or the text has no mask or too many tokens
         SpecError : `top_k` is below 1
         """
-        from volumetric.generate.masks import fill_mask
+        from volumetric.generate.masked_tokens import fill_mask
 
         return fill_mask(self, self.text_encoder, text, top_k)
 

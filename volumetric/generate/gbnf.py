@@ -26,7 +26,7 @@ _PLAIN: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(slots=True)
-class _Rule:
+class _GbnfRule:
     """A rule: pieces of Lark, and the names of rules at their places between them."""
 
     pieces: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ def lark_of(text: str, most_rules: int) -> str:
     ------
     SpecError : it is not GBNF, refers to an undefined rule, or is too large
     """
-    rules = _Reader(text, most_rules).rules()
+    rules = _GbnfReader(text, most_rules).rules()
     if "root" not in rules:
         raise SpecError("the grammar has no rule 'root'", hint="GBNF begins with root ::= …, Lark with start: …")
     for rule in rules.values():
@@ -62,7 +62,7 @@ def lark_of(text: str, most_rules: int) -> str:
     return "\n".join(lines)
 
 
-def _terminals(rules: dict[str, _Rule]) -> set[str]:
+def _terminals(rules: dict[str, _GbnfRule]) -> set[str]:
     """Return the rules that expand to texts and characters without recursion."""
     missing = {name: len(rule.names) for name, rule in rules.items()}
     users: dict[str, list[str]] = {}
@@ -80,7 +80,7 @@ def _terminals(rules: dict[str, _Rule]) -> set[str]:
     return terminals
 
 
-def _names(rules: dict[str, _Rule], terminals: set[str]) -> dict[str, str]:
+def _names(rules: dict[str, _GbnfRule], terminals: set[str]) -> dict[str, str]:
     """Return unique names in Lark's format: lower case for rules, upper case for terminals."""
     used, written = {"start"}, {"root": "start"}
     for name in rules:
@@ -96,7 +96,7 @@ def _names(rules: dict[str, _Rule], terminals: set[str]) -> dict[str, str]:
     return written
 
 
-class _Reader:
+class _GbnfReader:
     """Parses a text token by token. Newlines do not end a rule: it ends before the next name and ``::=``."""
 
     def __init__(self, text: str, most_rules: int) -> None:
@@ -114,9 +114,9 @@ class _Reader:
         self._tokens += [("end", "", len(text))] * 2
         self._at = 0
 
-    def rules(self) -> dict[str, _Rule]:
+    def rules(self) -> dict[str, _GbnfRule]:
         """Return the rules by name."""
-        rules: dict[str, _Rule] = {}
+        rules: dict[str, _GbnfRule] = {}
         while self._kind != "end":
             kind, name, at = self._tokens[self._at]
             if kind != "name" or self._tokens[self._at + 1][0] != "is":
@@ -126,7 +126,7 @@ class _Reader:
             if len(rules) >= self._most:
                 raise SpecError(f"the grammar has more than {self._most} rules", hint="merge rules that are used once")
             self._at += 2
-            rules[name] = rule = _Rule()
+            rules[name] = rule = _GbnfRule()
             self._alternatives(rule, 0)
         return rules
 
@@ -134,7 +134,7 @@ class _Reader:
     def _kind(self) -> str:
         return self._tokens[self._at][0]
 
-    def _alternatives(self, rule: _Rule, depth: int) -> None:
+    def _alternatives(self, rule: _GbnfRule, depth: int) -> None:
         if depth > MOST_NESTED:
             self._fail(self._tokens[self._at][2], f"groups are nested more than {MOST_NESTED} deep")
         while True:
@@ -144,7 +144,7 @@ class _Reader:
             rule.pieces.append(" |")
             self._at += 1
 
-    def _sequence(self, rule: _Rule, depth: int) -> None:
+    def _sequence(self, rule: _GbnfRule, depth: int) -> None:
         """Parse names, texts, sets and groups up to the end of a sequence, and add them to `rule` as Lark."""
         begin = len(rule.pieces)
         while True:

@@ -14,7 +14,7 @@ import numpy as np
 
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import GenerationError
-from volumetric.generate.grammar_source import Form, matcher_of, source_of, token_table, written
+from volumetric.generate.grammar_source import Form, form_text, matcher_of, source_of, token_table
 from volumetric.network import OUTPUT
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class GrammarConstraint:
 
 
 @dataclass(frozen=True)
-class Tokens:
+class GrammarTokens:
     """The tokens of a model, as needed by grammars. Equal tokens can share grammars.
 
     Attributes
@@ -83,7 +83,7 @@ class Tokens:
     ends: tuple[int, ...]
 
     @classmethod
-    def of(cls, model: Model) -> Tokens:
+    def of(cls, model: Model) -> GrammarTokens:
         """Return the tokens of a model.
 
         Raises
@@ -105,16 +105,16 @@ class Grammars:
     """Compiler of grammars for a model, or for its tokens.
 
     The constructor builds the token table, in 0.3 s for 49,152 tokens, which blocks all Python threads. Recent grammars
-    are cached. It is not thread-safe, and has no time limits: `volumetric.serve.trials.Trials` first tries untrusted
-    grammars in another process.
+    are cached. It is not thread-safe, and has no time limits: `volumetric.serve.grammar_processes.Trials` first tries
+    untrusted grammars in another process.
 
     Raises
     ------
     GenerationError : llguidance is not installed, or does not support the model's tokenizer
     """
 
-    def __init__(self, model: Model | Tokens) -> None:
-        tokens = model if isinstance(model, Tokens) else Tokens.of(model)
+    def __init__(self, model: Model | GrammarTokens) -> None:
+        tokens = model if isinstance(model, GrammarTokens) else GrammarTokens.of(model)
         self._kept: dict[tuple[str, str], tuple[Grammar, int]] = {}
         try:
             self._table = token_table(tokens.tokenizer, tokens.width, tokens.ends)
@@ -146,7 +146,7 @@ class Grammars:
         """Compile a grammar in llguidance's extension of Lark. Raises `SpecError`."""
         return self._grammar("lark", text)
 
-    def kept(self, form: Form, text: str) -> Grammar | None:
+    def cached_grammar(self, form: Form, text: str) -> Grammar | None:
         """Return a cached grammar, or None."""
         entry = self._kept.pop((form, text), None)
         if entry is None:
@@ -154,20 +154,20 @@ class Grammars:
         self._kept[form, text] = entry
         return entry[0]
 
-    def keep(self, form: Form, text: str, grammar: Grammar, size: int = 0) -> None:
+    def cache_grammar(self, form: Form, text: str, grammar: Grammar, size: int = 0) -> None:
         """Cache a grammar of `size` bytes; the least recently used ones are dropped if needed."""
         self._kept[form, text] = grammar, max(size, len(text))
         while len(self._kept) > MOST_KEPT or sum(size for _, size in self._kept.values()) > MOST_BYTES:
             del self._kept[next(iter(self._kept))]
 
-    def made(self, source: str) -> Grammar:
+    def compile_source(self, source: str) -> Grammar:
         """Compile a source of `source_of`. Raises `SpecError`."""
         return Grammar(matcher_of(self._table, source))
 
     def _grammar(self, kind: str, what: Any) -> Grammar:
-        form, text = written(kind, what)
-        grammar = self.kept(form, text)
+        form, text = form_text(kind, what)
+        grammar = self.cached_grammar(form, text)
         if grammar is None:
-            grammar = self.made(source_of(form, text))
-            self.keep(form, text, grammar)
+            grammar = self.compile_source(source_of(form, text))
+            self.cache_grammar(form, text, grammar)
         return grammar

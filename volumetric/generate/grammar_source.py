@@ -34,12 +34,12 @@ _RULE: Final = re.compile(r"^[ \t]*[?!]*[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]\n]*\]|\.
 _JSON: Final = re.compile(r"%json[ \t\r\n]*(?=[\[{])")
 
 
-def spaced(schema: Mapping[str, Any]) -> dict[str, Any]:
+def bound_whitespace(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema with limited white space."""
     return {**schema, "x-guidance": {"whitespace_pattern": _SPACE}}
 
 
-def written(kind: str, what: Any) -> tuple[Form, str]:
+def form_text(kind: str, what: Any) -> tuple[Form, str]:
     """Return a constraint as text.
 
     Parameters
@@ -53,7 +53,13 @@ def written(kind: str, what: Any) -> tuple[Form, str]:
     form: Form = kind  # pyright: ignore[reportAssignmentType]  (the type depends on `kind`)
     if form == "choice" and (not what or not all(what)):
         raise SpecError("a choice needs texts that are not empty")
-    text = json.dumps(spaced(what)) if form == "json_schema" else json.dumps(list(what)) if form == "choice" else what
+    text = (
+        json.dumps(bound_whitespace(what))
+        if form == "json_schema"
+        else json.dumps(list(what))
+        if form == "choice"
+        else what
+    )
     if len(text) > MOST_CHARACTERS:
         raise SpecError(f"the grammar has {len(text)} characters, at most {MOST_CHARACTERS} are allowed")
     return form, text
@@ -64,7 +70,7 @@ def source_of(form: Form, text: str) -> str:
 
     Parameters
     ----------
-    form, text : results of `written`
+    form, text : results of `form_text`
 
     Raises
     ------
@@ -154,7 +160,7 @@ def check_schema(schema: Any) -> None:
                     raise _too_long()
                 under_way.add(other)
                 longest[other] = 0
-                open_.append((other, _references(_found(schema, other))))
+                open_.append((other, _references(_resolve_reference(schema, other))))
                 break
         else:
             chains[name] = longest[name] + 1
@@ -191,7 +197,7 @@ def _references(value: Any) -> list[str]:
     return list(dict.fromkeys(references))
 
 
-def _found(whole: Any, ref: str) -> Any:
+def _resolve_reference(whole: Any, ref: str) -> Any:
     """Resolve a reference within the schema; None if it does not exist."""
     if not ref.startswith("#"):
         return []

@@ -40,7 +40,7 @@ STACK: Final = 2**23
 LENGTH: Final = struct.Struct(">I")
 
 
-def message(fields: Any) -> bytes:
+def packed_message(fields: Any) -> bytes:
     """Encode a message."""
     data = json.dumps(fields).encode()
     return LENGTH.pack(len(data)) + data
@@ -55,7 +55,7 @@ def main() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    first = _received(0)
+    first = _read_message(0)
     if first is None:
         return
     try:
@@ -63,14 +63,14 @@ def main() -> None:
     except ValueError:  # the server's own token table has raised the same error
         return
     if hasattr(os, "fork"):
-        _Copies(table).run()
+        _ForkedTrials(table).run()
         return
-    while (request := _received(0)) is not None:
+    while (request := _read_message(0)) is not None:
         if "form" in request:
-            _write(1, message({"id": request["id"], **_tried_aside(table, request)}))
+            _write(1, packed_message({"id": request["id"], **_try_in_thread(table, request)}))
 
 
-def _received(file: int) -> Any:
+def _read_message(file: int) -> Any:
     """Return the next message; None at the end."""
     head = _read(file, LENGTH.size)
     data = None if head is None else _read(file, LENGTH.unpack(head)[0])
@@ -93,7 +93,7 @@ def _write(file: int, data: bytes) -> None:
 
 
 @dataclass(slots=True)
-class _Copy:
+class _ForkedTrial:
     """A running fork: the id of its grammar, its process, its output so far, and its deadline."""
 
     id: int
@@ -102,13 +102,13 @@ class _Copy:
     until: float
 
 
-class _Copies:
+class _ForkedTrials:
     """Tries each grammar in a fork of this process."""
 
     def __init__(self, table: llguidance.LLTokenizer) -> None:
         self._table = table
         self._ready = selectors.DefaultSelector()
-        self._copies: dict[int, _Copy] = {}
+        self._copies: dict[int, _ForkedTrial] = {}
 
     def run(self) -> None:
         """Receive and answer messages."""
@@ -117,7 +117,7 @@ class _Copies:
             left = min((one.until for one in self._copies.values()), default=float("inf")) - time.monotonic()
             for key, _ in self._ready.select(None if left == float("inf") else max(left, 0.0)):
                 if key.fd == 0:
-                    request = _received(0)
+                    request = _read_message(0)
                     if request is None:
                         for one in self._copies.values():
                             os.kill(one.process, signal.SIGKILL)
@@ -136,11 +136,11 @@ class _Copies:
         process = os.fork()
         if not process:
             _limit()
-            _write(theirs, message({"id": request["id"], **_tried_aside(self._table, request)}))
+            _write(theirs, packed_message({"id": request["id"], **_try_in_thread(self._table, request)}))
             os._exit(0)
         os.close(theirs)
         self._ready.register(ours, selectors.EVENT_READ)
-        self._copies[ours] = _Copy(request["id"], process, bytearray(), time.monotonic() + WALL_SECONDS)
+        self._copies[ours] = _ForkedTrial(request["id"], process, bytearray(), time.monotonic() + WALL_SECONDS)
 
     def _take(self, file: int) -> None:
         part = os.read(file, 2**16)
@@ -165,7 +165,7 @@ class _Copies:
         if why is None and code == 0:
             _write(1, bytes(one.written))
         else:
-            _write(1, message({"id": one.id, "problem": f"the grammar is refused: {why or _death(code)}"}))
+            _write(1, packed_message({"id": one.id, "problem": f"the grammar is refused: {why or _death(code)}"}))
 
 
 def _death(code: int) -> str:
@@ -199,12 +199,12 @@ def _pages(which: int) -> int:
         return 0
 
 
-def _tried_aside(table: llguidance.LLTokenizer, request: dict[str, Any]) -> dict[str, Any]:
+def _try_in_thread(table: llguidance.LLTokenizer, request: dict[str, Any]) -> dict[str, Any]:
     """Try a grammar in a thread with a fixed stack size."""
     outcome: dict[str, Any] = {}
     before = threading.stack_size(STACK)
     try:
-        thread = threading.Thread(target=lambda: outcome.update(_tried(table, request["form"], request["text"])))
+        thread = threading.Thread(target=lambda: outcome.update(_try_grammar(table, request["form"], request["text"])))
         thread.start()
     finally:
         threading.stack_size(before)
@@ -212,7 +212,7 @@ def _tried_aside(table: llguidance.LLTokenizer, request: dict[str, Any]) -> dict
     return outcome or {"problem": "the grammar is refused: compiling it failed"}
 
 
-def _tried(table: llguidance.LLTokenizer, form: Any, text: str) -> dict[str, Any]:
+def _try_grammar(table: llguidance.LLTokenizer, form: Any, text: str) -> dict[str, Any]:
     """Return the source of a grammar and its memory in bytes, or its error."""
     try:
         source = source_of(form, text)

@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from volumetric.base.errors import GenerationError
-from volumetric.generate.adapters import Adapters
 from volumetric.generate.compiled_model import CompiledModel
-from volumetric.generate.encoding import Encodes
-from volumetric.generate.events import Generation
+from volumetric.generate.encoding import EncoderMethods
+from volumetric.generate.lora_adapters import Adapters
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.predicting import Predicts
 from volumetric.generate.prompt import Message, Prompt, check_messages, items_of
+from volumetric.generate.sample_predictions import PredictorMethods
 from volumetric.generate.scheduling.limits import PROMPT_ROWS, TOGETHER
 from volumetric.generate.session import Session
-from volumetric.generate.stream import Stream
+from volumetric.generate.token_events import Generation
+from volumetric.generate.token_stream import Stream
 from volumetric.run.device import Executable
 
 if TYPE_CHECKING:
-    from volumetric.generate.batch import BatchStream
-    from volumetric.generate.drafting import Drafter
+    from volumetric.generate.batch_stream import BatchStream
+    from volumetric.generate.drafters import Drafter
     from volumetric.generate.perplexity import Perplexity
 
 
-class Model(Encodes, Predicts):
+class Model(EncoderMethods, PredictorMethods):
     """A network bound to a device, with tokenizer and chat template if the source has them.
 
     Parameters and attributes are those of `CompiledModel`.
@@ -154,7 +154,7 @@ class Model(Encodes, Predicts):
 
         For the parameters see `generate_batch`.
         """
-        from volumetric.generate.batch import BatchStream  # only needed for several prompts
+        from volumetric.generate.batch_stream import BatchStream  # only needed for several prompts
 
         self.require_generator()
         return BatchStream(self, prompts, params, together=together, prompt_rows=prompt_rows, **explicit)

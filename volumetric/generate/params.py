@@ -221,7 +221,7 @@ EVEN_GREEDY: frozenset[str] = frozenset({"max_tokens", "repetition_penalty"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
+class MergedParams:
     """Sampling parameters in force, and the source of each."""
 
     params: SamplingParams
@@ -235,7 +235,7 @@ class Merged:
         return ", ".join(f"{name}={value!r} ({self.sources[name]})" for name, value in shown.items())
 
 
-def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> Merged:
+def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> MergedParams:
     """Resolve sampling parameters: explicit values, then the model's generation config, then greedy defaults.
 
     Sampling values of the generation config apply only if it enables ``do_sample``: otherwise they are left-overs,
@@ -268,7 +268,7 @@ def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> M
         SamplingParams(**chosen)  # if this raises, too, the explicit values are invalid
         raise SpecError(f"the model's generation config: {error}", hint="set this parameter yourself") from None
     _warn_idle(params, chosen)
-    return Merged(params=params, sources=MappingProxyType(sources))
+    return MergedParams(params=params, sources=MappingProxyType(sources))
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from volumetric.base._typing import F32Array
 from volumetric.base.errors import GenerationError, SpecError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.scheduler import Scheduler
-from volumetric.generate.scheduling.job import Job
+from volumetric.generate.scheduling.jobs import Job
 from volumetric.generate.scheduling.limits import PREFILL_ROWS, Limits
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from volumetric.generate.compiled_model import CompiledModel
 
-_TOGETHER = Limits.of_one_caller(seats=8, prompt_rows=PREFILL_ROWS, prefix_bytes=None)
+_TOGETHER = Limits.of_one_caller(slots=8, prompt_rows=PREFILL_ROWS, prefix_bytes=None)
 """Most rows of a call; short windows share calls."""
 
 

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from volumetric.base.errors import CheckpointError, GenerationError
 from volumetric.loaders import LoadedModel
-from volumetric.loaders.chat import MAX_TEMPLATE_BYTES, ChatTemplate, chat_template
+from volumetric.loaders.chat_template import MAX_TEMPLATE_BYTES, ChatTemplate, chat_template
 from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.tokenizer import Tokenizer
-from volumetric.run.state import check_input, check_vocabulary
+from volumetric.run.sequence_state import check_input, check_vocabulary
 
 if TYPE_CHECKING:
-    from volumetric.loaders.chat_contents import Contents
+    from volumetric.loaders.chat_contents import MessageContents
     from volumetric.run.plan import Plan
 
 Message: TypeAlias = Mapping[str, Any]
@@ -29,7 +29,7 @@ def encode_prompt(
     prompt: Prompt,
     model: LoadedModel,
     template_args: Mapping[str, Any],
-    contents: Callable[[], Contents | None],
+    contents: Callable[[], MessageContents | None],
     *,
     parse_special: bool | None = None,
     limit: int | None = None,

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from volumetric.base import rng
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import GenerationError
-from volumetric.generate.events import Draw
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.randoms import Randoms
+from volumetric.generate.rng_stream import RngStream
+from volumetric.generate.token_events import Draw
 
 if TYPE_CHECKING:
-    from volumetric.generate.request import Request
-    from volumetric.run.device import Adjustments, Chooser
+    from volumetric.generate.sampling_request import SamplingRequest
+    from volumetric.run.device import LogitAdjustments, TokenSampler
 
 
 class Sampler:
@@ -41,7 +41,7 @@ class Sampler:
         self.params = params
         self.seed = rng.fresh_seed() if params.seed is None else int(params.seed)
         self._prompt = tuple(prompt) if params.penalised else ()
-        self._randoms = Randoms(self.seed) if params.temperature else None
+        self._randoms = RngStream(self.seed) if params.temperature else None
         if not params.plain_greedy:
             _load_ahead()
 
@@ -62,38 +62,38 @@ class Sampler:
         return drawn
 
     @property
-    def chooser(self) -> Chooser | None:
+    def chooser(self) -> TokenSampler | None:
         """The generation for a device that draws itself; None for the arg max, and with log-probabilities."""
         plain = self.params.plain_greedy or self.params.logprobs is not None
-        return None if plain else Choices(self, self._randoms)
+        return None if plain else DeviceChooser(self, self._randoms)
 
     @cached_property
-    def request(self) -> Request:
+    def request(self) -> SamplingRequest:
         """The generation in the kernel's format."""
-        from volumetric.generate.request import Request
+        from volumetric.generate.sampling_request import SamplingRequest
 
-        return Request(self.params, self._randoms, self._prompt)
+        return SamplingRequest(self.params, self._randoms, self._prompt)
 
 
-class Choices:
+class DeviceChooser:
     """A generation whose tokens a device draws, see `volumetric.run.device.Chooser`."""
 
-    def __init__(self, sampler: Sampler, randoms: Randoms | None) -> None:
+    def __init__(self, sampler: Sampler, randoms: RngStream | None) -> None:
         params = sampler.params
         self.adjusted = params.adjusted
         self.temperature, self.top_k = float(params.temperature), int(params.top_k)
         self.top_p, self.min_p = float(params.top_p), float(params.min_p)
         self._sampler, self._randoms = sampler, randoms
 
-    def ahead(self, count: int) -> list[float]:
+    def next_randoms(self, count: int) -> list[float]:
         """Return the random numbers of the next draws; an arg max uses none."""
         return [0.0] * count if self._randoms is None else self._randoms.ahead(count)
 
-    def adjustments(self) -> Adjustments:
+    def adjustments(self) -> LogitAdjustments:
         """Return the changes of scores before the next draw."""
         return self._sampler.request.adjustments()
 
-    def drawn(self, token: int) -> None:
+    def record_token(self, token: int) -> None:
         """Advance to the next random number, and count the token that the device has drawn."""
         if self._randoms is not None:
             self._randoms.take()
@@ -106,7 +106,7 @@ class Choices:
 
 
 def _load() -> None:
-    import volumetric.generate.request  # noqa: F401  (for what it imports)
+    import volumetric.generate.sampling_request  # noqa: F401  (for what it imports)
 
 
 @cache
@@ -131,8 +131,8 @@ def draw_together(samplers: Sequence[Sampler], rows: Sequence[F32Array]) -> list
 
 
 @cache
-def _answer() -> Callable[[Sequence[Request], Sequence[F32Array]], list[Draw | GenerationError]]:
+def _answer() -> Callable[[Sequence[SamplingRequest], Sequence[F32Array]], list[Draw | GenerationError]]:
     """Return `request.answer`; Numba is imported only for draws."""
-    from volumetric.generate.request import answer
+    from volumetric.generate.sampling_request import answer_requests
 
-    return answer
+    return answer_requests

@@ -10,13 +10,13 @@ import msgspec
 
 from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError
+from volumetric.run.checked_blob import BlobFormat
 from volumetric.run.device import Executable, State
-from volumetric.run.sealed import Seal
 
-SEAL = Seal(magic=b"VOLSESSN", version=1, what="a saved session")
+SEAL = BlobFormat(magic=b"VOLSESSN", version=1, what="a saved session")
 
 
-class _Saved(msgspec.Struct, forbid_unknown_fields=True):
+class _SessionRecord(msgspec.Struct, forbid_unknown_fields=True):
     tokens: list[int]
 
 
@@ -29,10 +29,10 @@ def read_session(executable: Executable, path: str | os.PathLike[str]) -> tuple[
             f"cannot read {path}: {error.strerror or error}", hint="pass a file of Session.save"
         ) from None
     try:
-        saved, body = SEAL.open(data, _Saved)
+        saved, body = SEAL.unpack(data, _SessionRecord)
         state = executable.restore(bytes(body))
         if state.position != len(saved.tokens):
-            raise SEAL.damaged(f"it has {len(saved.tokens)} tokens and a state of {state.position}")
+            raise SEAL.damaged_error(f"it has {len(saved.tokens)} tokens and a state of {state.position}")
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}", hint=error.hint) from None
     return state, saved.tokens
@@ -40,4 +40,4 @@ def read_session(executable: Executable, path: str | os.PathLike[str]) -> tuple[
 
 def save_session(path: str | os.PathLike[str], tokens: Sequence[int], state: State) -> None:
     """See `Session.save`."""
-    write_atomic(path, SEAL.close(_Saved(tokens=list(tokens)), [state.save()]))
+    write_atomic(path, SEAL.pack(_SessionRecord(tokens=list(tokens)), [state.save()]))

@@ -32,17 +32,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from volumetric.base.errors import ExpiredError, GenerationError, ShuttingDownError, VolumetricError
-from volumetric.generate.drafting import Draft
-from volumetric.generate.events import TokenEvent
-from volumetric.generate.scheduling.guesses import Guesses, guessed_by
-from volumetric.generate.scheduling.job import Event, Job, Ticket
+from volumetric.generate.drafters import Draft
+from volumetric.generate.scheduling.batch_slots import BatchSlots
+from volumetric.generate.scheduling.device_calls import DeviceCalls
+from volumetric.generate.scheduling.generation_sequence import GenerationSequence, StateBudget, texts_of
+from volumetric.generate.scheduling.jobs import Job, JobEvent, Ticket
 from volumetric.generate.scheduling.limits import Limits
-from volumetric.generate.scheduling.live import Live, Room, texts_of
-from volumetric.generate.scheduling.pace import Prices
-from volumetric.generate.scheduling.rounds import Rounds
-from volumetric.generate.scheduling.seats import Seats
-from volumetric.generate.scheduling.stats import Stats
-from volumetric.generate.scheduling.waiting import Waiting
+from volumetric.generate.scheduling.prefill_budget import DraftCosts
+from volumetric.generate.scheduling.scheduler_stats import SchedulerStats
+from volumetric.generate.scheduling.speculation import Speculation, guessed_by
+from volumetric.generate.scheduling.waiting_queue import WaitingQueue
+from volumetric.generate.token_events import TokenEvent
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel
@@ -79,20 +79,20 @@ class Scheduler:
         self.limits = limits or Limits()
         self._model = model
         self._clock = clock
-        self._room = Room(model.executable.memory, self.limits.state_bytes)
-        self._rounds = Rounds(model.executable)
-        self._seats = Seats(model.executable, self.limits, self._room, self._rounds.stop)
+        self._room = StateBudget(model.executable.memory, self.limits.state_bytes)
+        self._rounds = DeviceCalls(model.executable)
+        self._seats = BatchSlots(model.executable, self.limits, self._room, self._rounds.stop)
         self._lock = threading.Condition()
         model.require_generator()
-        self._drafts, self._prices = draft is not None, Prices()
-        self._guesses = Guesses(model, draft, self._prices)
-        self._waiting = Waiting(self.limits)
+        self._drafts, self._prices = draft is not None, DraftCosts()
+        self._guesses = Speculation(model, draft, self._prices)
+        self._waiting = WaitingQueue(self.limits)
         self._running = 0  # number of generations with a slot, for other threads
         self._to_settle = False  # a job was cancelled, or a drain has begun
         self._deadlines = False
         self._ends_at: float | None = None
         self._number = 0
-        self._stats = Stats(state_limit=self.limits.state_bytes)
+        self._stats = SchedulerStats(state_limit=self.limits.state_bytes)
 
     def submit(self, job: Job) -> Ticket:
         """Queue a job.
@@ -111,8 +111,8 @@ class Scheduler:
             with self._lock:
                 if self._ends_at is not None:
                     raise ShuttingDownError("the server is shutting down and accepts no more requests")
-                free = self.limits.seats - self._running
-                self._waiting.check(leader, free, self._stats.retry_after(len(self._waiting), self.limits.seats))
+                free = self.limits.slots - self._running
+                self._waiting.check(leader, free, self._stats.retry_after(len(self._waiting), self.limits.slots))
                 self._number += 1
                 leader.ticket.number = self._number
                 self._waiting.push(leader)
@@ -138,7 +138,7 @@ class Scheduler:
 
         Its deadline does not change. Its states are kept as long as there is memory for them.
         """
-        if ticket.job.held is None:
+        if ticket.job.session_state is None:
             self._pause(ticket, True)
 
     def resume(self, ticket: Ticket) -> None:
@@ -174,10 +174,10 @@ class Scheduler:
         """Sleep until there is work, at most `timeout` seconds; return whether there is."""
         with self._lock:
             # Paused jobs may have reached their deadlines.
-            return self._lock.wait_for(self._awake, timeout) or bool(self._waiting.paused)
+            return self._lock.wait_for(self._has_work, timeout) or bool(self._waiting.paused)
 
     @property
-    def stats(self) -> Stats:
+    def stats(self) -> SchedulerStats:
         """A copy of the statistics so far."""
         with self._lock:
             now = self._stats.copy()
@@ -185,13 +185,13 @@ class Scheduler:
             now.queue_tokens = self._waiting.tokens
             return now
 
-    def step(self) -> list[Event]:
+    def step(self) -> list[JobEvent]:
         """Run one device call, and return the events since the last step; none if the scheduler is idle.
 
         If the device fails, the jobs of that call end with its error; others continue.
         """
         events = list(self._settle())
-        self._seat()
+        self._fill_slots()
         taking = self._seats.share()
         if not taking:
             self._tell()
@@ -213,7 +213,7 @@ class Scheduler:
                 drafted, accepted = guessed_by(lives)
             outcomes = self._rounds.run(taking, self._seats.follow)
         except Exception as error:  # for any error: the jobs of the call end, the others continue
-            events += self._failed({id(live.ticket): live.ticket for live, _ in taking}.values(), error)
+            events += self._fail_tickets({id(live.ticket): live.ticket for live, _ in taking}.values(), error)
             self._tell()
             return events
         seconds = time.perf_counter() - began
@@ -230,9 +230,9 @@ class Scheduler:
             if live.ticket.ended:
                 continue  # another text of the job has failed
             if isinstance(one, GenerationError):
-                events += self._failed([live.ticket], one)
+                events += self._fail_tickets([live.ticket], one)
             else:
-                events.append(self._told(live, one))
+                events.append(self._token_event(live, one))
         with self._lock:
             (self._stats.prompt_steps if prompts else self._stats.decode_steps).add(seconds)
             self._stats.rows.add(rows + drafted)
@@ -247,16 +247,16 @@ class Scheduler:
             tickets = {id(live.ticket): live.ticket for live in (*self._waiting, *self._seats.all)}
         for ticket in tickets.values():
             ticket.cancelled = True
-            for _ in self._ended(ticket):
+            for _ in self._end_ticket(ticket):
                 pass
         self._rounds.stop()
         self._seats.clear()
         self._tell()
 
-    def _awake(self) -> bool:
+    def _has_work(self) -> bool:
         return bool(self._running or self._to_settle or len(self._waiting) > len(self._waiting.paused))
 
-    def _settle(self) -> Iterator[Event]:
+    def _settle(self) -> Iterator[JobEvent]:
         """End jobs that were cancelled or have exceeded their deadline, and all after the deadline of a drain."""
         now = self._clock()
         with self._lock:
@@ -271,19 +271,19 @@ class Scheduler:
         for ticket in tickets.values():
             deadline, patience = ticket.job.deadline, self.limits.queue_seconds
             if ticket.cancelled:
-                yield from self._ended(ticket)
+                yield from self._end_ticket(ticket)
             elif over:
-                yield from self._failed(
+                yield from self._fail_tickets(
                     [ticket], ShuttingDownError("the server shut down before the request had finished")
                 )
             elif deadline is not None and now >= deadline:
-                error = ExpiredError("the request did not finish before its deadline", queued=not ticket.seated)
-                yield from self._failed([ticket], error)
-            elif patience is not None and not ticket.seated and now >= ticket.submitted + patience:
+                error = ExpiredError("the request did not finish before its deadline", queued=not ticket.started)
+                yield from self._fail_tickets([ticket], error)
+            elif patience is not None and not ticket.started and now >= ticket.submitted + patience:
                 error = ExpiredError(f"the request got no slot within {patience:g} s", queued=True)
-                yield from self._failed([ticket], error)
+                yield from self._fail_tickets([ticket], error)
 
-    def _seat(self) -> None:
+    def _fill_slots(self) -> None:
         """Assign slots to waiting generations while memory allows: free ones, and those of requests far ahead."""
         with self._lock:
             self._waiting.charge()
@@ -294,43 +294,43 @@ class Scheduler:
                     return
                 self._waiting.pop()
                 self._running += live.texts
-                if not live.ticket.seated:
+                if not live.ticket.started:
                     self._stats.queued.add(self._clock() - live.ticket.submitted)
                     self._stats.prompt_tokens += len(live.ids)
-            live.ticket.seated = True
+            live.ticket.started = True
             self._seats.take(live)
 
-    def _make_way(self, live: Live) -> bool:
+    def _make_way(self, live: GenerationSequence) -> bool:
         """Free slots for a waiting generation, if necessary from others that yield; return whether it worked."""
         if self._seats.has_room(live):
             return True
-        giving = self._seats.made_free_for(live, self._waiting.ahead(self._seats.all, live))
+        giving = self._seats.preempted_for(live, self._waiting.ahead(self._seats.all, live))
         for one in giving:
             self._rest(one)
         return bool(giving)
 
-    def _rest(self, live: Live) -> None:
+    def _rest(self, live: GenerationSequence) -> None:
         """Return a generation to the queue with its state, from which it continues later."""
         self._seats.rest(live)
-        self._waiting.left(live)
+        self._waiting.release_slots(live)
         self._waiting.push(live)
         self._running -= live.texts
         self._stats.yielded += 1
 
-    def _put_back(self, live: Live) -> None:
+    def _put_back(self, live: GenerationSequence) -> None:
         """Return a generation to the queue without its state."""
         with self._lock:
-            self._waiting.left(live)
+            self._waiting.release_slots(live)
             self._waiting.push(live)
             self._stats.preempted += 1
 
-    def _leave(self, live: Live, *, keep: bool = True) -> None:
+    def _leave(self, live: GenerationSequence, *, keep: bool = True) -> None:
         """Free the slots of a generation and its followers for good."""
         with self._lock:
-            self._waiting.left(live)
+            self._waiting.release_slots(live)
         self._seats.leave(live, keep=keep)
 
-    def _told(self, live: Live, token: TokenEvent) -> Event:
+    def _token_event(self, live: GenerationSequence, token: TokenEvent) -> JobEvent:
         """Return the event of a token; the last one frees the slot."""
         ticket, now = live.ticket, self._clock()
         with self._lock:
@@ -342,36 +342,36 @@ class Scheduler:
                 self._stats.cached_tokens += live.transcript.cached if not live.choice else 0
         live.last = now
         if token.finish_reason is None:
-            return Event(ticket=ticket, choice=live.choice, token=token)
+            return JobEvent(ticket=ticket, choice=live.choice, token=token)
         self._rounds.stop()
         self._leave(live)
         ticket.reported += 1
         if ticket.reported == len(ticket.transcripts):
             self._close(ticket, "finished")
-        return Event(ticket=ticket, choice=live.choice, token=token, generation=live.transcript.generation)
+        return JobEvent(ticket=ticket, choice=live.choice, token=token, generation=live.transcript.generation)
 
-    def _failed(self, tickets: Iterable[Ticket], error: Exception) -> Iterator[Event]:
+    def _fail_tickets(self, tickets: Iterable[Ticket], error: Exception) -> Iterator[JobEvent]:
         """End jobs with an error."""
         if not isinstance(error, VolumetricError):
             cause, error = error, GenerationError(f"{type(error).__name__}: {error}")
             error.__cause__ = cause
         for ticket in tickets:
             ticket.error = error
-            for live in self._withdrawn(ticket, keep=isinstance(error, (ExpiredError, ShuttingDownError))):
+            for live in self._withdraw(ticket, keep=isinstance(error, (ExpiredError, ShuttingDownError))):
                 live.transcript.end()
             self._close(ticket, "failed")
             if isinstance(error, ExpiredError):
                 self._stats.expired += 1
-            yield Event(ticket=ticket, error=error)
+            yield JobEvent(ticket=ticket, error=error)
 
-    def _ended(self, ticket: Ticket) -> Iterator[Event]:
+    def _end_ticket(self, ticket: Ticket) -> Iterator[JobEvent]:
         """End a cancelled job; each unfinished text gets an event with its generation so far."""
-        for live in self._withdrawn(ticket, keep=True):
+        for live in self._withdraw(ticket, keep=True):
             live.transcript.end()
-            yield Event(ticket=ticket, choice=live.choice, generation=live.transcript.generation)
+            yield JobEvent(ticket=ticket, choice=live.choice, generation=live.transcript.generation)
         self._close(ticket, "cancelled")
 
-    def _withdrawn(self, ticket: Ticket, *, keep: bool) -> list[Live]:
+    def _withdraw(self, ticket: Ticket, *, keep: bool) -> list[GenerationSequence]:
         """Remove all texts of a job from the queue and the slots."""
         self._rounds.stop()
         with self._lock:

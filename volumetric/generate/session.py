@@ -6,16 +6,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from volumetric.generate.held import Held
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.scheduling.job import Job
-from volumetric.generate.scheduling.rounds import Rounds
-from volumetric.generate.stream import Stream
+from volumetric.generate.scheduling.device_calls import DeviceCalls
+from volumetric.generate.scheduling.jobs import Job
+from volumetric.generate.session_state import SessionState
+from volumetric.generate.token_stream import Stream
 from volumetric.run.device import State
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel
-    from volumetric.generate.drafting import Draft
+    from volumetric.generate.drafters import Draft
     from volumetric.generate.prompt import Prompt
 
 
@@ -23,9 +23,9 @@ class Session:
     """Owns the device state of one sequence, which consecutive generations reuse.
 
     A prompt is computed only from its first difference to the session's tokens, so that each turn of a chat costs only
-    its own tokens; see `volumetric.generate.held` for states that cannot be truncated everywhere. Results computed in
-    another order differ in their last bits, so that a seed repeats a text exactly only from the same history; `reset`
-    clears it.
+    its own tokens; see `volumetric.generate.session_state` for states that cannot be truncated everywhere. Results
+    computed in another order differ in their last bits, so that a seed repeats a text exactly only from the same
+    history; `reset` clears it.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ class Session:
     def __init__(self, model: CompiledModel, state: State | None = None, tokens: Iterable[int] = ()) -> None:
         model.require_generator()
         self._model = model
-        self._held = Held(model.executable, state, tokens)
-        self._rounds = Rounds(model.executable)
+        self._held = SessionState(model.executable, state, tokens)
+        self._rounds = DeviceCalls(model.executable)
         self._live: Stream | None = None
 
     @property
@@ -66,7 +66,7 @@ class Session:
         on_end : called once when the stream has ended, by success, error or cancellation
         draft : source of draft tokens for speculative decoding: a smaller model with the same tokenizer, or
             ``"lookup"`` for the tokens that followed earlier in the text; the output is the same, see
-            `volumetric.generate.drafting`
+            `volumetric.generate.drafters`
         explicit : single sampling parameters by name
 
         Raises
@@ -80,16 +80,16 @@ class Session:
         self._stop()
         drafter = None
         if draft is not None:
-            from volumetric.generate.drafting import drafters  # only needed for drafts
+            from volumetric.generate.drafters import drafters  # only needed for drafts
 
             drafter = drafters(self._model, draft)
-        job = Job(prompt=ids, params=merged, drafter=drafter, held=self._held)
+        job = Job(prompt=ids, params=merged, drafter=drafter, session_state=self._held)
         self._live = Stream(self._model, job, self._rounds, self._held, on_end)
         return self._live
 
     def fork(self) -> Session:
         """Return a second session with the same tokens; both continue independently."""
-        return Session(self._model, self._held.seen().fork(), self.tokens)
+        return Session(self._model, self._held.settled_state().fork(), self.tokens)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write tokens and state to a file, from which `Model.session` continues, also on another device.
@@ -104,7 +104,7 @@ class Session:
         """
         from volumetric.generate.saved_session import save_session  # imports msgspec, only needed for saving
 
-        state = self._held.seen()
+        state = self._held.settled_state()
         save_session(path, self.tokens, state)
 
     def reset(self) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import GenerationError, SpecError
-from volumetric.generate.encoder import Encoder, Judge, Rows, scaled_to_one
-from volumetric.loaders.sentence import Pooling, Sentences
+from volumetric.generate.encoder import CompiledHead, Encoder, Rows, scaled_to_one
+from volumetric.loaders.sentence_modules import Pooling, SentenceEncoding
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import INPUT
 
@@ -32,7 +32,7 @@ class TextEncoder:
             raise GenerationError(f"{model.name} has no tokenizer", hint="use model.logits(ids) with token ids")
         self.name, self.loaded = model.name, model.loaded
         self.tokenizer: Tokenizer = model.tokenizer
-        self.sentences = model.loaded.sentences or Sentences()
+        self.sentences = model.loaded.sentences or SentenceEncoding()
         self.encoder = Encoder(model.loaded, model.executable)
         self.options = model.executable.options
         self._device = model.device
@@ -40,19 +40,19 @@ class TextEncoder:
         self.limit = min(limit for limit in (self.options.context, *limits) if limit)
 
     @cached_property
-    def dense(self) -> Judge | None:
+    def dense(self) -> CompiledHead | None:
         """Dense layers after the pooling of embeddings."""
-        return None if self.sentences.dense is None else Judge(self.sentences.dense, self._device, self.options)
+        return None if self.sentences.dense is None else CompiledHead(self.sentences.dense, self._device, self.options)
 
     @cached_property
-    def judge(self) -> Judge:
+    def judge(self) -> CompiledHead:
         """The classification head of the checkpoint."""
         if self.loaded.head is None:
             raise GenerationError(
                 f"{self.name} has no classification head",
                 hint="use a checkpoint of …ForSequenceClassification; model.embed(texts) computes embeddings",
             )
-        return Judge(self.loaded.head, self._device, self.options)
+        return CompiledHead(self.loaded.head, self._device, self.options)
 
     def tokens(self, texts: Sequence[str | tuple[str, str]], limit: int) -> list[Rows]:
         """Return the tokens of texts or pairs. Raises `GenerationError` for one without tokens."""
@@ -94,10 +94,10 @@ class TextEncoder:
         self, texts: Sequence[str], *, pooling: Sequence[Pooling], normalise: bool, prompt: str, limit: int
     ) -> F32Array:
         """Return the embeddings of `texts`."""
-        rows = self.tokens(self._prompted(texts, prompt), limit)
+        rows = self.tokens(self._with_prompt(texts, prompt), limit)
         skipped = 0
         if prompt and not self.sentences.include_prompt:
-            [alone] = self.tokens(self._prompted([""], prompt), limit)
+            [alone] = self.tokens(self._with_prompt([""], prompt), limit)
             ends = self.tokenizer.token_id(self.tokenizer.special_tokens.get("sep_token"))
             skipped = len(alone[INPUT]) - (int(alone[INPUT][-1]) == ends)
         embeddings = self.encoder.pooled(rows, pooling, skipped)
@@ -112,15 +112,15 @@ class TextEncoder:
 
     def counts(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text with the default prompt, without truncation."""
-        rows = self.tokens(self._prompted(texts, self.prompt(None, None)), sys.maxsize)
+        rows = self.tokens(self._with_prompt(texts, self.prompt(None, None)), sys.maxsize)
         return [len(row[INPUT]) for row in rows]
 
-    def _prompted(self, texts: Sequence[str], prompt: str) -> list[str]:
+    def _with_prompt(self, texts: Sequence[str], prompt: str) -> list[str]:
         """Return the texts with the prompt."""
         lower = self.sentences.lower_case
         return [(prompt + text).lower() if lower else prompt + text for text in texts]
 
-    def judged(self, texts: Sequence[str | tuple[str, str]], limit: int) -> F32Array:
+    def head_outputs(self, texts: Sequence[str | tuple[str, str]], limit: int) -> F32Array:
         """Return the outputs of the head, ``[n, classes]``."""
         judge, head = self.judge, self.loaded.head
         modes: tuple[Pooling, ...] = ("cls",) if head is None else (head.pooling,)

@@ -6,11 +6,11 @@ from collections.abc import Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from volumetric.generate.events import FinishReason, Generation, GenerationStats, TokenEvent, TopLogprobs
-from volumetric.generate.memory import peak_resident_bytes
 from volumetric.generate.params import SamplingParams
+from volumetric.generate.process_memory import peak_resident_bytes
 from volumetric.generate.sampler import Draw, Sampler
-from volumetric.generate.stops import StopMatcher
+from volumetric.generate.stop_texts import StopMatcher
+from volumetric.generate.token_events import FinishReason, Generation, GenerationStats, TokenEvent, TopLogprobs
 
 if TYPE_CHECKING:
     from volumetric.generate.compiled_model import CompiledModel

@@ -31,8 +31,8 @@ def is_open(graph: Graph) -> bool:
 
 def bind(graph: Graph, rows: int) -> Graph:
     """Return `graph` for calls of `rows` rows; the rows that a state holds stay open."""
-    tensors = [replace(t, shape=_sizes(t.shape, rows)) for t in graph.tensors]
-    nodes = [bound for node in graph.nodes for bound in _bound(node, tensors, rows)]
+    tensors = [replace(t, shape=_bind_sizes(t.shape, rows)) for t in graph.tensors]
+    nodes = [bound for node in graph.nodes for bound in _bind_node(node, tensors, rows)]
     return replace(graph, tensors=tuple(tensors), nodes=tuple(nodes))
 
 
@@ -60,15 +60,15 @@ def tables_of_positions(graph: Graph) -> list[tuple[str, int]]:
     return tables
 
 
-def _sizes(sizes: Shape, rows: int) -> Shape:
+def _bind_sizes(sizes: Shape, rows: int) -> Shape:
     return tuple(n if n >= 0 or n == HELD else -n * rows for n in sizes)
 
 
-def _bound(node: Node, tensors: list[Tensor], rows: int) -> list[Node]:
+def _bind_node(node: Node, tensors: list[Tensor], rows: int) -> list[Node]:
     """Return the nodes that replace a node in a call of `rows` rows; may add tensors."""
     if node.op == "last":
         shape, axis = tensors[node.inputs[0]].shape, node.attrs["axis"]
-        return [_part(node, node.inputs[0], node.outputs[0], shape, axis, shape[axis] - 1, shape[axis])]
+        return [_slice_node(node, node.inputs[0], node.outputs[0], shape, axis, shape[axis] - 1, shape[axis])]
     if node.op == "delay":
         x, past = node.inputs
         shape = tensors[past].shape
@@ -78,8 +78,8 @@ def _bound(node: Node, tensors: list[Tensor], rows: int) -> list[Node]:
         whole, (earlier, left) = tensors[joined].shape, node.outputs
         return [
             concat,
-            _part(node, joined, earlier, whole, 0, 0, rows),
-            _part(node, joined, left, whole, 0, rows, rows + shape[0]),
+            _slice_node(node, joined, earlier, whole, 0, 0, rows),
+            _slice_node(node, joined, left, whole, 0, rows, rows + shape[0]),
         ]
     names = _SIZES.get(node.op, ())
     attrs: dict[str, Any] = dict(node.attrs)
@@ -87,11 +87,11 @@ def _bound(node: Node, tensors: list[Tensor], rows: int) -> list[Node]:
         attrs["body"] = bind(attrs["body"], rows)
     for name in names:
         value = attrs[name]
-        attrs[name] = _sizes(value, rows) if isinstance(value, tuple) else _sizes((value,), rows)[0]
+        attrs[name] = _bind_sizes(value, rows) if isinstance(value, tuple) else _bind_sizes((value,), rows)[0]
     return [replace(node, attrs=MappingProxyType(attrs)) if names else node]
 
 
-def _part(node: Node, x: int, y: int, shape: Shape, axis: int, start: int, stop: int) -> Node:
+def _slice_node(node: Node, x: int, y: int, shape: Shape, axis: int, start: int, stop: int) -> Node:
     """Return a slice of one axis that replaces `node`."""
     starts = tuple(start if i == axis else 0 for i in range(len(shape)))
     stops = tuple(stop if i == axis else n for i, n in enumerate(shape))

@@ -12,15 +12,19 @@ import numpy as np
 
 from volumetric.base._typing import ROWS, Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.graph.guards import Guard, guarded_nodes
+from volumetric.base.moved_modules import renamed_members
 from volumetric.graph.liveness import check_order, copy_overwritten_outputs
 from volumetric.graph.methods import OperationMethods
 from volumetric.graph.operations import OPS
-from volumetric.graph.operations.scan import ScanBody, Taken, emit_scan
+from volumetric.graph.operations.scan import ScanBody, ScanInputs, emit_scan
 from volumetric.graph.ops import Derived, Graph, Node, Role, Tensor, TensorType
-from volumetric.graph.pruning import pruned
+from volumetric.graph.predicates import Predicate, predicated_nodes
+from volumetric.graph.pruning import prune
 
 
+@renamed_members(
+    derived="derived_input", stored="stored_tensor", guarded="predicated", fused="emit_fused", takes="is_native"
+)
 class GraphBuilder(OperationMethods):
     """Collects tensors and nodes; a tensor is identified by its number.
 
@@ -30,7 +34,7 @@ class GraphBuilder(OperationMethods):
     ----------
     dialect : fused row operations that the device runs; all others are decomposed into general operations
     flush : subnormal numbers may count as 0, see `Graph`
-    parted : the device skips unread parts of operations, see `Guard`; otherwise it skips whole operations only
+    parted : the device skips unread parts of operations, see `Predicate`; otherwise it skips whole operations only
     """
 
     def __init__(self, dialect: frozenset[str] = frozenset(), *, flush: bool = False, parted: bool = False) -> None:
@@ -67,7 +71,7 @@ class GraphBuilder(OperationMethods):
         self._inputs.append(i)
         return i
 
-    def derived(self, what: Derived, shape: Shape, dtype: TensorType = "float32") -> int:
+    def derived_input(self, what: Derived, shape: Shape, dtype: TensorType = "float32") -> int:
         """Return the input that is derived from the positions of the rows of a call."""
         name = (what, tuple(shape))
         if name not in self._derived:
@@ -76,7 +80,7 @@ class GraphBuilder(OperationMethods):
 
     def positions(self) -> int:
         """Return the input with the position of each row in its sequence, int32 [ROWS]."""
-        return self.derived("positions", (ROWS,), "int32")
+        return self.derived_input("positions", (ROWS,), "int32")
 
     def constant(self, value: Array, name: str = "constant") -> int:
         """Add a constant, int32 or float64 (full precision for a float64 device); equal constants share one tensor."""
@@ -101,7 +105,7 @@ class GraphBuilder(OperationMethods):
         """Return zeros, broadcast from a single element."""
         return self.broadcast(self.constant(np.zeros((1,) * len(shape)), "zeros"), shape)
 
-    def stored(self, key: str, shape: Shape, dtype: TensorType = "float32", *, role: Role = "parameter") -> int:
+    def stored_tensor(self, key: str, shape: Shape, dtype: TensorType = "float32", *, role: Role = "parameter") -> int:
         """Return the tensor of the persistent buffer `key` as it is after the nodes so far."""
         if key not in self._stored:
             self._stored[key] = self._tensor(Tensor(name=key, shape=tuple(shape), dtype=dtype, key=key, role=role))
@@ -118,7 +122,7 @@ class GraphBuilder(OperationMethods):
         for i in outputs:
             key = self.tensors[i].key
             if key is not None:
-                before = self.stored(key, self.shape(i), self.tensors[i].dtype)  # the same shape and type
+                before = self.stored_tensor(key, self.shape(i), self.tensors[i].dtype)  # the same shape and type
                 self.tensors[i] = replace(self.tensors[i], role=self.tensors[before].role)
                 self._stored[key] = i
         facts = {"attrs": MappingProxyType(attrs), "where": self.where, "mixes": self._mixes}
@@ -126,25 +130,25 @@ class GraphBuilder(OperationMethods):
         return outputs
 
     @contextmanager
-    def guarded(self, weights: int, column: int, parts: int = 1, *, zeros: bool = False) -> Iterator[None]:
-        """Let a `Guard` skip the nodes emitted inside, unless one has a guard or, without `zeros`, mixes rows."""
+    def predicated(self, weights: int, column: int, parts: int = 1, *, zeros: bool = False) -> Iterator[None]:
+        """Let a `Predicate` skip the nodes emitted inside, unless one has a guard or, without `zeros`, mixes rows."""
         first = len(self.nodes)
         yield
         inside = self.nodes[first:]
         keeps_state = (
             any(n.mixes or any(self.tensors[i].role == "state" for i in n.outputs) for n in inside) and not zeros
         )
-        if not keeps_state and not any(n.guard for n in inside):
-            self.nodes[first:] = guarded_nodes(inside, Guard(weights, column, parts, zeros), self.shape)
+        if not keeps_state and not any(n.predicate for n in inside):
+            self.nodes[first:] = predicated_nodes(inside, Predicate(weights, column, parts, zeros), self.shape)
 
-    def fused(self, op: str, inputs: Sequence[int], **attrs: Any) -> tuple[int, ...]:
+    def emit_fused(self, op: str, inputs: Sequence[int], **attrs: Any) -> tuple[int, ...]:
         """Add a fused row operation, or its decomposition if the device does not run it on these values."""
         written_out = OPS[op].written_out
-        if written_out is None or self.takes(op, inputs):
+        if written_out is None or self.is_native(op, inputs):
             return self.emit(op, inputs, **attrs)
         return written_out(self, attrs, inputs)
 
-    def takes(self, op: str, inputs: Sequence[int]) -> bool:
+    def is_native(self, op: str, inputs: Sequence[int]) -> bool:
         """Return whether the device runs an operation on these values: rows of a call, and parameters as stored."""
         tensors = [self.tensors[i] for i in inputs]
         values = [t for t in tensors if t.role != "parameter"]
@@ -169,7 +173,7 @@ class GraphBuilder(OperationMethods):
             detached=frozenset(self.detached),
             flush=self._flush,
         )
-        graph = copy_overwritten_outputs(pruned(graph))
+        graph = copy_overwritten_outputs(prune(graph))
         check_order(graph)
         return graph
 
@@ -201,7 +205,9 @@ class GraphBuilder(OperationMethods):
         """
         inner = GraphBuilder(parted=self.parted)
         inner.where = self.where
-        return emit_scan(self, inner, body, Taken(tuple(xs), tuple(constants), tuple(states)), length, reverse=reverse)
+        return emit_scan(
+            self, inner, body, ScanInputs(tuple(xs), tuple(constants), tuple(states)), length, reverse=reverse
+        )
 
     def _tensor(self, tensor: Tensor) -> int:
         self.tensors.append(tensor)

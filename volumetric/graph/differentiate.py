@@ -8,15 +8,15 @@ from dataclasses import replace
 
 from volumetric.base.errors import ShapeError, UnsupportedError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.guards import Guard
 from volumetric.graph.operations import OPS
 from volumetric.graph.ops import Node
+from volumetric.graph.predicates import Predicate
 
 
 def differentiate(
     work: GraphBuilder,
     seeds: Mapping[int, int],
-    wanted: Iterable[int],
+    wrt: Iterable[int],
     *,
     stops: Collection[int] = (),
     since: int = 0,
@@ -46,35 +46,35 @@ def differentiate(
     for tensor, seed in seeds.items():
         if work.shape(tensor) != work.shape(seed):
             raise ShapeError(f"expected a gradient of shape {list(work.shape(tensor))}, got {list(work.shape(seed))}")
-    wanted = tuple(wanted)
+    wrt = tuple(wrt)
     nodes = work.nodes[since:]
-    moved = _dependent(nodes, wanted, work.detached.union(stops))
-    guards = {i: node.guard for node in nodes for i in node.outputs}
+    moved = _dependents(nodes, wrt, work.detached.union(stops))
+    guards = {i: node.predicate for node in nodes for i in node.outputs}
     grads = dict(seeds)
     for node in reversed(nodes):
         arrived = [i for i in node.outputs if i in moved and i in grads]
         if not arrived or not moved.intersection(node.inputs):
             continue
-        guard = node.guard if node.guard is not None and node.guard.zeros else None
-        with work.at(node.where), _left_out(work, guard):
-            handed = _handed_back(work, node, {i: grads[i] for i in arrived}, moved)
+        guard = node.predicate if node.predicate is not None and node.predicate.zeros else None
+        with work.at(node.where), _under_predicate(work, guard):
+            handed = _input_gradients(work, node, {i: grads[i] for i in arrived}, moved)
         for i, g in zip(node.inputs, handed, strict=True):
             if g is not None and i in moved:
-                with work.at(node.where), _left_out(work, guard if guards.get(i) == guard else None):
+                with work.at(node.where), _under_predicate(work, guard if guards.get(i) == guard else None):
                     grads[i] = work.add(grads[i], g) if i in grads else g
-    return {i: grads[i] for i in wanted if i in grads}
+    return {i: grads[i] for i in wrt if i in grads}
 
 
 @contextmanager
-def _left_out(work: GraphBuilder, guard: Guard | None) -> Iterator[None]:
+def _under_predicate(work: GraphBuilder, guard: Predicate | None) -> Iterator[None]:
     """Let the guard skip the nodes emitted inside; their outputs are then zeros."""
     first = len(work.nodes)
     yield
     if guard is not None:
-        work.nodes[first:] = [replace(node, guard=guard) for node in work.nodes[first:]]
+        work.nodes[first:] = [replace(node, predicate=guard) for node in work.nodes[first:]]
 
 
-def _handed_back(
+def _input_gradients(
     work: GraphBuilder, node: Node, arrived: Mapping[int, int], moved: Collection[int]
 ) -> Sequence[int | None]:
     """Emit the gradients of a node's inputs from the gradients of its outputs."""
@@ -88,7 +88,7 @@ def _handed_back(
     return op.vjp(work, node, arrived[node.outputs[0]])
 
 
-def _dependent(nodes: list[Node], wrt: tuple[int, ...], stops: Collection[int]) -> set[int]:
+def _dependents(nodes: list[Node], wrt: tuple[int, ...], stops: Collection[int]) -> set[int]:
     """Return `wrt` and all tensors that depend on them on a path without `stops`."""
     moved = set(wrt)
     for node in nodes:

@@ -43,9 +43,13 @@ def _norm_into_linear(graph: Graph) -> list[Node]:
         for j in readers:
             reader = nodes[j][0]
             by_role: dict[str, int | None] = dict(zip(reader.attrs["roles"], reader.inputs, strict=True))
-            by_role |= {"x": norm.inputs[0], "norm.weight": norm.named("weight"), "norm.bias": norm.named("bias")}
+            by_role |= {
+                "x": norm.inputs[0],
+                "norm.weight": norm.input_by_role("weight"),
+                "norm.bias": norm.input_by_role("bias"),
+            }
             attrs = norm.attrs
-            nodes[j][0] = _with(
+            nodes[j][0] = _with_inputs(
                 reader, by_role, norm=attrs["kind"], norm_eps=attrs["eps"], norm_unit_offset=attrs["unit_offset"]
             )
         nodes[i].clear()
@@ -58,7 +62,7 @@ def _reads_as_factor(node: Node, tensor: int) -> bool:
     return (
         node.op == "linear"
         and node.attrs["norm"] is None
-        and node.named("x") == tensor
+        and node.input_by_role("x") == tensor
         and node.inputs.count(tensor) == 1
     )
 
@@ -75,11 +79,11 @@ def _sum_into_linear(graph: Graph) -> list[Node]:
             if at is None or value == other or made_by.get(other, -1) > at:
                 continue
             product = nodes[at]
-            if product is None or product.guard != total.guard or not _can_take(graph, product, value):
+            if product is None or product.predicate != total.predicate or not _can_take(graph, product, value):
                 continue
             by_role = dict(zip(product.attrs["roles"], product.inputs, strict=True))
             by_role = {"x": by_role.pop("x"), "residual": other, **by_role}
-            nodes[at] = dataclasses.replace(_with(product, by_role, residual=True), outputs=total.outputs)
+            nodes[at] = dataclasses.replace(_with_inputs(product, by_role, residual=True), outputs=total.outputs)
             made_by[total.outputs[0]] = at
             nodes[i] = None
             break
@@ -121,7 +125,7 @@ def _softcap_into_linear(graph: Graph) -> list[Node]:
         if at is None or product is None or not _can_take(graph, product, value):
             continue
         plain = scale["alpha"] == 1 / cap and scale["beta"] == last.attrs["beta"] == 0
-        if plain and {node.guard for node in functions} == {product.guard}:
+        if plain and {node.predicate for node in functions} == {product.predicate}:
             attrs = MappingProxyType({**product.attrs, "softcap": cap})
             nodes[at] = dataclasses.replace(product, outputs=last.outputs, attrs=attrs)
             for place in places:
@@ -142,7 +146,7 @@ def _functions(graph: Graph, made_by: Mapping[int, int], last: Node) -> list[int
     return numbers
 
 
-def _with(node: Node, by_role: Mapping[str, int | None], **attrs: Any) -> Node:
+def _with_inputs(node: Node, by_role: Mapping[str, int | None], **attrs: Any) -> Node:
     """Return a node with other inputs, by role, and other attributes."""
     inputs = {role: i for role, i in by_role.items() if i is not None}
     changed = MappingProxyType({**node.attrs, **attrs, "roles": tuple(inputs)})

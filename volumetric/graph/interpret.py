@@ -11,9 +11,9 @@ import numpy as np
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.binding import bind, is_open, rows_of
-from volumetric.graph.liveness import dropped_after
+from volumetric.graph.liveness import dead_after
 from volumetric.graph.operations import OPS
-from volumetric.graph.operations.base import Run
+from volumetric.graph.operations.operation import Run
 from volumetric.graph.ops import HELD, Graph, Node, Tensor
 
 Float = type[np.float32] | type[np.float64]
@@ -43,7 +43,7 @@ class _Result:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _NodeStep:
     """A node prepared to run; `dropped` are the tensors that no later node reads."""
 
     run: Run
@@ -64,8 +64,8 @@ class Interpreter:
         self.graph = graph
         self._dtype = dtype
         self._steps = [
-            _Step(OPS[node.op].run, node, tuple(self._result(i) for i in node.outputs), dropped)
-            for node, dropped in zip(graph.nodes, dropped_after(graph), strict=True)
+            _NodeStep(OPS[node.op].run, node, tuple(self._result(i) for i in node.outputs), dropped)
+            for node, dropped in zip(graph.nodes, dead_after(graph), strict=True)
         ]
         computed = {i for node in graph.nodes for i in node.outputs}
         self._constants = {i: v.astype(self._type(i), copy=False) for i, v in graph.constants.items()}

@@ -10,7 +10,7 @@ from volumetric.base.errors import SpecError
 from volumetric.graph.ops import Graph, Node, Tensor
 
 
-def roots(graph: Graph) -> list[int]:
+def view_roots(graph: Graph) -> list[int]:
     """Return tensor → the tensor whose storage it is a view of: itself, unless it is the output of a `reshape`.
 
     Tensors with the same key have different roots here, but are the same buffer.
@@ -27,17 +27,17 @@ def last_use(graph: Graph) -> list[int]:
 
     ``len(graph.nodes)`` for outputs of the graph, which outlive the run; -1 for tensors that no node reads.
     """
-    root = roots(graph)
+    root = view_roots(graph)
     last = [-1] * len(graph.tensors)
     for at, node in enumerate(graph.nodes):
-        for i in (*node.inputs, *(node.guard[:1] if node.guard else ())):
+        for i in (*node.inputs, *(node.predicate[:1] if node.predicate else ())):
             last[root[i]] = at
     for i in graph.outputs:
         last[root[i]] = len(graph.nodes)
     return [last[root[i]] for i in range(len(last))]
 
 
-def dropped_after(graph: Graph) -> list[tuple[int, ...]]:
+def dead_after(graph: Graph) -> list[tuple[int, ...]]:
     """Return node → the tensors whose storage is free after it: neither a later node nor the caller reads them."""
     last = last_use(graph)
     for at, node in enumerate(graph.nodes):
@@ -50,7 +50,7 @@ def dropped_after(graph: Graph) -> list[tuple[int, ...]]:
     return [tuple(tensors) for tensors in dropped]
 
 
-def scratch(graph: Graph) -> list[int]:
+def scratch_tensors(graph: Graph) -> list[int]:
     """Return tensors that need separate storage during the run: no inputs, constants, persistent buffers or views."""
     outputs = [i for node in graph.nodes if node.op != "reshape" for i in node.outputs]
     return [i for i in outputs if graph.tensors[i].key is None]
@@ -61,7 +61,7 @@ def copy_overwritten_outputs(graph: Graph) -> Graph:
 
     The copy is made right before that write. Other outputs are unchanged, so most graphs are returned as they are.
     """
-    root = roots(graph)
+    root = view_roots(graph)
     writes = _writes(graph)
     tensors, outputs = list(graph.tensors), list(graph.outputs)
     copies: dict[int, int] = {}
@@ -107,20 +107,20 @@ def _writes(graph: Graph) -> Mapping[str, list[int]]:
 
 def check_order(graph: Graph) -> None:
     """Raise `SpecError` if a node or an output reads the value of a persistent buffer from before an earlier write."""
-    root = roots(graph)
+    root = view_roots(graph)
     now: dict[str, int] = {}
     for node in graph.nodes:
         for i in node.inputs:
-            _check_now(graph, root[i], now, f"{node.op} {node.where}".rstrip())
+            _check_node_order(graph, root[i], now, f"{node.op} {node.where}".rstrip())
         for i in node.outputs:
             key = graph.tensors[i].key
             if key is not None:
                 now[key] = i
     for i in graph.outputs:
-        _check_now(graph, root[i], now, "an output")
+        _check_node_order(graph, root[i], now, "an output")
 
 
-def _check_now(graph: Graph, i: int, now: dict[str, int], what: str) -> None:
+def _check_node_order(graph: Graph, i: int, now: dict[str, int], what: str) -> None:
     key = graph.tensors[i].key
     if key is not None and now.setdefault(key, i) != i:
         raise SpecError(

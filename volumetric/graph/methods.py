@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from volumetric.base._typing import Shape
-from volumetric.graph.operations.base import widest
+from volumetric.graph.operations.operation import widest
 
 
 class OperationMethods(ABC):

@@ -9,7 +9,7 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError
 from volumetric.dtypes import Scheme
-from volumetric.graph.device import Rounds
+from volumetric.graph.graph_device import Rounds
 from volumetric.graph.interpret import Float, Interpreter, check_buffer
 from volumetric.graph.ops import Graph
 
@@ -21,7 +21,7 @@ class NumpyStore:
         self.dtype = dtype
         self.buffers: dict[str, Array] = {}
 
-    def put(self, key: str, value: Array) -> None:
+    def write(self, key: str, value: Array) -> None:
         """Copy `value` into a new buffer, or into an existing one of the same shape."""
         value = np.array(value, np.int32 if np.issubdtype(value.dtype, np.integer) else self.dtype)
         old = self.buffers.get(key, value)
@@ -29,16 +29,16 @@ class NumpyStore:
             raise ShapeError(f"buffer {key!r} is {old.dtype} {list(old.shape)}, got {value.dtype} {list(value.shape)}")
         self.buffers[key] = value
 
-    def put_together(self, values: Mapping[str, Array]) -> None:
+    def write_together(self, values: Mapping[str, Array]) -> None:
         """Put several buffers."""
         for key, value in values.items():
-            self.put(key, value)
+            self.write(key, value)
 
     def get(self, key: str) -> Array:
         """Return a copy of a buffer."""
         return self.buffers[key].copy()
 
-    def seen(self, key: str) -> Array | None:
+    def host_view(self, key: str) -> Array | None:
         """Return a buffer as it is."""
         return self.buffers[key]
 
@@ -78,7 +78,7 @@ class NumpyGraphs:
         self.dtype = dtype
 
     @staticmethod
-    def rounds(scheme: Scheme) -> Rounds | None:
+    def rounding_of(scheme: Scheme) -> Rounds | None:
         """Return how weights are rounded to `scheme` for a forward pass."""
         return "codec"
 
@@ -88,6 +88,6 @@ class NumpyGraphs:
 
     def compile(self, graph: Graph, store: NumpyStore) -> NumpyProgram:
         """Check that every buffer exists, and bind `graph` to `store`."""
-        for tensor in graph.keyed.values():
+        for tensor in graph.tensors_by_key.values():
             check_buffer(tensor, store.buffers)
         return NumpyProgram(graph, store)

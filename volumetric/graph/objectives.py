@@ -56,7 +56,7 @@ class Objective:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ForwardLosses:
     """A forward pass with its losses.
 
     Attributes
@@ -70,7 +70,7 @@ class Seen:
     totals: int
     slopes: tuple[tuple[int, int], ...]
     values: Mapping[int, int] = field(default_factory=dict)
-    left: Mapping[str, int] = field(default_factory=dict)
+    stream_states: Mapping[str, int] = field(default_factory=dict)
 
 
 def emit_targets(work: GraphBuilder, of: Objective) -> tuple[int, int | None]:
@@ -81,7 +81,7 @@ def emit_targets(work: GraphBuilder, of: Objective) -> tuple[int, int | None]:
 
 def emit_objectives(
     work: GraphBuilder, of: Sequence[Objective], outputs: Mapping[str, int], targets: Sequence[tuple[int, int | None]]
-) -> Seen:
+) -> ForwardLosses:
     """Emit the losses of outputs by name."""
     totals: list[int] = []
     slopes: list[tuple[int, int]] = []
@@ -94,7 +94,7 @@ def emit_objectives(
             total, _, slope = work.loss(**objective.loss, prediction=prediction, target=target, weights=weighing)
         totals.append(total)
         slopes.append((y, work.reshape(slope, work.shape(y))))
-    return Seen(totals[0] if len(totals) == 1 else work.concat(totals, 0), tuple(slopes))
+    return ForwardLosses(totals[0] if len(totals) == 1 else work.concat(totals, 0), tuple(slopes))
 
 
 def emit_seeds(work: GraphBuilder, slopes: Sequence[tuple[int, int]], *, shared: bool) -> dict[int, int]:

@@ -32,9 +32,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from volumetric.base._typing import ROWS, Array, Shape
+from volumetric.base.moved_modules import renamed_members
 
 if TYPE_CHECKING:
-    from volumetric.graph.guards import Guard
+    from volumetric.graph.predicates import Predicate
 
 TensorType = Literal["float32", "int32"]
 Role = Literal["input", "constant", "parameter", "state", "scratch"]
@@ -81,6 +82,7 @@ class Tensor:
         return prod(self.shape[1:])
 
 
+@renamed_members(named="input_by_role", guard="predicate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One operation: the tensors that it reads and writes, its static attributes, and its layer.
@@ -99,14 +101,17 @@ class Node:
     where: str = ""
     mixes: bool = False
     tail: bool = False
-    guard: Guard | None = None
+    predicate: Predicate | None = None
 
-    def named(self, role: str) -> int | None:
+    def input_by_role(self, role: str) -> int | None:
         """Return the input with a role, or None."""
         names = self.attrs.get("roles") or _NAMED.get(self.op, ())
         return self.inputs[names.index(role)] if role in names[: len(self.inputs)] else None
 
 
+@renamed_members(
+    given="caller_inputs", keyed="tensors_by_key", keys="keys_by_role", piece="max_rows", whole="whole_sequences"
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """Nodes in execution order.
@@ -129,18 +134,18 @@ class Graph:
     outputs: tuple[int, ...]
     constants: Mapping[int, Array]
     derived: Mapping[int, Derived] = field(default_factory=lambda: MappingProxyType({}))
-    piece: int | None = None
-    whole: bool = False
+    max_rows: int | None = None
+    whole_sequences: bool = False
     detached: frozenset[int] = frozenset()
     flush: bool = False
 
     @property
-    def given(self) -> tuple[int, ...]:
+    def caller_inputs(self) -> tuple[int, ...]:
         """Inputs that a caller passes: all that are not derived from the positions of rows."""
         return self.values(self.inputs)
 
     @property
-    def keyed(self) -> dict[str, Tensor]:
+    def tensors_by_key(self) -> dict[str, Tensor]:
         """Key → one tensor of that key, for every persistent buffer that the graph reads or writes."""
         used = {i for node in self.nodes for i in (*node.inputs, *node.outputs)} | {*self.inputs, *self.outputs}
         by_key: dict[str, Tensor] = {}
@@ -150,7 +155,7 @@ class Graph:
                 by_key.setdefault(key, self.tensors[i])
         return by_key
 
-    def keys(self, node: Node) -> dict[str, str]:
+    def keys_by_role(self, node: Node) -> dict[str, str]:
         """Return role → key of the parameters that a node reads by role."""
         names = node.attrs.get("roles") or _NAMED.get(node.op, ())
         pairs = zip(names, (self.tensors[i] for i in node.inputs), strict=False)
@@ -181,7 +186,7 @@ class Graph:
             args = ", ".join(map(self._name, node.inputs))
             where = f" @{node.where}" if node.where else ""
             tail = " tail" if node.tail else ""
-            tail += f" if %{node.guard.tensor}[:, {node.guard.column}]" if node.guard else ""
+            tail += f" if %{node.predicate.tensor}[:, {node.predicate.column}]" if node.predicate else ""
             yield f"{', '.join(map(self._show, node.outputs))} = {node.op}({args}) {attrs}".rstrip() + where + tail
             bodies = (v for v in node.attrs.values() if isinstance(v, Graph))
             yield from (f"    {line}" for body in bodies for line in body._lines())

@@ -23,7 +23,7 @@ def broadcast_strides(shape: Shape, target: Shape) -> Shape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class StridedAxis:
     """One axis of a box: its size, its stride in each tensor, and the range that exists if the rest is padding."""
 
     size: int
@@ -31,21 +31,21 @@ class Axis:
     inside: tuple[int, int] | None = None
 
 
-def merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+def merge_strided_axes(axes: Sequence[StridedAxis]) -> tuple[StridedAxis, ...]:
     """Drop axes of size 1 and merge neighbours that are contiguous in memory; return at least one axis."""
-    runs: list[Axis] = []
+    runs: list[StridedAxis] = []
     for axis in axes:
         if axis.size == 1 and axis.inside is None:
             continue
         last = runs[-1] if runs else None
         plain = last is not None and last.inside is None and axis.inside is None
         if last is not None and plain and last.steps == tuple(s * axis.size for s in axis.steps):
-            runs[-1] = Axis(size=last.size * axis.size, steps=axis.steps)
+            runs[-1] = StridedAxis(size=last.size * axis.size, steps=axis.steps)
         else:
             runs.append(axis)
-    return tuple(runs) or (Axis(size=1, steps=(0,) * len(axes[0].steps) if axes else (0,)),)
+    return tuple(runs) or (StridedAxis(size=1, steps=(0,) * len(axes[0].steps) if axes else (0,)),)
 
 
-def padded(values: Sequence[int], length: int, fill: int = 0) -> tuple[int, ...]:
+def pad_to(values: Sequence[int], length: int, fill: int = 0) -> tuple[int, ...]:
     """Return `values` padded to `length`."""
     return (*values, *[fill] * (length - len(values)))

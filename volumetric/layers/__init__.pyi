@@ -11,11 +11,6 @@ from .attention import MultiHeadAttention as MultiHeadAttention
 from .attention import Rope as Rope
 from .axon import Axon as Axon
 from .axon_linear import AxonLinear as AxonLinear
-from .base import LAYERS as LAYERS
-from .base import LayerSpec as LayerSpec
-from .base import ParamSpec as ParamSpec
-from .base import StateSpec as StateSpec
-from .base import layer as layer
 from .batch_norm import BatchNorm1d as BatchNorm1d
 from .batch_norm import BatchNorm2d as BatchNorm2d
 from .batch_norm import BatchNorm3d as BatchNorm3d
@@ -44,6 +39,11 @@ from .gumbel_softmax import GumbelSoftmax as GumbelSoftmax
 from .hierarchical_softmax import HierarchicalSoftmax as HierarchicalSoftmax
 from .kmeans import KMeans as KMeans
 from .last_step import LastStep as LastStep
+from .layer_spec import LAYERS as LAYERS
+from .layer_spec import LayerSpec as LayerSpec
+from .layer_spec import ParamSpec as ParamSpec
+from .layer_spec import StateSpec as StateSpec
+from .layer_spec import layer as layer
 from .mamba import Mamba as Mamba
 from .mamba2 import Mamba2 as Mamba2
 from .masked_softmax import MaskedSoftmax as MaskedSoftmax

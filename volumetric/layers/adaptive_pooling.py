@@ -14,8 +14,8 @@ from typing import ClassVar
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.base import layer, show_shape
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import layer, show_shape
 from volumetric.layers.windowed import Windowed
 
 

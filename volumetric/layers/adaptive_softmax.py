@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.base import layer
+from volumetric.layers.layer_spec import layer
 from volumetric.layers.softmax import AxisSoftmax
 
 

@@ -9,16 +9,16 @@ import numpy as np
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import SpecError
 from volumetric.graph.operations.linear_scan import linear_scan as emit_linear_scan
-from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import (
+from volumetric.graph.state_spec import StateSpec, is_sequence
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, linear, start_state
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, linear, start
 
 
 @layer("agalite")
@@ -116,7 +116,7 @@ class AGaLiTe(LayerSpec):
         heads, width = self.by_head
         with work.at(scope.path, mixes=False):
             wide, small = (linear(work, p, (name,), x) for name in ("kqvbg.", "p."))
-        batch, length, _ = work.shape(scope.sequenced(x))
+        batch, length, _ = work.shape(scope.as_sequences(x))
         rows, keys = batch * length, heads * self.features
         k, q, v, beta, gamma = work.split(work.reshape(wide, (rows, heads, 5, width)), (1,) * 5, 2)
         p1, p2, p3 = work.split(work.reshape(small, (rows, heads, 3, self.eta)), (1,) * 3, 2)
@@ -137,7 +137,7 @@ class AGaLiTe(LayerSpec):
         decay, beta = outer(gamma, p3, "sigmoid"), work.reshape(work.unary(beta, "sigmoid"), (rows, 1, heads * width))
         v = work.reshape(v, (rows, 1, heads * width))
         phases = _phases(scope, self, x)
-        before = {name: start(scope, x, name, shape) for name, shape in self.shapes.items() if name != "tick"}
+        before = {name: start_state(scope, x, name, shape) for name, shape in self.shapes.items() if name != "tick"}
         summed = work.concat((before["tilde_k"], work.reshape(before["s"], (batch, 1, heads, self.features))), 1)
 
         def sums(of: int, left: int, phase: int | None, first: int) -> int:
@@ -147,7 +147,7 @@ class AGaLiTe(LayerSpec):
             u, a = (
                 work.reshape(i, (batch, length, count * each)) for i in (u, work.broadcast(left, (rows, count, each)))
             )
-            return emit_linear_scan(work, u, a, work.reshape(first, (batch, count * each)), scope.kept_before(x))
+            return emit_linear_scan(work, u, a, work.reshape(first, (batch, count * each)), scope.keep_mask(x))
 
         # Sums of keys dominate memory and time: in long windows each phase has a separate scan with the same decay; the
         # last phase, which is 1, needs no product.
@@ -165,9 +165,9 @@ class AGaLiTe(LayerSpec):
                 for of, (a, b) in zip(all_keys, runs, strict=True)
             ]
             last = work.concat(ends, 1)
-            scope.keep("tilde_k", work.part(last, 1, 0, r))
-            scope.keep("s", work.reshape(work.part(last, 1, r, r + 1), (batch, heads, self.features)))
-            scope.keep("tilde_v", work.reshape(work.last(all_values, 1), (batch, r, heads, width)))
+            scope.keep_state("tilde_k", work.part(last, 1, 0, r))
+            scope.keep_state("s", work.reshape(work.part(last, 1, r, r + 1), (batch, heads, self.features)))
+            scope.keep_state("tilde_v", work.reshape(work.last(all_values, 1), (batch, r, heads, width)))
         queries, met = outer(q, p2, "relu"), list[int]()
         for of, (a, b) in zip(all_keys, runs, strict=True):
             each = work.binary("mul", work.reshape(of, (rows, b - a, keys)), queries)
@@ -188,14 +188,14 @@ _FEW: Final = 16
 def _phases(scope: Scope, spec: AGaLiTe, x: int) -> int:
     """Emit the cosines of each row's number, and 1 for s, ``[rows, r + 1, 1]``; stores the number as a state."""
     work, period = scope.work, spec.period
-    batch, length, _ = work.shape(scope.sequenced(x))
+    batch, length, _ = work.shape(scope.as_sequences(x))
     one = work.constant(np.ones(1), "one")
     steps = work.broadcast(work.reshape(one, (1, 1, 1)), (batch, length, 1))
-    count = emit_linear_scan(work, steps, one, start(scope, x, "tick", (1,)), scope.kept_before(x))
+    count = emit_linear_scan(work, steps, one, start_state(scope, x, "tick", (1,)), scope.keep_mask(x))
     laps = work.unary(work.affine(count, 1 / period, 0.5 / period), "floor")
     tick = work.binary("sub", count, work.affine(laps, float(period)))
     if scope.keeps_state(x) and length:
-        scope.keep("tick", work.reshape(work.last(tick, 1), (batch, 1)))
+        scope.keep_state("tick", work.reshape(work.last(tick, 1), (batch, 1)))
     places = np.arange(period)[None]
     rows = work.reshape(tick, (batch * length, 1))
     above = [work.binary("greater", rows, work.constant(places + edge, "places")) for edge in (-0.5, 0.5)]

@@ -17,20 +17,28 @@ import numpy as np
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.attention import seen_rows, temperature
+from volumetric.graph.numeric.attention_mask import attention_mask, temperature
 from volumetric.graph.numeric.rope import Rope, rotation
 from volumetric.graph.ops import HELD
-from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import (
+from volumetric.graph.state_spec import StateSpec, is_sequence
+from volumetric.layers.attention_state import (
+    AttentionMask,
+    attention_past,
+    clean_values,
+    keep_last_rows,
+    mask_of,
+    places_in_sequence,
+    temperature_factors,
+)
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.dense import affine_params
-from volumetric.layers.places import Seen, cleaned, held_by, keep_last, mask_of, stand, warmth
-from volumetric.layers.scope import Scope, linear
 
 
 @layer("multi_head_attention")
@@ -165,8 +173,8 @@ class MultiHeadAttention(LayerSpec):
         window = min((size for size in (self.window, self.chunk) if size is not None), default=None)
         return tuple(StateSpec(name=name, shape=row, kind="rows", window=window) for name in ("k", "v"))
 
-    def within(self, context: int) -> MultiHeadAttention:
-        return self if self.rope is None else replace(self, rope=self.rope.within(context))
+    def for_context(self, context: int) -> MultiHeadAttention:
+        return self if self.rope is None else replace(self, rope=self.rope.for_context(context))
 
     def params(self) -> tuple[ParamSpec, ...]:
         q, kv = self.num_heads * self.width, self.kv_heads * self.width
@@ -193,54 +201,54 @@ class MultiHeadAttention(LayerSpec):
     def emit(self, scope: Scope, x: int) -> int:
 
         work = scope.work
-        if work.takes("attend", (x, *scope.params(self).values())):
-            return _over_states(scope, self, x)
-        rows = scope.sequenced(x)
+        if work.is_native("attend", (x, *scope.params(self).values())):
+            return _attend_native(scope, self, x)
+        rows = scope.as_sequences(x)
         q, k, v = (_heads(scope, self, name, rows) for name in ("q", "k", "v"))
-        if work.shape(x)[0] and (held_by(scope, self, x) is not None or scope.kept_before(x) is not None):
-            return _from_anywhere(scope, self, x, q, k, v)
+        if work.shape(x)[0] and (attention_past(scope, self, x) is not None or scope.keep_mask(x) is not None):
+            return _attend_resumed(scope, self, x, q, k, v)
         places = np.arange(work.shape(rows)[1])
-        q, k = (_turned(work, self, i, places) for i in (q, k))
+        q, k = (_rotate_heads(work, self, i, places) for i in (q, k))
         if self.temperature_scale:
             factors = temperature(places, self.temperature_scale, self.temperature_every)
             q = work.binary("mul", q, work.constant(factors[:, None, None], "temperature"))
-        visible = seen_rows(places, places, causal=self.causal, window=self.window, chunk=self.chunk)
+        visible = attention_mask(places, places, causal=self.causal, window=self.window, chunk=self.chunk)
         mask = None if visible.all() else work.constant(visible.astype(np.float64), "mask")
-        return _attend(scope, self, x, q, k, v, Seen(mask))
+        return _attend(scope, self, x, q, k, v, AttentionMask(mask))
 
 
-def _from_anywhere(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int) -> int:
+def _attend_resumed(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int) -> int:
     """Emit attention of rows that continue from states, or of sequences that are reset within the call."""
-    work, past = scope.work, held_by(scope, spec, x)
-    places = stand(scope, x, past)
+    work, past = scope.work, attention_past(scope, spec, x)
+    places = places_in_sequence(scope, x, past)
     length = work.shape(places)[1]
     if past is not None:
         k, v = work.concat((past.k, k), 1), work.concat((past.v, v), 1)
-        keep_last(scope, spec, past, places, (k, v))
+        keep_last_rows(scope, spec, past, places, (k, v))
     every = work.shape(k)[1]
     # Scores depend on distances alone, so RoPE may count positions from the first stored row in all sequences.
-    q = _turned(work, spec, q, np.arange(every - length, every))
-    k = _turned(work, spec, k, np.arange(every))
+    q = _rotate_heads(work, spec, q, np.arange(every - length, every))
+    k = _rotate_heads(work, spec, k, np.arange(every))
     if spec.temperature_scale:
-        q = work.binary("mul", q, warmth(work, spec, places))
-    v, odd = cleaned(work, v)
-    return _attend(scope, spec, x, q, k, v, Seen(mask_of(scope, spec, x, places, every - length), odd))
+        q = work.binary("mul", q, temperature_factors(work, spec, places))
+    v, odd = clean_values(work, v)
+    return _attend(scope, spec, x, q, k, v, AttentionMask(mask_of(scope, spec, x, places, every - length), odd))
 
 
-def _turned(work: GraphBuilder, spec: MultiHeadAttention, rows: int, places: Array) -> int:
+def _rotate_heads(work: GraphBuilder, spec: MultiHeadAttention, rows: int, places: Array) -> int:
     if spec.rope is None:
         return rows
     cos, sin = rotation(spec.rope, places)
     return work.rope(rows, work.constant(cos, "cos"), work.constant(sin, "sin"))
 
 
-def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
+def _attend_native(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
     """Emit attention of the rows of a call over the stored rows of the sequence, as one node between two products."""
     work, p = scope.work, scope.params(spec)
     by_head = spec.qk_norm and spec.qk_norm_over != "all"
     with work.at(scope.path, mixes=False):
         if spec.qk_norm and not by_head:
-            q, k = (_normed(scope, spec, p, name, linear(work, p, (name + ".",), x)) for name in ("q", "k"))
+            q, k = (_norm_heads(scope, spec, p, name, linear(work, p, (name + ".",), x)) for name in ("q", "k"))
             qkv = work.concat((q, k, linear(work, p, ("v.",), x)), 1)
         else:
             qkv = linear(work, p, ("q.", "k.", "v."), x)
@@ -282,11 +290,11 @@ def _heads(scope: Scope, spec: MultiHeadAttention, name: Literal["q", "k", "v"],
     y = linear(work, p, (name + ".",), rows)
     if name != "v" and spec.qk_norm:
         wide = count * width if spec.qk_norm_over == "all" else width
-        y = _normed(scope, spec, p, name, work.reshape(y, (batch * length * count * width // wide, wide)))
+        y = _norm_heads(scope, spec, p, name, work.reshape(y, (batch * length * count * width // wide, wide)))
     return work.reshape(y, (batch, length, count, width))
 
 
-def _normed(scope: Scope, spec: MultiHeadAttention, p: Mapping[str, int], name: str, rows: int) -> int:
+def _norm_heads(scope: Scope, spec: MultiHeadAttention, p: Mapping[str, int], name: str, rows: int) -> int:
     """Emit the norm of queries or keys, over each head or over all heads."""
     work, kind, eps = scope.work, spec.qk_norm_kind, spec.qk_norm_eps
     if not spec.qk_norm_gain:
@@ -301,7 +309,7 @@ def _normed(scope: Scope, spec: MultiHeadAttention, p: Mapping[str, int], name: 
     return work.reshape(work.binary("mul", normal, work.reshape(gain, (count, width))), (every, width))
 
 
-def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int, visibility: Seen) -> int:
+def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int, visibility: AttentionMask) -> int:
     """Emit attention of the queries ``[B, T, heads, width]`` over the keys and values ``[B, S, …]``, projected back.
 
     The output has the leading axes of `x`, the layer's input.
@@ -327,14 +335,14 @@ def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: i
         by_group = work.binary("add", work.reshape(scores, (shared, groups, length, every)), odd)
         scores = work.reshape(by_group, (shared * groups, length, every))
     if visibility.mask is not None:
-        scores = _masked(work, scores, visibility.mask, kv)
+        scores = _mask_scores(work, scores, visibility.mask, kv)
     joined = work.reshape(work.gemm(_softmax(work, scores, sinks), v), (shared, batch, kv, length, width))
     joined = work.permute(joined, (1, 3, 2, 0, 4))
     joined = work.reshape(joined, (*work.shape(x)[:-1], spec.num_heads * width))
     return linear(work, scope.params(spec), ("o.",), joined)
 
 
-def _masked(work: GraphBuilder, scores: int, mask: int, kv: int) -> int:
+def _mask_scores(work: GraphBuilder, scores: int, mask: int, kv: int) -> int:
     """Emit the scores ``[shared · B · kv, T, S]``, -inf where the mask ``[T, S]`` or ``[B, T, S]`` is 0."""
     groups, length, every = work.shape(scores)
     if len(work.shape(mask)) == 2:

@@ -15,16 +15,16 @@ from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.numeric.activations import Activation, check_activation
 from volumetric.graph.operations.rotate_scan import rotate_scan as emit_rotate_scan
-from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import (
+from volumetric.graph.state_spec import StateSpec, is_sequence
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, linear, start_state
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, linear, start
 
 Mix = Literal["linear", "srht", "none"]
 LEAST = 1e-12
@@ -155,8 +155,8 @@ class Axon(LayerSpec):
         elif self.mix == "srht":
             mixed = linear(work, {"weight": work.constant(self.transform(), "transform")}, ("",), x)
         # First: devices may run a concat of rows as a fused operation, and the following values have no rows.
-        state = work.concat([start(scope, x, name, (n,)) for name in ("c1", "c2")], 1)
-        of, keep, mixed = turn_nodes(work, p), scope.kept_before(x), scope.sequenced(mixed)
+        state = work.concat([start_state(scope, x, name, (n,)) for name in ("c1", "c2")], 1)
+        of, keep, mixed = turn_nodes(work, p), scope.keep_mask(x), scope.as_sequences(mixed)
         batch, length, _ = work.shape(mixed)
         driven = work.binary("mul", mixed, of.gamma)
         u = work.concat([work.binary("mul", driven, p[name]) for name in ("w1", "w2")], 2)
@@ -164,12 +164,12 @@ class Axon(LayerSpec):
         first = _with_history(scope, p, state, n) if traced else state
         s = emit_rotate_scan(work, u, of.g, of.phi, first, keep)
         if traced and length:
-            before = _before(work, s, state, keep)
-            scope.keep("traces", _traces(scope, p, of, before, mixed, driven, keep))
+            before = _states_before(work, s, state, keep)
+            scope.keep_state("traces", _traces(scope, p, of, before, mixed, driven, keep))
         if scope.keeps_state(x) and length:
             last = work.reshape(work.last(s, 1), (batch, 2 * n))
             for at, name in enumerate(("c1", "c2")):
-                scope.keep(name, work.part(last, 1, at * n, (at + 1) * n))
+                scope.keep_state(name, work.part(last, 1, at * n, (at + 1) * n))
         read = work.unary(work.reshape(s, (*work.shape(x)[:-1], 2 * n)), self.activation)
         with work.at(scope.path, mixes=False):
             return linear(work, p, ("out.",), read)
@@ -210,7 +210,7 @@ def _with_history(scope: Scope, p: dict[str, int], state: int, n: int) -> int:
     return work.binary("add", state, work.reshape(moved, (batch, 2 * n)))
 
 
-def _before(work: GraphBuilder, s: int, state: int, keep: int | None) -> int:
+def _states_before(work: GraphBuilder, s: int, state: int, keep: int | None) -> int:
     """Emit c before each row, 0 after a reset."""
     batch, length, wide = work.shape(s)
     if length < 0:

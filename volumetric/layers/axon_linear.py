@@ -7,16 +7,16 @@ from typing import ClassVar
 
 from volumetric.base._typing import Shape
 from volumetric.graph.numeric.activations import Activation
-from volumetric.graph.state import StateSpec
+from volumetric.graph.state_spec import StateSpec
 from volumetric.layers.axon import Axon, Mix
-from volumetric.layers.base import (
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     layer,
 )
-from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, linear
 
 
 @layer("axon_linear")
@@ -74,7 +74,7 @@ class AxonLinear(LayerSpec):
         return *own, *(replace(param, name=f"axon/{param.name}") for param in self.axon.params())
 
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
-        return tuple(state.below("axon") for state in self.axon.states(*inputs))
+        return tuple(state.with_prefix("axon") for state in self.axon.states(*inputs))
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.in_features)

@@ -11,7 +11,9 @@ import numpy as np
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numeric.activations import Activation, check_activation
-from volumetric.layers.base import (
+from volumetric.layers.channel_params import channel_params
+from volumetric.layers.emit_scope import Scope, spread_by_channel
+from volumetric.layers.layer_spec import (
     BatchStatistics,
     ParamSpec,
     buffer,
@@ -19,8 +21,6 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
-from volumetric.layers.channels import channel_params
-from volumetric.layers.scope import Scope, spread_by_channel
 from volumetric.layers.windowed import Windowed
 
 COUNT = "num_batches_tracked"
@@ -122,7 +122,7 @@ class BatchNorm(Windowed):
         """Normalise ``[N, C, positions]``: by batch statistics in training, else by the running statistics."""
         work, p, shape = scope.work, scope.params(self), self.output_shape(scope.work.shape(x))
         flat = work.reshape(x, (*shape[:2], prod(shape[2:])))
-        learns = scope.may_change(self)
+        learns = scope.may_change_buffers(self)
         if learns or not self.track_running_stats:
             mean = work.reduce(flat, "mean", (0, 2))
             centred = work.binary("sub", flat, mean)
@@ -171,11 +171,11 @@ def _track(scope: Scope, spec: BatchNorm, mean: int, var: int, count: int) -> No
     unbiased = work.affine(var, count / (count - 1))
     if spec.momentum is None:
         batches = work.affine(running[COUNT], 1.0, 1.0)
-        scope.change(COUNT, batches)
+        scope.change_buffer(COUNT, batches)
         part = work.unary(batches, "reciprocal")
     else:
         part = work.scalar(spec.momentum)
     rest = work.affine(part, -1.0, 1.0)
     for name, of_batch in (("running_mean", mean), ("running_var", unbiased)):
         new = work.binary("mul", work.reshape(of_batch, (spec.num_features,)), part)
-        scope.change(name, work.add(work.binary("mul", running[name], rest), new))
+        scope.change_buffer(name, work.add(work.binary("mul", running[name], rest), new))

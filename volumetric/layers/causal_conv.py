@@ -8,9 +8,9 @@ import numpy as np
 
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.depthwise import depthwise_conv
-from volumetric.graph.state import StateSpec
-from volumetric.layers.base import ParamSpec
-from volumetric.layers.scope import Scope, linear
+from volumetric.graph.state_spec import StateSpec
+from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_spec import ParamSpec
 
 PAST = "past"
 """State with the last rows before a call."""
@@ -51,7 +51,7 @@ def causal_conv(
     channels, _, taps = work.shape(weight)
     stored = (weight,) if bias is None else (weight, bias)
     native = taps > 1 and work.shape(weight)[1] == 1
-    if native and scope.keeps_state(x) and work.takes("causal_conv", (x, *stored)):
+    if native and scope.keeps_state(x) and work.is_native("causal_conv", (x, *stored)):
         by_role = {"x": x, "weight": weight} | ({} if bias is None else {"bias": bias})
         by_role["past"] = scope.state(PAST, (taps - 1, channels))
         attrs = {"start": start, "activation": activation, "factors": tuple(factors)}
@@ -62,9 +62,9 @@ def causal_conv(
         weight = work.binary("mul", weight, work.constant(by_channel[:, None, None], "factors"))
     if native and work.shape(x)[0] >= 0:
         return work.unary(_by_channel(scope, x, weight, bias), activation)
-    terms = lagged(scope, x, taps)
+    terms = lagged_rows(scope, x, taps)
     if work.shape(weight)[1] > 1:
-        y = _mixed(scope, terms, weight)
+        y = _mix_channels(scope, terms, weight)
     else:
         tap_weights = [work.reshape(work.part(weight, 2, k, k + 1), (channels,)) for k in range(taps)]
         y = work.add(*(work.binary("mul", term, factor) for term, factor in zip(terms, tap_weights, strict=True)))
@@ -72,7 +72,7 @@ def causal_conv(
     return work.unary(y, activation)
 
 
-def lagged(scope: Scope, x: int, taps: int) -> list[int]:
+def lagged_rows(scope: Scope, x: int, taps: int) -> list[int]:
     """Emit the rows ``taps - 1`` … 0 rows earlier in their sequence, zeros before its start."""
     work = scope.work
     if taps == 1:
@@ -81,37 +81,37 @@ def lagged(scope: Scope, x: int, taps: int) -> list[int]:
         past = scope.state(PAST, (taps - 1, work.shape(x)[1]))
         later = [work.emit("delay", (x, work.part(past, 0, k, taps - 1)))[0] for k in range(1, taps - 1)]
         first, left = work.emit("delay", (x, past))
-        scope.keep(PAST, left)
+        scope.keep_state(PAST, left)
         return [first, *later, x]
-    rows, keep = scope.sequenced(x), scope.kept_before(x)
+    rows, keep = scope.as_sequences(x), scope.keep_mask(x)
     batch, length, width = work.shape(rows)
     if scope.keeps_state(x):
         every = work.concat((scope.state(PAST, (batch, taps - 1, width)), rows), 1)
     else:
         every = work.pad(rows, (0, taps - 1, 0), (0, 0, 0))
-    visible = [] if keep is None else _seen(work, keep, taps)
+    visible = [] if keep is None else _lag_masks(work, keep, taps)
 
     def earlier(lag: int) -> int:
         met = work.part(every, 1, taps - 1 - lag, taps - 1 - lag + length)
         return work.binary("mul_nonzero", met, visible[lag]) if lag and visible else met
 
-    _keep(scope, x, every, visible, taps)
+    _keep_past(scope, x, every, visible, taps)
     return [work.reshape(earlier(lag), work.shape(x)) for lag in reversed(range(1, taps))] + [x]
 
 
 def _by_channel(scope: Scope, x: int, weight: int, bias: int | None) -> int:
     """Emit the depthwise convolution."""
-    work, rows, keep = scope.work, scope.sequenced(x), scope.kept_before(x)
+    work, rows, keep = scope.work, scope.as_sequences(x), scope.keep_mask(x)
     taps = work.shape(weight)[2]
     batch, _, width = work.shape(rows)
     shape = (batch, taps - 1, width)
     past = scope.state(PAST, shape) if scope.keeps_state(x) else work.zeros(shape)
     y = depthwise_conv(work, rows, weight, past, bias, keep)
-    _keep(scope, x, work.concat((past, rows), 1), [] if keep is None else _seen(work, keep, taps), taps)
+    _keep_past(scope, x, work.concat((past, rows), 1), [] if keep is None else _lag_masks(work, keep, taps), taps)
     return work.reshape(y, work.shape(x))
 
 
-def _keep(scope: Scope, x: int, every: int, visible: Sequence[int], taps: int) -> None:
+def _keep_past(scope: Scope, x: int, every: int, visible: Sequence[int], taps: int) -> None:
     """Store the last rows of ``[B, taps - 1 + T, width]``, with zeros for those that the last row does not see."""
     work = scope.work
     length = work.shape(every)[1] - taps + 1
@@ -122,10 +122,10 @@ def _keep(scope: Scope, x: int, every: int, visible: Sequence[int], taps: int) -
         last = [work.part(visible[lag], 1, length - 1, length) for lag in range(1, taps - 1)]
         now = work.affine(work.part(visible[1], 1, length - 1, length), 0.0, 1.0)
         left = work.binary("mul_nonzero", left, work.concat((*reversed(last), now), 1))
-    scope.keep(PAST, left)
+    scope.keep_state(PAST, left)
 
 
-def _seen(work: GraphBuilder, keep: int, taps: int) -> list[int]:
+def _lag_masks(work: GraphBuilder, keep: int, taps: int) -> list[int]:
     """Emit for each lag but 0 which rows of ``[B, T]`` see that far back, ``[B, T, 1]``."""
     batch, length = work.shape(keep)
     before = work.broadcast(work.constant(np.ones((1, 1)), "ones"), (batch, taps - 1))
@@ -137,7 +137,7 @@ def _seen(work: GraphBuilder, keep: int, taps: int) -> list[int]:
     return [work.reshape(of, (batch, length, 1)) for of in visible]
 
 
-def _mixed(scope: Scope, terms: Sequence[int], weight: int) -> int:
+def _mix_channels(scope: Scope, terms: Sequence[int], weight: int) -> int:
     """Emit the products of all channels of lagged rows with ``[out, in, taps]``."""
     work = scope.work
     wide, width, taps = work.shape(weight)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import ClassVar
 
 from volumetric.base._typing import Shape
-from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import (
+from volumetric.graph.state_spec import StateSpec, is_sequence
+from volumetric.layers.causal_conv import causal_conv as emit_causal_conv
+from volumetric.layers.causal_conv import conv_params, conv_state
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import causal_conv as emit_causal_conv
-from volumetric.layers.causal_conv import conv_params, conv_state
-from volumetric.layers.scope import Scope
 
 
 @layer("causal_conv1d")

@@ -73,7 +73,7 @@ class Clock:
             yield from part.walk()
 
 
-class _Around(Clock):
+class _WrappedClock(Clock):
     """A clock with operands."""
 
     def _check(self) -> None:
@@ -85,13 +85,13 @@ class _Around(Clock):
                     "clock: inner cannot be nested in another clock",
                     hint="put it around the whole clock: inner(…, n)",
                 )
-        if self.deep > DEEPEST:
+        if self.depth > DEEPEST:
             raise SpecError(f"clock: more than {DEEPEST} nested clocks", hint="use fewer")
 
     @cached_property
-    def deep(self) -> int:
+    def depth(self) -> int:
         """Depth of nesting."""
-        return 1 + max((part.deep if isinstance(part, _Around) else 1 for part in self.parts), default=0)
+        return 1 + max((part.depth if isinstance(part, _WrappedClock) else 1 for part in self.parts), default=0)
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class Every(Clock):
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if not _whole(self.period) or not 1 <= self.period <= LONGEST:
+        if not _is_whole_number(self.period) or not 1 <= self.period <= LONGEST:
             raise SpecError(f"every: the period must be 1 … {LONGEST} steps, got {self.period!r}")
-        if not _whole(self.phase) or not 0 <= self.phase < self.period:
+        if not _is_whole_number(self.phase) or not 0 <= self.phase < self.period:
             raise SpecError(f"every: the phase must be in 0 … {self.period - 1}, got {self.phase!r}")
 
 
@@ -163,7 +163,7 @@ class Event(Clock):
             raise SpecError(f"event: {self.source} has no bound", hint="Event(…, above=0.5)")
 
     @property
-    def what(self) -> str:
+    def watched_name(self) -> str:
         """Name of the observed thing."""
         return self.source.rpartition(".")[0]
 
@@ -191,7 +191,7 @@ class On(Clock):
 
 
 @dataclass(frozen=True)
-class _Joined(_Around):
+class _CombinedClock(_WrappedClock):
     terms: tuple[Clock, ...]
 
     def __post_init__(self) -> None:
@@ -209,16 +209,16 @@ class _Joined(_Around):
         return self.terms
 
 
-class And(_Joined):
+class And(_CombinedClock):
     """Fires if all terms fire: ``a & b``."""
 
 
-class Or(_Joined):
+class Or(_CombinedClock):
     """Fires if one term fires: ``a | b``."""
 
 
 @dataclass(frozen=True)
-class Not(_Around):
+class Not(_WrappedClock):
     """Fires if `term` does not: ``~a``."""
 
     term: Clock
@@ -233,14 +233,14 @@ class Not(_Around):
 
 
 @dataclass(frozen=True)
-class _Counting(_Around):
+class _Counting(_WrappedClock):
     clock: Clock
     steps: int
     word: ClassVar[str]
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if not _whole(self.steps) or not 1 <= self.steps <= LONGEST:
+        if not _is_whole_number(self.steps) or not 1 <= self.steps <= LONGEST:
             raise SpecError(f"{self.word}: the steps must be 1 … {LONGEST}, got {self.steps!r}")
         self._check()
 
@@ -270,5 +270,5 @@ class Inner(_Counting):
     word: ClassVar[str] = "inner"
 
 
-def _whole(value: object) -> bool:
+def _is_whole_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

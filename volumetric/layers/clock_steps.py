@@ -14,10 +14,10 @@ from volumetric.layers.clock import And, Clock, Cooldown, Event, Every, Inner, M
 T = TypeVar("T")
 
 
-class Steps(Protocol[T]):
+class ClockOps(Protocol[T]):
     """The backend of a step. Booleans have the shape of counters, one element for each stream."""
 
-    def watched(self, source: str, /) -> T:
+    def event_value(self, source: str, /) -> T:
         """Return the value that an event observes."""
         ...
 
@@ -41,11 +41,11 @@ class Steps(Protocol[T]):
         """Return whether one is true."""
         ...
 
-    def negated(self, a: T, /) -> T:
+    def negate(self, a: T, /) -> T:
         """Return whether it is false."""
         ...
 
-    def counted(self, count: T, begins: T, steps: float, /) -> T:
+    def count_down(self, count: T, begins: T, steps: float, /) -> T:
         """Return `steps` if a count starts, else one less than `count`, down to 0."""
         ...
 
@@ -65,7 +65,7 @@ def counters(clock: Clock) -> tuple[float, ...]:
     return tuple(counts)
 
 
-def step(clock: Clock, counts: Sequence[T], of: Steps[T]) -> tuple[T, list[T]]:
+def step(clock: Clock, counts: Sequence[T], of: ClockOps[T]) -> tuple[T, list[T]]:
     """Return whether a clock fires, and its counters after the step."""
     after: list[T] = list(counts)
     number = iter(range(len(after)))
@@ -75,14 +75,14 @@ def step(clock: Clock, counts: Sequence[T], of: Steps[T]) -> tuple[T, list[T]]:
         if isinstance(node, Every):
             n = next(number)
             due = of.under(after[n], 0.5)
-            after[n] = of.counted(after[n], due, node.period - 1.0)
+            after[n] = of.count_down(after[n], due, node.period - 1.0)
             return due
         if isinstance(node, Event):
-            return _in_range(node, of.watched(node.source), of)
+            return _in_range(node, of.event_value(node.source), of)
         if isinstance(node, On):
             return of.happens(node.name)
         if isinstance(node, Not):
-            return of.negated(fires(node.term, free))
+            return of.negate(fires(node.term, free))
         if isinstance(node, (And, Or)):
             join = of.both if isinstance(node, And) else of.either
             firing = fires(node.terms[0], free)
@@ -93,12 +93,12 @@ def step(clock: Clock, counts: Sequence[T], of: Steps[T]) -> tuple[T, list[T]]:
             n = next(number)
             warm = of.under(after[n], 0.5)
             firing = of.both(fires(node.clock, warm if free is None else of.both(free, warm)), warm)
-            after[n] = of.counted(after[n], firing if free is None else of.both(firing, free), float(node.steps))
+            after[n] = of.count_down(after[n], firing if free is None else of.both(firing, free), float(node.steps))
             return firing
         if isinstance(node, MaxSilence):
             n = next(number)
             firing = of.either(fires(node.clock, free), of.under(after[n], 0.5))
-            after[n] = of.counted(after[n], firing if free is None else of.both(firing, free), node.steps - 1.0)
+            after[n] = of.count_down(after[n], firing if free is None else of.both(firing, free), node.steps - 1.0)
             return firing
         assert isinstance(node, Inner)
         return fires(node.clock, free)
@@ -106,7 +106,7 @@ def step(clock: Clock, counts: Sequence[T], of: Steps[T]) -> tuple[T, list[T]]:
     return fires(clock, None), after
 
 
-def _in_range(event: Event, x: T, of: Steps[T]) -> T:
+def _in_range(event: Event, x: T, of: ClockOps[T]) -> T:
     conditions: list[T] = []
     if event.above is not None:
         conditions.append(of.over(x, event.above))
@@ -119,16 +119,16 @@ def _in_range(event: Event, x: T, of: Steps[T]) -> T:
     if event.equal is not None:
         conditions.append(_equal(x, event.equal, of))
     if event.unequal is not None:
-        conditions.append(of.negated(_equal(x, event.unequal, of)))
+        conditions.append(of.negate(_equal(x, event.unequal, of)))
     return conditions[0] if len(conditions) == 1 else of.both(conditions[0], conditions[1])
 
 
-def _equal(x: T, number: float, of: Steps[T]) -> T:
+def _equal(x: T, number: float, of: ClockOps[T]) -> T:
     elsewhere = of.either(of.over(x, number), of.under(x, number))
-    return of.both(of.negated(elsewhere), of.either(of.over(x, -1.0), of.under(x, 1.0)))  # NaN is neither
+    return of.both(of.negate(elsewhere), of.either(of.over(x, -1.0), of.under(x, 1.0)))  # NaN is neither
 
 
-class NumpySteps:
+class NumpyClockOps:
     """Steps in NumPy with bool arrays.
 
     Parameters
@@ -137,7 +137,7 @@ class NumpySteps:
     """
 
     def __init__(self, watched: Callable[[str], Array], happens: Callable[[str], Array]) -> None:
-        self.watched, self.happens = watched, happens
+        self.event_value, self.happens = watched, happens
 
     @staticmethod
     def over(x: Array, number: float) -> Array:
@@ -160,17 +160,17 @@ class NumpySteps:
         return a | b
 
     @staticmethod
-    def negated(a: Array) -> Array:
+    def negate(a: Array) -> Array:
         """Return whether it is false."""
         return ~a
 
     @staticmethod
-    def counted(count: Array, begins: Array, steps: float) -> Array:
+    def count_down(count: Array, begins: Array, steps: float) -> Array:
         """Return `steps` if a count starts, else one less than `count`, down to 0."""
         return np.where(begins, count.dtype.type(steps), np.maximum(count - 1, 0))
 
 
-class GraphSteps:
+class GraphClockOps:
     """Steps as nodes of a graph. They have no gradient.
 
     Parameters
@@ -179,7 +179,7 @@ class GraphSteps:
     """
 
     def __init__(self, work: GraphBuilder, watched: Callable[[str], int], happens: Callable[[str], int]) -> None:
-        self.work, self.watched, self.happens = work, watched, happens
+        self.work, self.event_value, self.happens = work, watched, happens
 
     def over(self, x: int, number: float) -> int:
         """Where x is greater."""
@@ -197,12 +197,12 @@ class GraphSteps:
         """Where one is true."""
         return self.work.binary("max", a, b)
 
-    def negated(self, a: int) -> int:
+    def negate(self, a: int) -> int:
         """Where it is not true."""
         return self.work.affine(a, -1.0, 1.0)
 
-    def counted(self, count: int, begins: int, steps: float) -> int:
+    def count_down(self, count: int, begins: int, steps: float) -> int:
         """`steps` where a count begins, else one less, down to 0."""
         work = self.work
         down = work.unary(work.affine(count, 1.0, -1.0), "relu")
-        return work.add(work.binary("mul", down, self.negated(begins)), work.affine(begins, steps))
+        return work.add(work.binary("mul", down, self.negate(begins)), work.affine(begins, steps))

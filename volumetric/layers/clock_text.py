@@ -73,7 +73,7 @@ def parse(text: str) -> Clock:
     """Parse a clock; see `Clock.parse` for the grammar."""
     if not isinstance(text, str):
         raise SpecError(f"clock: expected a string, got {text!r}", hint='"every(4)" or "err.prediction > 0.5"')
-    return _Parser(text).whole()
+    return _Parser(text).parse()
 
 
 class _Parser:
@@ -84,7 +84,7 @@ class _Parser:
         self._at, self._depth = 0, 0
         self._token = self._next()
 
-    def whole(self) -> Clock:
+    def parse(self) -> Clock:
         """Parse the whole text."""
         clock = self._or()
         if self._token.kind != "end":
@@ -101,45 +101,45 @@ class _Parser:
 
     def _row(self, sign: str, one: Callable[[], Clock], kind: Callable[[tuple[Clock, ...]], Clock]) -> Clock:
         start, terms = self._token, [one()]
-        while self._took(sign):
+        while self._accept(sign):
             terms.append(one())
-        return terms[0] if len(terms) == 1 else self._made(start, lambda: kind(tuple(terms)))
+        return terms[0] if len(terms) == 1 else self._build(start, lambda: kind(tuple(terms)))
 
     def _not(self) -> Clock:
         start = self._token
-        if self._took("!"):
+        if self._accept("!"):
             term = self._atom()
-            return self._made(start, lambda: Not(term))
+            return self._build(start, lambda: Not(term))
         return self._atom()
 
     def _atom(self) -> Clock:
         token = self._token
-        if self._took("("):
+        if self._accept("("):
             clock = self._or()
             self._expect(")")
             return clock
         if token.kind == "number":
-            return self._between()
+            return self._parse_range()
         if token.kind not in ("word", "quoted"):
             self._fail("expected a clock")
         self._advance()
-        if token.kind == "word" and self._took("("):
-            return self._called(token)
-        return self._compared(token)
+        if token.kind == "word" and self._accept("("):
+            return self._parse_call(token)
+        return self._parse_comparison(token)
 
-    def _called(self, name: _Token) -> Clock:
+    def _parse_call(self, name: _Token) -> Clock:
         """Parse the arguments of a call."""
         if name.text == "every":
             period = self._count()
-            phase = self._count() if self._took(",") else 0
+            phase = self._count() if self._accept(",") else 0
             self._expect(")")
-            return self._made(name, lambda: Every(period, phase))
+            return self._build(name, lambda: Every(period, phase))
         if name.text == "on":
             if self._token.kind not in ("word", "quoted", "number"):
                 self._fail("expected a name")
-            what = self._named(self._advance())
+            what = self._build_named(self._advance())
             self._expect(")")
-            return self._made(name, lambda: On(what))
+            return self._build(name, lambda: On(what))
         kinds = {kind.word: kind for kind in (Cooldown, MaxSilence, Inner)}
         if name.text not in kinds:
             known = ", ".join(("every", "on", *kinds))
@@ -148,29 +148,29 @@ class _Parser:
         self._expect(",")
         steps = self._count()
         self._expect(")")
-        return self._made(name, lambda: kinds[name.text](clock, steps))
+        return self._build(name, lambda: kinds[name.text](clock, steps))
 
-    def _compared(self, path: _Token) -> Clock:
+    def _parse_comparison(self, path: _Token) -> Clock:
         sign = self._token
-        if not self._took(*_BOUNDS):
+        if not self._accept(*_BOUNDS):
             self._fail("expected one of " + " ".join(_BOUNDS))
-        value, source = self._value(), self._named(path)
-        return self._made(path, lambda: Event(source, **{_BOUNDS[sign.text]: value}))
+        value, source = self._value(), self._build_named(path)
+        return self._build(path, lambda: Event(source, **{_BOUNDS[sign.text]: value}))
 
-    def _between(self) -> Clock:
+    def _parse_range(self) -> Clock:
         """Parse ``number < path < number``."""
         start, first = self._token, self._value()
         low = self._token
-        if not self._took("<", "<="):
+        if not self._accept("<", "<="):
             self._fail("expected < or <= between a number and a source")
         if self._token.kind not in ("word", "quoted"):
             self._fail("expected a source, such as err.prediction")
-        source = self._named(self._advance())
+        source = self._build_named(self._advance())
         high = self._token
-        if not self._took("<", "<="):
+        if not self._accept("<", "<="):
             self._fail("expected < or <= and a number", hint="with a single bound, write the source first")
         bounds = {_LOWER[_TURNED[low.text]]: first, _UPPER[high.text]: self._value()}
-        return self._made(start, lambda: Event(source, **bounds))
+        return self._build(start, lambda: Event(source, **bounds))
 
     def _value(self) -> float:
         token = self._token
@@ -188,7 +188,7 @@ class _Parser:
         self._advance()
         return int(token.text) if len(token.text) < 20 else self._fail("the number is too large", token)
 
-    def _named(self, token: _Token) -> str:
+    def _build_named(self, token: _Token) -> str:
         if token.kind != "quoted":
             return token.text
         try:
@@ -196,7 +196,7 @@ class _Parser:
         except ValueError:
             return self._fail("the quoted text is not a valid JSON string", token)
 
-    def _made(self, token: _Token, make: Callable[[], Clock]) -> Clock:
+    def _build(self, token: _Token, make: Callable[[], Clock]) -> Clock:
         """Build a clock; its errors point at `token`."""
         try:
             return make()
@@ -204,10 +204,10 @@ class _Parser:
             return self._fail(str(error), token, hint=error.hint)
 
     def _expect(self, sign: str) -> None:
-        if not self._took(sign):
+        if not self._accept(sign):
             self._fail(f"expected {sign}")
 
-    def _took(self, *signs: str) -> bool:
+    def _accept(self, *signs: str) -> bool:
         if self._token.kind == "sign" and self._token.text in signs:
             self._advance()
             return True

@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.graph.state import StateSpec
-from volumetric.layers.base import (
+from volumetric.graph.state_spec import StateSpec
+from volumetric.layers.emit_scope import Scope, emit_join
+from volumetric.layers.layer_spec import (
     BatchStatistics,
     LayerSpec,
     ParamSpec,
     layer,
     show_shape,
 )
-from volumetric.layers.scope import Scope, joined
 
 INPUT = "input"
 """Source of a Residual: the input of the enclosing network or container."""
@@ -52,7 +52,7 @@ class Residual(LayerSpec):
         return inputs[0]
 
     def emit(self, scope: Scope, x: int, source: int) -> int:
-        return joined(scope.work, (x, source), "add")
+        return emit_join(scope.work, (x, source), "add")
 
 
 def inner_source(source: str | None, index: int) -> int:
@@ -71,7 +71,7 @@ def inner_source(source: str | None, index: int) -> int:
     )
 
 
-def prefixed(children: Mapping[Any, LayerSpec]) -> tuple[ParamSpec, ...]:
+def prefixed_params(children: Mapping[Any, LayerSpec]) -> tuple[ParamSpec, ...]:
     """Return the parameters of `children`, named below their keys."""
     return tuple(
         dataclasses.replace(param, name=f"{path}/{param.name}")
@@ -130,7 +130,7 @@ class Container(LayerSpec):
         return any(child.draws for child in self.children().values())
 
     def params(self) -> tuple[ParamSpec, ...]:
-        return prefixed(self.children())
+        return prefixed_params(self.children())
 
     def buffers(self) -> tuple[ParamSpec, ...]:
         return prefixed_buffers(self.children())
@@ -139,7 +139,7 @@ class Container(LayerSpec):
         specs: list[StateSpec] = []
         for path, child in self.children().items():
             shapes = [self.reads(path, shape) for shape in inputs]
-            specs += (state.below(path) for state in child.states(*shapes))
+            specs += (state.with_prefix(path) for state in child.states(*shapes))
         return tuple(specs)
 
 
@@ -182,7 +182,9 @@ class Sequential(Container):
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
         shapes = [(shape,) for shape in self._shapes(*inputs)] if inputs else [()] * len(self.layers)
         pairs = zip(self.layers, shapes, strict=False)
-        return tuple(state.below(str(i)) for i, (child, shape) in enumerate(pairs) for state in child.states(*shape))
+        return tuple(
+            state.with_prefix(str(i)) for i, (child, shape) in enumerate(pairs) for state in child.states(*shape)
+        )
 
     def _shapes(self, x: Shape) -> list[Shape]:
         """Return the shapes of the input and of every layer's output."""

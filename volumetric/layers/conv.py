@@ -13,14 +13,14 @@ from typing import ClassVar, Literal
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numeric.activations import Activation, check_activation
-from volumetric.graph.numeric.windows import Windows
-from volumetric.layers.base import (
+from volumetric.graph.numeric.image_windows import Windows
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import (
     ParamSpec,
     expect_positive,
     layer,
     show_shape,
 )
-from volumetric.layers.scope import Scope
 from volumetric.layers.windowed import Windowed
 
 
@@ -115,7 +115,7 @@ class Conv(Spatial):
         windows, sizes = self.windows(), self.sizes(inputs[0])
         counts = windows.counts(sizes)
         if min(counts) < 1:
-            spans, padded = show_shape(windows.spans), show_shape(windows.padded(sizes))
+            spans, padded = show_shape(windows.spans), show_shape(windows.padded_sizes(sizes))
             raise ShapeError(f"{self.kind}: a kernel that spans {spans} does not fit the padded sizes {padded}")
         return (inputs[0][0], self.out_channels, *counts)
 
@@ -131,7 +131,7 @@ class Conv(Spatial):
         else:
             columns = work.unfold(x, **self.windows().attributes(counts))
         product = work.gemm(weight, work.reshape(columns, (samples * groups, deep, pixels)), groups=samples * groups)
-        return finished(scope, self, p, work.reshape(product, (samples, self.out_channels, pixels)), shape)
+        return finish_conv(scope, self, p, work.reshape(product, (samples, self.out_channels, pixels)), shape)
 
 
 @layer("conv1d")
@@ -155,7 +155,7 @@ class Conv3d(Conv):
     spatial: ClassVar[int] = 3
 
 
-def finished(scope: Scope, spec: Spatial, p: dict[str, int], y: int, shape: Shape) -> int:
+def finish_conv(scope: Scope, spec: Spatial, p: dict[str, int], y: int, shape: Shape) -> int:
     """Add the bias to ``[N, channels, pixels]``, apply the activation, and reshape the result."""
     work = scope.work
     if spec.bias:

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.layers.base import ParamSpec, layer
-from volumetric.layers.conv import Spatial, finished
-from volumetric.layers.scope import Scope
+from volumetric.layers.conv import Spatial, finish_conv
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import ParamSpec, layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class ConvTranspose(Spatial):
         columns = work.gemm(weight, parts, trans_a=True, groups=samples * groups)
         columns = work.reshape(columns, (samples, self.out_channels * taps, pixels))
         image = work.fold(columns, shape[2:], **self.windows().attributes(tuple(counts)))
-        return finished(scope, self, p, work.reshape(image, (samples, self.out_channels, prod(shape[2:]))), shape)
+        return finish_conv(scope, self, p, work.reshape(image, (samples, self.out_channels, prod(shape[2:]))), shape)
 
 
 @layer("conv_transpose1d")

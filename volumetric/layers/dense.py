@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from volumetric.base._typing import Shape
 from volumetric.graph.numeric.activations import Activation, check_activation
-from volumetric.layers.base import (
+from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_spec import (
     Init,
     LayerSpec,
     ParamSpec,
@@ -12,7 +13,6 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
-from volumetric.layers.scope import Scope, linear
 
 
 def affine_params(

@@ -7,8 +7,8 @@ from typing import Literal
 
 from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.base import LayerSpec, layer
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import LayerSpec, layer
 
 FUNCTIONS = ("step", "sign", "ternary")
 SURROGATES = ("none", "clip", "triangle")
@@ -48,7 +48,7 @@ class Discrete(LayerSpec):
 
     def emit(self, scope: Scope, x: int) -> int:
         work = scope.work
-        y = sent(work, self, x)
+        y = discrete_value(work, self, x)
         if self.surrogate == "none":
             return y
         c, constant = (_surrogate(work, self, x) for _ in range(2))
@@ -56,7 +56,7 @@ class Discrete(LayerSpec):
         return work.add(y, work.binary("sub", c, constant))  # adds 0, which has the surrogate's gradient
 
 
-def sent(work: GraphBuilder, spec: Discrete, x: int) -> int:
+def discrete_value(work: GraphBuilder, spec: Discrete, x: int) -> int:
     """Emit the output of a discrete layer; NaN stays."""
     zero = work.scalar(0.0)
     if spec.function == "ternary":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from volumetric.base.errors import SpecError
-from volumetric.graph.numeric.noise import stream_of
-from volumetric.layers.base import LayerSpec, layer
-from volumetric.layers.scope import Scope
+from volumetric.graph.numeric.counter_noise import stream_of
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import LayerSpec, layer
 
 
 @layer("dropout")

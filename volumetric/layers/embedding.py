@@ -6,14 +6,14 @@ from typing import ClassVar
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.layers.base import (
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.scope import Scope
 
 
 @layer("embedding")
@@ -96,7 +96,7 @@ class PositionEmbedding(LayerSpec):
         if scope.keeps_state(x):
             known = work.part(table, 0, self.offset, self.num_embeddings)
             return work.binary("add", x, work.gather_rows(known, work.positions()))
-        rows = scope.sequenced(x)
+        rows = scope.as_sequences(x)
         end = self.offset + work.shape(rows)[1]
         if end > self.num_embeddings:
             known = f"the {self.num_embeddings} learned positions at {scope.path}"

@@ -6,8 +6,8 @@ import math
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.layers.base import LayerSpec, layer, show_shape
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import LayerSpec, layer, show_shape
 
 
 @layer("flatten")

@@ -7,15 +7,15 @@ from typing import Literal, get_args
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
-from volumetric.layers.base import (
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, as_rows, linear
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, flat, linear
 
 Scoring = Literal["softmax", "softmax_all", "sigmoid"]
 SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
@@ -72,7 +72,7 @@ class Gate(LayerSpec):
     def emit(self, scope: Scope, x: int) -> int:
         work = scope.work
         activation = "sigmoid" if self.scoring == "sigmoid" else "linear"
-        y = flat(work, linear(work, scope.params(self), ("",), x, activation=activation))
+        y = as_rows(work, linear(work, scope.params(self), ("",), x, activation=activation))
         if self.scoring == "softmax_all":
             y = work.softmax(y)
         if self.top_k is not None and self.top_k < self.out_features:

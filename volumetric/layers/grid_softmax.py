@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from volumetric.base.errors import ShapeError
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.base import expect_positive, layer
+from volumetric.layers.layer_spec import expect_positive, layer
 from volumetric.layers.softmax import AxisSoftmax
 
 

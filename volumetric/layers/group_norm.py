@@ -7,15 +7,15 @@ from math import prod
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.numeric.activations import Activation, check_activation
-from volumetric.layers.base import (
+from volumetric.layers.channel_params import channel_params
+from volumetric.layers.emit_scope import Scope, spread_by_channel
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_positive,
     layer,
     show_shape,
 )
-from volumetric.layers.channels import channel_params
-from volumetric.layers.scope import Scope, spread_by_channel
 
 
 @layer("group_norm")

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from volumetric.base.errors import SpecError
-from volumetric.layers.base import layer
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import layer
 from volumetric.layers.softmax import Softmax
 
 

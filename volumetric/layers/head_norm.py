@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import cache
 
-from volumetric.layers.base import ParamSpec
+from volumetric.layers.layer_spec import ParamSpec
 
 EPS = 1e-5
 """Added to the variance."""

@@ -8,14 +8,14 @@ from typing import Literal
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
-from volumetric.layers.base import (
+from volumetric.layers.emit_scope import Scope, as_rows
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.scope import Scope, flat
 
 
 @layer("kmeans")
@@ -66,7 +66,7 @@ class KMeans(LayerSpec):
         clusters, width = work.shape(centers)
         middle = work.reduce(centers, "mean", (0,))
         work.detached.add(middle)  # the assignment does not depend on it: it only keeps values small
-        rows, at = work.binary("sub", flat(work, x), middle), work.binary("sub", centers, middle)
+        rows, at = work.binary("sub", as_rows(work, x), middle), work.binary("sub", centers, middle)
         norms = work.reshape(work.reduce(work.unary(at, "square"), "sum", (1,)), (clusters,))
         count = prod(work.shape(x)[:-1])
         logits = work.gemm(

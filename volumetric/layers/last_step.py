@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError
-from volumetric.layers.base import LayerSpec, layer, show_shape
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import LayerSpec, layer, show_shape
 
 
 @layer("last_step")

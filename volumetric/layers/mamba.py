@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from volumetric.base._typing import Shape
-from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import (
+from volumetric.graph.state_spec import StateSpec, is_sequence
+from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, columns, linear
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
-from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, columns, linear
-from volumetric.layers.selective_scan import Columns, Scan, scan_state
+from volumetric.layers.selective_scan import ColumnRange, SelectiveScanEmitter, scan_state
 
 
 @layer("mamba")
@@ -65,10 +65,10 @@ class Mamba(LayerSpec):
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        expect_positive(self, "embed_dim", "inner_features", "state_size", "dt_rank", "kernel_size", "reach")
+        expect_positive(self, "embed_dim", "inner_features", "state_size", "dt_rank", "kernel_size", "past_rows")
 
     @property
-    def reach(self) -> int:
+    def past_rows(self) -> int:
         """Number of earlier rows that the convolution sees."""
         return self.kernel_size - 1
 
@@ -108,14 +108,14 @@ class Mamba(LayerSpec):
         with work.at(scope.path, mixes=False):
             products = linear(work, p, ("x.",), u)
             dt = linear(work, p, ("dt.",), columns(work, products, 0, self.dt_rank))
-        scan = Scan(
+        scan = SelectiveScanEmitter(
             heads=inner,
             size=self.state_size,
-            x=Columns(u),
-            dt=Columns(dt),
-            b=Columns(products, self.dt_rank),
-            c=Columns(products, self.dt_rank + self.state_size),
-            z=Columns(wide, inner),
+            x=ColumnRange(u),
+            dt=ColumnRange(dt),
+            b=ColumnRange(products, self.dt_rank),
+            c=ColumnRange(products, self.dt_rank + self.state_size),
+            z=ColumnRange(wide, inner),
             a_log=p["a_log"],
             d=p["d"],
         )

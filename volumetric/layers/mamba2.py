@@ -8,18 +8,18 @@ import numpy as np
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
-from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import (
+from volumetric.graph.state_spec import StateSpec, is_sequence
+from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, as_rows, columns, emit_gated, linear
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
-from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, columns, flat, gated, linear
-from volumetric.layers.selective_scan import Columns, Scan, scan_state
+from volumetric.layers.selective_scan import ColumnRange, SelectiveScanEmitter, scan_state
 
 
 @layer("mamba2")
@@ -78,7 +78,7 @@ class Mamba2(LayerSpec):
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        positive = ("embed_dim", "num_heads", "head_dim", "state_size", "groups", "kernel_size", "reach")
+        positive = ("embed_dim", "num_heads", "head_dim", "state_size", "groups", "kernel_size", "past_rows")
         expect_positive(self, *positive)
         if self.num_heads % self.groups:
             raise SpecError(f"mamba2: {self.groups} groups do not divide {self.num_heads} heads")
@@ -89,7 +89,7 @@ class Mamba2(LayerSpec):
             raise SpecError(f"mamba2: dt cannot be between {self.dt_min} and {self.dt_max}")
 
     @property
-    def reach(self) -> int:
+    def past_rows(self) -> int:
         """Number of earlier rows that the convolution sees."""
         return self.kernel_size - 1
 
@@ -99,19 +99,19 @@ class Mamba2(LayerSpec):
         return self.num_heads * self.head_dim
 
     @property
-    def grouped(self) -> int:
+    def group_width(self) -> int:
         """Width of b and of c."""
         return self.groups * self.state_size
 
     @property
-    def mixed(self) -> tuple[int, int, int]:
+    def conv_width(self) -> tuple[int, int, int]:
         """Widths of v, b and c, which the convolution sees."""
-        return self.inner, self.grouped, self.grouped
+        return self.inner, self.group_width, self.group_width
 
     @property
-    def projected(self) -> tuple[int, int, int]:
+    def projected_width(self) -> tuple[int, int, int]:
         """Widths of z, w and r."""
-        return self.inner, sum(self.mixed), self.num_heads
+        return self.inner, sum(self.conv_width), self.num_heads
 
     @property
     def gated_last(self) -> bool:
@@ -121,15 +121,15 @@ class Mamba2(LayerSpec):
     @property
     def conv_factors(self) -> tuple[tuple[int, float], ...]:
         """(Number of channels, factor) of consecutive channels of the convolution; empty if all factors are 1."""
-        runs = tuple(zip(self.mixed, self.multipliers[1:4], strict=True))
+        runs = tuple(zip(self.conv_width, self.multipliers[1:4], strict=True))
         return runs if any(factor != 1 for _, factor in runs) else ()
 
     def params(self) -> tuple[ParamSpec, ...]:
         heads = self.num_heads
         gain = ParamSpec(name="norm.weight", shape=(self.inner,), init="ones", packable=False)
         return (
-            *affine_params("in.", sum(self.projected), self.embed_dim, bias=self.bias),
-            *conv_params("conv.", sum(self.mixed), self.kernel_size, bias=self.conv_bias),
+            *affine_params("in.", sum(self.projected_width), self.embed_dim, bias=self.bias),
+            *conv_params("conv.", sum(self.conv_width), self.kernel_size, bias=self.conv_bias),
             ParamSpec(name="dt_bias", shape=(heads,), init="small_steps", packable=False),
             ParamSpec(name="a_log", shape=(heads,), init="log_counts", packable=False),
             ParamSpec(name="d", shape=(heads,), init="ones", packable=False),
@@ -140,7 +140,7 @@ class Mamba2(LayerSpec):
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
         if not is_sequence(*inputs):
             return ()
-        return conv_state(sum(self.mixed), self.kernel_size), scan_state(self.state_size, self.inner)
+        return conv_state(sum(self.conv_width), self.kernel_size), scan_state(self.state_size, self.inner)
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.embed_dim)
@@ -154,17 +154,17 @@ class Mamba2(LayerSpec):
         mixed = causal_conv(
             scope, wide, p["conv.weight"], bias, start=inner, activation="silu", factors=self.conv_factors
         )
-        z = Columns(wide)
+        z = ColumnRange(wide)
         late = self.gated_last
-        scan = Scan(
+        scan = SelectiveScanEmitter(
             heads=self.num_heads,
             head_dim=self.head_dim,
             groups=self.groups,
             size=self.state_size,
-            x=Columns(mixed),
-            dt=Columns(wide, sum(self.projected[:2])),
-            b=Columns(mixed, inner),
-            c=Columns(mixed, inner + self.grouped),
+            x=ColumnRange(mixed),
+            dt=ColumnRange(wide, sum(self.projected_width[:2])),
+            b=ColumnRange(mixed, inner),
+            c=ColumnRange(mixed, inner + self.group_width),
             z=None if late else z,
             a_log=p["a_log"],
             d=p["d"],
@@ -177,20 +177,20 @@ class Mamba2(LayerSpec):
         y = scan.emit(scope)
         with work.at(scope.path, mixes=False):
             if self.norm:
-                y = _normed(scope, self, y, p["norm.weight"])
+                y = _norm_groups(scope, self, y, p["norm.weight"])
             if late:
                 gate = columns(work, *z, inner)
                 factor = self.multipliers[0]
-                y = gated(work, work.affine(gate, factor), y, "silu")
+                y = emit_gated(work, work.affine(gate, factor), y, "silu")
             return linear(work, p, ("out.",), y)
 
 
-def _normed(scope: Scope, spec: Mamba2, y: int, gain: int) -> int:
+def _norm_groups(scope: Scope, spec: Mamba2, y: int, gain: int) -> int:
     """Emit the norm of each group of channels."""
     work, shape = scope.work, scope.work.shape(y)
     if spec.groups == 1:
-        return work.reshape(work.norm(flat(work, y), gain, kind="rms", eps=spec.norm_eps), shape)
-    rows = flat(work, y)
+        return work.reshape(work.norm(as_rows(work, y), gain, kind="rms", eps=spec.norm_eps), shape)
+    rows = as_rows(work, y)
     apart = work.reshape(rows, (work.shape(rows)[0] * spec.groups, spec.inner // spec.groups))
     normal = work.norm(apart, kind="rms", eps=spec.norm_eps)
     return work.binary("mul", work.reshape(normal, shape), gain)

@@ -6,7 +6,7 @@ import numpy as np
 
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.base import layer
+from volumetric.layers.layer_spec import layer
 from volumetric.layers.softmax import Softmax
 
 

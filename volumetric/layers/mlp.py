@@ -7,15 +7,15 @@ import math
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.activations import Activation, check_activation
-from volumetric.layers.base import (
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, emit_gated, linear
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, gated, linear
 
 
 @layer("swiglu")
@@ -77,7 +77,7 @@ class SwiGLU(LayerSpec):
         work, p = scope.work, scope.params(self)
         if self.gate_factor != 1:
             gate = work.affine(linear(work, p, ("gate.",), x), self.gate_factor)
-            return linear(work, p, ("down.",), gated(work, gate, linear(work, p, ("up.",), x), self.activation))
+            return linear(work, p, ("down.",), emit_gated(work, gate, linear(work, p, ("up.",), x), self.activation))
         bounds = {"limit": self.limit, "up_offset": self.up_offset}
         hidden = linear(work, p, ("gate.", "up."), x, activation=self.activation, combine="gated", **bounds)
         return linear(work, p, ("down.",), hidden)

@@ -10,8 +10,11 @@ from volumetric.base._typing import Shape
 from volumetric.formula.cells import EPS
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.operations.linear_scan import linear_scan
-from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import (
+from volumetric.graph.state_spec import StateSpec, is_sequence
+from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
+from volumetric.layers.emit_scope import Scope, linear, start_state
+from volumetric.layers.head_norm import head_norm_params
+from volumetric.layers.layer_spec import (
     Init,
     LayerSpec,
     ParamSpec,
@@ -19,8 +22,6 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
-from volumetric.layers.head_norm import head_norm_params
 from volumetric.layers.projections import (
     Maps,
     Projection,
@@ -29,7 +30,6 @@ from volumetric.layers.projections import (
     map_params,
     map_states,
 )
-from volumetric.layers.scope import Scope, linear, start
 from volumetric.layers.slstm import check_heads, head_norm
 
 MOST = 80.0
@@ -158,31 +158,31 @@ class MLSTM(LayerSpec):
         else:
             with work.at(scope.path, mixes=False):
                 gates = linear(work, p, ("i.", "f."), joined)
-        gates = scope.sequenced(gates)
+        gates = scope.as_sequences(gates)
         batch, length, _ = work.shape(gates)
         by_row = work.permute(work.reshape(gates, (batch, length, 2, heads)), (2, 0, 3, 1))
         i, f = (work.reshape(work.part(by_row, 0, at, at + 1), (batch, heads, length)) for at in range(2))
         q, v = (work.permute(work.reshape(of, (batch, length, heads, width)), (0, 2, 1, 3)) for of in (q, value))
-        rows = _clean(work, Rows(q, work.affine(q, 1 / np.sqrt(width)), v, i, f, scope.kept_before(x)))
-        c, n, m = (start(scope, x, name, shape) for name, shape in _shapes(self).items())
+        rows = _without_nonfinite(work, MlstmRows(q, work.affine(q, 1 / np.sqrt(width)), v, i, f, scope.keep_mask(x)))
+        c, n, m = (start_state(scope, x, name, shape) for name, shape in _shapes(self).items())
         memory = work.concat((c, work.reshape(n, (batch, heads, width, 1))), 3)
         if length < 0:
             y, memory, m = _row_by_row(work, rows, memory, m)
         else:
             ys = []
             for first in range(0, length, self.chunk_size):
-                part = _part(work, rows, first, min(first + self.chunk_size, length))
-                outputs, memory, m = chunk(work, part, memory, m)
+                part = _slice_rows(work, rows, first, min(first + self.chunk_size, length))
+                outputs, memory, m = emit_chunk(work, part, memory, m)
                 ys.append(outputs)
             y = work.concat(ys, 2) if ys else work.part(rows.v, 3, 0, width)
         if scope.keeps_state(x):
-            scope.keep("C", work.part(memory, 3, 0, width))
-            scope.keep("n", work.reshape(work.part(memory, 3, width, width + 1), (batch, heads, width)))
-            scope.keep("m", m)
+            scope.keep_state("C", work.part(memory, 3, 0, width))
+            scope.keep_state("n", work.reshape(work.part(memory, 3, width, width + 1), (batch, heads, width)))
+            scope.keep_state("m", m)
         return head_norm(work, work.permute(y, (0, 2, 1, 3)), p["norm.weight"], x)
 
 
-class Rows(NamedTuple):
+class MlstmRows(NamedTuple):
     """Inputs of a chunk.
 
     Attributes
@@ -206,7 +206,7 @@ def _shapes(spec: MLSTM) -> dict[str, tuple[int, ...]]:
     return {"C": (heads, width, width), "n": (heads, width), "m": (heads,)}
 
 
-def _clean(work: GraphBuilder, of: Rows) -> Rows:
+def _without_nonfinite(work: GraphBuilder, of: MlstmRows) -> MlstmRows:
     """Replace non-finite keys and values by 0, and add NaN to the row's gate, which only rows that see it read.
 
     A matrix product would spread NaN from rows that are not seen, because 0 · NaN is NaN.
@@ -220,13 +220,13 @@ def _clean(work: GraphBuilder, of: Rows) -> Rows:
     return of._replace(k=k, v=work.concat((v, one), 3), i=i)
 
 
-def _part(work: GraphBuilder, of: Rows, first: int, end: int) -> Rows:
+def _slice_rows(work: GraphBuilder, of: MlstmRows, first: int, end: int) -> MlstmRows:
     """Return the rows from `first` to `end`."""
     q, k, v, i, f = (work.part(each, 2, first, end) for each in of[:5])
-    return Rows(q, k, v, i, f, None if of.keep is None else work.part(of.keep, 1, first, end))
+    return MlstmRows(q, k, v, i, f, None if of.keep is None else work.part(of.keep, 1, first, end))
 
 
-def _row_by_row(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int, int, int]:
+def _row_by_row(work: GraphBuilder, of: MlstmRows, memory: int, m: int) -> tuple[int, int, int]:
     """Emit the cell for an open number of rows: one row after the other, without resets."""
     batch, heads, length, _ = work.shape(of.v)
     parts = of[:5]
@@ -237,7 +237,7 @@ def _row_by_row(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int,
         xs.append(work.reshape(turned, (length, batch, heads, 1, width) if width else (length, batch, heads, 1)))
 
     def body(inner: GraphBuilder, now: list[int], _: list[int], states: list[int]) -> tuple[list[int], list[int]]:
-        y, *after = chunk(inner, Rows(*now, keep=None), *states)
+        y, *after = emit_chunk(inner, MlstmRows(*now, keep=None), *states)
         return [y], after
 
     [y], [memory, m] = work.scan(body, xs, (), (memory, m))
@@ -245,7 +245,7 @@ def _row_by_row(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int,
     return turned, memory, m
 
 
-def chunk(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int, int, int]:
+def emit_chunk(work: GraphBuilder, of: MlstmRows, memory: int, m: int) -> tuple[int, int, int]:
     """Emit y ``[B, heads, L, d]`` of a chunk, and the states after it.
 
     Parameters
@@ -262,7 +262,7 @@ def chunk(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int, int, 
         return work.reshape(products, (batch, heads, *work.shape(products)[1:]))
 
     log_f = work.unary(work.unary(work.unary(of.f, "neg"), "softplus"), "neg")
-    since, begun, visible = _since(work, log_f, of.keep)
+    since, begun, visible = _gate_sums(work, log_f, of.keep)
     first = work.reshape(m, (batch, heads, 1))
     first = first if begun is None else work.binary("mul_nonzero", first, begun)
     base = work.binary("add", since, first)
@@ -289,7 +289,7 @@ def chunk(work: GraphBuilder, of: Rows, memory: int, m: int) -> tuple[int, int, 
     return y, work.binary("add", new, left), m
 
 
-def _since(work: GraphBuilder, log_f: int, keep: int | None) -> tuple[int, int | None, int | None]:
+def _gate_sums(work: GraphBuilder, log_f: int, keep: int | None) -> tuple[int, int | None, int | None]:
     """Emit sums of log f since the start of the chunk or its last reset, ``[B, heads, L]``, and the masks.
 
     Returns

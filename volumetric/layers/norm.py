@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from volumetric.base._typing import Shape
-from volumetric.layers.base import (
+from volumetric.layers.emit_scope import Scope, as_rows
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.scope import Scope, flat
 
 
 @layer("rms_norm")
@@ -51,7 +51,7 @@ class RMSNorm(LayerSpec):
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, scope.params(self)
-        y = work.norm(flat(work, x), p["weight"], kind="rms", eps=self.eps, unit_offset=self.unit_offset)
+        y = work.norm(as_rows(work, x), p["weight"], kind="rms", eps=self.eps, unit_offset=self.unit_offset)
         return work.reshape(y, work.shape(x))
 
 
@@ -97,5 +97,5 @@ class LayerNorm(LayerSpec):
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, scope.params(self)
         return work.reshape(
-            work.norm(flat(work, x), p["weight"], p.get("bias"), kind="layer", eps=self.eps), work.shape(x)
+            work.norm(as_rows(work, x), p["weight"], p.get("bias"), kind="layer", eps=self.eps), work.shape(x)
         )

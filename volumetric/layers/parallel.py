@@ -11,15 +11,15 @@ from typing import ClassVar, Literal, get_args
 from volumetric.base._typing import ROWS, Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.base import (
+from volumetric.layers.containers import Container, Residual, prefixed_params
+from volumetric.layers.emit_scope import Scope, columns, emit_join
+from volumetric.layers.gate import Gate
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     layer,
     show_shape,
 )
-from volumetric.layers.containers import Container, Residual, prefixed
-from volumetric.layers.gate import Gate
-from volumetric.layers.scope import Scope, columns, joined
 
 Combine = Literal["concat", "add", "avg", "filter", "grid_scatter"]
 COMBINES: tuple[Combine, ...] = get_args(Combine)
@@ -102,8 +102,8 @@ class Parallel(Container):
         return cells
 
     def params(self) -> tuple[ParamSpec, ...]:
-        gate = () if self.gate is None else prefixed({"gate": self.gate})
-        return *prefixed(self.children()), *gate
+        gate = () if self.gate is None else prefixed_params({"gate": self.gate})
+        return *prefixed_params(self.children()), *gate
 
     def output_shape(self, *inputs: Shape) -> Shape:
         shapes: list[Shape] = []
@@ -129,7 +129,7 @@ class Parallel(Container):
         branches = [scope.child(str(i)).emit(branch, x) for i, branch in enumerate(self.branches)]
         if self.grid is not None:
             return _scatter(work, branches, self.cells(), prod(self.grid))
-        return joined(work, branches, self.combine)
+        return emit_join(work, branches, self.combine)
 
 
 def _mixture(scope: Scope, spec: Parallel, gate: Gate, x: int) -> int:
@@ -139,15 +139,15 @@ def _mixture(scope: Scope, spec: Parallel, gate: Gate, x: int) -> int:
     weights = scope.child("gate").emit(gate, x)
     branches: list[int] = []
     for i, branch in enumerate(spec.branches):
-        with work.guarded(weights, i) if guards else nullcontext():
-            branch_input = x if spec.weigh == "output" else _weighed(work, x, weights, i)
+        with work.predicated(weights, i) if guards else nullcontext():
+            branch_input = x if spec.weigh == "output" else _weigh_rows(work, x, weights, i)
             branches.append(scope.child(str(i)).emit(branch, branch_input))
-    return work.fused("mix", (weights, *branches), weighted=spec.weigh == "output")[0]
+    return work.emit_fused("mix", (weights, *branches), weighted=spec.weigh == "output")[0]
 
 
-def _weighed(work: GraphBuilder, x: int, weights: int, i: int) -> int:
+def _weigh_rows(work: GraphBuilder, x: int, weights: int, i: int) -> int:
     """Emit rows times the weight of a branch, 0 where the weight is 0."""
-    return work.fused("mix", (columns(work, weights, i, 1), x), weighted=True)[0]
+    return work.emit_fused("mix", (columns(work, weights, i, 1), x), weighted=True)[0]
 
 
 def _scatter(work: GraphBuilder, values: Sequence[int], cells: Sequence[int], count: int) -> int:

@@ -9,9 +9,9 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.graph.numeric.windows import Windows
-from volumetric.layers.base import layer, show_shape
-from volumetric.layers.scope import Scope
+from volumetric.graph.numeric.image_windows import Windows
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import layer, show_shape
 from volumetric.layers.windowed import Windowed
 
 
@@ -60,13 +60,15 @@ class Pool(Windowed):
         windows, sizes = self._windows(), shape[2:]
         counts = windows.counts(sizes)
         if self.ceil_mode:
-            axes = zip(counts, sizes, windows.padded(sizes), windows.spans, windows.stride, windows.before, strict=True)
+            axes = zip(
+                counts, sizes, windows.padded_sizes(sizes), windows.spans, windows.stride, windows.before, strict=True
+            )
             counts = tuple(
                 n + ((wide - span) % step > 0 and n * step < size + before)
                 for n, size, wide, span, step, before in axes
             )
         if min(counts) < 1:
-            spans, padded = show_shape(windows.spans), show_shape(windows.padded(sizes))
+            spans, padded = show_shape(windows.spans), show_shape(windows.padded_sizes(sizes))
             raise ShapeError(f"{self.kind}: a window that spans {spans} does not fit the padded sizes {padded}")
         axes = zip(counts, sizes, windows.spans, windows.stride, windows.before, strict=True)
         after = tuple(max(before, step * (n - 1) + span - before - size) for n, size, span, step, before in axes)

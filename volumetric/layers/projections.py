@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
-from volumetric.graph.state import StateSpec
+from volumetric.graph.state_spec import StateSpec
 from volumetric.layers.axon_linear import AxonLinear
-from volumetric.layers.base import Init, LayerSpec, ParamSpec
+from volumetric.layers.layer_spec import Init, LayerSpec, ParamSpec
 
 Projection: TypeAlias = Literal["dense", "axon"]
 Maps: TypeAlias = Mapping[str, AxonLinear]
@@ -41,4 +41,4 @@ def map_states(maps: Maps, *inputs: Shape) -> Iterator[StateSpec]:
     """Yield the states of maps."""
     for name, of in maps.items():
         read = [(*shape[:-1], of.in_features) for shape in inputs[:1]]
-        yield from (state.below(name) for state in of.states(*read))
+        yield from (state.with_prefix(name) for state in of.states(*read))

@@ -11,18 +11,18 @@ from typing import ClassVar, Literal
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
-from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.numeric.numpy_cells import CELLS
 from volumetric.graph.numeric.recurrent_cell import Cell
-from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import (
+from volumetric.graph.state_spec import StateSpec, is_sequence
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, linear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +94,14 @@ class Recurrent(LayerSpec):
         with work.at(scope.path, mixes=False):
             from_x = linear(work, p, ("ih.",), x)
         keeps = scope.keeps_state(x) and not self.reverse
-        if keeps and work.takes("recurrence", (x, *p.values())):
+        if keeps and work.is_native("recurrence", (x, *p.values())):
             by_role = {"x": from_x, "weight.0": p["hh.weight"]} | ({"bias.0": p["hh.bias"]} if self.bias else {})
             by_role |= {name: scope.state(name, (1, size)) for name in cell.states}
             parts = work.shape(p["hh.weight"])[:1]
             inputs, roles = tuple(by_role.values()), tuple(by_role)
             return work.emit("recurrence", inputs, roles=roles, cell=cell.name, parts=parts)[0]
-        keep = scope.kept_before(x, reverse=self.reverse)
-        from_x = scope.sequenced(from_x)
+        keep = scope.keep_mask(x, reverse=self.reverse)
+        from_x = scope.as_sequences(from_x)
         if self.reverse:
             from_x = work.flip(from_x, 1)
         batch, length, _ = work.shape(from_x)
@@ -113,7 +113,7 @@ class Recurrent(LayerSpec):
         if keeps and length:
             ends = (work.reshape(work.last(y, 1), (batch, size)), *others)
             for name, of in zip(cell.states, ends, strict=False):
-                scope.keep(name, of)
+                scope.keep_state(name, of)
         y = work.flip(y, 1) if self.reverse else y
         return work.reshape(y, (*work.shape(x)[:-1], size))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from volumetric.base.errors import SpecError
-from volumetric.layers.base import LayerSpec, layer
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import LayerSpec, layer
 
 
 @layer("scale")

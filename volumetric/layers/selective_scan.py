@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from volumetric.graph.operations.linear_scan import linear_scan
-from volumetric.graph.state import StateSpec
-from volumetric.layers.scope import Scope, columns, flat, start
+from volumetric.graph.state_spec import StateSpec
+from volumetric.layers.emit_scope import Scope, as_rows, columns, start_state
 
 STATE = "state"
 """Name of the state of a scan."""
@@ -18,15 +18,15 @@ def scan_state(size: int, channels: int) -> StateSpec:
     return StateSpec(name=STATE, shape=(size, channels), kind="fixed")
 
 
-class Columns(NamedTuple):
-    """Columns of a value from `start`."""
+class ColumnRange(NamedTuple):
+    """Columns of a value from `start_state`."""
 
     of: int
     start: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
+class SelectiveScanEmitter:
     """A selective scan with its inputs as columns of values; see `volumetric.graph.operations.state_space`.
 
     Attributes
@@ -43,11 +43,11 @@ class Scan:
     head_dim: int = 1
     groups: int = 1
     size: int
-    x: Columns
-    dt: Columns
-    b: Columns
-    c: Columns
-    z: Columns | None
+    x: ColumnRange
+    dt: ColumnRange
+    b: ColumnRange
+    c: ColumnRange
+    z: ColumnRange | None
     a_log: int
     d: int
     dt_bias: int | None = None
@@ -64,7 +64,7 @@ class Scan:
         params = {"a_log": self.a_log, "d": self.d, "dt_bias": self.dt_bias}
         stored = {name: i for name, i in params.items() if i is not None}
         values = tuple(part.of for part in parts.values())
-        if not (scope.keeps_state(self.x.of) and work.takes("selective_scan", (*values, *stored.values()))):
+        if not (scope.keeps_state(self.x.of) and work.is_native("selective_scan", (*values, *stored.values()))):
             return self._written_out(scope)
         by_role = {name: part.of for name, part in parts.items()} | stored
         by_role["state"] = scope.state(STATE, (self.size, self.heads * self.head_dim))
@@ -87,7 +87,7 @@ class Scan:
         """Emit the decomposition: small operations around a `linear_scan` over all elements of the states."""
         work, heads, width, size = scope.work, self.heads, self.head_dim, self.size
         every = heads * width * size
-        batch, length, _ = work.shape(scope.sequenced(self.x.of))
+        batch, length, _ = work.shape(scope.as_sequences(self.x.of))
         rows = batch * length
         x = work.reshape(self._rows(scope, self.x, heads * width), (rows, heads, width))
         dt = work.reshape(self._steps(scope), (rows, 1, heads))
@@ -101,11 +101,11 @@ class Scan:
         decay = work.reshape(work.broadcast(decay, (rows, size, heads, width)), (batch, length, every))
         scaled = work.binary("mul", x, work.reshape(dt, (rows, heads, 1)))
         u = work.binary("mul", self._by_head(scope, self.b), work.reshape(scaled, (rows, 1, heads, width)))
-        shape, keep = (size, heads * width), scope.kept_before(self.x.of)
-        begun = work.reshape(start(scope, self.x.of, STATE, shape), (batch, every))
+        shape, keep = (size, heads * width), scope.keep_mask(self.x.of)
+        begun = work.reshape(start_state(scope, self.x.of, STATE, shape), (batch, every))
         states = linear_scan(work, work.reshape(u, (batch, length, every)), decay, begun, keep)
         if scope.keeps_state(self.x.of):
-            scope.keep(STATE, work.reshape(work.last(states, 1), (batch, *shape)))
+            scope.keep_state(STATE, work.reshape(work.last(states, 1), (batch, *shape)))
         met = work.binary("mul", work.reshape(states, (rows, size, heads, width)), self._by_head(scope, self.c))
         y = work.reshape(work.reduce(met, "sum", (1,)), (rows, heads, width))
         y = work.binary("add", y, work.binary("mul", x, work.reshape(self.d, (heads, 1))))
@@ -126,7 +126,7 @@ class Scan:
             dt = work.binary("max", dt, work.scalar(self.dt_min))
         return dt if self.dt_max is None else work.binary("min", dt, work.scalar(self.dt_max))
 
-    def _by_head(self, scope: Scope, part: Columns) -> int:
+    def _by_head(self, scope: Scope, part: ColumnRange) -> int:
         """Emit b or c of each head, ``[rows, size, heads, 1]``."""
         work, groups = scope.work, self.groups
         grouped = self._rows(scope, part, groups * self.size)
@@ -136,5 +136,5 @@ class Scan:
         spread = work.broadcast(turned, (rows, self.size, groups, self.heads // groups))
         return work.reshape(spread, (rows, self.size, self.heads, 1))
 
-    def _rows(self, scope: Scope, part: Columns, width: int) -> int:
-        return flat(scope.work, columns(scope.work, *part, width))
+    def _rows(self, scope: Scope, part: ColumnRange, width: int) -> int:
+        return as_rows(scope.work, columns(scope.work, *part, width))

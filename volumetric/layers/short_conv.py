@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from volumetric.base._typing import Shape
-from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import (
+from volumetric.graph.state_spec import StateSpec, is_sequence
+from volumetric.layers.causal_conv import causal_conv as emit_causal_conv
+from volumetric.layers.causal_conv import conv_params, conv_state
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, columns, emit_gated, linear
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import causal_conv as emit_causal_conv
-from volumetric.layers.causal_conv import conv_params, conv_state
-from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import Scope, columns, gated, linear
 
 
 @layer("short_conv")
@@ -49,10 +49,10 @@ class ShortConv(LayerSpec):
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        expect_positive(self, "embed_dim", "kernel_size", "reach")
+        expect_positive(self, "embed_dim", "kernel_size", "past_rows")
 
     @property
-    def reach(self) -> int:
+    def past_rows(self) -> int:
         """Number of earlier rows that a row sees."""
         return self.kernel_size - 1
 
@@ -76,7 +76,7 @@ class ShortConv(LayerSpec):
         with work.at(scope.path, mixes=False):
             wide = linear(work, p, ("in.",), x)
             b, c, v = (columns(work, wide, i * self.embed_dim, self.embed_dim) for i in range(3))
-            product = gated(work, b, v, "linear")
+            product = emit_gated(work, b, v, "linear")
         mixed = emit_causal_conv(scope, product, p["conv.weight"], p.get("conv.bias"))
         with work.at(scope.path, mixes=False):
-            return linear(work, p, ("out.",), gated(work, c, mixed, "linear"))
+            return linear(work, p, ("out.",), emit_gated(work, c, mixed, "linear"))

@@ -8,18 +8,19 @@ from typing import ClassVar
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.numeric.cells import CELLS
-from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import (
+from volumetric.graph.numeric.numpy_cells import CELLS
+from volumetric.graph.state_spec import StateSpec, is_sequence
+from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
+from volumetric.layers.emit_scope import Scope, as_rows, start_state
+from volumetric.layers.head_norm import EPS as NORM_EPS
+from volumetric.layers.head_norm import head_norm_params, warn_of_narrow_heads
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.causal_conv import causal_conv, conv_params, conv_state
-from volumetric.layers.head_norm import EPS as NORM_EPS
-from volumetric.layers.head_norm import head_norm_params, warn_of_narrow_heads
 from volumetric.layers.projections import (
     Maps,
     Projection,
@@ -28,7 +29,6 @@ from volumetric.layers.projections import (
     map_params,
     map_states,
 )
-from volumetric.layers.scope import Scope, flat, start
 
 GATES = ("i", "f", "z", "o")
 _CELL = CELLS["slstm"]
@@ -125,17 +125,17 @@ class SLSTM(LayerSpec):
         work, (heads, width) = scope.work, self.by_head
         p = {of.name: scope.param(of.name, of.shape) for of in self.params() if "/" not in of.name}
         mixed = causal_conv(scope, x, p["conv.weight"], p["conv.bias"], activation="silu") if self.kernel_size else x
-        from_x = scope.sequenced(
+        from_x = scope.as_sequences(
             _gates_of_maps(scope, self, mixed, x) if self.maps else _gates(scope, self, p, mixed, x)
         )
         batch, length, _ = work.shape(from_x)
-        starts = [start(scope, x, name, (self.embed_dim,)) for name in _CELL.states]
+        starts = [start_state(scope, x, name, (self.embed_dim,)) for name in _CELL.states]
         weight = work.reshape(p["r.weight"], (4 * self.embed_dim, width))
-        y, *others = work.recurrent(_CELL.name, from_x, weight, starts, None, scope.kept_before(x))
+        y, *others = work.recurrent(_CELL.name, from_x, weight, starts, None, scope.keep_mask(x))
         if scope.keeps_state(x) and length:
             ends = (work.reshape(work.last(y, 1), (batch, self.embed_dim)), *others)
             for name, end in zip(_CELL.states, ends, strict=False):
-                scope.keep(name, end)
+                scope.keep_state(name, end)
         return head_norm(work, work.reshape(y, (batch, length, heads, width)), p["norm.weight"], x)
 
 
@@ -176,5 +176,5 @@ def _gates_of_maps(scope: Scope, spec: SLSTM, mixed: int, x: int) -> int:
 
 def head_norm(work: GraphBuilder, y: int, gain: int, x: int) -> int:
     """Emit the norm of each head of ``[B, T, heads, width]`` as rows like `x`."""
-    normal = work.norm(flat(work, y), kind="layer", eps=NORM_EPS)
+    normal = work.norm(as_rows(work, y), kind="layer", eps=NORM_EPS)
     return work.binary("mul", work.reshape(normal, work.shape(x)), gain)

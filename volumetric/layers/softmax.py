@@ -9,8 +9,8 @@ from math import prod
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.base import LayerSpec, layer, show_shape
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import LayerSpec, layer, show_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

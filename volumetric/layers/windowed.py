@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
-from volumetric.layers.base import LayerSpec
+from volumetric.layers.layer_spec import LayerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

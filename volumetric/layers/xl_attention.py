@@ -12,16 +12,17 @@ import numpy as np
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import SpecError
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.operations.distances import FEW, Held, Read, attend, distance_attend
-from volumetric.graph.state import StateSpec, is_sequence
-from volumetric.layers.base import (
+from volumetric.graph.operations.distance_attention import FEW, DistanceMemory, DistanceRead, attend, distance_attend
+from volumetric.graph.state_spec import StateSpec, is_sequence
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, linear, start_state
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
     expect_positive,
     layer,
 )
-from volumetric.layers.dense import affine_params
 from volumetric.layers.projections import (
     Maps,
     Projection,
@@ -30,7 +31,6 @@ from volumetric.layers.projections import (
     map_params,
     map_states,
 )
-from volumetric.layers.scope import Scope, linear, start
 
 
 @layer("xl_attention")
@@ -149,35 +149,35 @@ class XLAttention(LayerSpec):
             qkv = work.split(joined, (inner,) * 3, len(work.shape(x)) - 1)
         else:
             qkv = [linear(work, p, (name,), x) for name in ("q.", "k.", "v.")]
-        q, k, v = map(scope.sequenced, qkv)
+        q, k, v = map(scope.as_sequences, qkv)
         batch, length, _ = work.shape(k)
         content, position = (
             work.binary("add", q, work.reshape(p[name], (inner,))) for name in ("content_bias", "position_bias")
         )
-        of = Read(content, position, k, v)
+        of = DistanceRead(content, position, k, v)
         codes = linear(work, p, ("r.",), work.constant(self.codes(), "codes"))
         r = work.permute(work.reshape(codes, (self.memory + 1, heads, width)), (1, 0, 2))
-        memory = Held(*(start(scope, x, name, shape) for name, shape in self.shapes.items()))
+        memory = DistanceMemory(*(start_state(scope, x, name, shape) for name, shape in self.shapes.items()))
         if length < 0:
 
             def body(
                 inner: GraphBuilder, now: list[int], constants: list[int], states: list[int]
             ) -> tuple[list[int], list[int]]:
-                y, after = distance_attend(inner, heads, Read(*now), constants[0], Held(*states))
+                y, after = distance_attend(inner, heads, DistanceRead(*now), constants[0], DistanceMemory(*states))
                 return [y], list(after)
 
             steps = [work.reshape(work.permute(each, (1, 0, 2)), (length, batch, 1, inner)) for each in of]
             [y], ends = work.scan(body, steps, [r], memory)
-            y, memory = work.permute(work.reshape(y, (length, batch, inner)), (1, 0, 2)), Held(*ends)
+            y, memory = work.permute(work.reshape(y, (length, batch, inner)), (1, 0, 2)), DistanceMemory(*ends)
         elif length:
             few = scope.training is None and length <= FEW
             emit = distance_attend if few else attend
-            y, memory = emit(work, heads, of, r, memory, scope.kept_before(x))
+            y, memory = emit(work, heads, of, r, memory, scope.keep_mask(x))
         else:
             y = v
         if scope.keeps_state(x):
             for name, value in memory._asdict().items():
-                scope.keep(name, value)
+                scope.keep_state(name, value)
         y = work.reshape(y, (*work.shape(x)[:-1], inner))
         with work.at(scope.path, mixes=False):
             return linear(work, p, ("o.",), y)

@@ -1,7 +1,7 @@
 """Budget of one rendering of a chat template: time, memory and the size of every value.
 
-Work is counted often and the clock is read rarely; `Budget.made` checks every result of an operation. `current` returns
-the budget of the current rendering.
+Work is counted often and the clock is read rarely; `RenderBudget.made` checks every result of an operation. `current`
+returns the budget of the current rendering.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jinja2.runtime import Context
 from jinja2.utils import Namespace
 
 from volumetric.base.errors import GenerationError
-from volumetric.loaders.chat_contents import shown
+from volumetric.loaders.chat_contents import repr_with_marks
 
 MAX_SECONDS: Final = 3.0
 """Maximum time of one rendering. A thousand messages with tools take some ten milliseconds."""
@@ -45,7 +45,7 @@ def refuse(what: str) -> GenerationError:
     return GenerationError(f"the chat template {what}", hint=_HINT)
 
 
-class Budget:
+class RenderBudget:
     """The remaining budget of one rendering."""
 
     __slots__ = ("_bytes", "_deadline", "_sizes", "_units")
@@ -59,34 +59,34 @@ class Budget:
 
     @staticmethod
     @contextmanager
-    def fresh() -> Iterator[Budget]:
+    def for_rendering() -> Iterator[RenderBudget]:
         """Context manager: the rendering inside has a full budget."""
-        budget = Budget()
+        budget = RenderBudget()
         token = _current.set(budget)
         try:
             yield budget
         finally:
             _current.reset(token)
 
-    def work(self, units: int) -> None:
+    def count_work(self, units: int) -> None:
         """Count work; raise `GenerationError` if the time is exceeded."""
         self._units -= units
         if self._units < 0:
-            self.look()
+            self.check_time()
 
-    def look(self) -> None:
+    def check_time(self) -> None:
         """Read the clock; raise `GenerationError` if the time is exceeded."""
         if time.monotonic() > self._deadline:
             raise refuse(f"takes more than {MAX_SECONDS:g} seconds")
         self._units = _STRIDE
 
-    def hold(self, count: int) -> None:
+    def count_bytes(self, count: int) -> None:
         """Count `count` created bytes; raise `GenerationError` if there are too many."""
         self._bytes -= count
         if self._bytes < 0:
             raise refuse(f"creates more than {MAX_BYTES >> 20} MiB of values")
 
-    def bounded(self, size: int) -> None:
+    def check_size(self, size: int) -> None:
         """Raise `GenerationError` if this size is too large for a value."""
         if size > MAX_SIZE:
             raise refuse(f"creates a value of more than {MAX_SIZE} characters")
@@ -118,7 +118,7 @@ class Budget:
     def _sum(self, value: Any) -> int:
         if len(value) > MAX_SIZE // ITEM:
             raise refuse(f"creates a value of more than {MAX_SIZE // ITEM} items")
-        self.work(len(value))
+        self.count_work(len(value))
         total = ITEM
         parts: Iterable[Any] = value
         if isinstance(value, dict):
@@ -130,20 +130,20 @@ class Budget:
                 raise refuse(f"creates a value of more than {MAX_SIZE} characters")
         return total
 
-    def admit(self, value: Any) -> int:
+    def check_operand(self, value: Any) -> int:
         """Check the size of an operand, count the work to read it, and return the size."""
         if type(value) is str:
             size = len(value)
             if size > MAX_SIZE:
-                self.bounded(size)
-            self.work(1 + (size >> 4))
+                self.check_size(size)
+            self.count_work(1 + (size >> 4))
             return size
         size = self.size(value)
-        self.bounded(size)
-        self.work(1 + (size >> 2))
+        self.check_size(size)
+        self.count_work(1 + (size >> 2))
         return size
 
-    def made(self, value: Any, *, fresh: bool = False) -> Any:
+    def count_result(self, value: Any, *, fresh: bool = False) -> Any:
         """Check and count the result of an operation, and return it; an iterator becomes a list.
 
         Parameters
@@ -152,7 +152,7 @@ class Budget:
         """
         kind = type(value)
         if kind is str:
-            return self.text(value)
+            return self.count_text(value)
         if kind in _SMALL:
             return value
         if kind is int:
@@ -160,54 +160,54 @@ class Budget:
                 raise refuse(f"creates a number of more than {MAX_INT_BITS} bits")
             return value
         if isinstance(value, Iterator):
-            value = self.listed(value)
+            value = self.list_items(value)
         if isinstance(value, (list, tuple, dict)):
-            self.hold(_ITEM_BYTES * (1 + len(value)) if fresh else sys.getsizeof(value))
+            self.count_bytes(_ITEM_BYTES * (1 + len(value)) if fresh else sys.getsizeof(value))
             self.size(value)
         elif isinstance(value, (str, bytes)):
-            self.hold(sys.getsizeof(value))
-            self.bounded(len(value))
+            self.count_bytes(sys.getsizeof(value))
+            self.check_size(len(value))
         return value
 
-    def text(self, value: str) -> str:
+    def count_text(self, value: str) -> str:
         """`made` for text."""
         size = len(value)
         self._units -= 1 + (size >> 6)
         self._bytes -= 4 * size + 80 if size < 64 else sys.getsizeof(value)
         if self._units < 0 or self._bytes < 0 or size > MAX_SIZE:
-            self.bounded(size)
-            self.turn(0, 0)
+            self.check_size(size)
+            self.count_work_and_bytes(0, 0)
         return value
 
-    def turn(self, units: int, count: int) -> None:
+    def count_work_and_bytes(self, units: int, count: int) -> None:
         """Count work and created bytes; raise `GenerationError` if there is too much."""
         self._units -= units
         self._bytes -= count
         if self._units < 0 or self._bytes < 0:
-            self.hold(0)
-            self.look()
+            self.count_bytes(0)
+            self.check_time()
 
-    def listed(self, items: Iterable[Any]) -> list[Any]:
+    def list_items(self, items: Iterable[Any]) -> list[Any]:
         """Return the items of an iterable as a list, within the limits."""
         values: list[Any] = []
         if isinstance(items, str):
-            self.bounded(ITEM * len(items))
+            self.check_size(ITEM * len(items))
         for item in items:
             values.append(item)
-            self.work(1)
+            self.count_work(1)
             if len(values) > MAX_SIZE // ITEM:
                 raise refuse(f"creates a value of more than {MAX_SIZE // ITEM} items")
-        self.hold(_ITEM_BYTES * len(values))
+        self.count_bytes(_ITEM_BYTES * len(values))
         return values
 
-    def keys(self, keys: Iterable[Any]) -> None:
+    def check_keys(self, keys: Iterable[Any]) -> None:
         """Refuse many keys that are neither text nor small numbers: their hashes may all collide."""
         odd = sum(1 for key in keys if not (isinstance(key, (str, *_SMALL)) or _is_small(key)))
         if odd > MAX_ODD_KEYS:
             raise refuse(f"hashes more than {MAX_ODD_KEYS} values that are not text")
 
 
-_current: ContextVar[Budget] = ContextVar("chat_template_budget")
+_current: ContextVar[RenderBudget] = ContextVar("chat_template_budget")
 current: Final = _current.get
 
 
@@ -220,72 +220,72 @@ def _is_small(value: object) -> bool:
 
 
 @pass_context
-def _turn(_: Context, nothing: None, count: int, text: int) -> None:
-    current().turn(count, text)
+def _count_turn_filter(_: Context, nothing: None, count: int, text: int) -> None:
+    current().count_work_and_bytes(count, text)
 
 
 @pass_context
-def _tested(_: Context, value: Any, count: int) -> Any:
-    current().work(count)
+def _count_test_filter(_: Context, value: Any, count: int) -> Any:
+    current().count_work(count)
     return value
 
 
 @pass_context
-def _listed(_: Context, items: Iterable[Any]) -> Iterable[Any]:
+def _count_items_filter(_: Context, items: Iterable[Any]) -> Iterable[Any]:
     """Filter around the iterable of a loop: a list provides ``loop.length``."""
     budget = current()
     if isinstance(items, (list, tuple)):
-        budget.work(1 + len(items))
+        budget.count_work(1 + len(items))
         return items
-    return budget.listed(items)
+    return budget.list_items(items)
 
 
 @pass_context
-def _made(_: Context, value: Any) -> Any:
+def _count_result_filter(_: Context, value: Any) -> Any:
     if isinstance(value, dict):
-        current().keys(value)
-    return current().made(value)
+        current().check_keys(value)
+    return current().count_result(value)
 
 
 @pass_context
-def _reading(_: Context, value: Any) -> Any:
+def _check_operand_filter(_: Context, value: Any) -> Any:
     kind = type(value)
     if len(value) > _SHORT if kind is str else kind not in (int, bool, NoneType) or (value and value.bit_length() > 64):
-        current().admit(value)
+        current().check_operand(value)
     return value
 
 
 @pass_context
-def _inside(context: Context, value: Any) -> Any:
+def _check_container_filter(context: Context, value: Any) -> Any:
     """Container of an ``in`` test: for a dictionary only hashes of keys are compared."""
-    return value if type(value) is dict else _reading(context, value)
+    return value if type(value) is dict else _check_operand_filter(context, value)
 
 
-def written(value: Any) -> Any:
+def check_written(value: Any) -> Any:
     """Filter around output: text is unchanged, other values are limited in size."""
     if type(value) is str:
         size = len(value)
-        current().turn(1 + (size >> 6), size)
+        current().count_work_and_bytes(1 + (size >> 6), size)
     elif not isinstance(value, (int, float, NoneType)):
         budget = current()
-        budget.bounded(2 * budget.admit(value))  # repr may make ten characters of one
+        budget.check_size(2 * budget.check_operand(value))  # repr may make ten characters of one
         if isinstance(value, (list, tuple, dict)):
-            return shown(str(value))
+            return repr_with_marks(str(value))
     return value
 
 
 @pass_context
-def _text(_: Context, value: Any) -> Any:
-    return written(value)
+def _count_text_filter(_: Context, value: Any) -> Any:
+    return check_written(value)
 
 
 COUNTERS: Final = {
-    "__turn__": _turn,
-    "__tested__": _tested,
-    "__listed__": _listed,
-    "__made__": _made,
-    "__read__": _reading,
-    "__inside__": _inside,
-    "__text__": _text,
+    "__turn__": _count_turn_filter,
+    "__tested__": _count_test_filter,
+    "__listed__": _count_items_filter,
+    "__made__": _count_result_filter,
+    "__read__": _check_operand_filter,
+    "__inside__": _check_container_filter,
+    "__text__": _count_text_filter,
 }
 """Filters that wrap parts of templates that Jinja would compile to plain Python, see `chat_sandbox`."""

@@ -22,12 +22,12 @@ from volumetric.loaders.control_tokens import ControlTokens, any_of
 from volumetric.loaders.tokenizer import HALF, Tokenizer, check_halves
 
 if TYPE_CHECKING:
-    from volumetric.loaders.chat import ChatTemplate
+    from volumetric.loaders.chat_template import ChatTemplate
 
 FIRST: Final = 0xDC00
 """Mark of the character 0; marks of the other ASCII characters follow in order."""
 OTHERS: Final = FIRST + 128
-"""First mark of characters beyond ASCII; each `Contents` numbers these."""
+"""First mark of characters beyond ASCII; each `MessageContents` numbers these."""
 MOST_OTHERS: Final = 512
 END: Final = "\udfff"
 """Marks no character, but the end of a message that will be continued."""
@@ -48,17 +48,17 @@ def mark_of(char: str) -> str:
     return chr(FIRST + ord(char))
 
 
-def unmarked(text: str) -> str:
+def remove_marks(text: str) -> str:
     """Return a text with its marks replaced by their ASCII characters."""
     return text.translate(_ASCII) if MARKED.search(text) else text
 
 
 def readable(text: str) -> str:
     """Return a text for an error message, which can always be encoded."""
-    return HALF.sub("\ufffd", unmarked(text))
+    return HALF.sub("\ufffd", remove_marks(text))
 
 
-def in_json(text: str, *, ascii_only: bool) -> str:
+def json_with_marks(text: str, *, ascii_only: bool) -> str:
     """Return JSON that was written with marks as without; marks that JSON does not escape remain.
 
     Parameters
@@ -70,7 +70,7 @@ def in_json(text: str, *, ascii_only: bool) -> str:
     return text.translate(_IN_JSON) if MARKED.search(text) else text
 
 
-def in_html(text: Any) -> Any:
+def html_with_marks(text: Any) -> Any:
     """Return an HTML-escaped text as without marks."""
     return type(text)(str(text).translate(_IN_HTML)) if isinstance(text, str) and MARKED.search(text) else text
 
@@ -79,22 +79,22 @@ class MarkedDict(dict[Any, Any]):
     """A dictionary whose string form shows marks directly, not as escapes."""
 
     def __repr__(self) -> str:
-        return shown(super().__repr__())
+        return repr_with_marks(super().__repr__())
 
 
 class MarkedList(list[Any]):
     """A list whose string form shows marks directly, not as escapes."""
 
     def __repr__(self) -> str:
-        return shown(super().__repr__())
+        return repr_with_marks(super().__repr__())
 
 
-def shown(text: str) -> str:
+def repr_with_marks(text: str) -> str:
     """Return the output of `repr` with marks instead of their escapes."""
     return _NUMBERED.sub(lambda match: chr(int(match[1], 16)) if match[1] else match[0], text)
 
 
-class Contents:
+class MessageContents:
     """Conversations of a model in which only the template writes control tokens.
 
     Parameters
@@ -104,7 +104,7 @@ class Contents:
 
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
         constants = template.constants if template is not None else frozenset()
-        sought = template.sought if template is not None else frozenset()
+        sought = template.sought_texts if template is not None else frozenset()
         self._tokenizer = tokenizer
         self._template = template
         self._control = ControlTokens(tokenizer, "\n".join(template.templates.values()) if template is not None else "")
@@ -119,10 +119,10 @@ class Contents:
         control = self._control.pattern.pattern
         begins = f"(?={control}).|(?!{left})[{common}]" if common else control
         self._data = re.compile(begins, re.DOTALL)
-        own = [*map(re.escape, self._control.markup), *self._begins(sought)]
+        own = [*map(re.escape, self._control.markup), *self._control_starts(sought)]
         self._own = re.compile(f"(?!{'|'.join(own)})(?:{begins})" if own else begins, re.DOTALL)
 
-    def _begins(self, sought: frozenset[str]) -> list[str]:
+    def _control_starts(self, sought: frozenset[str]) -> list[str]:
         """Return regular expressions for starts of control tokens in strings that a template searches for."""
         return [
             f"(?<={re.escape(one[: match.start()])}){re.escape(one[match.start() :])}"
@@ -146,19 +146,19 @@ class Contents:
         GenerationError : a text contains half of a surrogate pair, or the value is nested too deeply
         """
         try:
-            return self._marked(value, self._own if own else self._data)
+            return self._mark(value, self._own if own else self._data)
         except RecursionError:
             raise GenerationError("a message is nested too deeply") from None
 
-    def _marked(self, value: Any, pattern: re.Pattern[str]) -> Any:
+    def _mark(self, value: Any, pattern: re.Pattern[str]) -> Any:
         if isinstance(value, str):
             check_halves(value)
             marks = self._marks
             return pattern.sub(lambda match: marks[match[0][0]] + match[0][1:], value) if marks else value
         if isinstance(value, Mapping):
-            return MarkedDict({self._marked(key, pattern): self._marked(one, pattern) for key, one in value.items()})
+            return MarkedDict({self._mark(key, pattern): self._mark(one, pattern) for key, one in value.items()})
         if isinstance(value, (list, tuple)):
-            return MarkedList(self._marked(one, pattern) for one in value)
+            return MarkedList(self._mark(one, pattern) for one in value)
         return value
 
     def encode(self, text: str, *, add_special_tokens: bool = False, limit: int | None = None) -> list[int]:
@@ -175,7 +175,7 @@ class Contents:
         return self._tokenizer.encode(plain, add_special_tokens=add_special_tokens)
 
     def _plain(self, text: str) -> str:
-        text = unmarked(text)
+        text = remove_marks(text)
         return text.translate(self._restored) if self._restored else text
 
     def render(self, messages: Sequence[Mapping[str, Any]], /, **args: Any) -> str:
@@ -194,15 +194,17 @@ class Contents:
         GenerationError : the template rejects the messages, leaves out the last one, or changes it
         """
         content: str = messages[-1]["content"] or ""
-        head, trims = self._cut(messages, content, args)
-        if content.isspace() and head == self._cut(messages, "", args)[0]:
+        head, trims = self._cut_after_last_message(messages, content, args)
+        if content.isspace() and head == self._cut_after_last_message(messages, "", args)[0]:
             return head
         shown = content if head.endswith(content) else content.lstrip()
         if not head.endswith(shown):
             raise _unfit("changes the text of the last message")
         return head[: len(head) - len(shown) + len(shown.rstrip())] if trims else head
 
-    def _cut(self, messages: Sequence[Mapping[str, Any]], content: str, args: Mapping[str, Any]) -> tuple[str, bool]:
+    def _cut_after_last_message(
+        self, messages: Sequence[Mapping[str, Any]], content: str, args: Mapping[str, Any]
+    ) -> tuple[str, bool]:
         """Return the output up to the end of the last message's text, and whether white space there is removed."""
         *before, last = messages
         head, end, behind = self.render([*before, {**last, "content": f"{content}{END} "}], **args).rpartition(END)

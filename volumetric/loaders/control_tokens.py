@@ -67,7 +67,7 @@ class ControlTokens:
                 self.__dict__.pop(name, None)
         names = self._names
         text = self.pattern.sub(lambda match: names[match[0]], text)
-        return self._renamed.encode(pieces(text), add_special_tokens=add_special_tokens)
+        return self._renamed_tokenizer.encode(pieces(text), add_special_tokens=add_special_tokens)
 
     @cached_property
     def _nonce(self) -> str:
@@ -79,9 +79,9 @@ class ControlTokens:
         return {text: f"{self._nonce}{i:08x}" for i, text in enumerate(sorted(self.texts))}
 
     @cached_property
-    def _renamed(self) -> Tokenizer:
+    def _renamed_tokenizer(self) -> Tokenizer:
         """The tokenizer with other texts for control tokens: it splits and merges all other text as before."""
-        return self._tokenizer.renamed(self._names)
+        return self._tokenizer.with_renamed_tokens(self._names)
 
 
 def any_of(texts: Iterable[str]) -> str:
@@ -92,10 +92,10 @@ def any_of(texts: Iterable[str]) -> str:
         for char in text:
             node = node.setdefault(char, {})
         node[""] = {}
-    return _written(root) if root else _NEVER
+    return _alternation(root) if root else _NEVER
 
 
-def _written(node: dict[str, dict]) -> str:
+def _alternation(node: dict[str, dict]) -> str:
     chain = ""
     while len(node) == 1:
         ((char, node),) = node.items()
@@ -109,4 +109,4 @@ def _written(node: dict[str, dict]) -> str:
 
 
 def _branches(node: dict[str, dict]) -> Iterator[str]:
-    return (re.escape(char) + _written(child) for char, child in sorted(node.items()) if char)
+    return (re.escape(char) + _alternation(child) for char, child in sorted(node.items()) if char)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from volumetric.layers import Dense, Embedding, LayerNorm, RMSNorm, Scale, Softcap
-from volumetric.loaders.chain import Chain
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import trained_context
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder
 from volumetric.network.grid import Coord
 
-PlaceLayer: TypeAlias = Callable[[Chain, int, str, Coord], Coord]
+PlaceLayer: TypeAlias = Callable[[CheckpointNetworkBuilder, int, str, Coord], Coord]
 """Function that adds layer i of the stack, with a tensor prefix, to a stream; returns its last coordinate."""
 
 # Written by old versions of transformers, with the rotary frequencies as a buffer of the model.
@@ -34,7 +34,7 @@ def stacked_decoder(
     logit_scale: float = 1.0,
     softcap: float | None = None,
     norm_name: str = "model.norm",
-) -> Blueprint:
+) -> ModelBlueprint:
     """Build a decoder from layers that `place` adds to the stream, one in each plane of the grid.
 
     Parameters
@@ -48,15 +48,15 @@ def stacked_decoder(
     """
     hidden, vocabulary = config.integer("hidden_size"), config.integer("vocab_size")
     tied = config.flag("tie_word_embeddings", tied)
-    chain = Chain()
+    chain = CheckpointNetworkBuilder()
     embedding = chain.add(
         Embedding(num_embeddings=vocabulary, embedding_dim=hidden, scale=embedding_scale), "model.embed_tokens"
     )
     stream = embedding
     for i in range(config.layers()):
-        chain.plane()
+        chain.next_plane()
         stream = place(chain, i, f"model.layers.{i}", stream)
-    chain.plane()
+    chain.next_plane()
     hidden_states = chain.add(norm, norm_name)
     head = chain.add(Dense(in_features=hidden, out_features=vocabulary, bias=False), "lm_head")
     if logit_scale != 1.0:

@@ -18,9 +18,9 @@ from volumetric.layers import (
     PositionEmbedding,
     SwiGLU,
 )
-from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder, FusedTensor
 from volumetric.network import Network
 from volumetric.network.grid import Coord, Port
 
@@ -29,7 +29,7 @@ JUDGING: Final = "ForSequenceClassification"
 TOKEN_TYPES: Final = "token_type_ids"
 """Input with the token types: to which text of a pair each token belongs."""
 
-Names = Mapping[str, str | Fused]
+Names = Mapping[str, str | FusedTensor]
 
 
 def task(config: Config) -> str:
@@ -51,7 +51,9 @@ def labels(config: Config) -> int:
     return config.integer("num_labels", 2 if named is None else max(len(named.values), 1))
 
 
-def add_typed_tokens(chain: Chain, prefix: str, config: Config, then: LayerSpec, name: str) -> tuple[Coord, Coord]:
+def add_typed_tokens(
+    chain: CheckpointNetworkBuilder, prefix: str, config: Config, then: LayerSpec, name: str
+) -> tuple[Coord, Coord]:
     """Add the embeddings of tokens and token types, then `then`, which reads their sum.
 
     Returns
@@ -64,7 +66,7 @@ def add_typed_tokens(chain: Chain, prefix: str, config: Config, then: LayerSpec,
     of_types = chain.add(Embedding(num_embeddings=types, embedding_dim=width), f"{prefix}.token_type_embeddings")
     chain.input(TOKEN_TYPES, Port(coord=of_types, dtype="int32", default=0))
     behind = chain.add(then, name)
-    chain.read(tokens, behind, "add")
+    chain.set_source(tokens, behind, "add")
     return tokens, behind
 
 
@@ -81,7 +83,7 @@ class BlockNames:
 
 
 def post_norm_block(
-    chain: Chain,
+    chain: CheckpointNetworkBuilder,
     stream: Coord,
     prefix: str,
     layers: tuple[MultiHeadAttention, MLP | SwiGLU, LayerNorm],
@@ -112,7 +114,7 @@ class MaskNames:
 
 
 def add_mask_head(
-    chain: Chain,
+    chain: CheckpointNetworkBuilder,
     tokens: Coord,
     config: Config,
     names: MaskNames,
@@ -129,7 +131,7 @@ def add_mask_head(
     tokens : layer of the token embedding
     """
     width, vocabulary = norm.num_features, config.integer("vocab_size")
-    chain.plane()
+    chain.next_plane()
     chain.add(Dense(in_features=width, out_features=width, activation=activation, bias=dense_bias), names.dense)
     chain.add(norm, names.norm)
     head = chain.add(
@@ -141,19 +143,19 @@ def add_mask_head(
         chain.tie(tokens, head)
 
 
-def head_of(layers: Mapping[str, LayerSpec], width: int, prefix: str = "") -> Blueprint:
+def head_of(layers: Mapping[str, LayerSpec], width: int, prefix: str = "") -> ModelBlueprint:
     """Network on pooled hidden states: `layers` in order, with the prefixes of their tensors."""
-    chain = Chain()
+    chain = CheckpointNetworkBuilder()
     for name, spec in layers.items():
         chain.add(spec, name)
     return chain.blueprint(context_length=0, ignored=(".*",), prefix=prefix, features=width)
 
 
-def trunk_of(blueprint: Blueprint) -> Blueprint:
+def trunk_of(blueprint: ModelBlueprint) -> ModelBlueprint:
     """Return a blueprint without the head: its output is the hidden states. Tensors of the head are ignored."""
     if blueprint.hidden is None:
         return blueprint
-    network = up_to(blueprint.network, blueprint.hidden)
+    network = network_up_to(blueprint.network, blueprint.hidden)
     param_keys = network.param_specs().keys()
     dropped = [rule.source for rule in blueprint.rules if rule.key not in param_keys]
     return dataclasses.replace(
@@ -166,7 +168,7 @@ def trunk_of(blueprint: Blueprint) -> Blueprint:
     )
 
 
-def up_to(network: Network, last: Coord) -> Network:
+def network_up_to(network: Network, last: Coord) -> Network:
     """Return the layers of a network up to `last`, the only output, with the links among them."""
     layers = {coord: spec for coord, spec in network.layers.items() if coord <= last}
     links = tuple(link for link in network.links if link.source in layers and link.target in layers)

@@ -21,10 +21,10 @@ from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import DATA_ALIGNMENT, array_out, write_safetensors
 from volumetric.network import Network, check_params
 from volumetric.network.grid import Coord
-from volumetric.network.weights import Params, WeightStore
-from volumetric.program.layer.names import check_name
-from volumetric.program.layer.parameters import constants_of, rows_of
-from volumetric.program.layer.spec import Program
+from volumetric.network.weight_store import Params, WeightStore
+from volumetric.program.layer.name_checks import check_name
+from volumetric.program.layer.program_layer import Program
+from volumetric.program.layer.program_params import constants_of, rows_of
 
 FORMAT: Final = "volumetric.exported"
 VERSION: Final = 1
@@ -36,7 +36,7 @@ _MOST_HEADER = 64 * DATA_ALIGNMENT
 """Maximum size of the header of a file with one tensor."""
 
 
-class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _RegionEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: tuple[int, int]
     sha256: str
 
@@ -44,7 +44,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str
     version: int
-    regions: dict[str, _Entry]
+    regions: dict[str, _RegionEntry]
 
 
 def save_exported(folder: str | os.PathLike[str], rows: Mapping[str, F32Array]) -> None:
@@ -78,11 +78,11 @@ def save_exported(folder: str | os.PathLike[str], rows: Mapping[str, F32Array]) 
         raise CheckpointError(
             f"cannot create {folder}: {error.strerror or error}", hint="give another folder"
         ) from None
-    entries: dict[str, _Entry] = {}
+    entries: dict[str, _RegionEntry] = {}
     for name, region_rows in rows.items():
         path = _file(folder, name)
         write_safetensors(path, {TENSOR: array_out(np.ascontiguousarray(region_rows, np.float32))})
-        entries[name] = _Entry((region_rows.shape[0], region_rows.shape[1]), _sum(path, None))
+        entries[name] = _RegionEntry((region_rows.shape[0], region_rows.shape[1]), _sum(path, None))
     text = msgspec.json.format(msgspec.json.encode(_Manifest(FORMAT, VERSION, entries)), indent=2)
     write_atomic(folder / MANIFEST, text + b"\n")
 
@@ -141,7 +141,8 @@ def _file(folder: Path, region: str) -> Path:
     return folder / f"{region}.safetensors"
 
 
-def _manifest(path: Path) -> dict[str, _Entry]:
+def _manifest(path: Path) -> dict[str, _RegionEntry]:
+    """Read a manifest: region → its entry. Raises `CheckpointError` if it is damaged or of another version."""
     with open_regular(path) as handle:
         data = handle.read(_MOST_MANIFEST + 1)
     if len(data) > _MOST_MANIFEST:
@@ -170,7 +171,7 @@ def _manifest(path: Path) -> dict[str, _Entry]:
     return manifest.regions
 
 
-def _rows(path: Path, entry: _Entry) -> F32Array:
+def _rows(path: Path, entry: _RegionEntry) -> F32Array:
     if _sum(path, 4 * prod(entry.shape)) != entry.sha256:
         raise CheckpointError(
             f"{path}: the SHA-256 differs from that in {MANIFEST}",

@@ -67,15 +67,15 @@ def read_generation(
     eos |= {id for id in more_eos if id is not None and 0 <= id < vocabulary}
     return GenerationDefaults(
         eos_ids=tuple(sorted(eos)),
-        bos_id=_first(joined.get("bos_token_id"), vocabulary, where),
-        pad_id=_first(joined.get("pad_token_id"), vocabulary, where),
+        bos_id=_first_valid_id(joined.get("bos_token_id"), vocabulary, where),
+        pad_id=_first_valid_id(joined.get("pad_token_id"), vocabulary, where),
         do_sample=joined.get("do_sample") is True,
         temperature=_number(joined, "temperature", where),
-        top_k=_whole(joined, "top_k", where),
+        top_k=_whole_number(joined, "top_k", where),
         top_p=_number(joined, "top_p", where),
         min_p=_number(joined, "min_p", where),
         repetition_penalty=_number(joined, "repetition_penalty", where),
-        max_new_tokens=_whole(joined, "max_new_tokens", where),
+        max_new_tokens=_whole_number(joined, "max_new_tokens", where),
     )
 
 
@@ -92,7 +92,7 @@ def _ids(value: object, where: str) -> list[int]:
     return values
 
 
-def _first(value: object, vocabulary: int, where: str) -> int | None:
+def _first_valid_id(value: object, vocabulary: int, where: str) -> int | None:
     """Return the first of some ids, None if there is none or it is not a token."""
     id = next(iter(_ids(value, where)), None)
     return id if id is not None and 0 <= id < vocabulary else None
@@ -107,7 +107,7 @@ def _number(values: Mapping[str, Any], name: str, where: str) -> float | None:
     return float(value)
 
 
-def _whole(values: Mapping[str, Any], name: str, where: str) -> int | None:
+def _whole_number(values: Mapping[str, Any], name: str, where: str) -> int | None:
     value = values.get(name)
     if value is None:
         return None

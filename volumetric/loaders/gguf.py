@@ -17,10 +17,10 @@ from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme, from_gguf
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES, GGUF_TYPES, TYPE_NUMBERS
-from volumetric.loaders.gguf_values import MAX_KEY_BYTES, Cursor, MetadataValue
-from volumetric.loaders.mapped import MappedFile
+from volumetric.loaders.gguf_values import MAX_KEY_BYTES, MetadataCursor, MetadataValue
+from volumetric.loaders.mapped_file import MappedFile
 from volumetric.loaders.shards import parts_of
-from volumetric.loaders.source import MergedSource, TensorEntry
+from volumetric.loaders.tensor_source import MergedSource, TensorEntry
 
 MAGIC: Final = b"GGUF"
 MAX_KEYS: Final = 100_000
@@ -132,13 +132,13 @@ def _decode(raw: Array, kind: str, shape: Shape) -> Array:
     return np.ascontiguousarray(values, np.float32).reshape(shape)
 
 
-def _read_head(file: MappedFile) -> tuple[Cursor, int, int]:
+def _read_head(file: MappedFile) -> tuple[MetadataCursor, int, int]:
     """Read magic, version and the two counts; returns cursor, tensor count, key count."""
     if file.buffer[:4] != MAGIC:
         raise CheckpointError(
             f"the file starts with {file.buffer[:4]!r} instead of GGUF", hint="the file is not a GGUF model"
         )
-    cursor = Cursor(file, 4)
+    cursor = MetadataCursor(file, 4)
     version = cursor.read_u32("version")
     if version not in (2, 3):
         swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
@@ -152,7 +152,7 @@ def _read_head(file: MappedFile) -> tuple[Cursor, int, int]:
     return cursor, tensors, keys
 
 
-def _read_metadata(cursor: Cursor, count: int) -> dict[str, MetadataValue]:
+def _read_metadata(cursor: MetadataCursor, count: int) -> dict[str, MetadataValue]:
     metadata: dict[str, MetadataValue] = {}
     for _ in range(count):
         key = cursor.read_string("key", MAX_KEY_BYTES)
@@ -169,7 +169,7 @@ def _alignment(metadata: Mapping[str, MetadataValue]) -> int:
     return value
 
 
-def _read_entries(cursor: Cursor, count: int, alignment: int) -> dict[str, TensorEntry]:
+def _read_entries(cursor: MetadataCursor, count: int, alignment: int) -> dict[str, TensorEntry]:
     """Read the tensor list and check that all tensors are inside the file, aligned and without overlap."""
     infos = [_read_info(cursor, alignment) for _ in range(count)]
     data_start = -(-cursor.at // alignment) * alignment
@@ -187,7 +187,7 @@ def _read_entries(cursor: Cursor, count: int, alignment: int) -> dict[str, Tenso
     return entries
 
 
-def _read_info(cursor: Cursor, alignment: int) -> tuple[str, str, Shape, int, int]:
+def _read_info(cursor: MetadataCursor, alignment: int) -> tuple[str, str, Shape, int, int]:
     """Read name, type, shape and offset of one tensor, and compute its bytes."""
     name = cursor.read_string("tensor name", MAX_KEY_BYTES)
     axes = cursor.read_u32(f"axes of {name!r}")

@@ -14,7 +14,7 @@ from volumetric.loaders.gguf_family import KV_HEADS
 from volumetric.loaders.gguf_rope import read_rope
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 
 if TYPE_CHECKING:
     from volumetric.loaders.gguf_write import Metadata

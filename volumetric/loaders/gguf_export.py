@@ -13,10 +13,10 @@ from volumetric.dtypes import Packed, Scheme, scaled_rows, to_gguf
 from volumetric.loaders import archs
 from volumetric.loaders.gguf_config import damage_metadata
 from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, GGUFFamily
-from volumetric.loaders.gguf_fold import encoder_in_gguf, folded
+from volumetric.loaders.gguf_fold import encoder_in_gguf, fold_factors
 from volumetric.loaders.gguf_limits import check_differences, check_network, check_tensors
 from volumetric.loaders.gguf_metadata import gguf_metadata, main_rope
-from volumetric.loaders.gguf_rope import by_factors_alone, rope_factors
+from volumetric.loaders.gguf_rope import needs_only_factors, rope_factors
 from volumetric.loaders.gguf_sentences import sentence_metadata
 from volumetric.loaders.gguf_tokenizer import PREFIX
 from volumetric.loaders.gguf_tokenizer_export import generation_metadata, length_metadata, tokenizer_metadata
@@ -25,11 +25,11 @@ from volumetric.loaders.gguf_windows import without_idle_windows
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata, write_gguf
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_export import blueprint_of
-from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.names import NameRule, decays, permute_rows, shifted, stacked
-from volumetric.loaders.quantise import convert
+from volumetric.loaders.loaded_model import LoadedModel
+from volumetric.loaders.name_rules import NameRule, add_offset, invert_decay, permute_rows, stacked_shape
+from volumetric.loaders.target_schemes import convert
 from volumetric.network import Network, Params
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 # fmt: off
 _FILE_TYPES: Final = {
@@ -72,13 +72,13 @@ def save_gguf(path: str | Path, model: LoadedModel, *, allow_differences: bool =
     if encodes:
         model, blueprint = encoder_in_gguf(model, blueprint)
     family = archs.gguf_family_of(Config(model.config, model.name))
-    network, rules = folded(model, blueprint, family)
+    network, rules = fold_factors(model, blueprint, family)
     network = without_idle_windows(network, model.context_length)
     tensors: dict[str, GGUFTensorOut] = {}
     for name, factors in _rope_factors(network, family).items():
         tensors[name] = GGUFTensorOut(type="F32", shape=factors.shape, read=lambda factors=factors: factors)
-    for name, parts in _by_tensor(rules).items():
-        tensors[name] = _out(parts, model.params, single=family.single(name))
+    for name, parts in _rules_by_tensor(rules).items():
+        tensors[name] = _tensor_out(parts, model.params, single=family.is_float32_tensor(name))
     blocks = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blk."))
     metadata: dict[str, Any] = {**gguf_metadata(model, network, family, blocks), **_file_type(tensors)}
     check_tensors(family, tensors, network)
@@ -101,10 +101,10 @@ def gguf_tensors(model: LoadedModel) -> dict[str, tuple[str, ...]]:
     A parameter that is written to two tensors, with different factors, is listed for the first.
     """
     family = archs.gguf_family_of(Config(model.config, model.name))
-    _, rules = folded(model, blueprint_of(model), family)
+    _, rules = fold_factors(model, blueprint_of(model), family)
     first = {rule.key: rule for rule in reversed(rules)}
-    parts = _by_tensor(rule for rule in rules if first[rule.key] is rule)
-    return {name: tuple(rule.key for rule in own) for name, own in parts.items() if not family.single(name)}
+    parts = _rules_by_tensor(rule for rule in rules if first[rule.key] is rule)
+    return {name: tuple(rule.key for rule in own) for name, own in parts.items() if not family.is_float32_tensor(name)}
 
 
 def _encoder(model: LoadedModel, architecture: str, types: GGUFTensorOut | None) -> Metadata:
@@ -125,7 +125,7 @@ def gguf_scheme(scheme: Scheme, shape: Shape) -> Scheme:
     return scheme if fits else Scheme.parse("float32")
 
 
-def _by_tensor(all_rules: Iterable[NameRule]) -> dict[str, list[NameRule]]:
+def _rules_by_tensor(all_rules: Iterable[NameRule]) -> dict[str, list[NameRule]]:
     """Rules that fill each tensor, in the order of their parts."""
     tensors: dict[str, list[NameRule]] = {}
     for rule in all_rules:
@@ -135,7 +135,7 @@ def _by_tensor(all_rules: Iterable[NameRule]) -> dict[str, list[NameRule]]:
     return tensors
 
 
-def _out(rules: list[NameRule], params: Params, *, single: bool) -> GGUFTensorOut:
+def _tensor_out(rules: list[NameRule], params: Params, *, single: bool) -> GGUFTensorOut:
     """Build one tensor: a parameter, or several concatenated along their rows."""
     stores = [params[rule.key] for rule in rules]
     schemes = {gguf_scheme(store.scheme, store.shape) for store in stores}
@@ -143,30 +143,32 @@ def _out(rules: list[NameRule], params: Params, *, single: bool) -> GGUFTensorOu
     kind = scheme.gguf_type or "F32"
 
     def read() -> Array:
-        parts = [_bytes_of(_laid_out(rule, store, scheme), kind) for rule, store in zip(rules, stores, strict=True)]
+        parts = [
+            _bytes_of(_layout_for_gguf(rule, store, scheme), kind) for rule, store in zip(rules, stores, strict=True)
+        ]
         return parts[0] if len(parts) == 1 else np.concatenate([part.reshape(-1).view(np.uint8) for part in parts])
 
-    def done() -> None:
+    def release() -> None:
         for store in stores:
             store.release()
 
     rows = sum(store.shape[0] for store in stores)
     # The kernel of a depthwise convolution is a matrix in GGUF.
     rest = stores[0].shape[1:] if len(stores[0].shape) < 3 else (stores[0].shape[2],)
-    shape = stacked(rules[0], (rows, *rest))
-    return GGUFTensorOut(type=kind, shape=shape, read=read, done=done)
+    shape = stacked_shape(rules[0], (rows, *rest))
+    return GGUFTensorOut(type=kind, shape=shape, read=read, done=release)
 
 
-def _laid_out(rule: NameRule, store: WeightStore, scheme: Scheme) -> Packed:
+def _layout_for_gguf(rule: NameRule, store: WeightStore, scheme: Scheme) -> Packed:
     """A parameter in the scheme and row order of the file."""
     if rule.decay:
-        return decays(store.stored())
-    packed = convert(store.stored(), scheme)
+        return invert_decay(store.packed())
+    packed = convert(store.packed(), scheme)
     if rule.factors:
         packed = scaled_rows(packed, rule.factors)
     if rule.interleaved_heads is not None:
         packed = permute_rows(packed, rule.interleaved_heads)
-    return shifted(packed, rule.offset) if rule.offset else packed
+    return add_offset(packed, rule.offset) if rule.offset else packed
 
 
 def _bytes_of(packed: Packed, kind: str) -> Array:
@@ -178,7 +180,7 @@ def _rope_factors(network: Network, family: GGUFFamily) -> dict[str, Array]:
     rope = main_rope(network)
     if rope is None or rope.scaling not in ("llama3", "longrope"):
         return {}
-    if rope.scaling == "llama3" or (family.factors and by_factors_alone(rope)):
+    if rope.scaling == "llama3" or (family.factors and needs_only_factors(rope)):
         return {ROPE_FACTORS: rope_factors(rope)}
     factors = {LONG_FACTORS: rope.long_factors, SHORT_FACTORS: rope.short_factors}
     return {name: np.array(values, np.float32) for name, values in factors.items()}

@@ -14,8 +14,8 @@ import numpy as np
 from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.layers import Gate, LayerSpec, MultiHeadAttention, Parallel
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint, NameRule, Part
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import FusedRows, ModelBlueprint, NameRule
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 from volumetric.network.grid import Coord
 
@@ -66,15 +66,15 @@ _NUMBER: Final = re.compile(r"(?<=\.experts\.)(\d+)\.")
 """Matches the number of an expert in Hugging Face's names."""
 
 
-def _nothing(*_: object) -> Mapping[str, Any]:
+def _no_values(*_: object) -> Mapping[str, Any]:
     return {}
 
 
-def _silent(_: Network) -> str:
+def _always_readable(_: Network) -> str:
     return ""
 
 
-def _none(_: Network) -> list[str]:
+def _no_differences(_: Network) -> list[str]:
     return []
 
 
@@ -140,10 +140,10 @@ class GGUFFamily:
     factors: bool = False
     longrope: bool = False
     named_longrope: bool = True
-    unreadable: Callable[[Network], str] = _silent
-    differences: Callable[[Network], list[str]] = _none
-    values: ReadValues = _nothing
-    metadata: WriteValues = _nothing
+    unreadable: Callable[[Network], str] = _always_readable
+    differences: Callable[[Network], list[str]] = _no_differences
+    values: ReadValues = _no_values
+    metadata: WriteValues = _no_values
 
     @property
     def epsilon_key(self) -> str:
@@ -151,7 +151,7 @@ class GGUFFamily:
         rms = "rms" in self.epsilon if self.rms is None else self.rms
         return "attention.layer_norm_rms_epsilon" if rms else "attention.layer_norm_epsilon"
 
-    def single(self, name: str) -> bool:
+    def is_float32_tensor(self, name: str) -> bool:
         """Whether a tensor of the file is always float32."""
         return name in self.singles or re.sub(r"blk\.\d+\.", "", name) in self.singles
 
@@ -181,7 +181,7 @@ class GGUFFamily:
             )
         return f"{self.outer[stem]}.{kind}"
 
-    def rules(self, blueprint: Blueprint) -> Blueprint:
+    def rules(self, blueprint: ModelBlueprint) -> ModelBlueprint:
         """Return a blueprint whose rules refer to GGUF tensors."""
         counts = Counter(_NUMBER.sub("", rule.source) for rule in blueprint.rules)
         specs = blueprint.network.param_specs()
@@ -207,18 +207,18 @@ class GGUFFamily:
             decay=name == "a_log" and spec.kind in ("mamba", "mamba2"),
         )
 
-    def _part(self, rule: NameRule, rows: int, counts: Mapping[str, int]) -> Part | None:
+    def _part(self, rule: NameRule, rows: int, counts: Mapping[str, int]) -> FusedRows | None:
         """Rows of a tensor that form a parameter; `counts` has the experts of each name without number."""
         expert, part = _NUMBER.search(rule.source), rule.part
         if expert is not None:
             i = int(expert[1])
-            return Part(i * rows, (i + 1) * rows, stack=counts[_NUMBER.sub("", rule.source)])
+            return FusedRows(i * rows, (i + 1) * rows, stack=counts[_NUMBER.sub("", rule.source)])
         ends = (rf"\.{re.escape(name)}(?:[._].*)?$" for name in self.split)
         names = next((n for n, end in zip(self.split.values(), ends, strict=True) if re.search(end, rule.source)), None)
         if part is None or names is None:
-            return part and Part(part.start * part.heads, part.stop * part.heads, stack=part.stack)
+            return part and FusedRows(part.start * part.heads, part.stop * part.heads, stack=part.stack)
         i = part.start // (rows * len(names))
-        return Part(i * rows, (i + 1) * rows, stack=part.stack)
+        return FusedRows(i * rows, (i + 1) * rows, stack=part.stack)
 
 
 def _leaf(rule: NameRule) -> str:

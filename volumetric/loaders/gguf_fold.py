@@ -13,15 +13,17 @@ from volumetric.loaders import archs
 from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.gguf_family import GGUFFamily, Runs
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.names import Blueprint, NameRule
+from volumetric.loaders.loaded_model import LoadedModel
+from volumetric.loaders.name_rules import ModelBlueprint, NameRule
 from volumetric.network import Network, Params
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 _BLOCK: Final = re.compile(r"blk\.\d+\.")
 
 
-def folded(model: LoadedModel, blueprint: Blueprint, family: GGUFFamily) -> tuple[Network, tuple[NameRule, ...]]:
+def fold_factors(
+    model: LoadedModel, blueprint: ModelBlueprint, family: GGUFFamily
+) -> tuple[Network, tuple[NameRule, ...]]:
     """Return the network that a reader of the file builds, and the rules that fill the file from the model's weights.
 
     For most families both equal those of the model. If a factor is multiplied into a tensor, it moves from the network
@@ -65,7 +67,7 @@ LIKE_BERT: Final = ("roberta", "xlm_roberta")
 """Families that are written as BERT."""
 
 
-def encoder_in_gguf(model: LoadedModel, blueprint: Blueprint) -> tuple[LoadedModel, Blueprint]:
+def encoder_in_gguf(model: LoadedModel, blueprint: ModelBlueprint) -> tuple[LoadedModel, ModelBlueprint]:
     """Return an encoder without a masked language model head, and RoBERTa as an equivalent BERT.
 
     RoBERTa counts positions from after the padding token, so earlier rows are unused. Files leave these rows out, as
@@ -86,6 +88,6 @@ def encoder_in_gguf(model: LoadedModel, blueprint: Blueprint) -> tuple[LoadedMod
     )
     plain = archs.build(config)
     key = f"{coord}/weight"
-    rows = model.params[key].stored().row_slice(table.offset, table.num_embeddings)
+    rows = model.params[key].packed().slice_rows(table.offset, table.num_embeddings)
     params = Params({**model.params, key: WeightStore.from_packed(rows)})
     return dataclasses.replace(model, network=plain.network, params=params, config=config.values), plain

@@ -20,12 +20,12 @@ from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import Packed
 from volumetric.graph.numeric.rope import Rope, inverse_frequencies
 from volumetric.layers import LayerSpec, MultiHeadAttention
-from volumetric.layers.base import fields_of
+from volumetric.layers.layer_spec import fields_of
 from volumetric.loaders import archs
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_config import read_config
 from volumetric.loaders.gguf_family import ROPE_FACTORS, GGUFFamily
-from volumetric.loaders.gguf_rope import by_factors_alone, same_rotation
+from volumetric.loaders.gguf_rope import needs_only_factors, same_rotation
 from volumetric.loaders.gguf_windows import attentions, without_idle_windows
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata
 from volumetric.network import Network
@@ -60,7 +60,7 @@ def _check_attention(family: GGUFFamily, attention: MultiHeadAttention, network:
     """Raise `UnsupportedError` for attention that llama.cpp does not support in an architecture."""
     architecture = family.architecture
     scalings = ("none", "linear", "llama3", "yarn", *(["longrope"] if family.longrope else []))
-    by_factors = family.factors and attention.rope is not None and by_factors_alone(attention.rope)
+    by_factors = family.factors and attention.rope is not None and needs_only_factors(attention.rope)
     reason = family.unreadable(network)
     if reason:
         raise UnsupportedError(reason, hint=_HINT)
@@ -108,12 +108,12 @@ def _check_layer(coord: Coord, spec: LayerSpec, read: LayerSpec, architecture: s
             )
         raise UnsupportedError(
             f"GGUF files of architecture {architecture!r} cannot store that {spec.kind} at {coord} has "
-            f"{field}={_text(ours)}: readers use {_text(theirs)}",
+            f"{field}={_field_text(ours)}: readers use {_field_text(theirs)}",
             hint=_HINT,
         )
 
 
-def _text(value: Any) -> str:
+def _field_text(value: Any) -> str:
     return "a rotation" if isinstance(value, Rope) else repr(value)
 
 
@@ -127,10 +127,10 @@ def _difference(name: str, one: Any, other: Any) -> tuple[str, Any, Any] | None:
         pairs = enumerate(zip(one, other, strict=True))
         differences = (_difference(f"{name}[{i}]", ours, theirs) for i, (ours, theirs) in pairs)
         return next((each for each in differences if each is not None), None)
-    return None if _same(one, other) else (name, one, other)
+    return None if _equal_in_float32(one, other) else (name, one, other)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _equal_in_float32(one: Any, other: Any) -> bool:
     """Whether values are equal up to GGUF's float32 rounding, also for a quotient of two numbers."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=2**-22)

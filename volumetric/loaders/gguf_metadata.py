@@ -10,11 +10,11 @@ import numpy as np
 from volumetric.graph.numeric.rope import Rope
 from volumetric.layers import MLP, Mamba, Mamba2, MultiHeadAttention, SwiGLU
 from volumetric.loaders.gguf_family import GGUFFamily
-from volumetric.loaders.gguf_rope import by_factors_alone, yarn_growth
+from volumetric.loaders.gguf_rope import needs_only_factors, yarn_growth
 from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.gguf_write import Metadata
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.loaded_model import LoadedModel
 from volumetric.network import Network
 
 
@@ -85,7 +85,7 @@ def _rope(rope: Rope | None, family: GGUFFamily, *, tensors_alone: bool) -> dict
         }
         more = rope.attention_factor / yarn_growth(rope.factor)
         values |= {} if math.isclose(more, 1.0, rel_tol=1e-6) else {"rope.scaling.attn_factor": np.float32(more)}
-    if rope.scaling == "longrope" and not (family.factors and by_factors_alone(rope)):
+    if rope.scaling == "longrope" and not (family.factors and needs_only_factors(rope)):
         values |= {} if tensors_alone else {"rope.scaling.type": "longrope"}
         values |= {
             "rope.scaling.original_context_length": np.uint32(rope.original_context),

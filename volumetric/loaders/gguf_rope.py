@@ -14,7 +14,7 @@ from volumetric.graph.numeric.rope import Rope, inverse_frequencies
 from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import longrope_growth
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 
 
 def read_rope(metadata: Config, file: TensorSource, head_dim: int) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def read_rope(metadata: Config, file: TensorSource, head_dim: int) -> dict[str, 
             f"{metadata.where}: {ROPE_FACTORS} in addition to the rotary scaling {kind!r} is not supported"
         )
     if factors:
-        rope |= _by_factors(decode(file.packed(ROPE_FACTORS)), base, dim, metadata)
+        rope |= _scaling_of_factors(decode(file.packed(ROPE_FACTORS)), base, dim, metadata)
     return rope
 
 
@@ -95,7 +95,7 @@ def _longrope(metadata: Config, file: TensorSource, dim: int) -> dict[str, Any]:
     return values
 
 
-def _by_factors(factors: Array, base: float, dim: int, metadata: Config) -> dict[str, Any]:
+def _scaling_of_factors(factors: Array, base: float, dim: int, metadata: Config) -> dict[str, Any]:
     """Return the scaling with these factors: the constants of Llama 3.1's or 4's, or else the factors themselves.
 
     Files do not contain the constants. If the usual constants give the factors, they are returned; other factors become
@@ -153,7 +153,7 @@ def rope_factors(rope: Rope) -> Array:
     return (inverse_frequencies(plain) / inverse_frequencies(rope)).astype(np.float32)
 
 
-def by_factors_alone(rope: Rope) -> bool:
+def needs_only_factors(rope: Rope) -> bool:
     """Whether `ROPE_FACTORS` describes a scaling completely: Llama 3.1's, or that of `read_rope` for other factors."""
     one_list = rope.scaling == "longrope" and rope.short_factors == rope.long_factors and rope.attention_factor == 1.0
     return one_list or rope.scaling == "llama3"
@@ -165,6 +165,6 @@ def same_rotation(one: Rope, other: Rope) -> bool:
         return False
     contexts = (0, *(c for rope in (one, other) for c in (rope.original_context, rope.original_context + 1)), 2**31)
     return all(
-        np.allclose(*(inverse_frequencies(rope.within(context)) for rope in (one, other)), rtol=2**-21, atol=0.0)
+        np.allclose(*(inverse_frequencies(rope.for_context(context)) for rope in (one, other)), rtol=2**-21, atol=0.0)
         for context in contexts
     )

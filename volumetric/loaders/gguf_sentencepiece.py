@@ -63,17 +63,17 @@ def sentencepiece_metadata(
     merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
     ranked = list(dict.fromkeys(left + right for left, right in merges))
     expected = merges_of(vocabulary, ranked)
-    if len(merges) != len(expected) or set(merges) != set(expected) or not _grouped(merges):
+    if len(merges) != len(expected) or set(merges) != set(expected) or not _merges_are_grouped(merges):
         raise UnsupportedError("the merges of the tokenizer do not follow from scores of its pieces", hint=HINT)
     rebuilt = sentencepiece_bpe(vocabulary, ranked, unknown=model.get("unk_token"), prefix=False)
-    prefix = _prefix(with_added(rebuilt, state), backend)
+    prefix = _prefix(add_tokens(rebuilt, state), backend)
     places = {piece: rank for rank, piece in enumerate(ranked)}
     rest = len(ranked)  # pieces of one character, which are not merged, come last
     scores = np.array([-places.get(token, rest) for token in tokens], np.float32)
     return {"model": "llama", "pre": "default", "scores": scores, "add_space_prefix": np.bool_(prefix)}
 
 
-def with_added(built: tokenizers.Tokenizer, state: Mapping[str, Any]) -> tokenizers.Tokenizer:
+def add_tokens(built: tokenizers.Tokenizer, state: Mapping[str, Any]) -> tokenizers.Tokenizer:
     """Add the added tokens of a tokenizer.json, as readers of GGUF files do."""
     from tokenizers import AddedToken
 
@@ -98,7 +98,7 @@ def _prefix(rebuilt: tokenizers.Tokenizer, backend: tokenizers.Tokenizer) -> boo
     raise UnsupportedError("GGUF cannot store how the tokenizer normalises texts and splits them into words", hint=HINT)
 
 
-def _grouped(merges: Sequence[tuple[str, ...]]) -> bool:
+def _merges_are_grouped(merges: Sequence[tuple[str, ...]]) -> bool:
     """Whether all merges to a piece are contiguous."""
     pieces = ["".join(merge) for merge in merges]
     starts = [piece for piece, before in zip(pieces, [None, *pieces], strict=False) if piece != before]

@@ -13,7 +13,7 @@ from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.gguf import GGUFSource
 
 if TYPE_CHECKING:
-    from volumetric.loaders.sentence import Pooling, Sentences
+    from volumetric.loaders.sentence_modules import Pooling, SentenceEncoding
 
 OWN: Final = "volumetric.embedding."
 """Prefix of the keys that only this package reads."""
@@ -23,7 +23,7 @@ _RANK: Final = 4
 _FLAGS: Final = {"normalise": True, "include_prompt": True, "lower_case": False}
 
 
-def read_gguf_sentences(file: GGUFSource, where: str) -> Sentences | None:
+def read_gguf_sentences(file: GGUFSource, where: str) -> SentenceEncoding | None:
     """Return how texts become embeddings, None if the file has no pooling.
 
     Raises
@@ -42,7 +42,7 @@ def read_gguf_sentences(file: GGUFSource, where: str) -> Sentences | None:
             f"{where}: ranking heads in GGUF files are not supported",
             hint="open the original Hugging Face model and use score(pairs)",
         )
-    from volumetric.loaders.sentence import Sentences  # few files are embedding models
+    from volumetric.loaders.sentence_modules import SentenceEncoding  # few files are embedding models
 
     flags = {name: file.metadata.get(OWN + name, default) for name, default in _FLAGS.items()}
     prompts = {key.removeprefix(_PROMPT): file.metadata[key] for key in file.metadata if key.startswith(_PROMPT)}
@@ -53,10 +53,10 @@ def read_gguf_sentences(file: GGUFSource, where: str) -> Sentences | None:
         wrong.append(OWN + "default_prompt")
     if wrong:
         raise CheckpointError(f"{where}: {wrong[0]} has the wrong type")
-    return Sentences(pooling=(_POOLINGS[kind],), prompts=prompts, default_prompt=default, **flags)  # pyright: ignore[reportArgumentType]  (checked one by one)
+    return SentenceEncoding(pooling=(_POOLINGS[kind],), prompts=prompts, default_prompt=default, **flags)  # pyright: ignore[reportArgumentType]  (checked one by one)
 
 
-def sentence_metadata(architecture: str, sentences: Sentences | None) -> dict[str, Any]:
+def sentence_metadata(architecture: str, sentences: SentenceEncoding | None) -> dict[str, Any]:
     """Inverse of `read_gguf_sentences`, without the length of texts, which is in the tokenizer's metadata.
 
     Raises

@@ -30,7 +30,7 @@ SINGLES: Final = frozenset({"ssm_a", "ssm_d", "ssm_conv1d.weight"})
 BIASES: Final = frozenset({"ssm_conv1d", "ssm_dt"})
 
 
-class Sizes(NamedTuple):
+class StateSpaceSizes(NamedTuple):
     """Sizes of a Mamba-2 layer."""
 
     channels: int
@@ -40,9 +40,9 @@ class Sizes(NamedTuple):
     taps: int
 
 
-def read_sizes(metadata: Config) -> Sizes:
+def read_sizes(metadata: Config) -> StateSpaceSizes:
     """Sizes of Mamba-2 layers in metadata, where the number of heads is called a rank. Raises `CheckpointError`."""
-    sizes = Sizes(
+    sizes = StateSpaceSizes(
         channels=metadata.integer("ssm.inner_size"),
         heads=metadata.integer("ssm.time_step_rank"),
         state=metadata.integer("ssm.state_size"),

@@ -172,9 +172,9 @@ class _GGUFTokenizer:
         return value
 
     def _flag(self, name: str, default: bool) -> bool:
-        return default if (value := self._said(name)) is None else value
+        return default if (value := self._optional_flag(name)) is None else value
 
-    def _said(self, name: str) -> bool | None:
+    def _optional_flag(self, name: str) -> bool | None:
         """Truth value, None if the file does not have it."""
         value = self._metadata.get(PREFIX + name)
         if value is None:
@@ -226,8 +226,8 @@ class _GGUFTokenizer:
         built = rebuilt(
             vocabulary,
             roles,
-            lowercase=self._said("normalizer.lowercase"),
-            strip_accents=self._said("normalizer.strip_accents"),
+            lowercase=self._optional_flag("normalizer.lowercase"),
+            strip_accents=self._optional_flag("normalizer.strip_accents"),
         )
         self._add_tokens(built)
         return built

@@ -14,7 +14,7 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, UnsupportedError
-from volumetric.loaders.gguf_sentencepiece import HINT, LED, PROBES, same_ids, with_added
+from volumetric.loaders.gguf_sentencepiece import HINT, LED, PROBES, add_tokens, same_ids
 from volumetric.loaders.sentencepiece_bpe import SPACE
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def unigram_metadata(backend: tokenizers.Tokenizer, state: Mapping[str, Any], ty
             prefix=prefix,
             merge=merge,
         )
-        if same_ids(with_added(rebuilt, state), backend, (*PROBES, *LED)):
+        if same_ids(add_tokens(rebuilt, state), backend, (*PROBES, *LED)):
             values: dict[str, Any] = {"model": "t5", "pre": "default", "scores": written}
             values |= {PREFIX_SPACE: np.bool_(prefix), MERGE_SPACES: np.bool_(merge)}
             return values if table is None else {**values, CHARSMAP: np.frombuffer(table, np.uint8)}

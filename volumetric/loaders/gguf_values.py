@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from volumetric.base.errors import CheckpointError
-from volumetric.loaders.mapped import MappedFile
+from volumetric.loaders.mapped_file import MappedFile
 
 MAX_KEY_BYTES: Final = 65_535
 """Limit of the format for keys; also used for tensor names."""
@@ -62,7 +62,7 @@ MetadataValue: TypeAlias = "bool | int | float | str | LazyStrings | np.ndarray[
 """Types of metadata values that are supported here."""
 
 
-class Cursor:
+class MetadataCursor:
     """A position in a mapped file that moves forward and checks every length against the rest of the file.
 
     All `read_*` methods raise `CheckpointError` at the end of the file or for an impossible value.
@@ -74,12 +74,12 @@ class Cursor:
         self.file, self.at = file, at
 
     @property
-    def left(self) -> int:
+    def bytes_left(self) -> int:
         """Bytes from here to the end of the file."""
         return self.file.size - self.at
 
     def _take(self, count: int, what: str) -> int:
-        if count > self.left:
+        if count > self.bytes_left:
             raise CheckpointError(f"{what} of {count} bytes at byte {self.at} reaches beyond the end of the file")
         start = self.at
         self.at += count
@@ -139,8 +139,8 @@ class Cursor:
         return raw.view(dtype)
 
     def _skip_strings(self, count: int, what: str) -> LazyStrings:
-        if count > self.left // 8:
-            raise CheckpointError(f"{what} announces {count} strings with {self.left} bytes left")
+        if count > self.bytes_left // 8:
+            raise CheckpointError(f"{what} announces {count} strings with {self.bytes_left} bytes left")
         buffer, end, start, at = self.file.buffer, self.file.size, self.at, self.at
         # The hot loop of opening a model: 100 000 strings in a typical file. Each length is checked in the next turn.
         last = end - 8

@@ -50,7 +50,7 @@ def plain_words(tokens: Sequence[str], raw: set[int]) -> list[str]:
     return [plain(id, token) for id, token in enumerate(tokens)]
 
 
-def marked_words(tokens: Sequence[str], raw: set[int]) -> list[str]:
+def mark_words(tokens: Sequence[str], raw: set[int]) -> list[str]:
     """Inverse of `plain_words`."""
 
     def marked(id: int, token: str) -> str:
@@ -113,7 +113,7 @@ def wordpiece_metadata(tokenizer: Tokenizer, tokens: Sequence[str], raw: set[int
         raise UnsupportedError(
             "GGUF cannot store that texts are not enclosed by cls_token and sep_token", hint="use format native or hf"
         )
-    words = marked_words(tokens, raw)
+    words = mark_words(tokens, raw)
     if plain_words(words, raw) != list(tokens):
         raise UnsupportedError(
             f"GGUF marks words by {START}, but tokens of the vocabulary contain it",

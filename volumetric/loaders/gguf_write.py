@@ -13,7 +13,7 @@ import numpy as np
 from volumetric.base._typing import Array, Shape
 from volumetric.base.atomic import atomic_file
 from volumetric.base.errors import CheckpointError
-from volumetric.base.progress import Meter
+from volumetric.base.progress import WorkMeter
 from volumetric.loaders.gguf import MAGIC, MAX_AXES
 from volumetric.loaders.gguf_types import GGUF_TYPES, TYPE_NUMBERS
 from volumetric.loaders.gguf_values import ARRAY, SCALARS, STRING
@@ -59,7 +59,7 @@ def write_gguf(path: str | os.PathLike[str], metadata: Metadata, tensors: Mappin
         head += _info(name, tensor, offset)
         offset += tensor.nbytes + _padding(tensor.nbytes)
     head += bytes(_padding(len(head)))
-    with atomic_file(path) as handle, Meter(f"writing {Path(path).name}", len(tensors), nbytes=offset) as meter:
+    with atomic_file(path) as handle, WorkMeter(f"writing {Path(path).name}", len(tensors), nbytes=offset) as meter:
         handle.write(head)
         for name, tensor in tensors.items():
             data = np.ascontiguousarray(tensor.read()).reshape(-1).view(np.uint8)

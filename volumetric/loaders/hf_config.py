@@ -76,7 +76,7 @@ class Config:
 
     def has(self, name: str) -> bool:
         """Whether `name` is present and not null."""
-        return self._given(name) is not None
+        return self._value(name) is not None
 
     def integer(self, name: str, default: int | None = None, *, low: int = 1, high: int = MAX_SIZE) -> int:
         """Whole number in ``low … high``; null and absent give `default`, or an error if it is None."""
@@ -108,7 +108,7 @@ class Config:
 
     def section(self, name: str) -> Config | None:
         """Nested object, or None if absent."""
-        value = self._given(name)
+        value = self._value(name)
         if value is None:
             return None
         if not isinstance(value, Mapping):
@@ -117,7 +117,7 @@ class Config:
 
     def items(self, name: str, length: int) -> Sequence[Any] | None:
         """List of `length` values, or None if absent."""
-        value = self._given(name)
+        value = self._value(name)
         if value is None:
             return None
         if not isinstance(value, list) or len(value) != length:
@@ -140,20 +140,20 @@ class Config:
 
     def require(self, name: str, *allowed: object) -> None:
         """Raise `UnsupportedError` unless `name` is absent or one of `allowed`; other variants are not supported."""
-        value = self._given(name)
+        value = self._value(name)
         # Arrays, which GGUF metadata may contain, compare element by element.
         if value is not None and (isinstance(value, np.ndarray) or value not in allowed):
             raise UnsupportedError(
                 f"{self.where}: {name}={repr(value)[:60]} is not supported", hint=f"supported: {allowed[0]!r}"
             )
 
-    def _given(self, name: str) -> Any:
+    def _value(self, name: str) -> Any:
         if self.keys_read is not None:
             self.keys_read.add(name)
         return self.values.get(name)
 
     def _get(self, name: str, default: object) -> Any:
-        value = self._given(name)
+        value = self._value(name)
         if value is not None:
             return value
         if default is None:

@@ -16,9 +16,9 @@ from volumetric.loaders import archs
 from volumetric.loaders.directory import new_directory
 from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.names import Blueprint, NameRule, pairs_from_halves, stacked, stored_rows
-from volumetric.loaders.rows_apart import row_names
+from volumetric.loaders.loaded_model import LoadedModel
+from volumetric.loaders.name_rules import ModelBlueprint, NameRule, pairs_from_halves, stacked_shape, stored_rows
+from volumetric.loaders.numbered_rows import row_names
 from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safetensors
 from volumetric.loaders.text_files import text_files, to_json
 from volumetric.network import Params
@@ -26,7 +26,7 @@ from volumetric.network import Params
 FLOATS: Final = ("float64", "float32", "float16", "bfloat16")
 
 
-def blueprint_of(model: LoadedModel) -> Blueprint:
+def blueprint_of(model: LoadedModel) -> ModelBlueprint:
     """Return the blueprint of a model's configuration.
 
     Raises
@@ -81,7 +81,7 @@ def out_scheme(scheme: Scheme) -> Scheme:
     return scheme if scheme.dtype.name in FLOATS else Scheme.parse("float32")
 
 
-def _tensors(blueprint: Blueprint, params: Params) -> dict[str, TensorOut]:
+def _tensors(blueprint: ModelBlueprint, params: Params) -> dict[str, TensorOut]:
     """Tensors by their names in the family, with fused tensors joined again."""
     shapes = {key: spec.shape for key, spec in blueprint.network.param_specs().items()}
     rows = stored_rows(list(blueprint.rules))
@@ -90,7 +90,7 @@ def _tensors(blueprint: Blueprint, params: Params) -> dict[str, TensorOut]:
         groups.setdefault(rule.source, []).append(rule)
     tensors: dict[str, TensorOut] = {}
     for name, rules in groups.items():
-        out = _out(rules, params, (rows.get(name, shapes[rules[0].key][0]), *shapes[rules[0].key][1:]))
+        out = _dense_tensor_out(rules, params, (rows.get(name, shapes[rules[0].key][0]), *shapes[rules[0].key][1:]))
         if "*" in name:
             tensors |= {own: _row(out, i) for i, own in enumerate(row_names(name, out.shape[0]))}
         else:
@@ -102,7 +102,7 @@ def _row(matrix: TensorOut, i: int) -> TensorOut:
     return dataclasses.replace(matrix, shape=matrix.shape[1:], read=lambda: matrix.read()[i])
 
 
-def _out(rules: list[NameRule], params: Params, shape: Shape) -> TensorOut:
+def _dense_tensor_out(rules: list[NameRule], params: Params, shape: Shape) -> TensorOut:
     """Build one tensor of `shape` (before transposition) from the parameters that are its parts."""
     schemes = {out_scheme(params[rule.key].scheme) for rule in rules}
     scheme = schemes.pop() if len(schemes) == 1 else Scheme.parse("float32")
@@ -116,20 +116,20 @@ def _out(rules: list[NameRule], params: Params, shape: Shape) -> TensorOut:
             for rule in rules:
                 whole[rule.part.rows(shape[0]) if rule.part else slice(None)] = _values(rule, params, scheme)
                 params[rule.key].release()
-        whole = whole.reshape(stacked(rules[0], shape))
+        whole = whole.reshape(stacked_shape(rules[0], shape))
         return np.ascontiguousarray(whole.swapaxes(-1, -2)) if flip else whole
 
-    def done() -> None:
+    def release() -> None:
         for rule in rules:
             params[rule.key].release()
 
-    stored = stacked(rules[0], shape)
+    stored = stacked_shape(rules[0], shape)
     stored = (*stored[:-2], stored[-1], stored[-2]) if flip else stored
-    return TensorOut(tag=tag_of(scheme.dtype.host), shape=stored, read=read, done=done)
+    return TensorOut(tag=tag_of(scheme.dtype.host), shape=stored, read=read, done=release)
 
 
 def _values(rule: NameRule, params: Params, scheme: Scheme) -> Array:
-    packed = params[rule.key].stored()
+    packed = params[rule.key].packed()
     if packed.scheme == scheme:
         values = packed.codes().reshape(packed.shape)
     else:

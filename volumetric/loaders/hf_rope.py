@@ -29,7 +29,7 @@ def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0, *, 
     CheckpointError
         The values contradict each other.
     """
-    section = _given(config)
+    section = _rope_section(config)
     base = section.number("rope_theta", config.number("rope_theta", default_base))
     kind = section.values.get("rope_type", section.values.get("type", "default"))
     kind = _OLD_NAMES.get(kind, kind) if isinstance(kind, str) else kind
@@ -95,13 +95,13 @@ def read_ropes_by_kind(config: Config, head_dim: int, default_base: float, slidi
 def trained_context(config: Config) -> int:
     """Return the context length of a model, in tokens."""
     tokens = config.integer("max_position_embeddings", 2048)
-    section = _given(config)
+    section = _rope_section(config)
     if section.values.get("rope_type", section.values.get("type")) == "dynamic":
         return int(tokens * section.number("factor"))
     return tokens
 
 
-def _given(config: Config) -> Config:
+def _rope_section(config: Config) -> Config:
     return config.section("rope_parameters") or config.section("rope_scaling") or Config({}, config.where)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from volumetric.base.errors import CheckpointError
-from volumetric.base.progress import Meter
+from volumetric.base.progress import WorkMeter
 from volumetric.loaders.json_file import read_json
 
 TEXTS: Final = ["*.json", "*.jinja", "*.txt", "tokenizer.model"]
@@ -83,7 +83,7 @@ def _download(repo: str, revision: str | None, patterns: list[str], ignored: lis
         if local:
             return None
         raise CheckpointError(
-            f"there is no file or directory {repo!r} here, and it cannot be downloaded: {_first(error)}",
+            f"there is no file or directory {repo!r} here, and it cannot be downloaded: {_first_line_of(error)}",
             hint="check the path, or the network",
         ) from error
     except errors.GatedRepoError as error:
@@ -101,7 +101,7 @@ def _download(repo: str, revision: str | None, patterns: list[str], ignored: lis
         ) from error
     except (OSError, ValueError, errors.HfHubHTTPError) as error:
         raise CheckpointError(
-            f"there is no file or directory {repo!r} here, and it cannot be downloaded: {_first(error)}",
+            f"there is no file or directory {repo!r} here, and it cannot be downloaded: {_first_line_of(error)}",
             hint="check the path, or the network and the disk",
         ) from error
 
@@ -112,7 +112,7 @@ def _interruptible(repo: str, fetch: Callable[[type[Any]], str]) -> str:
     The hub's client waits for all started files before it handles an interrupt.
     """
     stop = threading.Event()
-    with Meter(f"downloading {repo}", 0) as meter, ThreadPoolExecutor(1) as pool:
+    with WorkMeter(f"downloading {repo}", 0) as meter, ThreadPoolExecutor(1) as pool:
         future = pool.submit(fetch, _bar(meter, stop))
         try:
             return future.result()
@@ -121,7 +121,7 @@ def _interruptible(repo: str, fetch: Callable[[type[Any]], str]) -> str:
             raise
 
 
-def _bar(meter: Meter, stop: threading.Event) -> type[Any]:
+def _bar(meter: WorkMeter, stop: threading.Event) -> type[Any]:
     """Class of progress bars without output, whose counts go to `meter`."""
     from huggingface_hub.utils import tqdm
 
@@ -141,5 +141,5 @@ def _bar(meter: Meter, stop: threading.Event) -> type[Any]:
     return Bar
 
 
-def _first(error: Exception) -> str:
+def _first_line_of(error: Exception) -> str:
     return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

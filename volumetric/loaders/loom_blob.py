@@ -41,7 +41,7 @@ _FP4: Final = np.array([0, 0.75, 1, 1.5, 2, 3, 4, 6, -0.0, -0.75, -1, -1.5, -2, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Blob:
+class WeightBlob:
     """One vector of weights.
 
     Attributes
@@ -85,7 +85,7 @@ def _raw(codes: Array, kind: DType) -> Array:
     return codes.astype(np.int8).view(np.uint8) & (2**kind.bits - 1) if kind.bits < 8 else codes
 
 
-def decode_blob(text: str, dtype: str, scale: float, count: int, where: str) -> Blob:
+def decode_blob(text: str, dtype: str, scale: float, count: int, where: str) -> WeightBlob:
     """Read `count` weights. Raises `CheckpointError` for text that is not base64, or too short or long."""
     try:
         data = base64.b64decode(text, validate=True)
@@ -98,16 +98,18 @@ def decode_blob(text: str, dtype: str, scale: float, count: int, where: str) -> 
     one = np.float32(1)
     if kind.bits >= 8:
         codes = np.frombuffer(data, kind.host.newbyteorder("<") if kind.host.kind in "iuf" else kind.host)
-        return Blob(dtype=dtype, codes=codes.astype(kind.host), scale=one if dtype in _PLAIN else np.float32(scale))
+        return WeightBlob(
+            dtype=dtype, codes=codes.astype(kind.host), scale=one if dtype in _PLAIN else np.float32(scale)
+        )
     raw = _unpack(np.frombuffer(data, np.uint8), kind.bits)[:count]
     if dtype == "fp4":
-        return Blob(dtype=dtype, codes=_FP4[raw], scale=np.float32(scale))
+        return WeightBlob(dtype=dtype, codes=_FP4[raw], scale=np.float32(scale))
     if dtype == "binary":
-        return Blob(dtype=dtype, codes=2 * raw.astype(np.int8) - 1, scale=np.float32(scale))
+        return WeightBlob(dtype=dtype, codes=2 * raw.astype(np.int8) - 1, scale=np.float32(scale))
     if kind.kind != "uint":
         shift = 8 - kind.bits
-        return Blob(dtype=dtype, codes=(raw << shift).view(np.int8) >> shift, scale=np.float32(scale))
-    return Blob(dtype=dtype, codes=raw, scale=np.float32(scale))
+        return WeightBlob(dtype=dtype, codes=(raw << shift).view(np.int8) >> shift, scale=np.float32(scale))
+    return WeightBlob(dtype=dtype, codes=raw, scale=np.float32(scale))
 
 
 def _unpack(data: Array, bits: int) -> Array:
@@ -125,7 +127,7 @@ def encode_blob(values: Array, dtype: str, scale: np.float32) -> str | None:
         if dtype in _PLAIN or kind.is_float:
             codes = scaled.astype(np.float32).astype(ml_dtypes.float4_e2m1fn if dtype == "fp4" else kind.host)
         else:
-            codes = _clipped(np.rint(scaled), kind)
+            codes = _clip_codes(np.rint(scaled), kind)
     if dtype == "fp4":
         codes = np.abs(_FP4[None] * scale - values[:, None]).argmin(1).astype(np.uint8)
         back = _FP4[codes] * scale
@@ -139,7 +141,7 @@ def encode_blob(values: Array, dtype: str, scale: np.float32) -> str | None:
     return base64.b64encode(_pack(raw.astype(np.uint8) & (2**kind.bits - 1), kind.bits)).decode()
 
 
-def _clipped(codes: Array, kind: DType) -> Array:
+def _clip_codes(codes: Array, kind: DType) -> Array:
     if kind.kind in ("ternary", "binary"):
         return np.clip(codes, -1, 1).astype(np.int8)
     low = 0 if kind.kind == "uint" else -(2 ** (kind.bits - 1))

@@ -34,9 +34,9 @@ from volumetric.layers import (
     Sparsemax,
     SwiGLU,
 )
-from volumetric.layers.base import fields_of
 from volumetric.layers.conv import Conv, Spatial
 from volumetric.layers.conv_transpose import ConvTranspose
+from volumetric.layers.layer_spec import fields_of
 from volumetric.layers.softmax import AxisSoftmax
 
 Fields = Mapping[str, Any]
@@ -60,7 +60,7 @@ SIDES: Final = {1: ("height",), 2: ("height", "width"), 3: ("depth", "height", "
 _NAMES: Final = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
 
 
-class Sized(NamedTuple):
+class SizedLayerForm(NamedTuple):
     """A layer for which files have only sizes.
 
     Attributes
@@ -77,19 +77,19 @@ class Sized(NamedTuple):
 
 
 _IN, _OUT = ("input_height",), ("output_height",)
-_SIZED: Final[Mapping[str, Sized]] = {
-    "Dense": Sized(Dense, {"in_features": _IN, "out_features": _OUT}, read_fields={"bias": False}),
-    "SwiGLU": Sized(
+_SIZED: Final[Mapping[str, SizedLayerForm]] = {
+    "Dense": SizedLayerForm(Dense, {"in_features": _IN, "out_features": _OUT}, read_fields={"bias": False}),
+    "SwiGLU": SizedLayerForm(
         SwiGLU,
         {"in_features": _IN, "hidden_features": _OUT},
         {"activation": "silu", "gate_factor": 1.0, "limit": None},
         read_fields={"bias": True},
     ),
-    "RMSNorm": Sized(RMSNorm, {"num_features": (*_OUT, *_IN)}, {"eps": 1e-6, "unit_offset": False}),
-    "LayerNorm": Sized(LayerNorm, {"num_features": (*_OUT, *_IN)}, {"eps": 1e-5}),
-    "RNN": Sized(RNN, {"input_size": _IN, "hidden_size": _OUT}, {"nonlinearity": "tanh"}),
-    "LSTM": Sized(LSTM, {"input_size": _IN, "hidden_size": _OUT}),
-    "Embedding": Sized(
+    "RMSNorm": SizedLayerForm(RMSNorm, {"num_features": (*_OUT, *_IN)}, {"eps": 1e-6, "unit_offset": False}),
+    "LayerNorm": SizedLayerForm(LayerNorm, {"num_features": (*_OUT, *_IN)}, {"eps": 1e-5}),
+    "RNN": SizedLayerForm(RNN, {"input_size": _IN, "hidden_size": _OUT}, {"nonlinearity": "tanh"}),
+    "LSTM": SizedLayerForm(LSTM, {"input_size": _IN, "hidden_size": _OUT}),
+    "Embedding": SizedLayerForm(
         Embedding, {"num_embeddings": ("vocab_size",), "embedding_dim": ("embedding_dim",)}, {"scale": 1.0}
     ),
 }
@@ -97,14 +97,14 @@ _SIZED: Final[Mapping[str, Sized]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class LoomLayer:
     """A layer from the engine's file: our spec, and the shape of one input row (None: any)."""
 
     spec: LayerSpec
     reads: Shape | None
 
 
-def read_layer(kind: str, f: Fields, activation: Activation) -> Told:
+def read_layer(kind: str, f: Fields, activation: Activation) -> LoomLayer:
     """Convert a layer of the engine to ours. Raises `SpecError` or `UnsupportedError` if there is no equivalent."""
     if kind in _CONVOLUTIONS:
         return _read_spatial(_CONVOLUTIONS[kind], f, activation)
@@ -119,7 +119,7 @@ def read_layer(kind: str, f: Fields, activation: Activation) -> Told:
     return _read_kmeans(f) if kind == "KMeans" else _read_sized(kind, f, activation)
 
 
-def _read_attention(f: Fields) -> Told:
+def _read_attention(f: Fields) -> LoomLayer:
     width, heads = _size(f, "d_model"), _size(f, "num_heads")
     head = f.get("head_dim") or width // heads
     base = f.get("rope_freq_base") or 0.0
@@ -132,39 +132,41 @@ def _read_attention(f: Fields) -> Told:
         out_bias=True,
         rope=Rope(dim=head, base=float(base)) if base > 0 else None,
     )
-    return Told(spec=spec, reads=(width,))
+    return LoomLayer(spec=spec, reads=(width,))
 
 
-def _read_kmeans(f: Fields) -> Told:
+def _read_kmeans(f: Fields) -> LoomLayer:
     spec = KMeans(
         num_clusters=_size(f, "num_clusters"),
         in_features=_size(f, "input_height"),
         temperature=float(f.get("kmeans_temperature") or 1.0),
         output="features" if f.get("output_mode") == "features" else "probabilities",
     )
-    return Told(spec=spec, reads=(spec.in_features,))
+    return LoomLayer(spec=spec, reads=(spec.in_features,))
 
 
-def _read_softmax(f: Fields) -> Told:
+def _read_softmax(f: Fields) -> LoomLayer:
     kind, temperature = f.get("softmax_type") or "Standard", float(f.get("temperature") or 1.0)
     width = f.get("input_height") or 0
     reads = (width,) if width else None
     match kind:
         case "Standard" | "Temperature" | "Adaptive" | "Mixture":  # the engine computes the last two like the first
-            return Told(spec=Softmax(temperature=temperature), reads=reads)
+            return LoomLayer(spec=Softmax(temperature=temperature), reads=reads)
         case "Sparse":
-            return Told(spec=Sparsemax(temperature=temperature), reads=reads)
+            return LoomLayer(spec=Sparsemax(temperature=temperature), reads=reads)
         case "Entmax":
-            return Told(spec=Entmax(temperature=temperature, alpha=float(f.get("entmax_alpha") or 1.5)), reads=reads)
+            return LoomLayer(
+                spec=Entmax(temperature=temperature, alpha=float(f.get("entmax_alpha") or 1.5)), reads=reads
+            )
         case "Gumbel":
-            return Told(spec=GumbelSoftmax(temperature=temperature, seed=0), reads=reads)
+            return LoomLayer(spec=GumbelSoftmax(temperature=temperature, seed=0), reads=reads)
         case "Grid":
             rows, cols = _size(f, "softmax_rows"), _size(f, "softmax_cols")
-            return Told(spec=GridSoftmax(temperature=temperature, rows=rows, cols=cols), reads=reads)
+            return LoomLayer(spec=GridSoftmax(temperature=temperature, rows=rows, cols=cols), reads=reads)
     raise UnsupportedError(f"softmax of type {kind!r}: the file lacks its mask or levels")
 
 
-def _read_spatial(cls: type[Conv] | type[ConvTranspose], f: Fields, activation: Activation, **more: Any) -> Told:
+def _read_spatial(cls: type[Conv] | type[ConvTranspose], f: Fields, activation: Activation, **more: Any) -> LoomLayer:
     spec = cls(
         in_channels=_size(f, "input_channels"),
         out_channels=_size(f, "filters"),
@@ -177,15 +179,15 @@ def _read_spatial(cls: type[Conv] | type[ConvTranspose], f: Fields, activation: 
     )
     sides = ("width",) if cls is ConvTranspose1d else SIDES[cls.spatial]
     sizes = tuple(_size(f, f"input_{side}") for side in sides)
-    return Told(spec=spec, reads=(spec.in_channels, *sizes))
+    return LoomLayer(spec=spec, reads=(spec.in_channels, *sizes))
 
 
-def _read_sized(kind: str, f: Fields, activation: Activation) -> Told:
+def _read_sized(kind: str, f: Fields, activation: Activation) -> LoomLayer:
     form = _SIZED[kind]
     sizes = {ours: _size(f, next((n for n in theirs if f.get(n)), theirs[-1])) for ours, theirs in form.sizes.items()}
     own = {"activation": activation} if kind == "Dense" else {}
     spec = form.cls(**sizes, **form.computed, **form.read_fields, **own)
-    return Told(spec=spec, reads=() if kind == "Embedding" else (next(iter(sizes.values())),))
+    return LoomLayer(spec=spec, reads=() if kind == "Embedding" else (next(iter(sizes.values())),))
 
 
 def _size(f: Fields, name: str) -> int:

@@ -24,11 +24,11 @@ from volumetric.dtypes import Packed
 from volumetric.layers import LayerSpec, Parallel, Reshape, Residual, Sequential
 from volumetric.layers.parallel import Combine
 from volumetric.loaders.loom_blob import ALIASES, DTYPES, decode_blob
-from volumetric.loaders.loom_fields import ACTIVATIONS, Told, read_layer
+from volumetric.loaders.loom_fields import ACTIVATIONS, LoomLayer, read_layer
 from volumetric.loaders.loom_weights import split_weights, weight_count
 from volumetric.network import Network, Params
 from volumetric.network.grid import Coord, Grid
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 TYPES: Final = (
     *("Dense", "MultiHeadAttention", "SwiGLU", "RMSNorm", "CNN1", "CNN2", "CNN3", "RNN", "LSTM", "LayerNorm"),
@@ -70,7 +70,7 @@ def is_loom(head: object) -> bool:
 
 
 @dataclass(slots=True)
-class _Built:
+class _NetworkParts:
     """A network under construction."""
 
     layers: dict[Coord, LayerSpec] = field(default_factory=dict)
@@ -104,11 +104,11 @@ def read_loom(text: str | bytes, where: str = "network") -> tuple[Network, Param
         )
     sides = [head.get(name, 1) for name in ("depth", "rows", "cols", "layers_per_cell")]
     grid = Grid(*sides)
-    built = _Built()
+    built = _NetworkParts()
     placed = _places(head["layers"], grid, where)
     for coord, fields in sorted(placed.items()):
         try:
-            _add(built, coord, fields)
+            _add_grid_layer(built, coord, fields)
         except VolumetricError as error:
             raise type(error)(f"{where}: {fields.get('type', 'layer')} at {coord}: {error}", hint=error.hint) from None
     first = built.begin
@@ -127,18 +127,18 @@ def read_loom(text: str | bytes, where: str = "network") -> tuple[Network, Param
         raise CheckpointError(f"{where}: some layers have weights, but {missing[0]} has none")
     if missing or not specs:
         return network, None if missing else Params({})
-    tensors = {key: _of(built, key, spec.shape) for key, spec in specs.items()}
+    tensors = {key: _tensor_of(built, key, spec.shape) for key, spec in specs.items()}
     return network, Params({key: WeightStore.from_packed(packed) for key, packed in tensors.items()})
 
 
-def _of(built: _Built, key: str, shape: Shape) -> Packed:
+def _tensor_of(built: _NetworkParts, key: str, shape: Shape) -> Packed:
     """Return a tensor; a bias that the engine lacks is zero."""
     return built.stores.get(key) or Packed.from_array(np.zeros(shape, np.float32))
 
 
 def _places(layers: list[Any], grid: Grid, where: str) -> dict[Coord, Mapping[str, Any]]:
     """Place the layers at their coordinates; a list without coordinates fills the grid in reading order."""
-    checked = [_checked(fields, f"{where}: layers[{i}]") for i, fields in enumerate(layers)]
+    checked = [_check_layer_fields(fields, f"{where}: layers[{i}]") for i, fields in enumerate(layers)]
     has_coordinates = any(name in fields for fields in checked for name in "zyxl")
     if not has_coordinates and len(checked) > len(grid):
         raise SpecError(f"{where}: {len(checked)} layers do not fit a grid of {len(grid)} slots")
@@ -152,7 +152,7 @@ def _places(layers: list[Any], grid: Grid, where: str) -> dict[Coord, Mapping[st
     return placed
 
 
-def _checked(fields: object, where: str) -> Mapping[str, Any]:
+def _check_layer_fields(fields: object, where: str) -> Mapping[str, Any]:
     """Return a layer's fields; raise `SpecError` for one that is unknown or ill-typed."""
     if not isinstance(fields, dict):
         raise SpecError(f"{where}: expected an object")
@@ -173,7 +173,7 @@ def _is_good(name: str, value: object) -> bool:
     return 0 <= value < LARGEST
 
 
-def _named(spellings: Mapping[str, str], text: str, what: str) -> str:
+def _parse_spelling(spellings: Mapping[str, str], text: str, what: str) -> str:
     if text.upper() not in spellings:
         close = difflib.get_close_matches(text.upper(), list(spellings), 1)
         hint = f"did you mean {spellings[close[0]]!r}?" if close else None
@@ -181,7 +181,7 @@ def _named(spellings: Mapping[str, str], text: str, what: str) -> str:
     return spellings[text.upper()]
 
 
-def _add(built: _Built, coord: Coord, fields: Mapping[str, Any]) -> None:
+def _add_grid_layer(built: _NetworkParts, coord: Coord, fields: Mapping[str, Any]) -> None:
     """Add one layer of the grid."""
     off = fields.get("is_disabled", False)
     if off and not any(name in fields for name in _SIZES):
@@ -190,7 +190,7 @@ def _add(built: _Built, coord: Coord, fields: Mapping[str, Any]) -> None:
     if layer is None:
         return
     identity = off or isinstance(layer.spec, Residual)  # in the engine a residual of the grid adds nothing
-    spec, inner = (layer.spec, "") if identity else _fitted(layer, built.now, fields.get("seq_length", 1))
+    spec, inner = (layer.spec, "") if identity else _reshape_to_fit(layer, built.now, fields.get("seq_length", 1))
     if not identity:
         if built.now is None:
             built.now = layer.reads
@@ -204,7 +204,7 @@ def _add(built: _Built, coord: Coord, fields: Mapping[str, Any]) -> None:
     built.stores |= {f"{coord}/{inner}{name}": packed for name, packed in weights.items()}
 
 
-def _fitted(layer: Told, now: Shape | None, length: int) -> tuple[LayerSpec, str]:
+def _reshape_to_fit(layer: LoomLayer, now: Shape | None, length: int) -> tuple[LayerSpec, str]:
     """Return the layer, after a Reshape if `now` is not the shape of its rows; and the path of its parameters."""
     if now is None or layer.reads is None or now == layer.reads or layer.reads == ():
         return layer.spec, ""
@@ -217,16 +217,16 @@ def _fitted(layer: Told, now: Shape | None, length: int) -> tuple[LayerSpec, str
     return Sequential(layers=(Reshape(shape=shape), layer.spec)), "1/"
 
 
-def _layer(fields: Mapping[str, Any], depth: int) -> tuple[Told | None, dict[str, Packed]]:
+def _layer(fields: Mapping[str, Any], depth: int) -> tuple[LoomLayer | None, dict[str, Packed]]:
     """Return a layer and its tensors by name; None for an empty container, which does nothing."""
     if depth > MAX_DEPTH:
         raise SpecError(f"layers are nested deeper than {MAX_DEPTH}")
-    kind = _named(_SPELLINGS, fields.get("type", "Dense"), "type")
+    kind = _parse_spelling(_SPELLINGS, fields.get("type", "Dense"), "type")
     if kind in ("Parallel", "Sequential"):
         return _container(kind, fields, depth)
     if kind == "Residual":
-        return Told(spec=Residual(), reads=None), {}
-    activation = ACTIVATIONS[_named(_ACTIVATIONS, fields.get("activation", "Linear"), "activation")]
+        return LoomLayer(spec=Residual(), reads=None), {}
+    activation = ACTIVATIONS[_parse_spelling(_ACTIVATIONS, fields.get("activation", "Linear"), "activation")]
     layer = read_layer(kind, fields, activation)
     return layer, _tensors(layer.spec, fields)
 
@@ -235,7 +235,7 @@ def _tensors(spec: LayerSpec, fields: Mapping[str, Any]) -> dict[str, Packed]:
     count = weight_count(spec)
     if "weights" not in fields or not count:
         return {}
-    name = _named({k.upper(): k for k in DTYPES} | {k.upper(): v for k, v in ALIASES.items()},
+    name = _parse_spelling({k.upper(): k for k in DTYPES} | {k.upper(): v for k, v in ALIASES.items()},
                   fields.get("dtype", "float32"), "dtype")  # fmt: skip
     dtype = name if fields.get("native", False) else "float32"
     blob = decode_blob(fields["weights"], dtype, fields.get("scale", 1.0), count, "weights")
@@ -244,8 +244,12 @@ def _tensors(spec: LayerSpec, fields: Mapping[str, Any]) -> dict[str, Packed]:
     return {name: blob.store(codes, packable=packable[name]) for name, codes in parts.items()}
 
 
-def _container(kind: str, fields: Mapping[str, Any], depth: int) -> tuple[Told | None, dict[str, Packed]]:
-    children = [_checked(child, f"{kind}[{i}]") for i, child in enumerate(fields.get(_LISTS[kind == "Sequential"], []))]
+def _container(kind: str, fields: Mapping[str, Any], depth: int) -> tuple[LoomLayer | None, dict[str, Packed]]:
+    """Return a container's layer, or None if it is empty, and its tensors by parameter."""
+    children = [
+        _check_layer_fields(child, f"{kind}[{i}]")
+        for i, child in enumerate(fields.get(_LISTS[kind == "Sequential"], []))
+    ]
     tensors: dict[str, Packed] = {}
     specs: list[LayerSpec] = []
     reads: Shape | None = None
@@ -255,7 +259,7 @@ def _container(kind: str, fields: Mapping[str, Any], depth: int) -> tuple[Told |
         if layer is None:
             raise UnsupportedError(f"an empty container inside a {kind} is not supported")
         reads = layer.reads if reads is None else reads
-        spec, path = _fitted(layer, now, 1) if kind == "Sequential" else (layer.spec, "")
+        spec, path = _reshape_to_fit(layer, now, 1) if kind == "Sequential" else (layer.spec, "")
         if kind == "Sequential" and not isinstance(spec, Residual):
             start = layer.reads if now is None else now
             now = None if start is None else spec.output_shape((1, *start))[1:]
@@ -264,8 +268,8 @@ def _container(kind: str, fields: Mapping[str, Any], depth: int) -> tuple[Told |
     if not specs:
         return None, {}
     if kind == "Sequential":
-        return Told(spec=Sequential(layers=tuple(specs)), reads=reads), tensors
+        return LoomLayer(spec=Sequential(layers=tuple(specs)), reads=reads), tensors
     mode = fields.get("combine_mode", "")
     if mode not in _COMBINES:
         raise UnsupportedError(f"combine_mode {mode!r}: the file has no gate; {', '.join(_COMBINES)} need none")
-    return Told(spec=Parallel(branches=tuple(specs), combine=_COMBINES[mode]), reads=reads), tensors
+    return LoomLayer(spec=Parallel(branches=tuple(specs), combine=_COMBINES[mode]), reads=reads), tensors

@@ -15,14 +15,14 @@ from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.dtypes import decode
 from volumetric.layers import Dense, LayerSpec, Parallel, Reshape, Residual, Sequential, SwiGLU
-from volumetric.layers.base import below
 from volumetric.layers.containers import inner_source
+from volumetric.layers.layer_spec import params_below
 from volumetric.loaders.loom_blob import NAMES, encode_blob
 from volumetric.loaders.loom_fields import write_layer
 from volumetric.loaders.loom_json import ORDER
 from volumetric.loaders.loom_weights import join_weights, weight_count
 from volumetric.network import Network
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.network.wiring import Source
 
 _COMBINES: Final = ("concat", "add", "avg")
@@ -52,13 +52,13 @@ def loom_text(network: Network, params: Mapping[str, WeightStore] | None = None,
         raise UnsupportedError("the Go engine's file cannot store links between layers", hint="copy shared weights")
     slots: list[dict[str, Any]] = []
     now: Shape = network.input_shape
-    writer = _Writer(seq_length, with_weights=params is not None)
+    writer = _LoomWriter(seq_length, with_weights=params is not None)
     wires = {w.coord: w for w in network.wires}
     previous: Source = Source()
     for coord in network.grid:
         place = {"z": coord.z, "y": coord.y, "x": coord.x, "l": coord.slot}
         if coord not in wires:
-            slots.append(_ordered({**place, **_NOTHING}))
+            slots.append(_order_fields({**place, **_NOTHING}))
             continue
         w, spec = wires[coord], network.layers[coord]
         if w.inputs != (previous,):
@@ -70,7 +70,7 @@ def loom_text(network: Network, params: Mapping[str, WeightStore] | None = None,
         except VolumetricError as error:
             raise type(error)(f"{spec.kind} at {coord}: {error}", hint=error.hint) from None
         now = network.shapes[coord][1:]
-        slots.append(_ordered({**place, **fields}))
+        slots.append(_order_fields({**place, **fields}))
     depth, rows, cols, count = network.grid.sides
     head = {"id": "network", "depth": depth, "rows": rows, "cols": cols, "layers_per_cell": count, "layers": slots}
     return json.dumps(head, indent=2, ensure_ascii=False)
@@ -96,7 +96,7 @@ _NOTHING: Final = {
 """A slot without a layer in the engine: a layer that is skipped."""
 
 
-class _Writer:
+class _LoomWriter:
     def __init__(self, seq_length: int, *, with_weights: bool) -> None:
         self._length = seq_length
         self._with_weights = with_weights
@@ -115,7 +115,7 @@ class _Writer:
     def layer(self, spec: LayerSpec, stores: Stores, row: Shape) -> dict[str, Any]:
         """Return the fields of one layer that reads rows of shape `row`."""
         if self._with_weights:
-            spec, stores = bias_apart(spec, stores, row)
+            spec, stores = split_bias(spec, stores, row)
         base = {"activation": "Linear", "dtype": "float32", "seq_length": 1, "softmax_type": "Standard"}
         if isinstance(spec, Residual):
             width = {"input_height": row[0], "output_height": row[0]} if len(row) == 1 else {}
@@ -125,8 +125,8 @@ class _Writer:
         if isinstance(spec, Parallel):
             if spec.combine not in _COMBINES:
                 raise UnsupportedError(f"parallel: the Go engine's file cannot store combine {spec.combine!r}")
-            parts = [self.layer(b, below(stores, str(i)), row) for i, b in enumerate(spec.branches)]
-            return {**base, "type": "Parallel", "parallel_branches": _nested(parts), "combine_mode": spec.combine}
+            parts = [self.layer(b, params_below(stores, str(i)), row) for i, b in enumerate(spec.branches)]
+            return {**base, "type": "Parallel", "parallel_branches": _nest_layers(parts), "combine_mode": spec.combine}
         output_row = spec.output_shape((1, *row))[1:]
         kind, activation, fields = write_layer(spec, row, output_row)
         if kind in ("MultiHeadAttention", "RNN", "LSTM"):
@@ -138,15 +138,15 @@ class _Writer:
         layers = spec.layers
         if len(layers) == 2 and isinstance(layers[0], Reshape):
             inside = layers[0].output_shape((1, *row))[1:]
-            return self.layer(layers[1], below(stores, "1"), inside)
+            return self.layer(layers[1], params_below(stores, "1"), inside)
         parts: list[dict[str, Any]] = []
         for i, child in enumerate(layers):
             if isinstance(child, Residual) and inner_source(child.source, i) != i - 1:
                 raise UnsupportedError("a residual of the Go engine can only add the input of the layer before it")
             if not isinstance(child, Reshape):
-                parts.append(self.layer(child, below(stores, str(i)), row))
+                parts.append(self.layer(child, params_below(stores, str(i)), row))
             row = row if isinstance(child, Residual) else child.output_shape((1, *row))[1:]
-        return {**base, "type": "Sequential", "sequential_layers": _nested(parts)}
+        return {**base, "type": "Sequential", "sequential_layers": _nest_layers(parts)}
 
     def _weights(self, spec: LayerSpec, stores: Mapping[str, WeightStore]) -> dict[str, Any]:
         """Return dtype, weights and scale."""
@@ -156,7 +156,7 @@ class _Writer:
                 hint="use bias=False",
             )
         wide = any(store.scheme.dtype.name == "float64" for store in stores.values())
-        values = {name: decode(store.stored(), np.float64 if wide else np.float32) for name, store in stores.items()}
+        values = {name: decode(store.packed(), np.float64 if wide else np.float32) for name, store in stores.items()}
         flat: Array = join_weights(spec, values)
         packable = [stores[p.name] for p in spec.params() if p.packable]
         dtype, scale = _common(packable)
@@ -178,7 +178,7 @@ def _common(stores: list[WeightStore]) -> tuple[str | None, np.float32 | None]:
     if len(kinds) != 1:
         return "float32", np.float32(1)
     name = NAMES[kinds.pop()]
-    packed = [store.stored() for store in stores]
+    packed = [store.packed() for store in stores]
     scales = [p.scales.astype(np.float32).ravel() for p in packed if p.scales is not None]
     if not scales:
         return name, np.float32(1)
@@ -188,11 +188,11 @@ def _common(stores: list[WeightStore]) -> tuple[str | None, np.float32 | None]:
     return (name, np.float32(every[0])) if len(every) == 1 and every[0] > 0 else (None, None)
 
 
-def _nested(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [_ordered({"z": 0, "y": 0, "x": 0, "l": 0, **part}) for part in parts]
+def _nest_layers(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [_order_fields({"z": 0, "y": 0, "x": 0, "l": 0, **part}) for part in parts]
 
 
-def _ordered(fields: dict[str, Any]) -> dict[str, Any]:
+def _order_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """Return fields in the engine's order; zeros are left out, except for coordinates."""
     ordered = {name: fields[name] for name in ORDER if name in fields}
     return {
@@ -208,7 +208,7 @@ def _number(value: float) -> int | float:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-def bias_apart(
+def split_bias(
     spec: LayerSpec, stores: Mapping[str, WeightStore], row: Shape
 ) -> tuple[LayerSpec, Mapping[str, WeightStore]]:
     """Return an equivalent layer without a bias that the engine lacks, and its parameters.

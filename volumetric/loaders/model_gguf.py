@@ -6,21 +6,21 @@ import logging
 
 from volumetric.dtypes import Scheme
 from volumetric.loaders import archs
-from volumetric.loaders.chat import chat_template
+from volumetric.loaders.chat_template import chat_template
 from volumetric.loaders.generation_config import read_generation
 from volumetric.loaders.gguf import decoded_types, open_gguf
 from volumetric.loaders.gguf_config import read_config, read_damage
 from volumetric.loaders.gguf_sentences import read_gguf_sentences
 from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
-from volumetric.loaders.hub import Location
-from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.loaded_model import LoadedModel
+from volumetric.loaders.model_location import ModelLocation
 from volumetric.loaders.model_texts import known_ids, template_ends
 from volumetric.loaders.mount import mount
 
 logger = logging.getLogger(__name__)
 
 
-def open_gguf_model(location: Location, dtype: Scheme | None, *, strict: bool) -> LoadedModel:
+def open_gguf_model(location: ModelLocation, dtype: Scheme | None, *, strict: bool) -> LoadedModel:
     """Open a GGUF file; see `model.open_model`."""
     where = str(location.weights)
     file = open_gguf(location.weights)

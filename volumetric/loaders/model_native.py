@@ -7,20 +7,20 @@ import logging
 from volumetric.dtypes import Scheme
 from volumetric.loaders.generation_config import read_generation
 from volumetric.loaders.hf_config import MAX_SIZE
-from volumetric.loaders.hub import Location
 from volumetric.loaders.json_file import read_object
-from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.loaded_model import LoadedModel
+from volumetric.loaders.model_location import ModelLocation
 from volumetric.loaders.model_texts import largest_table, read_texts
-from volumetric.loaders.native import read_clocked, read_native, read_native_head
-from volumetric.loaders.quantise import convert, target_schemes
-from volumetric.loaders.sentence import read_sentences
+from volumetric.loaders.native_checkpoint import read_clocked, read_native, read_native_head
+from volumetric.loaders.sentence_modules import read_sentences
+from volumetric.loaders.target_schemes import convert, target_schemes
 from volumetric.network import Params, initialise
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 logger = logging.getLogger(__name__)
 
 
-def open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
+def open_native(location: ModelLocation, dtype: Scheme | None) -> LoadedModel:
     """Open a directory that this package wrote; see `model.open_model`."""
     network, params, facts = read_native(location.directory, dtype)
     path = location.directory / "config.json"
@@ -47,7 +47,7 @@ def open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
     )
 
 
-def open_json(location: Location, dtype: Scheme | None) -> LoadedModel:
+def open_json(location: ModelLocation, dtype: Scheme | None) -> LoadedModel:
     """Open one JSON file; random weights are drawn if it has none. See `model.open_model`."""
     from volumetric.loaders.network_file import read_network_file  # imports the reader of a rare format
 
@@ -57,7 +57,7 @@ def open_json(location: Location, dtype: Scheme | None) -> LoadedModel:
         params = initialise(network)
     targets = target_schemes(network, dtype)
     if targets:
-        converted = {key: convert(store.stored(), targets.get(key)) for key, store in params.items()}
+        converted = {key: convert(store.packed(), targets.get(key)) for key, store in params.items()}
         params = Params({key: WeightStore.from_packed(packed) for key, packed in converted.items()})
     return LoadedModel(
         name=location.name,

@@ -10,7 +10,7 @@ from typing import Any
 
 from volumetric.base.errors import CheckpointError
 from volumetric.layers import Embedding
-from volumetric.loaders.chat import ChatTemplate, read_chat_template
+from volumetric.loaders.chat_template import ChatTemplate, read_chat_template
 from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
 from volumetric.loaders.hf_config import MAX_SIZE
 from volumetric.loaders.json_file import read_object
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Texts:
+class ModelTexts:
     """Tokenizer, chat template and generation defaults from the files next to the weights."""
 
     tokenizer: Tokenizer | None
@@ -29,7 +29,7 @@ class Texts:
     generation: GenerationDefaults
 
 
-def read_texts(directory: Path, config: Mapping[str, Any], vocabulary: int) -> Texts:
+def read_texts(directory: Path, config: Mapping[str, Any], vocabulary: int) -> ModelTexts:
     """Read tokenizer, template and generation defaults of a directory for a model with `vocabulary` ids."""
     from volumetric.loaders.tokenizer_files import read_tokenizer_files  # GGUF files contain their own
 
@@ -40,7 +40,7 @@ def read_texts(directory: Path, config: Mapping[str, Any], vocabulary: int) -> T
     configs = [config, read_object(path)] if path.is_file() else [config]
     ends = known_ids(tokenizer, [special.get("eos_token"), *template_ends(template)])
     generation = read_generation(configs, ends, vocabulary, str(directory))
-    return Texts(tokenizer=tokenizer, template=template, generation=generation)
+    return ModelTexts(tokenizer=tokenizer, template=template, generation=generation)
 
 
 def largest_table(network: Network) -> int:

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 
 from volumetric.base._typing import Shape
 from volumetric.dtypes import DType, Packed, Scheme
-from volumetric.loaders.names import Blueprint, NameRule, fit, read, read_scheme
-from volumetric.loaders.quantise import convert, target_schemes
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import ModelBlueprint, NameRule, fit_rules, read_parameter, read_scheme
+from volumetric.loaders.target_schemes import convert, target_schemes
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Params, initialise
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 logger = logging.getLogger(__name__)
 
 
 def mount(
-    blueprint: Blueprint, source: TensorSource, dtype: str | DType | Scheme | None = None, *, strict: bool = True
+    blueprint: ModelBlueprint, source: TensorSource, dtype: str | DType | Scheme | None = None, *, strict: bool = True
 ) -> Params:
     """Return the parameters of a network as lazy stores on a checkpoint.
 
@@ -31,7 +31,7 @@ def mount(
     CheckpointError
         The tensors do not fit the network.
     """
-    rules = fit(blueprint, source, strict=strict)
+    rules = fit_rules(blueprint, source, strict=strict)
     targets = target_schemes(blueprint.network, dtype)
     specs = blueprint.network.param_specs()
     absent = [key for key in specs if key not in rules]
@@ -48,7 +48,7 @@ def _store(rule: NameRule, source: TensorSource, shape: Shape, target: Scheme | 
     stored = read_scheme(rule, source)
 
     def produce() -> Packed:
-        return convert(read(rule, source, shape), target)
+        return convert(read_parameter(rule, source, shape), target)
 
     def produce_rows(start: int, stop: int) -> Packed:
         return source.packed_rows(rule.source, start, stop)

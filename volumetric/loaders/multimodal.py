@@ -11,8 +11,8 @@ from typing import Any, Final
 from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import Packed, Scheme
 from volumetric.loaders.hf_config import Config, family_name
-from volumetric.loaders.nearest import LACKING
-from volumetric.loaders.source import TensorEntry, TensorSource
+from volumetric.loaders.nearest_family import LACKING
+from volumetric.loaders.tensor_source import TensorEntry, TensorSource
 
 logger = logging.getLogger(__name__)
 

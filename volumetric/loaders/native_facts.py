@@ -8,7 +8,7 @@ from typing import Any
 
 from volumetric.analysis.standardise import Standardisation
 from volumetric.base.errors import CheckpointError, SpecError, VolumetricError
-from volumetric.loaders.sentence import POOLINGS, Pooling
+from volumetric.loaders.sentence_modules import POOLINGS, Pooling
 from volumetric.network.grid import Coord
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.loom_json import is_loom, read_loom
-from volumetric.loaders.native import MAX_NETWORK_BYTES
+from volumetric.loaders.native_checkpoint import MAX_NETWORK_BYTES
 from volumetric.network import Network, Params
 from volumetric.network.network_json import FORMAT
 
@@ -30,7 +30,7 @@ def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
         raise CheckpointError(f"{path} is not JSON: {error}", hint="give a network.json or x.program.json") from error
     of = head.get("format") if isinstance(head, dict) else None
     if of in (FORMAT, PROGRAM):
-        from volumetric.program.layer.declared import Program
+        from volumetric.program.layer.program_declaration import Program
 
         try:
             return Network.from_json(data) if of == FORMAT else Program.from_json(data).network(), None

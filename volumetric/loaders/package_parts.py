@@ -31,7 +31,7 @@ _MAX_WALK: Final = 50_000
 _PIECE: Final = 1 << 20
 
 
-def assembled(module: str, homes: Iterable[Path], names: Iterable[Path]) -> Path | None:
+def assemble_parts(module: str, homes: Iterable[Path], names: Iterable[Path]) -> Path | None:
     """Return the file that a package has in parts, joined in the cache at the first call; None if it has none.
 
     Parameters

@@ -37,7 +37,7 @@ _PIECE: Final = 1 << 20
 Entry = tuple[zipfile.ZipInfo, tuple[str, ...]]
 
 
-def unpacked(module: str, homes: Iterable[Path]) -> Path | None:
+def unpack_package(module: str, homes: Iterable[Path]) -> Path | None:
     """Return the directory of a model that a package has in an archive; None if it has none.
 
     The archive is unpacked at the first call. The name of a directory in the cache depends on names, sizes and
@@ -96,7 +96,7 @@ def _unpack(archive: zipfile.ZipFile, path: Path, where: str) -> Path:
     if size > _RATIO * path.stat().st_size + _ALLOWANCE:
         raise CheckpointError(f"{where} would unpack {path.stat().st_size} bytes to {size}, which is refused")
     listing = "".join(
-        f"{'/'.join(name)}\0{info.file_size}\0{info.CRC}\n" for info, name in sorted(inside, key=_by_name)
+        f"{'/'.join(name)}\0{info.file_size}\0{info.CRC}\n" for info, name in sorted(inside, key=_entry_name)
     )
     digest = hashlib.sha256(listing.encode()).hexdigest()[:32]
     target = platformdirs.user_cache_path("volumetric", appauthor=False) / "unpacked" / digest
@@ -109,7 +109,7 @@ def _unpack(archive: zipfile.ZipFile, path: Path, where: str) -> Path:
     return target
 
 
-def _by_name(entry: Entry) -> tuple[str, ...]:
+def _entry_name(entry: Entry) -> tuple[str, ...]:
     return entry[1]
 
 

@@ -25,8 +25,8 @@ from volumetric.dtypes import decode
 from volumetric.loaders.directory import new_directory
 from volumetric.loaders.hf_export import blueprint_of
 from volumetric.loaders.json_file import read_object
-from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.names import NameRule
+from volumetric.loaders.loaded_model import LoadedModel
+from volumetric.loaders.name_rules import NameRule
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import TensorOut, array_out, write_safetensors
 from volumetric.loaders.text_files import to_json
@@ -59,7 +59,7 @@ _CHANGES_BASE: Final = ("pissa", "olora", "corda", "lora_ga", "loftq")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adapter:
+class LoraAdapter:
     """A LoRA adapter that fits a model.
 
     Attributes
@@ -81,7 +81,7 @@ class Adapter:
         return max((len(down) for down, _ in self.factors.values()), default=0)
 
 
-def read_adapter(path: str | Path, model: LoadedModel) -> Adapter:
+def read_adapter(path: str | Path, model: LoadedModel) -> LoraAdapter:
     """Read an adapter for a model.
 
     Raises
@@ -97,7 +97,7 @@ def read_adapter(path: str | Path, model: LoadedModel) -> Adapter:
     if not (home / WEIGHTS).is_file():
         raise CheckpointError(f"{home} has no {WEIGHTS}", hint="pickles (adapter_model.bin) are not read")
     config = read_object(home / CONFIG)
-    _refuse(config, home)
+    _refuse_variants(config, home)
     file = SafetensorsFile(home / WEIGHTS)
     blueprint, rules = blueprint_of(model), dict[str, list[NameRule]]()
     for rule in blueprint.rules:
@@ -121,7 +121,11 @@ def read_adapter(path: str | Path, model: LoadedModel) -> Adapter:
             raise CheckpointError(f"{file_of(home)}: tensor {name!r} is not part of a LoRA adapter of this model")
         own = {rule.key: _part(values.T if rule.transposed else values, rule) for rule in rules[source]}
         # PEFT saves embeddings with their adapters, since tokens may have been added; usually they are unchanged.
-        replaced |= {key: each for key, each in own.items() if ".base_layer." not in name or _changed(model, key, each)}
+        replaced |= {
+            key: each
+            for key, each in own.items()
+            if ".base_layer." not in name or _differs_from_model(model, key, each)
+        }
     if not pairs:
         raise CheckpointError(f"{file_of(home)} has no LoRA factors", hint="expected names that end in lora_A.weight")
     shapes = {key: spec.shape for key, spec in model.network.param_specs().items()}
@@ -136,7 +140,7 @@ def read_adapter(path: str | Path, model: LoadedModel) -> Adapter:
                 f"{file_of(home)}: the update of {key} has shape {list(shape)}, expected {list(shapes[key])}",
                 hint="the adapter is for another model",
             )
-    return Adapter(name=home.name, path=home, factors=factors, replaced=replaced)
+    return LoraAdapter(name=home.name, path=home, factors=factors, replaced=replaced)
 
 
 def file_of(home: Path) -> Path:
@@ -144,7 +148,7 @@ def file_of(home: Path) -> Path:
     return home / WEIGHTS
 
 
-def _refuse(config: Mapping[str, Any], home: Path) -> None:
+def _refuse_variants(config: Mapping[str, Any], home: Path) -> None:
     kind = str(config.get("peft_type", "an adapter without a type"))[:40]
     if kind.upper() != "LORA":
         raise UnsupportedError(f"{home / CONFIG}: {kind} is not supported", hint="LORA is")
@@ -163,7 +167,7 @@ def _refuse(config: Mapping[str, Any], home: Path) -> None:
         )
 
 
-def _changed(model: LoadedModel, key: str, values: Array) -> bool:
+def _differs_from_model(model: LoadedModel, key: str, values: Array) -> bool:
     """Whether a parameter has other values, or another shape, in the model."""
     store = model.params[key]
     return store.shape != values.shape or not np.array_equal(store.values(), values)

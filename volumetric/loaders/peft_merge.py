@@ -13,11 +13,11 @@ from typing import TypeAlias
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.dtypes import DType, Packed, Scheme, encode
-from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.peft import Adapter, read_adapter
-from volumetric.loaders.quantise import convert, target_schemes
+from volumetric.loaders.loaded_model import LoadedModel
+from volumetric.loaders.peft import LoraAdapter, read_adapter
+from volumetric.loaders.target_schemes import convert, target_schemes
 from volumetric.network import Params
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 OneLora: TypeAlias = "str | os.PathLike[str] | tuple[str | os.PathLike[str], float]"
 """Directory of an adapter, ``PATH`` or ``PATH:SCALE``, or a pair of the path and its scale."""
@@ -85,14 +85,14 @@ def parse_adapter(text: str | Path) -> tuple[str, float]:
     return path, _finite(value, path)
 
 
-def read_adapters(lora: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[str, Adapter], dict[str, float]]:
+def read_adapters(lora: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[str, LoraAdapter], dict[str, float]]:
     """Read adapters for a model; raises as `read_adapter`.
 
     Returns
     -------
     The model with the parameters that adapters replace, the adapters by name, and their scales
     """
-    adapters: dict[str, Adapter] = {}
+    adapters: dict[str, LoraAdapter] = {}
     scales: dict[str, float] = {}
     replaced: dict[str, WeightStore] = {}
     for path, scale in parse_adapters(lora):
@@ -113,7 +113,7 @@ def read_adapters(lora: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[st
 
 def add_adapters(
     params: Params,
-    adapters: Mapping[str, Adapter],
+    adapters: Mapping[str, LoraAdapter],
     scales: Mapping[str, float],
     targets: Mapping[str, Scheme | None] | None = None,
 ) -> Params:
@@ -132,15 +132,15 @@ def add_adapters(
         target = (targets or {}).get(key) or store.scheme
         parts = [(scales[n], *a.factors[key]) for n, a in adapters.items() if key in a.factors and scales[n]]
         if parts:
-            stores[key] = _added(store, parts, target)
+            stores[key] = _add_to_store(store, parts, target)
         elif target != store.scheme:
-            stores[key] = store.through(target, lambda packed, target=target: convert(packed, target))
+            stores[key] = store.transformed_by(target, lambda packed, target=target: convert(packed, target))
         else:
             stores[key] = store
     return Params(stores)
 
 
-def _added(store: WeightStore, parts: Sequence[tuple[float, Array, Array]], target: Scheme) -> WeightStore:
+def _add_to_store(store: WeightStore, parts: Sequence[tuple[float, Array, Array]], target: Scheme) -> WeightStore:
     def read() -> Packed:
         values = store.values()
         for scale, down, up in parts:

@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from volumetric.layers import LayerNorm, LayerSpec, MultiHeadAttention, RMSNorm, Rope, Scale, SwiGLU
-from volumetric.loaders.chain import Chain, Stored
 from volumetric.loaders.decoder import head_dim, stacked_decoder
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder, StoredForm
 from volumetric.network.grid import Coord
 
-ATTENTION_NAMES: Mapping[str, Stored] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
+ATTENTION_NAMES: Mapping[str, StoredForm] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 NORMS_OF_EACH_HEAD: Mapping[str, Any] = {"qk_norm_kind": "layer", "qk_norm_over": "each"}
 """Fields of `MultiHeadAttention`: queries and keys of each head have a LayerNorm with separate gains."""
-MLP_NAMES: Mapping[str, Stored] = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+MLP_NAMES: Mapping[str, StoredForm] = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BlockLayer:
     """A layer between a norm and a residual sum, and the names of its tensors below its prefix."""
 
     spec: LayerSpec
     path: str
-    names: Mapping[str, Stored] = field(default_factory=dict)
+    names: Mapping[str, StoredForm] = field(default_factory=dict)
 
-    def place(self, chain: Chain, prefix: str) -> Coord:
+    def place(self, chain: CheckpointNetworkBuilder, prefix: str) -> Coord:
         """Add the layer to a chain."""
         return chain.add(self.spec, f"{prefix}.{self.path}", self.names)
 
@@ -36,9 +36,9 @@ def attention_blocks(
     config: Config,
     ropes: Sequence[Rope | None],
     windows: Sequence[int | None],
-    names: Mapping[str, Stored] = ATTENTION_NAMES,
+    names: Mapping[str, StoredForm] = ATTENTION_NAMES,
     **fields: Any,
-) -> list[Block]:
+) -> list[BlockLayer]:
     """Attention of each layer, with the sizes of a configuration and further `fields` of `MultiHeadAttention`."""
     heads = config.integer("num_attention_heads")
     shared: dict[str, Any] = {
@@ -49,10 +49,10 @@ def attention_blocks(
         **fields,
     }
     pairs = zip(ropes, windows, strict=True)
-    return [Block(MultiHeadAttention(**shared, rope=r, window=w), "self_attn", names) for r, w in pairs]
+    return [BlockLayer(MultiHeadAttention(**shared, rope=r, window=w), "self_attn", names) for r, w in pairs]
 
 
-def gated_mlp(config: Config, *, bias: bool = False, names: Mapping[str, Stored] = MLP_NAMES) -> Block:
+def gated_mlp(config: Config, *, bias: bool = False, names: Mapping[str, StoredForm] = MLP_NAMES) -> BlockLayer:
     """Gated MLP with the sizes of a configuration."""
     spec = SwiGLU(
         in_features=config.integer("hidden_size"),
@@ -60,7 +60,7 @@ def gated_mlp(config: Config, *, bias: bool = False, names: Mapping[str, Stored]
         activation=config.activation("hidden_act", "silu"),
         bias=bias,
     )
-    return Block(spec, "mlp", names)
+    return BlockLayer(spec, "mlp", names)
 
 
 def rms_norm(config: Config, eps: float = 1e-6) -> RMSNorm:
@@ -71,15 +71,15 @@ def rms_norm(config: Config, eps: float = 1e-6) -> RMSNorm:
 def pre_norm_stack(
     config: Config,
     norm: RMSNorm | LayerNorm,
-    attentions: Sequence[Block],
-    feeds: Sequence[Block],
+    attentions: Sequence[BlockLayer],
+    feeds: Sequence[BlockLayer],
     *,
     parallel: bool = False,
     residual_scale: float = 1.0,
     tied: bool = False,
     embedding_scale: float = 1.0,
     logit_scale: float = 1.0,
-) -> Blueprint:
+) -> ModelBlueprint:
     """Build a decoder of these blocks, two in each layer.
 
     Parameters
@@ -91,17 +91,17 @@ def pre_norm_stack(
     tied, embedding_scale, logit_scale : see `decoder.stacked_decoder`
     """
 
-    def add(chain: Chain, stream: Coord) -> Coord:
+    def add(chain: CheckpointNetworkBuilder, stream: Coord) -> Coord:
         if residual_scale != 1.0:
             chain.add(Scale(factor=residual_scale))
         return chain.residual(stream)
 
-    def place(chain: Chain, i: int, prefix: str, stream: Coord) -> Coord:
+    def place(chain: CheckpointNetworkBuilder, i: int, prefix: str, stream: Coord) -> Coord:
         normed = chain.add(norm, f"{prefix}.input_layernorm")
         attentions[i].place(chain, prefix)
         stream = add(chain, stream)
         if parallel:
-            chain.read(normed, feeds[i].place(chain, prefix))
+            chain.set_source(normed, feeds[i].place(chain, prefix))
         else:
             chain.add(norm, f"{prefix}.post_attention_layernorm")
             feeds[i].place(chain, prefix)
@@ -120,9 +120,9 @@ def pre_norm_decoder(
     mlp_bias: bool = False,
     qk_norm: bool = False,
     tied: bool = False,
-    attention_names: Mapping[str, Stored] = ATTENTION_NAMES,
-    mlp_names: Mapping[str, Stored] = MLP_NAMES,
-) -> Blueprint:
+    attention_names: Mapping[str, StoredForm] = ATTENTION_NAMES,
+    mlp_names: Mapping[str, StoredForm] = MLP_NAMES,
+) -> ModelBlueprint:
     """Build the decoder with gated MLPs and RMSNorms that `config` describes.
 
     Parameters

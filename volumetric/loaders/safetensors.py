@@ -21,8 +21,8 @@ from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import CheckpointError
 from volumetric.base.hints import suggestion
 from volumetric.dtypes import DTYPES, Packed, Scheme
-from volumetric.loaders.mapped import MappedFile
-from volumetric.loaders.source import TensorEntry
+from volumetric.loaders.mapped_file import MappedFile
+from volumetric.loaders.tensor_source import TensorEntry
 
 MAX_HEADER_BYTES: Final = 100_000_000
 """Limit of the reference implementation; a longer header is an attack or a damaged length."""
@@ -158,7 +158,7 @@ class SafetensorsFile:
         scheme, entry = self.scheme(name), self.entries[name]
         row_bytes, rest = divmod(entry.nbytes, max(prod(entry.shape[:-1]), 1))
         if rest:  # rows of an odd number of half bytes
-            return self.packed(name).row_slice(start, stop)
+            return self.packed(name).slice_rows(start, stop)
         rows = replace(
             entry,
             shape=(stop - start, *entry.shape[-1:]),

@@ -15,7 +15,7 @@ import numpy as np
 from volumetric.base._typing import Array, Shape
 from volumetric.base.atomic import atomic_file
 from volumetric.base.errors import CheckpointError
-from volumetric.base.progress import Meter
+from volumetric.base.progress import WorkMeter
 from volumetric.loaders.safetensors import MAX_HEADER_BYTES, TAGS, tensor_bytes
 
 DATA_ALIGNMENT: Final = 64
@@ -79,7 +79,7 @@ def write_safetensors(
     with atomic_file(path) as handle:
         handle.write(len(header).to_bytes(8, "little"))
         handle.write(header)
-        with Meter(f"writing {Path(path).name}", len(order), nbytes=end) as meter:
+        with WorkMeter(f"writing {Path(path).name}", len(order), nbytes=end) as meter:
             for name, tensor in tensors.items():
                 content = _bytes_of(name, tensor)
                 handle.seek(8 + len(header) + starts[name])

@@ -11,9 +11,9 @@ from typing import Final
 
 from volumetric.base.errors import CheckpointError
 from volumetric.loaders.json_file import read_bytes
-from volumetric.loaders.npz import NpzFile
+from volumetric.loaders.npz_file import NpzFile
 from volumetric.loaders.safetensors import SafetensorsFile
-from volumetric.loaders.source import MergedSource
+from volumetric.loaders.tensor_source import MergedSource
 
 INDEX_NAME: Final = "model.safetensors.index.json"
 MAX_INDEX_BYTES: Final = 100_000_000

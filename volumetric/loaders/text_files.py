@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from volumetric.loaders.json_file import read_bytes
-from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.sentence import new_sentence_files, sentence_files
+from volumetric.loaders.loaded_model import LoadedModel
+from volumetric.loaders.sentence_modules import new_sentence_files, sentence_files
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.loaders.tokenizer_files import MAX_TOKENIZER_BYTES
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError, DoesNotFitError, GenerationError
-from volumetric.loaders.tokenizer_guard import Guard
+from volumetric.loaders.tokenizer_errors import TokenizerErrors
 
 if TYPE_CHECKING:
     import tokenizers
@@ -43,7 +43,7 @@ class Tokenizer:
 
     Parameters
     ----------
-    build : function that builds the library's object; its exceptions become a `CheckpointError`, see `Guard`
+    build : function that builds the library's object; its exceptions become a `CheckpointError`, see `TokenizerErrors`
     special_tokens : role → text, ``{"bos_token": "<s>"}``; chat templates use these
     special_ids : text → id of special tokens, if known without building
     add_bos : whether an encoded text starts with the begin-of-text token; None leaves it to the post-processor
@@ -67,9 +67,9 @@ class Tokenizer:
         self._add_bos = add_bos
         self.max_length = max_length
         self._where = where
-        self._lookups = Guard(where, "the tokenizer cannot be read", CheckpointError)
-        self._encoding = Guard(where, "the text cannot be encoded", GenerationError)
-        self._decoding = Guard(where, "the ids cannot be decoded", GenerationError)
+        self._lookups = TokenizerErrors(where, "the tokenizer cannot be read", CheckpointError)
+        self._encoding = TokenizerErrors(where, "the text cannot be encoded", GenerationError)
+        self._decoding = TokenizerErrors(where, "the ids cannot be decoded", GenerationError)
 
     @cached_property
     def backend(self) -> tokenizers.Tokenizer:
@@ -80,7 +80,7 @@ class Tokenizer:
         CheckpointError
             The files are damaged, or of a kind that cannot be built.
         """
-        with Guard(self._where, "the tokenizer cannot be built", CheckpointError):
+        with TokenizerErrors(self._where, "the tokenizer cannot be built", CheckpointError):
             assert self._make is not None  # until it is built
             built = self._make()
             # Some files contain the truncation of the training run.
@@ -123,7 +123,7 @@ class Tokenizer:
         with self._lookups:
             return {token.content: token.special for token in self.backend.get_added_tokens_decoder().values()}
 
-    def renamed(self, names: Mapping[str, str]) -> Tokenizer:
+    def with_renamed_tokens(self, names: Mapping[str, str]) -> Tokenizer:
         """Return this tokenizer with other texts for some tokens, with the same ids.
 
         Parameters
@@ -148,7 +148,7 @@ class Tokenizer:
     def token(self, id: int) -> str | None:
         """Return a token as in the vocabulary, None if there is no such id."""
         with self._lookups:
-            return self.backend.id_to_token(_checked(id))
+            return self.backend.id_to_token(_valid_id(id))
 
     def encode(self, text: str, *, add_special_tokens: bool = True, limit: int | None = None) -> list[int]:
         """Return the token ids of `text`. Special tokens in the text are matched.
@@ -234,10 +234,10 @@ class Tokenizer:
             encodings = self.backend.encode_batch_fast([*texts], add_special_tokens=True)
             for i, text in enumerate(texts):
                 if len(encodings[i].ids) > limit:
-                    encodings[i] = self._cut(text, limit)
+                    encodings[i] = self._encode_truncated(text, limit)
             return [Encoded(one.ids, one.type_ids) for one in encodings]
 
-    def _cut(self, text: str | tuple[str, str], limit: int) -> tokenizers.Encoding:
+    def _encode_truncated(self, text: str | tuple[str, str], limit: int) -> tokenizers.Encoding:
         """Encode and truncate a text, or a pair, that is too long."""
         pair = not isinstance(text, str)
         room = limit - self.backend.num_special_tokens_to_add(pair)
@@ -258,7 +258,7 @@ class Tokenizer:
             An id is negative or has more than 32 bits.
         """
         try:  # entering the guard would cost time for each token
-            checked = [*map(_checked, ids)]
+            checked = [*map(_valid_id, ids)]
             if len(checked) < MANY:
                 return self.backend.decode(checked, skip_special_tokens=skip_special_tokens)
             # A batch call releases the GIL, but costs more than decoding a few ids.
@@ -320,7 +320,7 @@ def check_halves(text: str) -> None:
         )
 
 
-def _checked(id: int) -> int:
+def _valid_id(id: int) -> int:
     if not 0 <= id < 2**32:
         raise GenerationError(f"{id} is not a token id", hint="give whole numbers from 0")
     return int(id)

@@ -8,5 +8,5 @@ from .network import OUTPUT as OUTPUT
 from .network import Network as Network
 from .network import check_params as check_params
 from .network import initialise as initialise
-from .weights import Params as Params
-from .weights import WeightStore as WeightStore
+from .weight_store import Params as Params
+from .weight_store import WeightStore as WeightStore

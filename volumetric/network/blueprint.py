@@ -10,11 +10,11 @@ from typing import Any
 from volumetric.base._typing import ROWS, Shape
 from volumetric.dtypes import Scheme
 from volumetric.layers import LayerSpec, Parallel, ParamSpec, Sequential
-from volumetric.layers.base import show_shape
+from volumetric.layers.layer_spec import show_shape
 from volumetric.network.grid import Coord, Port
 from volumetric.network.network import Network
 from volumetric.network.network_json import spec_to_dict
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class Blueprint:
 def blueprint(network: Network, params: Mapping[str, WeightStore] | None = None) -> Blueprint:
     """Return the layers of `network` as data; with `params` also the scheme of every tensor. Reads no weights."""
     input_shape = (ROWS, *network.input_shape)
-    reader = _Reader(network, params or {})
+    reader = _BlueprintReader(network, params or {})
     layers: list[LayerFact] = []
     for w in network.wires:
         shape = network.reads[w.coord]
@@ -156,7 +156,7 @@ def _port(port: Port) -> dict[str, Any]:
     return {"at": str(port.coord), "shape": shape, "dtype": port.dtype, "combine": port.combine}
 
 
-class _Reader:
+class _BlueprintReader:
     """Walks the layers of one network."""
 
     def __init__(self, network: Network, params: Mapping[str, WeightStore]) -> None:

@@ -50,7 +50,11 @@ class Coord:
             return value
         if isinstance(value, str):
             return cls.parse(value)
-        parts = tuple(map(_whole, value)) if isinstance(value, (tuple, list)) and 1 <= len(value) <= 4 else (None,)
+        parts = (
+            tuple(map(_as_whole_number, value))
+            if isinstance(value, (tuple, list)) and 1 <= len(value) <= 4
+            else (None,)
+        )
         if None in parts:
             raise SpecError(
                 f"{value!r:.60} is not a coordinate", hint='write Coord(1, 0, 0, 2), (1, 0, 0, 2) or "1.0.0.2"'
@@ -61,7 +65,7 @@ class Coord:
         return f"{self.z}.{self.y}.{self.x}.{self.slot}"
 
 
-def _whole(value: object) -> int | None:
+def _as_whole_number(value: object) -> int | None:
     """Return a whole number, of Python or NumPy, as an int; None for other values."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         return None

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from volumetric.base._typing import ROWS, Shape
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import ArgumentError, CheckpointError, ShapeError, SpecError, VolumetricError
-from volumetric.base.hints import shown
-from volumetric.base.keywords import explained
+from volumetric.base.hints import format_value
 from volumetric.layers import LayerSpec, ParamSpec
-from volumetric.layers.fresh import filled, is_drawn
+from volumetric.layers.initial_values import initial_value, is_drawn
 from volumetric.network.grid import Coord, Grid, Link, Port, check_name
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 from volumetric.network.wiring import Source, Wire, carries_ids, follow_shared, own_output, places_of, wire
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ INPUT, OUTPUT = "input", "output"
 """Names of the input of the first layer of a network, and of the output of its last layer."""
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """Layers at coordinates of a grid, run in reading order, with links in addition to the chain.
@@ -85,13 +85,13 @@ class Network:
 
     def __post_init__(self) -> None:
         """Order the layers, resolve the links and infer the shapes."""
-        ordered = _placed(self.layers, self.grid)
+        ordered = _place_layers(self.layers, self.grid)
         if not ordered:
             raise SpecError(
                 "a network needs at least one layer", hint="write layers=[Dense(in_features=2, out_features=1)]"
             )
         if self.grid is None:
-            object.__setattr__(self, "grid", _around(ordered))
+            object.__setattr__(self, "grid", _smallest_grid(ordered))
         object.__setattr__(self, "links", tuple(self.links))
         object.__setattr__(self, "disabled", frozenset(map(Coord.of, self.disabled)))
         object.__setattr__(self, "outputs", {name: Coord.of(coord) for name, coord in dict(self.outputs).items()})
@@ -156,21 +156,21 @@ class Network:
             try:
                 known = [(s, shape_of(s)) for s in w.inputs if s.coord is None or s.coord < w.coord]
                 # All inputs of a layer have one shape; if it reads only later layers, their shape is inferred.
-                read[w.coord] = _same(known) if known else self._going_round(w)
+                read[w.coord] = _common_shape(known) if known else self._shape_of_loop(w)
                 skip = () if w.skip is None else (shape_of(w.skip),)
                 shapes[w.coord] = read[w.coord] if w.identity else spec.output_shape(read[w.coord], *skip)
             except VolumetricError as error:
                 raise name(w, error) from None
         for w in self.wires:
             try:
-                _same([(w.inputs[0], read[w.coord]), *((s, shape_of(s)) for s in w.inputs)])
+                _common_shape([(w.inputs[0], read[w.coord]), *((s, shape_of(s)) for s in w.inputs)])
                 if len(w.inputs) > 1:
                     _no_ids([source for source in w.inputs if carries_ids(source, wires, ports)])
             except VolumetricError as error:
                 raise name(w, error) from None
         return read, shapes
 
-    def _going_round(self, w: Wire) -> Shape:
+    def _shape_of_loop(self, w: Wire) -> Shape:
         """Return the input shape of a layer that reads only later layers."""
         [coord, *_] = [source.coord for source in w.inputs if source.coord is not None]
         return own_output(coord, self.layers, self.wires, self.ports)
@@ -267,7 +267,7 @@ class Network:
         return network_from_json(text)
 
 
-def _placed(layers: Mapping[Coord, LayerSpec] | Sequence[LayerSpec], grid: Grid | None) -> dict[Coord, LayerSpec]:
+def _place_layers(layers: Mapping[Coord, LayerSpec] | Sequence[LayerSpec], grid: Grid | None) -> dict[Coord, LayerSpec]:
     """Return layers by coordinate, in reading order."""
     if isinstance(layers, LayerSpec):
         layers = [layers]
@@ -287,13 +287,13 @@ def _placed(layers: Mapping[Coord, LayerSpec] | Sequence[LayerSpec], grid: Grid 
     return dict(sorted(placed.items()))
 
 
-def _around(layers: Mapping[Coord, LayerSpec]) -> Grid:
+def _smallest_grid(layers: Mapping[Coord, LayerSpec]) -> Grid:
     """Return the smallest grid that has all layers."""
     sides = zip(*((c.z, c.y, c.x, c.slot) for c in layers), strict=True)
     return Grid(*(max(side) + 1 for side in sides))
 
 
-def _same(shapes: list[tuple[Source, Shape]]) -> Shape:
+def _common_shape(shapes: list[tuple[Source, Shape]]) -> Shape:
     """Return the shape of values that are summed; raise `ShapeError` if they differ."""
     source, shape = shapes[0]
     for other, its in shapes[1:]:
@@ -323,7 +323,8 @@ def initialise(network: Network, seed: int = 0) -> Params:
         )
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ArgumentError(
-            f"initialise: seed must be a whole number of at least 0, got {shown(seed)}", hint="for example seed=1"
+            f"initialise: seed must be a whole number of at least 0, got {format_value(seed)}",
+            hint="for example seed=1",
         )
     stores: dict[str, WeightStore] = {}
     idle = np.random.Generator(np.random.Philox(seed))
@@ -331,7 +332,7 @@ def initialise(network: Network, seed: int = 0) -> Params:
         rng = idle
         if is_drawn(spec):  # creating a stream takes longer than filling most tensors
             rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))))
-        stores[key] = WeightStore.from_array(filled(spec, rng))
+        stores[key] = WeightStore.from_array(initial_value(spec, rng))
     return Params(stores)
 
 

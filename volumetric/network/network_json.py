@@ -9,11 +9,11 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from volumetric.base.config_tables import convert, expect_keys, value_from_table
 from volumetric.base.errors import SpecError
 from volumetric.base.hints import suggestion
-from volumetric.base.tables import convert, expect_keys, read
 from volumetric.layers import LAYERS, LayerSpec
-from volumetric.layers.base import fields_of
+from volumetric.layers.layer_spec import fields_of
 from volumetric.network.grid import Coord, Grid, Link, Port
 from volumetric.network.network import Network
 
@@ -59,16 +59,16 @@ def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
             one = isinstance(value, LayerSpec)
             out[name] = spec_to_dict(value) if one else [spec_to_dict(child) for child in value]
         elif value != defaults[name]:
-            out[name] = _given(value)
+            out[name] = _field_to_builtins(value)
     return out
 
 
-def _given(value: Any) -> Any:
+def _field_to_builtins(value: Any) -> Any:
     """Return a field as builtins; for a dataclass, the fields that differ from their defaults."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return msgspec.to_builtins(value)
     pairs = {f.name: (getattr(value, f.name), f.default) for f in dataclasses.fields(value)}
-    return {name: _given(one) for name, (one, default) in pairs.items() if one != default}
+    return {name: _field_to_builtins(one) for name, (one, default) in pairs.items() if one != default}
 
 
 def _link_to_dict(link: Link) -> dict[str, str | int]:
@@ -154,7 +154,7 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
             children = convert(data[name], list[dict[str, Any]], place)
             fields[name] = tuple(spec_from_dict(child, f"{place}[{i}]") for i, child in enumerate(children))
         else:
-            fields[name] = read(data[name], hints[name], place)
+            fields[name] = value_from_table(data[name], hints[name], place)
     try:
         return cls(**fields)
     except TypeError as error:

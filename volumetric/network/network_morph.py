@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from volumetric.base.errors import CheckpointError, DTypeError, SpecError
 from volumetric.dtypes import DType, Packed, Scheme, parse_dtype
 from volumetric.network.grid import Coord
-from volumetric.network.weights import Difference, MorphReport, WeightStore
+from volumetric.network.weight_store import MorphReport, WeightDifference, WeightStore
 
 if TYPE_CHECKING:
     from volumetric.network.network import Network
@@ -71,10 +71,10 @@ def _line(name: str, scheme: str, bits: float, error: MorphReport) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Converted:
+class _ConvertedTensor:
     store: WeightStore
     packed: Packed
-    difference: Difference
+    difference: WeightDifference
 
 
 def morph(
@@ -86,14 +86,14 @@ def morph(
     keep_masters: bool = True,
 ) -> NetworkMorph:
     """See `Network.morph`."""
-    schemes = _wanted(network, dtype, scheme)
+    schemes = _schemes_by_coord(network, dtype, scheme)
     missing = [key for keys in schemes.values() for key in keys if key not in params]
     if missing:
         raise CheckpointError(
             f"parameters do not fit the network: missing {', '.join(missing[:5])}",
             hint="initialise(network) returns new ones; load(…).params are those of a model",
         )
-    converted: dict[str, _Converted] = {}
+    converted: dict[str, _ConvertedTensor] = {}
     layers: list[LayerMorph] = []
     for coord, keys in schemes.items():
         converted |= {key: _convert(key, params[key], to) for key, to in keys.items()}
@@ -107,7 +107,7 @@ def morph(
     return NetworkMorph(layers=tuple(layers), **_figures(list(converted.values())))
 
 
-def _wanted(network: Network, dtype: Targets, scheme: str | None) -> dict[Coord, dict[str, Scheme]]:
+def _schemes_by_coord(network: Network, dtype: Targets, scheme: str | None) -> dict[Coord, dict[str, Scheme]]:
     """Return coordinate → key → scheme of all tensors to convert; each tensor appears once."""
     if isinstance(dtype, Mapping):
         forms = {_coordinate(network, at): _scheme(form, scheme) for at, form in dtype.items()}
@@ -132,11 +132,11 @@ def _coordinate(network: Network, at: Coord | str) -> Coord:
     coord = Coord.parse(at) if isinstance(at, str) else at
     network.grid.index(coord)
     if coord not in network.layers:
-        raise SpecError(f"there is no layer at {coord}", hint=f"layers are at {_some(network)}")
+        raise SpecError(f"there is no layer at {coord}", hint=f"layers are at {_some_coords(network)}")
     return coord
 
 
-def _some(network: Network) -> str:
+def _some_coords(network: Network) -> str:
     names = [str(coord) for coord in network.layers]
     return ", ".join(names[:6]) + (" …" if len(names) > 6 else "")
 
@@ -152,15 +152,15 @@ def _scheme(form: Form, scheme: str | None) -> Scheme:
     return Scheme.parse(f"{parse_dtype(form)}:{scheme}")
 
 
-def _convert(key: str, store: WeightStore, to: Scheme) -> _Converted:
+def _convert(key: str, store: WeightStore, to: Scheme) -> _ConvertedTensor:
     try:
-        packed, difference = store.converted(to)
+        packed, difference = store.convert(to)
     except DTypeError as error:
         raise DTypeError(f"{key}: {error}", hint=error.hint) from None
-    return _Converted(store=store, packed=packed, difference=difference)
+    return _ConvertedTensor(store=store, packed=packed, difference=difference)
 
 
-def _layer(network: Network, coord: Coord, converted: Mapping[str, _Converted]) -> LayerMorph:
+def _layer(network: Network, coord: Coord, converted: Mapping[str, _ConvertedTensor]) -> LayerMorph:
     one = next(iter(converted.values()))
     return LayerMorph(
         coord=coord,
@@ -171,8 +171,8 @@ def _layer(network: Network, coord: Coord, converted: Mapping[str, _Converted]) 
     )
 
 
-def _figures(converted: list[_Converted]) -> dict[str, Any]:
+def _figures(converted: list[_ConvertedTensor]) -> dict[str, Any]:
     elements = sum(one.difference.elements for one in converted)
     bits = sum(8 * one.packed.nbytes for one in converted)
-    error = reduce(Difference.__add__, (one.difference for one in converted), Difference())
+    error = reduce(WeightDifference.__add__, (one.difference for one in converted), WeightDifference())
     return {"elements": elements, "bits_per_weight": bits / elements if elements else 0.0, "error": error.report()}

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.clocked.stream import ClockedStream
-from volumetric.fabric.layer.reach import latencies
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.clocked.clocked_stream import ClockedStream
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_latency import latencies
 from volumetric.layers import LayerSpec
 from volumetric.network import Network
 from volumetric.network.grid import Coord
@@ -21,7 +21,7 @@ from volumetric.run.streams import RowStream
 Role: TypeAlias = Literal["input", "cell", "output"]
 
 
-class Spot(NamedTuple):
+class FabricSpot(NamedTuple):
     """A node of a fabric: name, role, group, and its x, y, z from the fabric's first corner."""
 
     name: str
@@ -75,12 +75,12 @@ class FabricPart:
             groups.append(("output", port.name, slice(own.start + shift, own.stop + shift)))
         return sorted(groups, key=lambda of: of[2].start)
 
-    def spots(self, *, alone: bool) -> list[Spot]:
+    def spots(self, *, alone: bool) -> list[FabricSpot]:
         """Return the nodes; group names start with the fabric's coordinate unless it is `alone`."""
         ids, places = self.spec.facts.order.tolist(), self.places.tolist()
         prefix = "" if alone else f"{self.coord} "
         return [
-            Spot(f"{prefix}{name} {ids[i]}", role, f"{prefix}{name}", (places[i][0], places[i][1], places[i][2]))
+            FabricSpot(f"{prefix}{name} {ids[i]}", role, f"{prefix}{name}", (places[i][0], places[i][1], places[i][2]))
             for role, name, own in self.groups
             for i in range(own.start, own.stop)
         ]
@@ -202,7 +202,7 @@ def cells_of(
     return cells
 
 
-def awake(stream: RowStream | ClockedStream, parts: Mapping[Coord, FabricPart], fired: Array) -> Array:
+def awake_nodes(stream: RowStream | ClockedStream, parts: Mapping[Coord, FabricPart], fired: Array) -> Array:
     """Return which nodes compute: the unmasked nodes of the layers that compute."""
     flags: list[Array] = []
     for coord, own in zip(_layers(stream), fired, strict=True):
@@ -212,7 +212,7 @@ def awake(stream: RowStream | ClockedStream, parts: Mapping[Coord, FabricPart], 
             continue
         nodes = np.full(part.count, own)
         if part.spec.dynamic:
-            nodes &= np.isin(part.spec.facts.order, stream.living(at=str(coord)))
+            nodes &= np.isin(part.spec.facts.order, stream.living_nodes(at=str(coord)))
         flags.append(nodes)
     return np.concatenate(flags)
 

@@ -12,22 +12,22 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.devices.open import AnyDevice, open_device
+from volumetric.devices.named_devices import AnyDevice, open_device
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.products import flops_of
-from volumetric.layers.base import ParamSpec
+from volumetric.graph.flops import flops_of
+from volumetric.layers.layer_spec import ParamSpec
 from volumetric.network import INPUT, Network, Params
 from volumetric.program.layer.attention import attend
-from volumetric.program.layer.carriers import bound, carrier_params, filtered, remembered
-from volumetric.program.layer.declared import Program as Declared
-from volumetric.program.layer.facts import Facts, Place, facts_of
-from volumetric.program.layer.parameters import read_width
+from volumetric.program.layer.carriers import bind_slots, carrier_params, step_filter, step_memory
+from volumetric.program.layer.edge_tasks import EdgeTask, tasks_of
 from volumetric.program.layer.ports import In, Out
-from volumetric.program.layer.spec import Program
-from volumetric.program.layer.tasks import Task, tasks_of
-from volumetric.program.layer.watched import EDGES, METERS, REGIONS, STRENGTH, meter_names
+from volumetric.program.layer.program_declaration import Program as Declared
+from volumetric.program.layer.program_facts import Facts, Place, facts_of
+from volumetric.program.layer.program_layer import Program
+from volumetric.program.layer.program_params import read_width
+from volumetric.program.layer.watch_outputs import EDGES, METERS, REGIONS, STRENGTH, meter_names
 from volumetric.run.streams import RowStream, open_stream
-from volumetric.run.streams.marks import parted
+from volumetric.run.streams.stream_io import outputs_by_port
 
 _CALL = 1024
 """Rows per call; longer runs are split."""
@@ -118,13 +118,13 @@ def fired(
         watched = open_stream(open_device(device), watched_network(machine), params, batch=batch)
         assert isinstance(watched, RowStream)
         with closing(watched):
-            rows = _through(watched, x, resets)
+            rows = _run_parts(watched, x, resets)
     width = max(end for _, end in spec.ports("outputs").values())
     columns = replace(spec, watched=True).ports("outputs")
     part = {name: rows[..., slice(*columns[name])] for name in (REGIONS, EDGES, STRENGTH, METERS)}
     return Firing(
         program=spec.program,
-        outputs=parted(network, x, {"output": rows[..., :width]}),
+        outputs=outputs_by_port(network, x, {"output": rows[..., :width]}),
         regions=part[REGIONS].astype(np.int64),
         edges=part[EDGES].astype(np.int64),
         strength=part[STRENGTH],
@@ -148,16 +148,16 @@ def _run(stream: RowStream, network: Network, x: Array | Mapping[str, Array], re
     """Run rows through a watched copy, and move the stream to its state."""
     copy = _COPIES.get(stream)
     if copy is None:
-        copy = _COPIES[stream] = stream.tapped({}, watched_network(network))
+        copy = _COPIES[stream] = stream.tap({}, watched_network(network))
     else:
         copy.live_as(stream)
         copy.restore(stream.save())
-    rows = _through(copy, x, resets)
+    rows = _run_parts(copy, x, resets)
     stream.restore(copy.save())
     return rows
 
 
-def _through(copy: RowStream, x: Array | Mapping[str, Array], resets: Array | None) -> Array:
+def _run_parts(copy: RowStream, x: Array | Mapping[str, Array], resets: Array | None) -> Array:
     """Run rows through watched streams, a part at a time."""
     inputs = x if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
     count = max((np.shape(value)[1] for value in inputs.values() if np.ndim(value) > 1), default=0)
@@ -199,7 +199,7 @@ class Work:
         """Cost of a row in which all regions and edges compute once."""
         return sum(sum(of.values()) for of in (self.regions, self.edges, self.ports))
 
-    def done(self, firing: Firing) -> Array:
+    def cost_of(self, firing: Firing) -> Array:
         """Return the cost of each row of each stream, int64 ``[B, T]``."""
         regions, edges = (np.array([*of.values()], np.int64) for of in (self.regions, self.edges))
         return firing.regions @ regions + firing.edges @ edges + sum(self.ports.values())
@@ -225,13 +225,13 @@ def work_of(program: Declared) -> Work:
     )
 
 
-def _edge(facts: Facts, task: Task) -> int:
+def _edge(facts: Facts, task: EdgeTask) -> int:
     d, total = facts.program.canvas.width, 0
     for part in task.parts:
         work = GraphBuilder()
         p = _params(work, task.rule.params(d, task.queries), "", (1,))
-        queries = work.stored("queries", (1, 1, part.pairs.queries, d))
-        source = work.stored("source", (1, 1, part.pairs.keys, d))
+        queries = work.stored_tensor("queries", (1, 1, part.pairs.queries, d))
+        source = work.stored_tensor("source", (1, 1, part.pairs.keys, d))
         total += flops_of(work.finish([attend(work, task.rule, p, queries, source, part.pairs)]))
     return total
 
@@ -240,16 +240,16 @@ def _region(facts: Facts, place: Place) -> int:
     d, name = facts.program.canvas.width, f"regions.{place.name}."
     work, outputs = GraphBuilder(), list[int]()
     p = _params(work, carrier_params(facts, place), name)
-    rows = work.stored("rows", (1, len(place.positions), d))
-    written = work.stored("written", (1, len(place.positions), 1))
+    rows = work.stored_tensor("rows", (1, len(place.positions), d))
+    written = work.stored_tensor("written", (1, len(place.positions), 1))
     if place.carrier == "filter":
-        outputs += filtered(work, p, rows, rows, written)
+        outputs += step_filter(work, p, rows, rows, written)
     if place.carrier == "memory":
-        memory = work.stored("held", (1, *work.shape(p["memory.keys"])))
-        outputs += remembered(work, p, memory, memory, rows, written)
+        memory = work.stored_tensor("held", (1, *work.shape(p["memory.keys"])))
+        outputs += step_memory(work, p, memory, memory, rows, written)
     if place.region.identity is not None:
-        slots = work.stored("slots", (1, *work.shape(p["slots"])))
-        outputs.append(bound(work, p, facts.program.heads, slots, rows))
+        slots = work.stored_tensor("slots", (1, *work.shape(p["slots"])))
+        outputs.append(bind_slots(work, p, facts.program.heads, slots, rows))
     return flops_of(work.finish(outputs)) if outputs else 0
 
 
@@ -260,4 +260,4 @@ def _port(facts: Facts, name: str) -> int:
 
 
 def _params(work: GraphBuilder, params: tuple[ParamSpec, ...], start: str, lead: Shape = ()) -> dict[str, int]:
-    return {of.name.removeprefix(start): work.stored(of.name, (*lead, *of.shape)) for of in params}
+    return {of.name.removeprefix(start): work.stored_tensor(of.name, (*lead, *of.shape)) for of in params}

@@ -8,14 +8,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.devices.reference import ReferenceDevice, ReferenceExecutable
+from volumetric.devices.reference_device import ReferenceDevice, ReferenceExecutable
 from volumetric.graph.interpret import Float
-from volumetric.graph.open_rows import OpenGraph
-from volumetric.network.weights import Params
-from volumetric.observe.events import Observer, Watch
+from volumetric.graph.open_interpreter import OpenRowsInterpreter
+from volumetric.network.weight_store import Params
+from volumetric.observe.layer_events import Observer, Watch
 from volumetric.run import Plan, RunOptions
-from volumetric.run.batch import Part
-from volumetric.run.graph.network import layered_graph
+from volumetric.run.call_batch import CheckedRows
+from volumetric.run.graph.network_graph import layered_graph
 
 
 class ObservedDevice(ReferenceDevice):
@@ -37,16 +37,16 @@ class _Observed(ReferenceExecutable):
     watch: Watch
 
     @cached_property
-    def _every(self) -> tuple[OpenGraph, tuple[int, ...]]:
+    def _every(self) -> tuple[OpenRowsInterpreter, tuple[int, ...]]:
         """Return the graph of all values of the plan, and their ids."""
         graph, numbers = layered_graph(self.plan, values=True)
-        return OpenGraph(graph, self._dtype), numbers
+        return OpenRowsInterpreter(graph, self._dtype), numbers
 
-    def _rows(self, part: Part) -> Mapping[str, NDArray[np.float32]]:
+    def _rows(self, part: CheckedRows) -> Mapping[str, NDArray[np.float32]]:
         """Compute every value of the plan, regardless of the requested outputs, and report it."""
         graph, numbers = self._every
         values = dict(zip(numbers, self._append(graph, part), strict=True))
-        inputs = dict(zip(self.plan.inputs.values(), part.given.values(), strict=True))
+        inputs = dict(zip(self.plan.inputs.values(), part.inputs.values(), strict=True))
         self.watch.forward(self.plan, values)
         self.watch.flush()
         of = {name: (inputs | values)[self.plan.outputs[name]] for name in part.outputs}

@@ -9,12 +9,12 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.network import Network
 from volumetric.observe.firing import watchable
-from volumetric.observe.scene import Edge, End, Node, Scene
-from volumetric.program.layer.facts import Facts, Place
+from volumetric.observe.scene import Scene, SceneEdge, SceneNode, ScenePort
 from volumetric.program.layer.ports import Out, Signal
-from volumetric.program.layer.reach import latency
-from volumetric.program.layer.spec import Program
-from volumetric.program.layer.watched import EDGES, REGIONS, STRENGTH
+from volumetric.program.layer.program_facts import Facts, Place
+from volumetric.program.layer.program_layer import Program
+from volumetric.program.layer.reachability import latency
+from volumetric.program.layer.watch_outputs import EDGES, REGIONS, STRENGTH
 
 
 def shown_program(network: Network) -> Program | None:
@@ -30,7 +30,7 @@ def program_scene(spec: Program, edges: int) -> Scene:
     counts: dict[str, int] = {}
     for family in families.values():
         counts[family] = counts.get(family, 0) + 1
-    chosen = _chosen(facts, edges)
+    chosen = _sampled_edges(facts, edges)
     ports = {name: port for name, port in program.ports.items() if not isinstance(port, Signal)}
     known = {name: latency(facts, name) for name in program.outputs}
     return Scene(
@@ -38,7 +38,7 @@ def program_scene(spec: Program, edges: int) -> Scene:
         nodes=tuple(_node(facts, place) for place in facts.places),
         edges=tuple(_edge(facts, number, wire) for number, wire in enumerate(chosen)),
         ports={
-            name: End(node=facts.numbers[port.region], direction="out" if isinstance(port, Out) else "in")
+            name: ScenePort(node=facts.numbers[port.region], direction="out" if isinstance(port, Out) else "in")
             for name, port in ports.items()
         },
         populations=counts,
@@ -65,16 +65,16 @@ def program_frames(spec: Program, scene: Scene, rows: Array) -> tuple[Array, Arr
     )
     with np.errstate(over="ignore", invalid="ignore"):
         rms = np.sqrt(np.square(strength).mean(0))
-    chosen = _chosen(spec.facts, len(scene.edges))
+    chosen = _sampled_edges(spec.facts, len(scene.edges))
     return rms, regions.max(0) > 0, (edges.max(0)[:, list(chosen)] > 0).astype(np.float64)
 
 
-def _chosen(facts: Facts, edges: int) -> range:
+def _sampled_edges(facts: Facts, edges: int) -> range:
     count = len(facts.wires)
     return range(0, count, max(1, -(-count // edges))) if edges else range(0)
 
 
-def _node(facts: Facts, place: Place) -> Node:
+def _node(facts: Facts, place: Place) -> SceneNode:
     """Return the node of a region: x and y are the last two axes of the canvas, z the axis before them (the frame)."""
     middle = [(low + high - 1) / 2 for low, high in place.region.box]
     frame, *space = middle
@@ -82,12 +82,12 @@ def _node(facts: Facts, place: Place) -> Node:
     y = space[-2] if len(space) > 1 else 0.0
     z = space[-3] if len(space) > 2 else frame
     size = facts.program.canvas.width * len(place.positions)
-    return Node(id=place.index, name=place.name, role="region", group=place.region.family, at=(x, y, z), size=size)
+    return SceneNode(id=place.index, name=place.name, role="region", group=place.region.family, at=(x, y, z), size=size)
 
 
-def _edge(facts: Facts, number: int, wire: int) -> Edge:
+def _edge(facts: Facts, number: int, wire: int) -> SceneEdge:
     of = facts.wires[wire]
     ends = (facts.places[index].coords.mean(0) for index in (of.reads, of.writes))
     far = float(np.linalg.norm(np.subtract(*ends)))
     back = (of.edge.lag or 0) if facts.program.timing == "stream" else 0
-    return Edge(id=number, source=of.reads, target=of.writes, kind=of.rule, length=round(far, 6), delay=1 + back)
+    return SceneEdge(id=number, source=of.reads, target=of.writes, kind=of.rule, length=round(far, 6), delay=1 + back)

@@ -30,7 +30,7 @@ _ARRAYS: Final = 1 << 30  # maximum bytes of all arrays, unpacked
 _METER: Final = "meter."
 
 
-class Meta(msgspec.Struct, frozen=True, kw_only=True):
+class RecordingMeta(msgspec.Struct, frozen=True, kw_only=True):
     """Metadata of a recording.
 
     Attributes
@@ -73,7 +73,7 @@ class Recording:
     CheckpointError : shapes of arrays do not match
     """
 
-    meta: Meta
+    meta: RecordingMeta
     scene: Scene
     ticks: Array
     node: Array
@@ -163,7 +163,7 @@ class Recording:
         missing = [name for name in _MOST if name not in parts]
         if missing:
             raise CheckpointError(f"it has no {missing[0]}", hint="this file is not a recording of activity")
-        meta, scene = _decoded(parts[_META], Meta, _META), _decoded(parts[_SCENE], Scene, _SCENE)
+        meta, scene = _decode_struct(parts[_META], RecordingMeta, _META), _decode_struct(parts[_SCENE], Scene, _SCENE)
         if meta.format != FORMAT or meta.version != VERSION:
             raise CheckpointError(
                 f"it is {meta.format!r}, version {meta.version}", hint=f"expected {FORMAT!r}, version {VERSION}"
@@ -212,7 +212,7 @@ def _members(handle: IO[bytes], limits: Mapping[str, int] | None) -> dict[str, b
     return members
 
 
-def _decoded(raw: bytes, to: Any, name: str) -> Any:
+def _decode_struct(raw: bytes, to: Any, name: str) -> Any:
     try:
         return msgspec.json.decode(raw, type=to)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

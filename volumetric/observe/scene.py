@@ -16,10 +16,10 @@ from volumetric.network.grid import Coord
 
 if TYPE_CHECKING:
     from volumetric.observe.fabric_scene import FabricPart
-    from volumetric.program.layer.spec import Program
+    from volumetric.program.layer.program_layer import Program
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class SceneNode(msgspec.Struct, frozen=True, kw_only=True):
     """An active unit: a layer, a cell of a fabric, or a region.
 
     Attributes
@@ -38,7 +38,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 1
 
 
-class Edge(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
+class SceneEdge(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
     """A connection between two nodes.
 
     Attributes
@@ -54,7 +54,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", 
     delay: int = 0
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
+class ScenePort(msgspec.Struct, frozen=True, kw_only=True):
     """The node of an input or an output of the network."""
 
     node: int
@@ -75,9 +75,9 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: str
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...] = ()
-    ports: dict[str, End] = {}
+    nodes: tuple[SceneNode, ...]
+    edges: tuple[SceneEdge, ...] = ()
+    ports: dict[str, ScenePort] = {}
     populations: dict[str, int] = {}
     families: dict[str, str] = {}
     latency: dict[str, int] = {}
@@ -134,7 +134,7 @@ def scene_of(machine: Network | Clocked, *, edges: int = 4000) -> Scene:
     nodes = tuple(_nodes(network, parts, firsts))
     wires = list(_edges(network, parts, firsts, ticking=isinstance(machine, Clocked)))
     count = len(wires) + sum(len(part.edges[0]) for part in parts.values())
-    shown = _sampled(wires, parts, range(0, count, max(1, -(-count // edges))) if edges else range(0))
+    shown = _sample_edges(wires, parts, range(0, count, max(1, -(-count // edges))) if edges else range(0))
     counts: dict[str, int] = {}
     for node in nodes:
         counts[node.group] = counts.get(node.group, 0) + 1
@@ -178,7 +178,7 @@ def first_nodes(network: Network, parts: Mapping[Coord, FabricPart]) -> dict[Coo
     return firsts
 
 
-def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> Iterator[Node]:
+def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> Iterator[SceneNode]:
     reading, tapped = {port.coord for port in network.ports.values()}, set(network.taps.values())
     slots = 1 + max(coord.slot for coord in network.layers)
     starts = [_starts(network, parts, axis) for axis in range(3)]
@@ -186,7 +186,7 @@ def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[
         x, y, z = (start[place] for start, place in zip(starts, (coord.x, coord.y, coord.z), strict=True))
         x += coord.slot / slots
         if coord not in parts:
-            yield Node(
+            yield SceneNode(
                 id=firsts[coord],
                 name=f"{coord} {spec.kind}",
                 role="output" if coord in tapped else "input" if coord in reading else "cell",
@@ -198,7 +198,7 @@ def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[
         part = parts[coord]
         for i, spot in enumerate(part.spots(alone=len(parts) == 1)):
             at = (x + spot.at[0], y + spot.at[1], z + spot.at[2])
-            yield Node(
+            yield SceneNode(
                 id=part.first + i, name=spot.name, role=spot.role, group=spot.group, at=at, size=part.spec.hidden
             )
 
@@ -217,21 +217,21 @@ def _starts(network: Network, parts: Mapping[Coord, FabricPart], axis: int) -> d
     return starts
 
 
-def _ports(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> dict[str, End]:
+def _ports(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> dict[str, ScenePort]:
     """Return the nodes of the network's inputs and outputs; for a single fabric the first node of each of its ports."""
     if len(network.layers) == 1:
         for part in parts.values():
             return {
-                name: End(node=part.first + own.start, direction="in" if role == "input" else "out")
+                name: ScenePort(node=part.first + own.start, direction="in" if role == "input" else "out")
                 for role, name, own in part.groups
                 if role != "cell"
             }
-    ends = {name: End(node=firsts[port.coord], direction="in") for name, port in network.ports.items()}
+    ends = {name: ScenePort(node=firsts[port.coord], direction="in") for name, port in network.ports.items()}
     last = {c: parts[c].ends[1][0] if c in parts else first for c, first in firsts.items()}
-    return ends | {name: End(node=last[coord], direction="out") for name, coord in network.taps.items()}
+    return ends | {name: ScenePort(node=last[coord], direction="out") for name, coord in network.taps.items()}
 
 
-def _sampled(wires: list[Edge], parts: Mapping[Coord, FabricPart], numbers: range) -> tuple[Edge, ...]:
+def _sample_edges(wires: list[SceneEdge], parts: Mapping[Coord, FabricPart], numbers: range) -> tuple[SceneEdge, ...]:
     """Return the edges with these numbers, counted over all wires and then all fabrics."""
     every = np.asarray(numbers, np.int64)
     edges = [wires[i] for i in every[every < len(wires)].tolist()]
@@ -242,7 +242,7 @@ def _sampled(wires: list[Edge], parts: Mapping[Coord, FabricPart], numbers: rang
         first += len(senders)
         each = (of[mine].tolist() for of in (senders, receivers, length, delay))
         edges += [
-            Edge(id=0, source=a, target=b, kind="edge", length=far, delay=late)
+            SceneEdge(id=0, source=a, target=b, kind="edge", length=far, delay=late)
             for a, b, far, late in zip(*each, strict=True)
         ]
     return tuple(msgspec.structs.replace(edge, id=i) for i, edge in enumerate(edges))
@@ -257,7 +257,7 @@ def _size(network: Network, coord: Coord) -> int:
 
 def _edges(
     network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int], *, ticking: bool
-) -> Iterator[Edge]:
+) -> Iterator[SceneEdge]:
     """Yield the edges between layers: from all output nodes of a fabric, to all input nodes of one."""
     order = list(firsts)
     numbers = {coord: i for i, coord in enumerate(order)}
@@ -270,7 +270,7 @@ def _edges(
             senders = parts[a].ends[1] if a in parts else (firsts[a],)
             receivers = parts[b].ends[0] if b in parts else (firsts[b],)
             for sender, receiver in product(senders, receivers):
-                yield Edge(
+                yield SceneEdge(
                     id=0,
                     source=sender,
                     target=receiver,

@@ -10,12 +10,12 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from volumetric.base.config_tables import record
 from volumetric.base.errors import SpecError
-from volumetric.base.hints import shown
-from volumetric.base.tables import record
+from volumetric.base.hints import format_value
 from volumetric.layers.clock import Clock, Cooldown, Event, Every, Inner, MaxSilence, On
-from volumetric.program.layer.declared import MOST_EDGES, refuse_edges
-from volumetric.program.layer.names import Named
+from volumetric.program.layer.name_checks import Named
+from volumetric.program.layer.program_declaration import MOST_EDGES, refuse_edges
 from volumetric.program.layer.text import read_json
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ MODEL = "openai/text-embedding-3-small"
 """Default embedding model of a region."""
 
 
-class Layout(Struct, frozen=True, kw_only=True):
+class CanvasLayout(Struct, frozen=True, kw_only=True):
     """``CanvasLayout`` without its regions."""
 
     T: int
@@ -34,7 +34,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     t_current: int = 0
 
 
-class Spec(Struct, frozen=True, kw_only=True):
+class RegionSpec(Struct, frozen=True, kw_only=True):
     """``RegionSpec``."""
 
     bounds: tuple[int, ...]
@@ -48,7 +48,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     carrier: str = "deterministic"
 
 
-class Masked(Struct, frozen=True, kw_only=True):
+class MaskSpec(Struct, frozen=True, kw_only=True):
     """``MaskSpec``; the package never writes it."""
 
     kind: str = "full"
@@ -70,7 +70,7 @@ class Connection(Struct, frozen=True, kw_only=True):
     write_mode: str = "add"
     temporal_fill: str = "hold"
     interpolation_order: int = 1
-    mask: Masked | None = None
+    mask: MaskSpec | None = None
 
 
 class ClockFields(Struct, frozen=True, kw_only=True):
@@ -136,8 +136,8 @@ class ConnectionFields(Struct, frozen=True, kw_only=True):
 class CanvasFile(Struct, frozen=True, kw_only=True):
     """A file of the package; without ``program_version`` it has only a layout and a topology."""
 
-    layout: Layout
-    regions: Mapping[str, Spec]
+    layout: CanvasLayout
+    regions: Mapping[str, RegionSpec]
     topology: tuple[Connection, ...] = ()
     schema_version: str = "0.2.0"
     program_version: str | None = None
@@ -164,7 +164,7 @@ def read_canvas(text: str | bytes) -> tuple[CanvasFile, list[str]]:
         width = layout.get("d_model") if isinstance(layout, dict) else None
         refuse_edges(len(topology), width if isinstance(width, int) else 64)
     notes: list[str] = []
-    known = _known(data, CanvasFile, "$", notes)
+    known = _known_fields(data, CanvasFile, "$", notes)
     metadata = known.get("metadata")
     if isinstance(metadata, dict):
         known["metadata"] = {k: v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
@@ -173,13 +173,13 @@ def read_canvas(text: str | bytes) -> tuple[CanvasFile, list[str]]:
 
 _INSIDE: Mapping[type, Mapping[str, tuple[type, str]]] = {
     CanvasFile: {
-        "layout": (Layout, "one"),
-        "regions": (Spec, "by name"),
+        "layout": (CanvasLayout, "one"),
+        "regions": (RegionSpec, "by name"),
         "topology": (Connection, "listed"),
         "region_programs": (RegionFields, "by name"),
         "connection_programs": (ConnectionFields, "by name"),
     },
-    Connection: {"mask": (Masked, "one")},
+    Connection: {"mask": (MaskSpec, "one")},
     RegionFields: {
         "clock": (ClockFields, "one"),
         "learning": (LearningFields, "one"),
@@ -189,7 +189,7 @@ _INSIDE: Mapping[type, Mapping[str, tuple[type, str]]] = {
 }
 
 
-def _known(data: Any, cls: type[Struct], where: str, notes: list[str]) -> Any:
+def _known_fields(data: Any, cls: type[Struct], where: str, notes: list[str]) -> Any:
     """Drop keys that the package would ignore, with a note for each."""
     if not isinstance(data, dict):
         return data
@@ -197,17 +197,19 @@ def _known(data: Any, cls: type[Struct], where: str, notes: list[str]) -> Any:
     for key, value in data.items():
         place = f"{where}.{key}"
         if key not in cls.__struct_fields__:
-            notes.append(f"{where}: {shown(key)} is unknown and was ignored")
+            notes.append(f"{where}: {format_value(key)} is unknown and was ignored")
             continue
         inside, form = _INSIDE.get(cls, {}).get(key, (None, "one"))
         if inside is None:
             known_fields[key] = value
         elif form == "by name" and isinstance(value, dict):
-            known_fields[key] = {name: _known(one, inside, f"{place}.{name}", notes) for name, one in value.items()}
+            known_fields[key] = {
+                name: _known_fields(one, inside, f"{place}.{name}", notes) for name, one in value.items()
+            }
         elif form == "listed" and isinstance(value, list):
-            known_fields[key] = [_known(one, inside, f"{place}[{i}]", notes) for i, one in enumerate(value)]
+            known_fields[key] = [_known_fields(one, inside, f"{place}[{i}]", notes) for i, one in enumerate(value)]
         else:
-            known_fields[key] = _known(value, inside, place, notes)
+            known_fields[key] = _known_fields(value, inside, place, notes)
     return known_fields
 
 
@@ -216,7 +218,7 @@ ALWAYS = "every(1)"
 _CLAUSE = re.compile(r"\s*(\S(?:.*\S)?)\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*", re.DOTALL)
 
 
-class Names(Protocol):
+class ClockNames(Protocol):
     """Resolves the names that clocks of a file use."""
 
     def watched(self, path: str) -> str | None:
@@ -228,7 +230,7 @@ class Names(Protocol):
         ...
 
 
-def clock_of(clock: ClockFields, names: Names) -> str | None:
+def clock_of(clock: ClockFields, names: ClockNames) -> str | None:
     """Return the text of a clock; None: it always fires.
 
     The package checks the cooldown first, then silence, then the rule. There, a cooldown of n blocks n - 1 steps, and
@@ -244,7 +246,7 @@ def clock_of(clock: ClockFields, names: Names) -> str | None:
     return None if text == ALWAYS else text
 
 
-def trigger_of(trigger: str | None, names: Names) -> str | None:
+def trigger_of(trigger: str | None, names: ClockNames) -> str | None:
     """Return the text of a trigger; None: it always holds.
 
     It has clauses ``region.kind OP number``, joined by ``&&``. A clause that is malformed or has no meter never holds.
@@ -255,7 +257,7 @@ def trigger_of(trigger: str | None, names: Names) -> str | None:
     return NEVER if None in clauses else " && ".join(map(str, clauses))
 
 
-def _clause(clause: str, names: Names) -> str | None:
+def _clause(clause: str, names: ClockNames) -> str | None:
     match = _CLAUSE.fullmatch(clause)
     number = None if match is None else _number(match[3])
     if match is None or number is None:
@@ -264,7 +266,7 @@ def _clause(clause: str, names: Names) -> str | None:
     return None if source is None else f"{source} {match[2]} {number}"
 
 
-def _rule(clock: ClockFields, names: Names) -> str:
+def _rule(clock: ClockFields, names: ClockNames) -> str:
     if clock.mode == "periodic":
         return f"every({max(clock.period, 1)})"
     if clock.mode == "on_event":

@@ -9,17 +9,17 @@ import numpy as np
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
-from volumetric.program.compare import parameters_of
-from volumetric.program.compiling.liveness import live_in
-from volumetric.program.compiling.passes import shadowed_edges, silent_edges
-from volumetric.program.compiling.report import Log
-from volumetric.program.layer.declared import Program
-from volumetric.program.layer.facts import Facts, facts_of
-from volumetric.program.layer.held import violations
-from volumetric.program.layer.parameters import all_params, disturbances, states_of
+from volumetric.program.compiling.compile_passes import shadowed_edges, silent_edges
+from volumetric.program.compiling.compile_report import CompileLog
+from volumetric.program.compiling.region_liveness import live_in
+from volumetric.program.layer.constraint_checks import violations
 from volumetric.program.layer.ports import In, Level, Out, Signal, width_of
-from volumetric.program.layer.reach import dead_outputs, latency
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_facts import Facts, facts_of
+from volumetric.program.layer.program_params import all_params, disturbances, states_of
+from volumetric.program.layer.reachability import dead_outputs, latency
 from volumetric.program.layer.timing import CANVAS, all_states, timing_of
+from volumetric.program.program_diff import parameters_of
 
 
 def describe(program: Program) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def unseen_inputs(program: Program) -> list[str]:
     ------
     SpecError : masks or lags do not fit, or a rule has unsupported options
     """
-    log = Log()
+    log = CompileLog()
     facts = facts_of(shadowed_edges(silent_edges(program, log), log))
     live = live_in(facts)
     return [

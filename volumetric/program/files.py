@@ -7,7 +7,7 @@ from pathlib import Path
 
 from volumetric.base.atomic import write_atomic
 from volumetric.base.errors import CheckpointError, SpecError
-from volumetric.program.layer.declared import MOST_EDGES, Program, refuse_edges
+from volumetric.program.layer.program_declaration import MOST_EDGES, Program, refuse_edges
 from volumetric.program.layer.text import MOST_BYTES
 
 SUFFIX = ".program.json"

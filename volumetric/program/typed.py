@@ -14,19 +14,19 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from volumetric.base.errors import SpecError
-from volumetric.layers.checks import check_choice, check_whole
-from volumetric.program.layer.declared import Program, operator_of
+from volumetric.layers.field_checks import check_choice, check_whole
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.learning import Semantic
 from volumetric.program.layer.ports import Port
+from volumetric.program.layer.program_declaration import Program, operator_of
 from volumetric.program.layer.region import Canvas, Region
+from volumetric.program.layer.region_learning import Semantic
 
 Sides = tuple[int, ...]
 Box = tuple[tuple[int, int], ...]
 ENDLESS = 2**62
 
 
-def packed(sides: Mapping[str, Sides], shape: Sides) -> dict[str, Box]:
+def pack_boxes(sides: Mapping[str, Sides], shape: Sides) -> dict[str, Box]:
     """Return a place for each box, in order: along the last axis, then in rows, then in layers.
 
     A row is as deep as its deepest box; a box that does not fit starts the next row.
@@ -39,14 +39,14 @@ def packed(sides: Mapping[str, Sides], shape: Sides) -> dict[str, Box]:
         for axis, (side, room) in enumerate(zip(of, shape, strict=True)):
             if side > room:
                 raise SpecError(
-                    f"field {name!r} is {_by(of)}, and the canvas {_by(shape)}: axis {axis} has no room for it",
+                    f"field {name!r} is {_shape_text(of)}, the canvas {_shape_text(shape)}: axis {axis} is too short",
                     hint=f"shape={shape_for(sides)} has room for all fields",
                 )
-    places = _shelved(sides, (ENDLESS, *shape[1:]))
+    places = _shelve_boxes(sides, (ENDLESS, *shape[1:]))
     needed = max(box[0][1] for box in places.values())
     if needed > shape[0]:
         raise SpecError(
-            f"fields need a canvas of {_by((needed, *shape[1:]))}, this one is {_by(shape)}",
+            f"fields need a canvas of {_shape_text((needed, *shape[1:]))}, this one is {_shape_text(shape)}",
             hint=f"use shape={(needed, *shape[1:])}, or no shape: then the canvas is as large as needed",
         )
     return places
@@ -59,10 +59,10 @@ def shape_for(sides: Mapping[str, Sides]) -> Sides:
     side = math.ceil(total ** (1 / axes) - 1e-9)
     widest = [max(of[axis] for of in sides.values()) for axis in range(axes)]
     rest = tuple(max(side, most) for most in widest[1:])
-    return (max(box[0][1] for box in _shelved(sides, (ENDLESS, *rest)).values()), *rest)
+    return (max(box[0][1] for box in _shelve_boxes(sides, (ENDLESS, *rest)).values()), *rest)
 
 
-def _shelved(sides: Mapping[str, Sides], shape: Sides) -> dict[str, Box]:
+def _shelve_boxes(sides: Mapping[str, Sides], shape: Sides) -> dict[str, Box]:
     axes = len(shape)
     at, deep = [0] * axes, [0] * axes
     places: dict[str, Box] = {}
@@ -78,7 +78,7 @@ def _shelved(sides: Mapping[str, Sides], shape: Sides) -> dict[str, Box]:
     return places
 
 
-def _by(sides: Sides) -> str:
+def _shape_text(sides: Sides) -> str:
     return "×".join(map(str, sides))
 
 
@@ -120,7 +120,7 @@ class Field:
         for name, value in (("shape", sides), ("frames", frames), ("region", Region(((0, 1),), **region))):
             object.__setattr__(self, name, value)
 
-    def changed(self, **region: Any) -> Field:
+    def replace(self, **region: Any) -> Field:
         """Return a copy with changed fields of its region."""
         fields = {name: getattr(self.region, name) for name in Region.__struct_fields__ if name != "box"}
         return Field(shape=self.shape, frames=self.frames, **fields | region)
@@ -170,15 +170,15 @@ def compile(  # noqa: A001  (its name in the field)
     check_choice("within", within, ("dense", "isolated", "chain", "star"))
     check_choice("arrays", arrays, ("isolated", "dense", "matched", "ring"))
     check_choice("temporal", temporal, ("dense", "causal", "same_frame"))
-    tree = _walked(root, "", [])
-    entries = list(_all(tree))
+    tree = _object_tree(root, "", [])
+    entries = list(_all_fields(tree))
     if not entries:
         raise SpecError("there is no Field in this object", hint="camera: Field = Field(4, 4, family='observation')")
     axes = max(len(of.field.shape) for of in entries) if shape is None else len(shape)
-    order = _side_by_side(entries) if interleaved else entries
+    order = _grouped_by_name(entries) if interleaved else entries
     sides = {of.path: _sides(of, axes) for of in order}
     shape = shape_for(sides) if shape is None else tuple(shape)
-    boxes = packed(sides, shape)
+    boxes = pack_boxes(sides, shape)
     regions = {of.path: _region(of, boxes[of.path], frames) for of in entries}
     canvas = Canvas(frames, shape, width, regions)
     pairs = dict.fromkeys(_pairs(tree, within, arrays))
@@ -187,7 +187,7 @@ def compile(  # noqa: A001  (its name in the field)
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _FieldEntry:
     """A field at its path; `name` is the attribute's name."""
 
     path: str
@@ -196,33 +196,33 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class _Node:
+class _ObjectNode:
     """An object: its fields, and its nested objects by attribute, one or a list."""
 
     path: str
-    coarse: _Entry | None = None
-    fields: list[_Entry] = with_default(default_factory=list)
-    inside: list[tuple[bool, list[_Node]]] = with_default(default_factory=list)
+    coarse: _FieldEntry | None = None
+    fields: list[_FieldEntry] = with_default(default_factory=list)
+    inside: list[tuple[bool, list[_ObjectNode]]] = with_default(default_factory=list)
 
 
-def _walked(of: Any, path: str, above: list[Any]) -> _Node:
+def _object_tree(of: Any, path: str, above: list[Any]) -> _ObjectNode:
     """Return the tree of an object."""
     if len(above) > DEEPEST:
         raise SpecError(f"{path[:70]}: objects are nested more than {DEEPEST} levels deep")
-    node = _Node(path)
-    ones: list[tuple[bool, list[_Node]]] = []
-    lists: list[tuple[bool, list[_Node]]] = []
+    node = _ObjectNode(path)
+    ones: list[tuple[bool, list[_ObjectNode]]] = []
+    lists: list[tuple[bool, list[_ObjectNode]]] = []
     for name in _names(of):
         value = getattr(of, name, None)
         place = f"{path}.{name}" if path else name
         if isinstance(value, Field):
-            node.fields.append(_Entry(place, value, name))
+            node.fields.append(_FieldEntry(place, value, name))
         elif isinstance(value, list | tuple):
-            node.fields += [_Entry(f"{place}[{i}]", v, name) for i, v in enumerate(value) if isinstance(v, Field)]
-            nodes = [_inside(of, v, name, f"{place}[{i}]", [*above, of]) for i, v in enumerate(value) if _kind(v)]
+            node.fields += [_FieldEntry(f"{place}[{i}]", v, name) for i, v in enumerate(value) if isinstance(v, Field)]
+            nodes = [_inner_node(of, v, name, f"{place}[{i}]", [*above, of]) for i, v in enumerate(value) if _kind(v)]
             lists.append((True, [one for one in nodes if one is not None]))
         elif _kind(value):
-            inner = _inside(of, value, name, place, [*above, of])
+            inner = _inner_node(of, value, name, place, [*above, of])
             ones += [] if inner is None else [(False, [inner])]
     node.inside = [*ones, *(one for one in lists if one[1])]
     return node
@@ -242,12 +242,12 @@ def _names(of: Any) -> list[str]:
     return [name for name in getattr(of, "__dict__", ()) if not name.startswith("_")]
 
 
-def _inside(holder: Any, of: Any, name: str, path: str, above: list[Any]) -> _Node | None:
+def _inner_node(holder: Any, of: Any, name: str, path: str, above: list[Any]) -> _ObjectNode | None:
     """Return a nested object with its coarse region; None: it has no fields, or contains itself."""
     if any(of is one for one in above):
         return None
-    node = _walked(of, path, above)
-    below = list(_all(node))
+    node = _object_tree(of, path, above)
+    below = list(_all_fields(node))
     if not below:
         return None
     named = {one.name: one for one in dataclasses.fields(holder)} if dataclasses.is_dataclass(holder) else {}
@@ -256,51 +256,51 @@ def _inside(holder: Any, of: Any, name: str, path: str, above: list[Any]) -> _No
     positions = [math.prod(one.field.shape) for one in below]
     mean = sum(one.field.region.period * n for one, n in zip(below, positions, strict=True)) / sum(positions)
     semantic = coarse.region.semantic or Semantic(f"coarse: {path}")
-    node.coarse = _Entry(path, coarse.changed(period=max(1, round(mean)), semantic=semantic), name)
+    node.coarse = _FieldEntry(path, coarse.replace(period=max(1, round(mean)), semantic=semantic), name)
     return node
 
 
-def _all(node: _Node) -> Iterator[_Entry]:
+def _all_fields(node: _ObjectNode) -> Iterator[_FieldEntry]:
     """Return all fields below a node, its own coarse field first."""
     yield from () if node.coarse is None else (node.coarse,)
     yield from node.fields
     for _, nodes in node.inside:
         for one in nodes:
-            yield from _all(one)
+            yield from _all_fields(one)
 
 
-def _side_by_side(entries: Sequence[_Entry]) -> list[_Entry]:
+def _grouped_by_name(entries: Sequence[_FieldEntry]) -> list[_FieldEntry]:
     names = list(dict.fromkeys(of.name for of in entries))
     return sorted(entries, key=lambda of: names.index(of.name))
 
 
-def _sides(of: _Entry, axes: int) -> tuple[int, ...]:
+def _sides(of: _FieldEntry, axes: int) -> tuple[int, ...]:
     if len(of.field.shape) > axes:
         raise SpecError(f"field {of.path!r} has {len(of.field.shape)} axes, the canvas {axes}")
     return (*of.field.shape, *[1] * (axes - len(of.field.shape)))
 
 
-def _region(of: _Entry, box: tuple[tuple[int, int], ...], frames: int) -> Region:
+def _region(of: _FieldEntry, box: tuple[tuple[int, int], ...], frames: int) -> Region:
     last = min(of.field.frames or frames, frames)
     words = re.sub(r"\[(\d+)\]", r" \1", of.path.replace(".", " / ").replace("_", " "))
     return replace(of.field.region, box=((0, last), *box), semantic=of.field.region.semantic or Semantic(words))
 
 
-def _pairs(node: _Node, within: Within, arrays: Arrays) -> Iterator[tuple[str, str]]:
+def _pairs(node: _ObjectNode, within: Within, arrays: Arrays) -> Iterator[tuple[str, str]]:
     """Return the pairs (writes, reads) that nesting joins."""
-    yield from _beside(node.fields, within)
+    yield from _sibling_pairs(node.fields, within)
     for listed, nodes in node.inside:
         for one in nodes:
             assert one.coarse is not None
             yield one.coarse.path, one.coarse.path
             yield from _pairs(one, within, arrays)
-            yield from _both([one.coarse], one.fields)
-            yield from _both(node.fields, [one.coarse])
+            yield from _mutual_pairs([one.coarse], one.fields)
+            yield from _mutual_pairs(node.fields, [one.coarse])
         if listed:
-            yield from _between(nodes, arrays)
+            yield from _list_pairs(nodes, arrays)
 
 
-def _beside(fields: Sequence[_Entry], within: Within) -> Iterator[tuple[str, str]]:
+def _sibling_pairs(fields: Sequence[_FieldEntry], within: Within) -> Iterator[tuple[str, str]]:
     if within == "dense":
         yield from ((a.path, b.path) for a in fields for b in fields)
         return
@@ -312,16 +312,16 @@ def _beside(fields: Sequence[_Entry], within: Within) -> Iterator[tuple[str, str
     for number, of in enumerate(fields):
         yield of.path, of.path
         if number:
-            yield from _both(fields[:1], [of])
+            yield from _mutual_pairs(fields[:1], [of])
 
 
-def _between(nodes: Sequence[_Node], arrays: Arrays) -> Iterator[tuple[str, str]]:
+def _list_pairs(nodes: Sequence[_ObjectNode], arrays: Arrays) -> Iterator[tuple[str, str]]:
     coarse = [one.coarse for one in nodes if one.coarse is not None]
     if arrays == "dense":
         yield from ((a.path, b.path) for a in coarse for b in coarse if a is not b)
     elif arrays == "ring" and len(coarse) > 1:
         for a, b in zip(coarse, [*coarse[1:], coarse[0]], strict=True):
-            yield from _both([a], [b])
+            yield from _mutual_pairs([a], [b])
     elif arrays == "matched":
         for one in nodes:
             for other in nodes:
@@ -329,7 +329,7 @@ def _between(nodes: Sequence[_Node], arrays: Arrays) -> Iterator[tuple[str, str]
                 yield from ((a.path, b.path) for a, b in same)
 
 
-def _both(first: Sequence[_Entry], second: Sequence[_Entry]) -> Iterator[tuple[str, str]]:
+def _mutual_pairs(first: Sequence[_FieldEntry], second: Sequence[_FieldEntry]) -> Iterator[tuple[str, str]]:
     for a in first:
         for b in second:
             yield a.path, b.path

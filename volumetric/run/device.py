@@ -10,22 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base.errors import GenerationError, SpecError
+from volumetric.base.moved_modules import renamed_members
 from volumetric.network import OUTPUT, Params
 from volumetric.run.plan import Plan
-from volumetric.run.profile import StepTime
+from volumetric.run.step_times import StepTime
 
 DeviceKind = Literal["reference", "cpu", "gpu"]
 
-Wanted = Literal["last", "all", "none"]
+OutputRows = Literal["last", "all", "none"]
 """Which rows of a sequence have an output."""
 
-Given: TypeAlias = NDArray[Any] | Mapping[str, NDArray[Any]]
+RowInputs: TypeAlias = NDArray[Any] | Mapping[str, NDArray[Any]]
 """Rows of a plan's only input, or of all inputs by name, the same number for each."""
 
 Constant: TypeAlias = Mapping[str, NDArray[Any]]
 """Rows of inputs other than token ids that are constant during decoding: a row for each sequence, by name."""
 
-Found: TypeAlias = NDArray[np.float32] | Mapping[str, NDArray[np.float32]]
+RowOutputs: TypeAlias = NDArray[np.float32] | Mapping[str, NDArray[np.float32]]
 """Rows of a plan's only output, or of the requested outputs by name."""
 
 
@@ -101,7 +102,7 @@ class State(Protocol):
         ...
 
     @property
-    def reach(self) -> int:
+    def oldest_restorable(self) -> int:
         """Oldest position above 0 that `trim` can restore; 0 if it can restore all."""
         ...
 
@@ -149,8 +150,9 @@ class State(Protocol):
         ...
 
 
+@renamed_members(wanted="output_rows")
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class SequenceRows:
     """The rows of one sequence in a call, which may have rows of other sequences.
 
     Attributes
@@ -164,12 +166,12 @@ class Piece:
     """
 
     state: Any
-    x: Given
-    wanted: Wanted = "last"
+    x: RowInputs
+    output_rows: OutputRows = "last"
     outputs: tuple[str, ...] | None = None
 
 
-def output_of(outputs: Found, name: str = OUTPUT) -> NDArray[np.float32]:
+def output_of(outputs: RowOutputs, name: str = OUTPUT) -> NDArray[np.float32]:
     """Return one output from the result of a sequence."""
     return outputs[name] if isinstance(outputs, Mapping) else outputs
 
@@ -204,7 +206,7 @@ class Executable(Protocol):
         """
         ...
 
-    def run(self, pieces: Sequence[Piece]) -> list[Found]:
+    def run(self, pieces: Sequence[SequenceRows]) -> list[RowOutputs]:
         """Append the rows of each sequence to its state, all in one call, each at the position of its sequence.
 
         Prefill, chunked prefill next to decoding sequences, batches and the verification of draft tokens all use this
@@ -212,9 +214,9 @@ class Executable(Protocol):
 
         Returns
         -------
-        One new float32 array for each sequence, ``[1, …]``, ``[T, …]`` or ``[0, …]`` depending on `Piece.wanted`; the
-        caller owns it. For a plan with several outputs, a mapping from the name of each requested output to its array.
-        An intermediate output has the same rows as a final one
+        One new float32 array for each sequence, ``[1, …]``, ``[T, …]`` or ``[0, …]`` depending on
+        `SequenceRows.wanted`; the caller owns it. For a plan with several outputs, a mapping from the name of each
+        requested output to its array. An intermediate output has the same rows as a final one
 
         Raises
         ------
@@ -225,7 +227,7 @@ class Executable(Protocol):
         """
         ...
 
-    def forward(self, state: Any, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
+    def forward(self, state: Any, x: RowInputs, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output ``"output"`` for the last row, or for all rows.
 
         Use `run` for other outputs.
@@ -268,8 +270,8 @@ class Executable(Protocol):
     def step_times(self, states: Sequence[Any], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Measure the time of each step of a call that adds `rows` rows to each of `states`.
 
-        The last entry, labelled `volumetric.run.profile.WHOLE`, is the whole call. Positions are unchanged; stored rows
-        may be overwritten.
+        The last entry, labelled `volumetric.run.step_times.WHOLE`, is the whole call. Positions are unchanged; stored
+        rows may be overwritten.
 
         Raises
         ------
@@ -283,7 +285,7 @@ class Executable(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adjustments:
+class LogitAdjustments:
     """Changes to the scores of a row before sampling; each operation is rounded to float32.
 
     Attributes
@@ -301,7 +303,7 @@ class Adjustments:
     repetition: float
 
 
-class Chooser(Protocol):
+class TokenSampler(Protocol):
     """The sampler of a sequence: temperature, then top-k, top-p and min-p, and one random number for each token.
 
     Attributes
@@ -316,15 +318,15 @@ class Chooser(Protocol):
     top_p: float
     min_p: float
 
-    def ahead(self, count: int) -> Sequence[float]:
+    def next_randoms(self, count: int) -> Sequence[float]:
         """Return the numbers in [0, 1) of the next draws without consuming them."""
         ...
 
-    def adjustments(self) -> Adjustments:
+    def adjustments(self) -> LogitAdjustments:
         """Return how scores change before the next draw."""
         ...
 
-    def drawn(self, token: int) -> None:
+    def record_token(self, token: int) -> None:
         """Consume one number, and record the token."""
         ...
 
@@ -334,33 +336,33 @@ class Chooser(Protocol):
 
 
 @runtime_checkable
-class Drawing(Protocol):
+class TokenSampling(Protocol):
     """An executable that samples tokens on the device, so that logits need not be copied to the host."""
 
     @property
-    def picks(self) -> bool:
+    def can_pick(self) -> bool:
         """Whether `pick` supports this network."""
         ...
 
-    def draws(self, choosers: Sequence[Chooser | None]) -> bool:
+    def can_sample(self, choosers: Sequence[TokenSampler | None]) -> bool:
         """Return whether it can sample the tokens of these sequences together; None stands for the arg max."""
         ...
 
-    def drawn(
+    def sample_loop(
         self,
         states: Sequence[Any],
         tokens: Sequence[int],
-        choosers: Sequence[Chooser | None],
+        choosers: Sequence[TokenSampler | None],
         constant: Constant | None = None,
     ) -> Generator[list[int]]:
-        """Like `Executable.greedy`, but sample tokens: those that `Chooser.choose` would sample from the same logits.
+        """Like `Executable.greedy`, but sample tokens as `TokenSampler.choose` does from the same logits.
 
         Each yielded token has consumed one number of its sequence.
         """
         ...
 
-    def pick(
-        self, pieces: Sequence[Piece], choosers: Sequence[Chooser | Literal["logits"] | None]
+    def sample(
+        self, pieces: Sequence[SequenceRows], choosers: Sequence[TokenSampler | Literal["logits"] | None]
     ) -> list[int | NDArray[np.float32] | GenerationError | None]:
         """Like `Executable.run` for sequences that request their last row or none, but sample tokens from its logits.
 

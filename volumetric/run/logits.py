@@ -18,7 +18,7 @@ MODEL_LOGITS = "the model's logits"
 NAN, INFINITE, NONE_POSSIBLE = "hold NaN", "hold +inf", "are all -inf, so no token is possible"
 
 
-def unusable(state: str, what: str = MODEL_LOGITS, *, sequence: int | None = None) -> GenerationError:
+def unusable_logits_error(state: str, what: str = MODEL_LOGITS, *, sequence: int | None = None) -> GenerationError:
     """Return the error for logits in one of three states that allow no choice.
 
     Parameters
@@ -36,7 +36,7 @@ def unusable(state: str, what: str = MODEL_LOGITS, *, sequence: int | None = Non
     return error
 
 
-def most_likely(logits: F32Array, *, sequence: int | None = None) -> int:
+def argmax_token(logits: F32Array, *, sequence: int | None = None) -> int:
     """Return the index of the largest of `logits`, the lowest index among equals.
 
     Parameters
@@ -49,7 +49,7 @@ def most_likely(logits: F32Array, *, sequence: int | None = None) -> int:
     GenerationError : the largest is NaN or infinite
     """
     token = int(logits.argmax())  # NaN wins over every number
-    check_likeliest(logits.item(token), sequence=sequence)
+    check_argmax_count(logits.item(token), sequence=sequence)
     return token
 
 
@@ -63,14 +63,14 @@ def top_k_indices(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
     return np.sort(np.concatenate((above, equal)))
 
 
-def likeliest(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
+def argmax_tokens(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
     """Return the indices of the `k` largest of `scores`, largest first; the lowest index first among equals."""
     ids = top_k_indices(scores, k)
     return ids[np.argsort(-scores[ids], kind="stable")]
 
 
-def check_likeliest(top: float, *, sequence: int | None = None) -> None:
+def check_argmax_count(top: float, *, sequence: int | None = None) -> None:
     """Raise `GenerationError` unless `top`, the largest logit or a NaN, is finite."""
     if not math.isfinite(top):
         state = NAN if math.isnan(top) else INFINITE if top > 0 else NONE_POSSIBLE
-        raise unusable(state, sequence=sequence)
+        raise unusable_logits_error(state, sequence=sequence)

@@ -9,7 +9,7 @@ from typing import Any
 
 from volumetric.base._typing import ROWS, Shape
 from volumetric.base.errors import SpecError, UnsupportedError
-from volumetric.graph.state import is_sequence
+from volumetric.graph.state_spec import is_sequence
 from volumetric.layers import LayerSpec, Parallel, Residual, Sequential, StateSpec
 from volumetric.network import Network
 from volumetric.network.grid import Coord
@@ -80,7 +80,7 @@ class _Lowering:
             params=MappingProxyType(self.params),
             states=MappingProxyType(self.states),
             buffers=frozenset(self.buffers),
-            piece=self._piece(),
+            max_rows=self._piece(),
         )
 
     def _earlier(self, coord: Coord, rows: int, target: Coord) -> int:
@@ -127,7 +127,7 @@ class _Lowering:
         if isinstance(spec, Parallel) and spec.combine in _JOINS:
             branches = [self._layer(b, f"{where}/{i}", f"{path}/{i}", inputs) for i, b in enumerate(spec.branches)]
             return self._join(where, branches, spec.combine)
-        spec = spec if self.context is None else spec.within(self.context)
+        spec = spec if self.context is None else spec.for_context(self.context)
         shapes = [self.values[i].shape for i in inputs]
         out = self._value(where, spec.output_shape(*shapes))
         keys = {p.name: self.network.resolve(f"{path}/{p.name}") for p in spec.tensors()}
@@ -212,7 +212,7 @@ def _looks_ahead(step: Step, inputs: Sequence[Shape]) -> bool:
     return sees_batch(step) or (spec is not None and spec.two_way and is_sequence(*inputs))
 
 
-def endless(plan: Plan) -> bool:
+def is_endless(plan: Plan) -> bool:
     """Return whether no state of a stream grows, and no layer limits the number of rows."""
     specs: list[LayerSpec] = [step.attrs["spec"] for step in plan.steps if "spec" in step.attrs]
     goes_on = all(not s.ends_with_context and (s.takes_resets or not s.contextual) for s in specs)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from volumetric.base._typing import ROWS, Shape
+from volumetric.base.moved_modules import renamed_members
 from volumetric.layers import StateSpec
 from volumetric.network import INPUT, OUTPUT
 
@@ -67,6 +68,7 @@ DELAYS = frozenset({"delay", "recall", "retain"})
 """Operations of links with a delay, see `Plan`."""
 
 
+@renamed_members(piece="max_rows")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Steps in execution order over `values`.
@@ -93,7 +95,7 @@ class Plan:
     params: Mapping[str, Shape]
     states: Mapping[str, StateSpec]
     buffers: frozenset[str] = frozenset()
-    piece: int | None = None
+    max_rows: int | None = None
     low_rank: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     def __str__(self) -> str:
@@ -123,7 +125,7 @@ def with_outputs(plan: Plan, outputs: Collection[str]) -> Plan:
     selected = {name: i for name, i in plan.outputs.items() if name in outputs}
     if len(selected) == len(plan.outputs):
         return plan
-    if plan.piece is not None:
+    if plan.max_rows is not None:
         return replace(plan, outputs=MappingProxyType(selected))
     needed = set(selected.values())
     steps: list[Step] = []

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from volumetric.serve.middleware import Access, Guard
+from volumetric.serve.middleware import AccessControl, AccessLog
 from volumetric.serve.problem import RequestError
 from volumetric.serve.routes.chat import chat
 from volumetric.serve.routes.completions import completions
@@ -58,15 +58,15 @@ def application(serving: Serving, lifespan: Lifespan | None = None) -> Starlette
     serving : models and settings; the caller, or `lifespan`, has started the engines
     lifespan : context that is entered before the first request and left after the last one
     """
-    # Errors pass through to `Guard`: starlette's handlers would log and re-raise them.
-    passed = dict.fromkeys((RequestError, HTTPException), _passed)
+    # Errors pass through to `AccessControl`: starlette's handlers would log and re-raise them.
+    passed = dict.fromkeys((RequestError, HTTPException), _reraise)
     app = Starlette(
         routes=[*_routes(_GET, ("GET",)), *_routes(_POST, ("POST",)), Route("/", page, methods=["GET"])],
-        # CORS headers also go on the responses that `Guard` writes for refused requests.
+        # CORS headers also go on the responses that `AccessControl` writes for refused requests.
         middleware=[
-            Middleware(Access, serving=serving, paths={*_GET, *_POST, *map(_other, (*_GET, *_POST)), "/"}),
+            Middleware(AccessLog, serving=serving, paths={*_GET, *_POST, *map(_path_alias, (*_GET, *_POST)), "/"}),
             *_cors(serving.settings.origins),
-            Middleware(Guard, serving=serving),
+            Middleware(AccessControl, serving=serving),
         ],
         exception_handlers=passed,  # pyright: ignore[reportArgumentType]  (their types have Exception alone)
         lifespan=lifespan,
@@ -79,11 +79,11 @@ def application(serving: Serving, lifespan: Lifespan | None = None) -> Starlette
 def _routes(table: Mapping[str, Callable[[Request], object]], methods: Sequence[str]) -> list[BaseRoute]:
     routes: list[BaseRoute] = []
     for path, endpoint in table.items():
-        routes += [Route(one, endpoint, methods=list(methods)) for one in (path, _other(path))]
+        routes += [Route(one, endpoint, methods=list(methods)) for one in (path, _path_alias(path))]
     return routes
 
 
-def _other(path: str) -> str:
+def _path_alias(path: str) -> str:
     """Return a path without its ``/v1``, or with ``/v1`` if it has none."""
     return path.removeprefix("/v1") if path.startswith("/v1") else f"/v1{path}"
 
@@ -103,8 +103,8 @@ def _cors(origins: Sequence[str]) -> list[Middleware]:
     ]
 
 
-async def _passed(request: Request, error: Exception) -> Response:
-    """Re-raise the error for `Guard`. It is a coroutine because starlette would call a function in a thread."""
+async def _reraise(request: Request, error: Exception) -> Response:
+    """Re-raise the error for `AccessControl`. It is a coroutine because starlette would call a function in a thread."""
     try:
         raise error
     finally:

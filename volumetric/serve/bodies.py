@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from volumetric.base.hints import shown, suggestion
+from volumetric.base.hints import format_value, suggestion
 from volumetric.generate.params import ALIASES
-from volumetric.serve.fields.elsewhere import settled
-from volumetric.serve.problem import LAST, RequestError, bad
+from volumetric.serve.fields.foreign_fields import drop_foreign_fields
+from volumetric.serve.problem import LAST, RequestError, bad_request
 
 if TYPE_CHECKING:
-    from volumetric.serve.serving import Settings
+    from volumetric.serve.serving import ServerSettings
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -70,7 +70,7 @@ _MOST_LEFT_OUT: Final = 100
 """Most fields without effect in one request; a request with more is refused."""
 
 
-async def body_of(request: Request, kind: type[T]) -> T:
+async def read_body(request: Request, kind: type[T]) -> T:
     """Return the body of a request.
 
     Raises
@@ -93,7 +93,7 @@ async def body_of(request: Request, kind: type[T]) -> T:
             param="Content-Encoding",
             code="unsupported_media_type",
         )
-    settings: Settings = request.app.state.serving.settings
+    settings: ServerSettings = request.app.state.serving.settings
     most = settings.max_body
     body, length = bytearray(), 0
     header = request.headers.get("content-length", "")
@@ -121,15 +121,15 @@ async def body_of(request: Request, kind: type[T]) -> T:
         raise RequestError(400, "the body ended early", code="invalid_json") from None
     if length > most:
         raise _too_large(most)
-    reading = partial(read, bytes(body), kind, lenient=settings.lenient)
-    return reading() if length <= SMALL else await request.app.state.serving.aside(reading)
+    reading = partial(decode_body, bytes(body), kind, lenient=settings.lenient)
+    return reading() if length <= SMALL else await request.app.state.serving.run_in_thread(reading)
 
 
 def _too_large(most: int, **rest: Any) -> RequestError:
     return RequestError(413, f"the body has more than {most} bytes", code="body_too_large", **rest)
 
 
-def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
+def decode_body(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
     """Parse the body of a request.
 
     Parameters
@@ -142,36 +142,38 @@ def read(body: bytes, kind: type[T], *, lenient: bool = False) -> T:
     RequestError : the body is not JSON, has a field that `kind` does not have, or a field of another type
     """
     if not _has_few_parts(body):
-        raise bad(f"the body has more than {_MOST_PARTS} lists and objects", code="invalid_value")
+        raise bad_request(f"the body has more than {_MOST_PARTS} lists and objects", code="invalid_value")
     try:
         fields: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise bad(f"the body is not JSON: {str(error)[:200]}", code="invalid_json") from None
+        raise bad_request(f"the body is not JSON: {str(error)[:200]}", code="invalid_json") from None
     if not isinstance(fields, dict):
-        raise bad(f"the body must be a JSON object, got {type(fields).__name__}", code="invalid_json")
+        raise bad_request(f"the body must be a JSON object, got {type(fields).__name__}", code="invalid_json")
     if len(fields) > _MOST_FIELDS:
-        raise bad(f"the body has {len(fields)} fields, at most {_MOST_FIELDS} are allowed", code="invalid_value")
+        raise bad_request(
+            f"the body has {len(fields)} fields, at most {_MOST_FIELDS} are allowed", code="invalid_value"
+        )
     known = set(kind.__struct_fields__)
     for other, name in _ALIASES.items():
         if other in fields and name in known:
             if name in fields:
-                raise bad(f"{other} and {name} are the same field: send only one of them", param=other)
+                raise bad_request(f"{other} and {name} are the same field: send only one of them", param=other)
             fields[name] = fields.pop(other)
     for name in (NO_EFFECT - known) & fields.keys():
         del fields[name]
-    for name in settled(fields, known, lenient=lenient) if fields.keys() - known else ():
-        logger.warning("a request has the field %s, which has no effect here", shown(name))
+    for name in drop_foreign_fields(fields, known, lenient=lenient) if fields.keys() - known else ():
+        logger.warning("a request has the field %s, which has no effect here", format_value(name))
     # Clients send null for fields they leave unset, whether this server has them or not.
     required = _required(kind)
     fields = {name: value for name, value in fields.items() if value is not None or name in required}
     for _ in range(_MOST_LEFT_OUT if lenient else 0):
         try:
-            return converted(fields, kind)
+            return convert_fields(fields, kind)
         except RequestError as problem:
-            if problem.code != "unknown_field" or not _left_out(fields, problem.param or ""):
+            if problem.code != "unknown_field" or not _drop_field(fields, problem.param or ""):
                 raise
-            logger.warning("a request has the field %s, which has no effect here", shown(problem.param))
-    return converted(fields, kind)
+            logger.warning("a request has the field %s, which has no effect here", format_value(problem.param))
+    return convert_fields(fields, kind)
 
 
 def _has_few_parts(body: bytes) -> bool:
@@ -187,7 +189,7 @@ def _has_few_parts(body: bytes) -> bool:
     return count + body.count(b"[", end) + body.count(b"{", end) <= _MOST_PARTS
 
 
-def _left_out(node: Any, place: str) -> bool:
+def _drop_field(node: Any, place: str) -> bool:
     """Remove the field at a place such as ``messages[0].mood``; return False if it does not exist."""
     *path, (_, name) = _STEP.findall(place)
     for number, step in path:
@@ -201,7 +203,7 @@ def _left_out(node: Any, place: str) -> bool:
     return True
 
 
-def converted(fields: dict[str, Any], kind: type[T], where: str = "") -> T:
+def convert_fields(fields: dict[str, Any], kind: type[T], where: str = "") -> T:
     """Convert a JSON object to a type; `where` is its place in the body.
 
     Raises
@@ -213,7 +215,7 @@ def converted(fields: dict[str, Any], kind: type[T], where: str = "") -> T:
     except msgspec.ValidationError as error:
         raise _problem(str(error), kind, where) from None
     except RecursionError:
-        raise bad("the body is nested too deeply", code="invalid_json") from None
+        raise bad_request("the body is nested too deeply", code="invalid_json") from None
 
 
 @cache
@@ -229,14 +231,14 @@ def _problem(message: str, kind: type[msgspec.Struct], where: str) -> RequestErr
     missing, unknown = _MISSING.search(text), _UNKNOWN.search(text)
     if missing is not None:
         full = f"{place}.{missing['name']}" if place else missing["name"]
-        return bad(f"{full} is missing", param=full, code="missing_required_parameter")
+        return bad_request(f"{full} is missing", param=full, code="missing_required_parameter")
     if (long := _LONG.search(text)) is not None:
-        return bad(f"{place} must have at most {long['most']} items", param=place, code="invalid_value")
+        return bad_request(f"{place} must have at most {long['most']} items", param=place, code="invalid_value")
     if unknown is None:
-        return bad(f"{place or 'body'}: {text[:1].lower()}{text[1:]}", param=place, code="invalid_type")
+        return bad_request(f"{place or 'body'}: {text[:1].lower()}{text[1:]}", param=place, code="invalid_type")
     name = unknown["name"]
     full = f"{place}.{name}" if place else name
     known = kind.__struct_fields__ if inner is None else ()
     # Unknown fields are mostly other servers' fields, not typos: suggest only close matches.
     hint = suggestion(name, known, "this server does not support it, so leave it out", alike=0.85)
-    return bad(f"unknown field {full!r}: {hint}", param=full, code="unknown_field")
+    return bad_request(f"unknown field {full!r}: {hint}", param=full, code="unknown_field")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from volumetric.serve.channels import Harmony, harmony_of
-from volumetric.serve.reasoning import Thinking, thinking_of
-from volumetric.serve.tools.families import Telling, form_of
-from volumetric.serve.tools.form import CallForm
+from volumetric.serve.harmony import HarmonyFormat, harmony_of
+from volumetric.serve.reasoning import ReasoningFormat, reasoning_format_of
+from volumetric.serve.tools.call_form import CallForm
+from volumetric.serve.tools.call_form_families import Telling, form_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +20,16 @@ class ChatFormat:
     source : Jinja source of the template; empty if there is none
     channels : harmony channels, if the model has them
     calls : format of tool calls
-    telling : how the model learns of tools, see `volumetric.serve.tools.families.Telling`
+    telling : how the model learns of tools, see `volumetric.serve.tools.call_form_families.Telling`
     thinking : marks of reasoning, if the model has them
     plain : without tools and constraints, all generated text is content
     """
 
     source: str
-    channels: Harmony | None
+    channels: HarmonyFormat | None
     calls: CallForm
     telling: Telling
-    thinking: Thinking | None
+    thinking: ReasoningFormat | None
     plain: bool
 
 
@@ -40,7 +40,7 @@ def chat_format(source: str, special_id: Callable[[str], int | None]) -> ChatFor
     ----------
     special_id : returns the id of a special token
     """
-    channels, thinking = harmony_of(source, special_id), thinking_of(source, "", special_id)
+    channels, thinking = harmony_of(source, special_id), reasoning_format_of(source, "", special_id)
     calls, telling = form_of(source, special_id)
     plain = channels is None and thinking is None and not (calls.aloud or calls.spoken)
     return ChatFormat(source, channels, calls, telling, thinking, plain)

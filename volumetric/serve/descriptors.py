@@ -11,7 +11,7 @@ _OTHERS: Final = 256
 """File descriptors reserved for models, devices, pipes and libraries."""
 
 
-def admitted(connections: int) -> int:
+def allowed_connections(connections: int) -> int:
     """Raise the limit of open files as far as needed and possible; return how many of the connections it allows."""
     try:
         import resource

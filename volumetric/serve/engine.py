@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from volumetric.base.errors import DeviceError, GenerationError, ShuttingDownError, VolumetricError
 from volumetric.generate.scheduler import Scheduler
-from volumetric.generate.scheduling.job import Event, Job, Ticket
+from volumetric.generate.scheduling.jobs import Job, JobEvent, Ticket
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
@@ -29,17 +29,17 @@ _NAP = 0.5
 """Seconds after which an idle thread checks whether it should end."""
 
 
-class Running:
+class SubmittedJobs:
     """The submitted jobs of a request. For use in the event loop only."""
 
     def __init__(self, engine: Engine) -> None:
         self.tickets: list[Ticket] = []
         self._engine = engine
-        self._events: list[Event] = []
+        self._events: list[JobEvent] = []
         self._came = asyncio.Event()
         self._paused = False
 
-    async def events(self) -> Sequence[Event]:
+    async def events(self) -> Sequence[JobEvent]:
         """Wait for the next event, and return all unread ones: a slow reader gets more at a time."""
         await self._came.wait()
         self._came.clear()
@@ -55,7 +55,7 @@ class Running:
         for ticket in self.tickets:
             self._engine.forget(ticket)
 
-    def push(self, event: Event) -> None:
+    def push(self, event: JobEvent) -> None:
         """Queue an event for the request. A request that does not read its events is paused, and frees its slots."""
         self._events.append(event)
         self._came.set()
@@ -89,7 +89,7 @@ class Engine:
         self.model = model
         self.users = 1
         self.scheduler = Scheduler(model, limits, draft=draft)
-        self._running: dict[Ticket, Running] = {}
+        self._running: dict[Ticket, SubmittedJobs] = {}
         self._loop = asyncio.get_running_loop()
         self._ending = False
         self._most = step_seconds or float("inf")
@@ -111,7 +111,7 @@ class Engine:
             logger.error("the device of %s does not respond, and is abandoned", self.model.name)
         return not self.alive
 
-    def submit(self, jobs: Sequence[Job], *, owner: str = "", weight: float = 1.0) -> Running:
+    def submit(self, jobs: Sequence[Job], *, owner: str = "", weight: float = 1.0) -> SubmittedJobs:
         """Queue the jobs of a request, all or none.
 
         Requests are scheduled in turns, and so are owners, by their weights. Owners do not share cached prefixes.
@@ -119,7 +119,7 @@ class Engine:
         """
         if self._ending:
             raise ShuttingDownError("the model was closed before the request reached it")
-        running = Running(self)
+        running = SubmittedJobs(self)
         try:
             for job in jobs:
                 own = replace(job, owner=owner, weight=weight, request=id(running), salt=f"{owner}\0{job.salt}")
@@ -194,7 +194,7 @@ class Engine:
         except RuntimeError:  # the loop has ended: there is no reader
             self._ending = True
 
-    def _deliver(self, events: Sequence[Event]) -> None:
+    def _deliver(self, events: Sequence[JobEvent]) -> None:
         for event in events:
             running = self._running.get(event.ticket)
             if running is not None:
@@ -202,6 +202,6 @@ class Engine:
 
     def _all_failed(self, error: VolumetricError) -> None:
         for ticket, running in list(self._running.items()):
-            running.push(Event(ticket=ticket, error=error))
+            running.push(JobEvent(ticket=ticket, error=error))
             self.scheduler.cancel(ticket)
         self._running.clear()

@@ -19,7 +19,7 @@ STUCK: Final = 30.0
 _COMMENT: Final = b": keep-alive\n\n"
 
 
-def event(data: bytes, name: str = "") -> bytes:
+def sse_event(data: bytes, name: str = "") -> bytes:
     """Encode an event: a line of data, and a name if clients expect one."""
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + data + b"\n\n"
@@ -30,7 +30,7 @@ class EventStream(Response):
 
     Parameters
     ----------
-    pieces : events encoded by `event`; it ends by itself, and raises nothing
+    pieces : events encoded by `sse_event`; it ends by itself, and raises nothing
     leave : called once when the response has ended, by success, error or disconnection
     """
 
@@ -46,7 +46,9 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all events, or those until the client disconnects."""
-        parts = [asyncio.ensure_future(one) for one in (self._send(send), self._watch(send), gone(receive))]
+        parts = [
+            asyncio.ensure_future(one) for one in (self._send(send), self._watch(send), wait_for_disconnect(receive))
+        ]
         try:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -84,7 +86,7 @@ class EventStream(Response):
 
 
 @contextlib.asynccontextmanager
-async def present(receive: Receive) -> AsyncGenerator[None, None]:
+async def cancel_on_disconnect(receive: Receive) -> AsyncGenerator[None, None]:
     """Cancel the body of the ``with`` block when the client disconnects. Its request must have been read to its end.
 
     Raises
@@ -95,7 +97,7 @@ async def present(receive: Receive) -> AsyncGenerator[None, None]:
 
     async def watch() -> None:
         nonlocal left
-        await gone(receive)
+        await wait_for_disconnect(receive)
         left = True
         if task is not None:
             task.cancel()
@@ -112,7 +114,7 @@ async def present(receive: Receive) -> AsyncGenerator[None, None]:
         watching.cancel()
 
 
-async def gone(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -20,8 +20,8 @@ _BETWEEN: Final = 1_000
 
 
 @contextmanager
-def searched() -> Iterator[None]:
-    """Restore the garbage collector's settings on exit, whatever `settle` changes in the context."""
+def cycle_search() -> Iterator[None]:
+    """Restore the garbage collector's settings on exit, whatever `tune_collector` changes in the context."""
     thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     try:
         yield
@@ -31,7 +31,7 @@ def searched() -> Iterator[None]:
             gc.unfreeze()
 
 
-def settle() -> None:
+def tune_collector() -> None:
     """Collect garbage often, and freeze the objects that exist now: models, kernels, modules.
 
     A collection stops all Python threads. Over all objects of a server it takes 0.1 s, and so does one after 100,000
@@ -43,7 +43,7 @@ def settle() -> None:
     gc.set_threshold(_BETWEEN, *gc.get_threshold()[1:])
 
 
-def bound() -> None:
+def limit_arenas() -> None:
     """Limit malloc to two arenas for all threads. Does nothing unless the C library is glibc.
 
     glibc makes one arena per thread, at most eight per core, and long-lived blocks in an arena prevent the release of

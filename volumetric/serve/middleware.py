@@ -1,8 +1,8 @@
 """Middleware: the layers around every endpoint.
 
-`Access` is the outermost: it normalises the path, gives the request an id, and logs it. `Guard` checks the ``Host``
-header and the API key, and turns errors into responses. Both are plain ASGI: they add microseconds, and do not buffer
-streams.
+`AccessLog` is the outermost: it normalises the path, gives the request an id, and logs it. `AccessControl` checks the
+``Host`` header and the API key, and turns errors into responses. Both are plain ASGI: they add microseconds, and do not
+buffer streams.
 
 The check of ``Host`` prevents DNS rebinding (https://en.wikipedia.org/wiki/DNS_rebinding): a web page may let its own
 domain resolve to this machine, so that its requests are same-origin, but the browser sends that domain as ``Host``. An
@@ -45,7 +45,7 @@ _OPEN = ("/health", "/v1/health")
 _PAGE = "/"
 
 
-class Access:
+class AccessLog:
     """Middleware for paths, request ids and the access log.
 
     Parameters
@@ -66,7 +66,7 @@ class Access:
             await self._app(scope, receive, send)
             return
         began, status = time.monotonic(), _GONE
-        scope["path"] = plain(scope["path"])
+        scope["path"] = plain_path(scope["path"])
         scope.setdefault("state", {})["request_id"] = id = uuid.uuid4().hex
         token = request_id.set(id)
 
@@ -102,7 +102,7 @@ class Access:
             access.info(json.dumps(fields))
 
 
-def plain(path: str) -> str:
+def plain_path(path: str) -> str:
     """Normalise a path.
 
     A base URL that ends with a slash doubles it, and proxies may request an absolute URL (RFC 9112, 3.2.2).
@@ -111,7 +111,7 @@ def plain(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
-class Guard:
+class AccessControl:
     """Middleware that checks host and key, and turns errors into responses.
 
     Parameters

@@ -87,7 +87,7 @@ class RequestError(Exception):
         return msgspec.json.encode(self.detail)
 
 
-def bad(message: str, *, param: str | None = None, code: str | None = None) -> RequestError:
+def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> RequestError:
     """Return the error for an invalid request (status 400)."""
     return RequestError(400, message, param=param, code=code)
 

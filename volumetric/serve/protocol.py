@@ -15,19 +15,19 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from volumetric.serve.problem import RequestError, bad
+from volumetric.serve.problem import RequestError, bad_request
 
 HEAD_SECONDS: Final = 30.0
 """Most seconds for the head of a request, from its first byte or from the start of the connection."""
 
 
-class Config(uvicorn.Config):
+class HttpConfig(uvicorn.Config):
     """uvicorn's configuration, and the most open connections."""
 
     connections: int = sys.maxsize
 
 
-class Protocol(H11Protocol):
+class HttpProtocol(H11Protocol):
     """One connection."""
 
     _late: asyncio.TimerHandle | None = None
@@ -35,7 +35,7 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request, or refuse the connection if there are too many."""
         super().connection_made(transport)
-        if isinstance(self.config, Config) and len(self.connections) > self.config.connections:
+        if isinstance(self.config, HttpConfig) and len(self.connections) > self.config.connections:
             # Not uvicorn's `limit_concurrency`: that refuses only on a request, which may never arrive.
             message = f"this server has reached its limit of {self.config.connections} connections"
             self._answer(
@@ -62,7 +62,7 @@ class Protocol(H11Protocol):
         """Answer invalid HTTP in the format of all other errors."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not cycle.response_started:
-            self._answer(bad("this is not a valid HTTP request", code="invalid_http"))
+            self._answer(bad_request("this is not a valid HTTP request", code="invalid_http"))
         self.transport.close()
 
     def _answer(self, problem: RequestError) -> None:

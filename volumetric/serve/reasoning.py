@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
-from volumetric.generate.stops import undecided
+from volumetric.generate.stop_texts import undecided
 
 
 @dataclass(frozen=True, slots=True)
-class Thinking:
+class ReasoningFormat:
     """How a model reasons.
 
     Attributes
@@ -39,7 +39,7 @@ class Thinking:
         opening, closing = (f"<[{self.marks[mark]}]>" for mark in (self.opening, self.closing))
         return f"({'' if self.inside else opening} TEXT {closing})?"
 
-    def behind(self, prompt: str) -> Thinking:
+    def behind(self, prompt: str) -> ReasoningFormat:
         """Return how the model reasons after a prompt; its end is enough."""
         return replace(self, inside=prompt.rstrip().endswith(self.opening))
 
@@ -65,9 +65,9 @@ _MARKS: Final = (
 )
 
 
-def thinking_of(
+def reasoning_format_of(
     template: str, prompt: str, special_id: Callable[[str], int | None] = lambda _: None
-) -> Thinking | None:
+) -> ReasoningFormat | None:
     """Return how a model with this chat template reasons after this prompt, or None if it does not.
 
     Parameters
@@ -79,7 +79,7 @@ def thinking_of(
         if opening in template or closing in template:
             ids = {mark: special_id(mark) for mark in (opening, closing)}
             marks = {mark: id for mark, id in ids.items() if id is not None}
-            return Thinking(opening, closing, marks=marks).behind(prompt)
+            return ReasoningFormat(opening, closing, marks=marks).behind(prompt)
     return None
 
 
@@ -89,10 +89,10 @@ class ReasoningReader:
     An answer that does not begin with the first mark is content, and so is all text after the second one.
     """
 
-    def __init__(self, thinking: Thinking) -> None:
+    def __init__(self, thinking: ReasoningFormat) -> None:
         self._thinking = thinking
         self._held = ""
-        self._read = self._reasoned if thinking.inside else self._opened
+        self._read = self._read_reasoning if thinking.inside else self._read_opening
         self._fresh = True
         self._reasoning: list[str] = []
         self._said: list[str] = []
@@ -100,46 +100,46 @@ class ReasoningReader:
     @property
     def reasoning(self) -> bool:
         """Whether the next text is reasoning, as far as that is known."""
-        return self._read == self._reasoned
+        return self._read == self._read_reasoning
 
     def push(self, text: str) -> tuple[str, str]:
         """Parse more text, and return the parts that are certainly reasoning, and certainly content."""
         self._held += text
         while self._held and self._read():
             pass
-        return self._told()
+        return self._take_texts()
 
     def end(self) -> tuple[str, str]:
         """Return the text that was held back."""
-        if self._read == self._opened:
+        if self._read == self._read_opening:
             self._said.append(self._held)
-        elif self._read == self._reasoned:
+        elif self._read == self._read_reasoning:
             self._reasoning.append(self._held.rstrip())
         self._held = ""
-        return self._told()
+        return self._take_texts()
 
-    def _told(self) -> tuple[str, str]:
+    def _take_texts(self) -> tuple[str, str]:
         reasoning, answer = "".join(self._reasoning), "".join(self._said)
         self._reasoning, self._said = [], []
         return reasoning, answer
 
-    def _opened(self) -> bool:
+    def _read_opening(self) -> bool:
         opening, text = self._thinking.opening, self._held.lstrip()
         if text.startswith(opening):
-            self._held, self._read = text[len(opening) :], self._reasoned
+            self._held, self._read = text[len(opening) :], self._read_reasoning
             return True
         if opening.startswith(text):
             return False  # it may be the start of the mark
         self._fresh = False  # an answer without reasoning is returned unchanged
-        self._read = self._answered
+        self._read = self._read_answer
         return True
 
-    def _reasoned(self) -> bool:
+    def _read_reasoning(self) -> bool:
         text = self._held.lstrip() if self._fresh else self._held
         before, mark, after = text.partition(self._thinking.closing)
         if mark:
             self._reasoning.append(before.rstrip())
-            self._held, self._read, self._fresh = after, self._answered, True
+            self._held, self._read, self._fresh = after, self._read_answer, True
             return True
         # The text may end with white space before the mark, or with the start of the mark.
         sure = text[: len(text) - undecided(text, (self._thinking.closing,))].rstrip()
@@ -148,7 +148,7 @@ class ReasoningReader:
         self._held = text[len(sure) :]
         return False
 
-    def _answered(self) -> bool:
+    def _read_answer(self) -> bool:
         text = self._held.lstrip() if self._fresh else self._held
         self._fresh = self._fresh and not text
         self._said.append(text)

@@ -15,17 +15,17 @@ import msgspec
 
 import volumetric
 from volumetric.base.errors import GenerationError, SpecError
-from volumetric.base.hints import shown
-from volumetric.generate.params import Merged, SamplingParams
-from volumetric.run.adapted import AdaptedExecutable
+from volumetric.base.hints import format_value
+from volumetric.generate.params import MergedParams, SamplingParams
+from volumetric.run.adapted_executable import AdaptedExecutable
 from volumetric.serve.chat_format import ChatFormat, chat_format
 from volumetric.serve.engine import Engine
+from volumetric.serve.grammar_processes import GrammarTrials, SharedTrials
 from volumetric.serve.problem import RequestError
-from volumetric.serve.trials import Compilers, Trials
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
-    from volumetric.serve.fields.sampled import Sampled
+    from volumetric.serve.fields.sampling_fields import SamplingFields
 
 
 LARGE = 2**16
@@ -33,7 +33,7 @@ LARGE = 2**16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ServerSettings:
     """Settings of a server.
 
     Attributes
@@ -93,7 +93,7 @@ class Settings:
         return ({} if self.api_key is None else {self.api_key: 1.0}) | dict(self.api_keys)
 
 
-class Served:
+class ServedModel:
     """A model under a name: with an engine if it generates text, without one if it computes embeddings.
 
     Parameters
@@ -112,7 +112,7 @@ class Served:
         self.engine = engine
         self.draft: Model | Literal["lookup"] | None = draft
         self.embedding = asyncio.Lock()
-        self.forms: Trials | GenerationError = GenerationError(f"texts of {name} cannot be constrained")
+        self.forms: GrammarTrials | GenerationError = GenerationError(f"texts of {name} cannot be constrained")
         """Compiler of grammars for the model, or the error why there is none."""
         self._formats: dict[bool, ChatFormat] = {}
         self._requests: set[asyncio.Task[Any]] = set()
@@ -139,7 +139,7 @@ class Served:
             style = self._formats[tools] = chat_format(source, self.special_id)
         return style
 
-    def sampling(self, settings: Settings, **explicit: Any) -> Merged:
+    def sampling(self, settings: ServerSettings, **explicit: Any) -> MergedParams:
         """Return the sampling parameters of a request, and the source of each. Raises `SpecError`.
 
         If neither the request nor the model sets it, the server's temperature applies, as clients of OpenAI's API
@@ -190,7 +190,7 @@ class Served:
             return one.shared is other.shared
         return False
 
-    def describe(self, created: int, settings: Settings) -> dict[str, Any]:
+    def describe(self, created: int, settings: ServerSettings) -> dict[str, Any]:
         """Return the entry of ``/v1/models``."""
         info, defaults = self.model.info, None if self.engine is None else self.sampling(settings)
         if defaults is not None:  # answers may fill the rest of the context unless a request sets a limit
@@ -213,7 +213,7 @@ class Served:
             },
         }
 
-    def told_of(self, body: Sampled) -> dict[str, Any]:
+    def answer_options(self, body: SamplingFields) -> dict[str, Any]:
         """Return the fields that all answers to a request share, as arguments of `Shape`."""
         return {
             "model": self.name,
@@ -248,7 +248,7 @@ class Serving:
     Attributes
     ----------
     models : models by name
-    settings : see `Settings`
+    settings : see `ServerSettings`
     created : when the server started, in Unix time
     ready : requests are accepted; false during loading and shutdown
     pool : threads for tokenizers and templates
@@ -256,18 +256,18 @@ class Serving:
     compilers : grammar compilers of all models
     """
 
-    models: Mapping[str, Served]
-    settings: Settings
+    models: Mapping[str, ServedModel]
+    settings: ServerSettings
     created: int
     ready: bool = False
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="tokenizer"))
-    compilers: Compilers = field(default_factory=Compilers)
+    compilers: SharedTrials = field(default_factory=SharedTrials)
     encoders: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="encoder"))
     _large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     answered: dict[tuple[str, int], int] = field(default_factory=dict)
     """(path, status) → number of responses, for ``/metrics``."""
 
-    def model(self, name: str | None) -> Served:
+    def model(self, name: str | None) -> ServedModel:
         """Return the model that a request names, or the first one if it names none.
 
         The model stays open until the request's task ends.
@@ -281,7 +281,10 @@ class Serving:
         if served is None:
             known = ", ".join(self.models)
             raise RequestError(
-                404, f"unknown model {shown(name)}; the models are {known}", param="model", code="model_not_found"
+                404,
+                f"unknown model {format_value(name)}; the models are {known}",
+                param="model",
+                code="model_not_found",
             )
         served.hold()
         return served
@@ -298,7 +301,7 @@ class Serving:
         engines = dict.fromkeys(served.engine for served in self.models.values())
         return (engine for engine in engines if engine is not None)
 
-    async def aside(self, what: Any, *args: Any, size: int = 0) -> Any:
+    async def run_in_thread(self, what: Any, *args: Any, size: int = 0) -> Any:
         """Run a slow function that needs no device in a thread.
 
         Functions of a large `size`, in characters, run one at a time, so that the other thread stays free for small
@@ -328,7 +331,7 @@ def sequence_bytes(model: Model) -> int:
     return memory.state_fixed + memory.state_per_token * model.executable.options.context
 
 
-def encoded(value: object) -> bytes:
+def json_bytes(value: object) -> bytes:
     """Encode as JSON."""
     return msgspec.json.encode(value)
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from volumetric.base.reporting import ConsoleReporter
-from volumetric.train.by_output import Losses, Tally
-from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
-from volumetric.train.compare import Comparison, Method, Metrics, compare
-from volumetric.train.config import TrainConfig
 from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz, token_windows
 from volumetric.train.divergence import DivergedError
 from volumetric.train.evaluation import Evaluation, evaluate
-from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
+from volumetric.train.graph_loss import GraphLoss
 from volumetric.train.history import CsvReporter, FileReporter, JsonlReporter, LogReporter, Reporter
 from volumetric.train.learner import LayerTarget, Learner, LearnerOptions, LearnerState, OpenLearner, StepReport
+from volumetric.train.learner_opening import open_learner
 from volumetric.train.lora import LowRank, load_overlays, save_overlays
 from volumetric.train.losses import BCE, L1, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
+from volumetric.train.method_comparison import Comparison, Method, Metrics, compare
 from volumetric.train.modes import MODES, Backprop, Mode, Systolic, TargetPropagation
-from volumetric.train.open import open_learner
 from volumetric.train.optim import OPTIMISERS, SGD, Adam, AdamW, Momentum, Optimiser, RMSprop
-from volumetric.train.own_loss import GraphLoss
+from volumetric.train.output_losses import Losses, Tally
 from volumetric.train.schedules import SCHEDULES, Constant, Cosine, Linear, Schedule, StepDecay, WarmUp
+from volumetric.train.stream_windows import StreamWindows
 from volumetric.train.tensorboard import TensorBoardReporter
 from volumetric.train.trainer import TrainResult, train
-from volumetric.train.windows import StreamWindows
+from volumetric.train.training_checkpoint import Checkpoint, CheckpointStore, read_checkpoint
+from volumetric.train.training_config import TrainConfig
+from volumetric.train.training_events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
 
 __all__ = [
     "BCE",

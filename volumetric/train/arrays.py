@@ -21,7 +21,7 @@ Masks: TypeAlias = "Array | Mapping[str, Array] | None"
 """Term weights, shared by all outputs that have targets, or by output name."""
 
 
-def named(inputs: Inputs) -> Mapping[str, Array]:
+def by_input_name(inputs: Inputs) -> Mapping[str, Array]:
     """Return inputs by name."""
     return inputs if isinstance(inputs, Mapping) else {INPUT: inputs}
 
@@ -40,7 +40,7 @@ def arrays_of(inputs: Inputs, targets: Targets, mask: Masks) -> dict[str, Array]
     return arrays
 
 
-def changed(of: Any, change: Callable[[Array], Array]) -> Any:
+def map_arrays(of: Any, change: Callable[[Array], Array]) -> Any:
     """Apply `change` to an array or to each array of a mapping; None stays None."""
     if isinstance(of, Mapping):
         return {name: change(array) for name, array in of.items()}

@@ -49,7 +49,7 @@ class CsvTable:
         unnamed = not self.header or all(name.isdecimal() for name in names)
         if unnamed and len(names) == len(self.columns):
             return list(range(len(names)))
-        raise SpecError(f"{self.path} has no column {missing!r}; {self._told()}", hint=self._hint())
+        raise SpecError(f"{self.path} has no column {missing!r}; {self._describe()}", hint=self._hint())
 
     def numbers(self, positions: Sequence[int]) -> Array:
         """Return columns as float32 ``[rows, columns]``.
@@ -76,9 +76,9 @@ class CsvTable:
         self.positions(targets)
         if not self.rows or len(targets) >= len(self.columns):
             what = "no columns other than the targets" if self.rows else "no samples"
-            raise SpecError(f"{self.path} has {what}; {self._told()}", hint=self._hint())
+            raise SpecError(f"{self.path} has {what}; {self._describe()}", hint=self._hint())
 
-    def _told(self) -> str:
+    def _describe(self) -> str:
         shown = ", ".join(self.columns[:12]) + (", …" if len(self.columns) > 12 else "")
         return f"its columns are {shown or 'none'}"
 

@@ -11,13 +11,13 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from volumetric.base import rng, tables
+from volumetric.base import config_tables, rng
 from volumetric.base._typing import Array
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import CheckpointError, ShapeError, SpecError
-from volumetric.base.keywords import explained
 from volumetric.network import INPUT, OUTPUT
-from volumetric.train.arrays import Absent, Inputs, Masks, Targets, arrays_of, as_arrays, changed, named
-from volumetric.train.npz import array_names, is_part, read_npz, renamed
+from volumetric.train.arrays import Absent, Inputs, Masks, Targets, arrays_of, as_arrays, by_input_name, map_arrays
+from volumetric.train.npz_arrays import array_names, is_part, read_npz, rename_arrays
 from volumetric.train.problems import Problem
 
 _HOW: Final = "write one with numpy.savez(path, inputs=…, targets=…)"
@@ -64,7 +64,7 @@ class Batch:
             )
 
     def __len__(self) -> int:
-        return len(next(iter(self.given.values())))
+        return len(next(iter(self.inputs_by_name.values())))
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -72,14 +72,14 @@ class Batch:
         return arrays_of(self.inputs, self.targets, self.mask)
 
     @property
-    def given(self) -> Mapping[str, Array]:
+    def inputs_by_name(self) -> Mapping[str, Array]:
         """Inputs by name."""
-        return named(self.inputs)
+        return by_input_name(self.inputs)
 
     @property
     def features(self) -> Array:
         """The input ``"input"``."""
-        return self.given[INPUT]
+        return self.inputs_by_name[INPUT]
 
 
 @runtime_checkable
@@ -95,7 +95,7 @@ class Data(Protocol):
         ...
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ArrayData:
     """Arrays in memory, in batches.
@@ -122,7 +122,7 @@ class ArrayData:
         """Check arrays and sizes."""
         for name in _PARTS:
             object.__setattr__(self, name, as_arrays(getattr(self, name), name))
-        tables.check_fields(self)
+        config_tables.check_fields(self)
         if self.batch_size < 1:
             raise SpecError(
                 f"batch_size must be at least 1, got {self.batch_size}",
@@ -133,12 +133,12 @@ class ArrayData:
             raise SpecError(f"{len(self)} samples do not fill a batch of {self.batch_size}", hint="use drop_last=False")
 
     def __len__(self) -> int:
-        return len(next(iter(named(self.inputs).values())))
+        return len(next(iter(by_input_name(self.inputs).values())))
 
     @property
     def features(self) -> Array:
         """The input ``"input"``."""
-        return named(self.inputs)[INPUT]
+        return by_input_name(self.inputs)[INPUT]
 
     @property
     def answers(self) -> Array:
@@ -200,7 +200,7 @@ class ArrayData:
         """Return the same data with the input ``"input"`` changed."""
         several = isinstance(self.inputs, Mapping)
         new = change(self.features)
-        return replace(self, inputs={**named(self.inputs), INPUT: new} if several else new)
+        return replace(self, inputs={**by_input_name(self.inputs), INPUT: new} if several else new)
 
     def describe(self) -> dict[str, Any]:
         """Return sizes, seed and checksums."""
@@ -209,7 +209,7 @@ class ArrayData:
         return {"kind": "arrays", "samples": len(self), **order, "crc32": sums}
 
     def _take(self, samples: Array) -> Batch:
-        parts = (changed(of, lambda array: array[samples]) for of in (self.inputs, self.targets, self.mask))
+        parts = (map_arrays(of, lambda array: array[samples]) for of in (self.inputs, self.targets, self.mask))
         return Batch(*parts, ports=self.ports)
 
 
@@ -249,7 +249,7 @@ class StreamData:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CutData:
+class SplitData:
     """Data whose batches are split.
 
     Attributes
@@ -301,7 +301,7 @@ def load_npz(
     def is_wanted(name: str) -> bool:
         return name in named_so or is_part(name, *prefixes, *doubles)
 
-    arrays = renamed(read_npz(path, hint=_HOW, select=is_wanted), doubles)
+    arrays = rename_arrays(read_npz(path, hint=_HOW, select=is_wanted), doubles)
     samples: dict[str, Any] = {}
     for what, (of, plain) in sources.items():
         names = dict(of) if isinstance(of, Mapping) else _further(arrays, of)
@@ -386,7 +386,7 @@ def _parts(parts: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(_PARTS, parts, strict=False))
 
 
-def grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
+def in_groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
     """Yield `size` batches at a time; the last group may be smaller."""
     while group := list(itertools.islice(batches, size)):
         yield group

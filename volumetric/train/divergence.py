@@ -39,7 +39,7 @@ def odd_entry(data: ArrayData | Batch, of: str = "") -> str:
     For data by port the description names the port and the column within it.
     """
     for name, array in data.arrays.items():
-        if not _odd(array):
+        if not _not_finite(array):
             continue
         wrong = np.argwhere(~np.isfinite(array))
         more = f", and {len(wrong) - 1:,} more are not finite" if len(wrong) > 1 else ""
@@ -52,5 +52,5 @@ def odd_entry(data: ArrayData | Batch, of: str = "") -> str:
     return ""
 
 
-def _odd(array: Array) -> bool:
+def _not_finite(array: Array) -> bool:
     return bool(np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all())

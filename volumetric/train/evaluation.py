@@ -7,22 +7,22 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from volumetric.analysis.evaluation import hits
+from volumetric.analysis.scoring import hits
 from volumetric.base._typing import Array
 from volumetric.clocked import Clocked
-from volumetric.devices.open import AnyDevice
+from volumetric.devices.named_devices import AnyDevice
 from volumetric.network import Network
-from volumetric.network.weights import Params
-from volumetric.train.by_output import Losses, Tally
-from volumetric.train.by_port import data_by_row
-from volumetric.train.config import TrainConfig
+from volumetric.network.weight_store import Params
 from volumetric.train.data import AnyData, Batch, as_data
 from volumetric.train.learner import Learner, LearnerOptions
+from volumetric.train.learner_opening import bind, open_learner
 from volumetric.train.losses import BCE, CrossEntropy, Loss
 from volumetric.train.modes import Backprop, Systolic
-from volumetric.train.open import bind, open_learner
 from volumetric.train.optim import SGD
+from volumetric.train.output_losses import Losses, Tally
+from volumetric.train.port_rows import data_by_row
 from volumetric.train.small_runs import device_of_run
+from volumetric.train.training_config import TrainConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +94,8 @@ def judge(
         else:
             terms, outputs = learner.measure(batch)
             tally += terms
-            for name, (target, _) in losses.asked(replace(batch, absent=None)).items():
-                if len(losses.of) == 1 or _classed(losses.of[name], outputs[name], target):
+            for name, (target, _) in losses.targets_of(replace(batch, absent=None)).items():
+                if len(losses.of) == 1 or _has_classes(losses.of[name], outputs[name], target):
                     right, counted = _hits(losses.of[name], outputs[name], target)
                     before = counts.get(name, (0, 0))
                     counts[name] = before[0] + right, before[1] + counted
@@ -120,7 +120,7 @@ def _hits(loss: Loss, output: Array, target: Array) -> tuple[int, int]:
     return hits(output, target)
 
 
-def _classed(loss: Loss, output: Array, target: Array) -> bool:
+def _has_classes(loss: Loss, output: Array, target: Array) -> bool:
     """Whether the targets of an output are classes."""
     whole = np.issubdtype(target.dtype, np.integer)
     return isinstance(loss, (CrossEntropy, BCE)) or (whole and target.shape == output.shape[:-1])

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from volumetric.base._typing import Shape
 from volumetric.dtypes import Scheme
 from volumetric.graph import GraphBuilder
-from volumetric.graph.stacks import Stack, Stacks, stack_key
-from volumetric.program.layer.plan import plan_of, stacks_of
-from volumetric.program.layer.spec import Program
+from volumetric.graph.parameter_stacks import ParameterStack, ParameterStacks, stack_key
+from volumetric.program.layer.dispatch_plan import plan_of, stacks_of
+from volumetric.program.layer.program_layer import Program
 from volumetric.run.plan import Plan
 from volumetric.train.lora import DOWN, UP, LowRank
 from volumetric.train.precision import FLOAT32
@@ -30,7 +30,7 @@ class ForwardWeights:
     """
 
     work: GraphBuilder
-    stacks: Stacks
+    stacks: ParameterStacks
     schemes: Mapping[str, Scheme]
     shapes: Mapping[str, Shape]
     overlay: LowRank | None = None
@@ -45,27 +45,27 @@ class ForwardWeights:
 
     def stack(self, keys: Sequence[str], /) -> int | None:
         """Return the stacked tensor of parameters, if they are stacked."""
-        stack = self.stacks.named.get(stack_key(keys))
+        stack = self.stacks.by_buffer.get(stack_key(keys))
         return None if stack is None else self(stack.key, stack.shape)
 
     def _emitted(self, key: str, shape: Shape) -> int:
-        work, stack = self.work, self.stacks.of.get(key)
+        work, stack = self.work, self.stacks.by_member.get(key)
         if stack is not None:
-            return stack.one(work, self(stack.key, stack.shape), key)
-        own = work.stored(key, shape)
+            return stack.emit_member(work, self(stack.key, stack.shape), key)
+        own = work.stored_tensor(key, shape)
         if self.overlay is not None and key in self.overlaid:
-            down, up = (work.stored(key + end, self.shapes[key + end]) for end in (DOWN, UP))
+            down, up = (work.stored_tensor(key + end, self.shapes[key + end]) for end in (DOWN, UP))
             product = work.gemm(work.reshape(up, (1, *work.shape(up))), work.reshape(down, (1, *work.shape(down))))
             return work.add(own, work.affine(work.reshape(product, shape), self.overlay.scale))
-        stack = self.stacks.named.get(key)
+        stack = self.stacks.by_buffer.get(key)
         one = key if stack is None else stack.keys[0]
         if one not in self.shapes or self.schemes[one] == FLOAT32:
             return own
         scheme = self.schemes[one]
-        return work.fake_quant(own, str(scheme)) if stack is None else stack.rounded(work, own, scheme)
+        return work.fake_quant(own, str(scheme)) if stack is None else stack.emit_quantised(work, own, scheme)
 
 
-def stacked_weights(plan: Plan, shapes: Mapping[str, Shape], schemes: Mapping[str, Scheme]) -> Stacks:
+def stacked_weights(plan: Plan, shapes: Mapping[str, Shape], schemes: Mapping[str, Scheme]) -> ParameterStacks:
     """Return the parameters that are only read as a stack, learn by the same rule and are not shared.
 
     Parameters
@@ -73,15 +73,15 @@ def stacked_weights(plan: Plan, shapes: Mapping[str, Shape], schemes: Mapping[st
     shapes : of what is trained, by key
     """
     uses = Counter(key for step in plan.steps for key in step.params.values())
-    stacks: list[Stack] = []
+    stacks: list[ParameterStack] = []
     for step in plan.steps:
         spec = step.attrs.get("spec")
         if not isinstance(spec, Program):
             continue
         of = {p.name: p.shape for p in spec.params()}
-        for names in stacks_of(plan_of(spec.facts, apart=False)):
+        for names in stacks_of(plan_of(spec.facts, separate=False)):
             keys = tuple(step.params[name] for name in names)
             alike = {(key in shapes, schemes[key], of[name]) for key, name in zip(keys, names, strict=True)}
             if len(alike) == 1 and all(uses[key] == 1 for key in keys):
-                stacks.append(Stack(keys, of[names[0]], turned=False))
-    return Stacks(tuple(stacks))
+                stacks.append(ParameterStack(keys, of[names[0]], transposed=False))
+    return ParameterStacks(tuple(stacks))

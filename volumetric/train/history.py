@@ -16,10 +16,10 @@ from typing import Any, ClassVar, TextIO, TypeAlias
 from volumetric.base import reporting
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, SpecError
-from volumetric.base.reporting import record
-from volumetric.network.weights import Params
-from volumetric.train.by_output import Tally, Terms
-from volumetric.train.events import COLUMNS, EpochEvent, Event, StepEvent, TargetEvent
+from volumetric.base.reporting import event_fields
+from volumetric.network.weight_store import Params
+from volumetric.train.output_losses import Tally, Terms
+from volumetric.train.training_events import COLUMNS, EpochEvent, Event, StepEvent, TargetEvent
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,9 @@ class FileReporter:
     def report(self, event: Any, /) -> None:
         """Write a line."""
         if self._file is not None:
-            fields = {key: value for key, value in record(event).items() if value != {}}  # events without nested values
+            fields = {
+                key: value for key, value in event_fields(event).items() if value != {}
+            }  # events without nested values
             self._file.write(self._line(fields))
             self._file.flush()
 
@@ -74,9 +76,11 @@ class FileReporter:
         with self.path.open(encoding="utf-8", newline="") as file:
             lines = [line for line in file if line.endswith("\n")]  # a killed run may have left an incomplete line
         head = self._head()
-        return [head] * bool(head) + [line for line in lines[bool(head) :] if self._kept(self._read(line), step, epoch)]
+        return [head] * bool(head) + [
+            line for line in lines[bool(head) :] if self._is_before(self._read(line), step, epoch)
+        ]
 
-    def _kept(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
+    def _is_before(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
         """Whether an event is before the starting point."""
         if fields["event"] in (StepEvent.event, TargetEvent.event):
             return int(fields["step"]) <= step

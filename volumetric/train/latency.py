@@ -19,9 +19,9 @@ def warn_of_latency(network: Network | Clocked, mode: Mode, batches: Sequence[Ba
     With a latency of n, row t of an output depends on rows up to t - n; in a window of n rows or fewer no gradient
     reaches that input.
     """
-    from volumetric.fabric.layer.reach import latencies
-    from volumetric.fabric.layer.spec import Fabric
-    from volumetric.layers.nodes import node_layers_in
+    from volumetric.fabric.layer.fabric_layer import Fabric
+    from volumetric.fabric.layer.node_latency import latencies
+    from volumetric.layers.node_layer import node_layers_in
 
     structure = network.network if isinstance(network, Clocked) else network
     fabrics = node_layers_in(structure.layers, Fabric)

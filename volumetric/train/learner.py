@@ -14,14 +14,14 @@ from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
 from volumetric.network import Network
-from volumetric.network.weights import Params
+from volumetric.network.weight_store import Params
 from volumetric.observe import Observer
-from volumetric.train.by_output import AnyLoss, Losses, Tally
 from volumetric.train.data import Batch
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import MSE
 from volumetric.train.modes import Backprop, Mode
 from volumetric.train.optim import AdamW, Optimiser
+from volumetric.train.output_losses import AnyLoss, Losses, Tally
 from volumetric.train.precision import Precision
 
 
@@ -58,7 +58,7 @@ class LearnerOptions:
 
     def __post_init__(self) -> None:
         """Check losses and clip, and that the mode supports the overlay."""
-        Losses.made(self.loss, self.loss_weights)
+        Losses.from_losses(self.loss, self.loss_weights)
         if self.overlay is not None and not isinstance(self.mode, Backprop):
             raise SpecError(f"low-rank overlays need mode 'backprop', got mode {self.mode.kind!r}")
         if self.clip is not None and not self.clip > 0:
@@ -67,7 +67,7 @@ class LearnerOptions:
     @property
     def losses(self) -> Losses:
         """The losses by output."""
-        return Losses.made(self.loss, self.loss_weights)
+        return Losses.from_losses(self.loss, self.loss_weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ class Watchable(Protocol):
 
 
 @runtime_checkable
-class Windowed(Protocol):
+class WindowedLearner(Protocol):
     """A learner that makes several updates from a batch of sequences, one for each window."""
 
     def windows(self, batch: Batch) -> Iterator[Batch]:

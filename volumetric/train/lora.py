@@ -23,9 +23,9 @@ from volumetric.base import rng
 from volumetric.base._typing import Array
 from volumetric.base.atomic import atomic_file
 from volumetric.base.errors import CheckpointError, ShapeError, SpecError
-from volumetric.network.weights import Params, WeightStore
-from volumetric.train.npz import read_npz
-from volumetric.train.precision import matching, trained_store
+from volumetric.network.weight_store import Params, WeightStore
+from volumetric.train.npz_arrays import read_npz
+from volumetric.train.precision import matching_keys, trained_store
 
 DOWN, UP = ":a", ":b"
 """Suffixes of the keys of the factors A and B, after the key of the weight."""
@@ -65,7 +65,7 @@ class LowRank:
 
     def keys(self, params: Mapping[str, WeightStore]) -> list[str]:
         """Return the keys of weights with overlays, in the order of `params`; raise `SpecError` for a non-matrix."""
-        matched = set().union(*(matching(pattern, params) for pattern in self.targets))
+        matched = set().union(*(matching_keys(pattern, params) for pattern in self.targets))
         for key in matched:
             if len(params[key].shape) != 2:
                 raise SpecError(

@@ -11,15 +11,15 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from volumetric.base import tables
+from volumetric.base import config_tables
 from volumetric.base._typing import Array
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.base.keywords import explained
 from volumetric.base.registry import Registry
-from volumetric.formula.losses import TERMS, Term
-from volumetric.graph.numeric.formulas import terms_of
+from volumetric.formula.losses import TERMS, LossTerm
+from volumetric.graph.numeric.numpy_formulas import terms_of
 from volumetric.graph.numeric.softmax import log_softmax
-from volumetric.train.fitting import (
+from volumetric.train.target_checks import (
     check_bits,
     check_classes,
     check_ids,
@@ -45,7 +45,7 @@ class LossTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedTargets:
     """Checked target and weights of a loss.
 
     Attributes
@@ -75,7 +75,7 @@ class Loss:
 
     def __post_init__(self) -> None:
         """Check the plain fields and the reduction."""
-        tables.check_fields(self, self.kind)
+        config_tables.check_fields(self, self.kind)
         if self.reduction not in ("mean", "sum"):
             raise SpecError(f"{self.kind}: reduction must be mean or sum, got {self.reduction!r}")
 
@@ -98,13 +98,13 @@ class Loss:
     def check_output(self, output: Array) -> None:
         """Raise `ShapeError` if the loss is not defined for the values of an output."""
 
-    def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
+    def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> CheckedTargets:
         """Check target and mask for an output of `shape`, as `terms` does, without the output."""
         check_shapes(self.kind, shape, target)
         if mask is None:
-            return Checked(target, None, target.size)
+            return CheckedTargets(target, None, target.size)
         weights = spread_weights(mask, shape)
-        return Checked(target, weights, float(weights.sum(dtype=np.float64)))
+        return CheckedTargets(target, weights, float(weights.sum(dtype=np.float64)))
 
     def value_and_gradient(self, output: Array, target: Array, mask: Array | None = None) -> tuple[float, Array]:
         """Return the loss and its gradient with respect to `output`, in the dtype of `output`."""
@@ -138,7 +138,7 @@ class ElementLoss(Loss):
         return LossTerms(total, float(weights.sum(dtype=np.float64)), slopes * weights)
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MSE(ElementLoss):
     """Mean squared error: ``(y − t)²`` for each element."""
@@ -146,7 +146,7 @@ class MSE(ElementLoss):
     kind: ClassVar[str] = "mse"
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class L1(ElementLoss):
     """Mean absolute error: ``|y − t|`` for each element; its slope is 0 if the two are equal, as in torch."""
@@ -154,7 +154,7 @@ class L1(ElementLoss):
     kind: ClassVar[str] = "l1"
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Huber(ElementLoss):
     """Huber loss: ``d²/2`` where ``|d| ≤ delta``, else ``delta · (|d| − delta/2)``, with ``d = y − t``."""
@@ -170,7 +170,7 @@ class Huber(ElementLoss):
             raise SpecError(f"huber: delta must be above 0, got {self.delta}")
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BCE(ElementLoss):
     """Binary cross entropy: ``−t log p − (1 − t) log(1 − p)`` for each element, targets in 0 … 1.
@@ -185,7 +185,7 @@ class BCE(ElementLoss):
 
     logits: bool = True
 
-    def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
+    def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> CheckedTargets:
         check_shapes(self.kind, shape, target)
         check_bits(target)
         return Loss.checked(self, shape, target, mask)
@@ -198,7 +198,7 @@ class BCE(ElementLoss):
             )
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossEntropy(Loss):
     """Cross entropy of logits over the last axis: ``−Σ q log softmax(z)``, one term for each row.
@@ -244,7 +244,7 @@ class CrossEntropy(Loss):
         total = float((values * weights).sum(dtype=np.float64))
         return LossTerms(total, float(weights.sum(dtype=np.float64)), gradient * weights[..., None])
 
-    def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
+    def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> CheckedTargets:
         check_classes(shape)
         lead = shape[:-1]
         ids = class_ids(target) if target.shape == lead else None
@@ -257,10 +257,12 @@ class CrossEntropy(Loss):
         weights = None if mask is None else spread_weights(mask, lead)
         if ids is None:
             check_probabilities(target, weights)
-            return Checked(target, weights, float(np.prod(lead) if weights is None else weights.sum(dtype=np.float64)))
+            return CheckedTargets(
+                target, weights, float(np.prod(lead) if weights is None else weights.sum(dtype=np.float64))
+            )
         counts = ids != self.ignore_index
         check_ids(ids, counts, shape[-1])
-        return Checked(ids, weights, float(counts.sum() if weights is None else (weights * counts).sum()))
+        return CheckedTargets(ids, weights, float(counts.sum() if weights is None else (weights * counts).sum()))
 
     def _of_ids(self, logp: Array, ids: Array) -> tuple[Array, Array]:
         smooth, classes = self.label_smoothing, logp.shape[-1]
@@ -279,14 +281,14 @@ class CrossEntropy(Loss):
         return values, np.exp(logp) * q.sum(-1, keepdims=True) - q
 
 
-def _made(name: str, of: Term) -> type[Loss]:
+def _make_loss_class(name: str, of: LossTerm) -> type[Loss]:
     """Return the class of a loss that is defined only by a formula."""
     own = [(each, float, default) for each, default in of.fields.items()]
     namespace = {"kind": name, "__doc__": of.meaning, "__module__": __name__}
     loss_class = make_dataclass(
         name, own, bases=(ElementLoss,), namespace=namespace, frozen=True, slots=True, kw_only=True
     )
-    return explained(loss_class)
+    return explain_call_errors(loss_class)
 
 
 _CLASSES: Final[tuple[type[Loss], ...]] = (MSE, L1, CrossEntropy, BCE, Huber)
@@ -294,9 +296,9 @@ _CLASSES: Final[tuple[type[Loss], ...]] = (MSE, L1, CrossEntropy, BCE, Huber)
 
 def _of_terms(name: str | None) -> None:
     """Create the class of a loss that has a term but no class; for None, of all imported terms without a class."""
-    for each in TERMS.imported() if name is None else (name,):
-        if not LOSSES.declared(each) and each != "bce_logits" and each in TERMS and not LOSSES.declared(each):
-            LOSSES[each] = _made(each, TERMS[each])
+    for each in TERMS.imported_names() if name is None else (name,):
+        if not LOSSES.is_declared(each) and each != "bce_logits" and each in TERMS and not LOSSES.is_declared(each):
+            LOSSES[each] = _make_loss_class(each, TERMS[each])
 
 
 LOSSES: Final[Registry[type[Loss]]] = Registry(

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, TypeAlias, TypeGuard, get_args, get_type_hints
 
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError
-from volumetric.base.keywords import explained
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backprop:
     """Gradients of the loss with respect to all weights.
@@ -29,12 +29,12 @@ class Backprop:
     carry: bool = False
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPropagation:
     """Every layer gets a target for its output and learns only from it.
 
-    Formulas: `volumetric.run.graph.targets`. The update of a layer is that of the optimiser with the rate times
+    Formulas: `volumetric.run.graph.target_graphs`. The update of a layer is that of the optimiser with the rate times
     ``½ + ½ budget``, and none if the budget is below the gate; the budget of a layer is ``(cos(h, ĥ) + 1) / 2``.
 
     Attributes
@@ -122,7 +122,7 @@ class TargetPropagation:
         return 1.0 if self.inverse_rate is None or not rate else self.inverse_rate / rate
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Systolic:
     """Gradients through the ticks of a clocked network (BPTT), split into windows; each window is an update.

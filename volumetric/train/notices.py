@@ -8,8 +8,8 @@ from volumetric.clocked import Clocked
 from volumetric.layers import LayerSpec
 from volumetric.layers.softmax import AxisSoftmax
 from volumetric.network import Network
-from volumetric.train.by_output import Losses
 from volumetric.train.losses import BCE, CrossEntropy
+from volumetric.train.output_losses import Losses
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +54,9 @@ def warn_of_dead_outputs(network: Network | Clocked) -> None:
     for coord, spec in structure.layers.items():
         if coord in structure.disabled or spec.kind != "program":
             continue
-        from volumetric.program.layer.facts import facts_of
-        from volumetric.program.layer.reach import dead_outputs
-        from volumetric.program.layer.spec import Program as Layer
+        from volumetric.program.layer.program_facts import facts_of
+        from volumetric.program.layer.program_layer import Program as Layer
+        from volumetric.program.layer.reachability import dead_outputs
 
         assert isinstance(spec, Layer)
         for sentence in dead_outputs(facts_of(spec.program)).values():

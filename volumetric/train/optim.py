@@ -12,15 +12,15 @@ from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 
-from volumetric.base import tables
+from volumetric.base import config_tables
 from volumetric.base._typing import Array
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError
-from volumetric.base.keywords import explained
 from volumetric.base.registry import Registry
 from volumetric.formula import optimisers as formula
 from volumetric.formula.optimisers import OPTIMISERS as STEPS
 from volumetric.formula.optimisers import form_of, step_of
-from volumetric.graph.numeric.formulas import moved
+from volumetric.graph.numeric.numpy_formulas import optimiser_step
 
 Slots: TypeAlias = Mapping[str, Array]
 """Slot name → array, for one weight."""
@@ -43,7 +43,7 @@ class Optimiser:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        tables.check_fields(self, self.kind)
+        config_tables.check_fields(self, self.kind)
         self._within("lr", 0.0)
         self._within("weight_decay", 0.0)
 
@@ -62,7 +62,7 @@ class Optimiser:
         rate : learning rate of this update
         """
         knobs = (rate, *self.knobs(step))
-        new, *after = moved(w, g, [slots[name] for name in self.slots], self.attributes, knobs)
+        new, *after = optimiser_step(w, g, [slots[name] for name in self.slots], self.attributes, knobs)
         return new, dict(zip(self.slots, after, strict=True))
 
     def for_weight(self, axes: int, *, decay_vectors: bool) -> Self:
@@ -86,7 +86,7 @@ class Optimiser:
             raise SpecError(f"{self.kind}: {name} must be {bound}, got {value}", hint=f"its default is {usual}")
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SGD(Optimiser):
     """Gradient descent: ``w ← w − rate · g``."""
@@ -94,7 +94,7 @@ class SGD(Optimiser):
     kind: ClassVar[str] = "sgd"
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Momentum(Optimiser):
     """Gradient descent with a velocity: ``v ← μ v + (1 − dampening) g``, ``w ← w − rate · v``.
@@ -116,7 +116,7 @@ class Momentum(Optimiser):
             raise SpecError("momentum: nesterov needs momentum above 0 and dampening 0")
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RMSprop(Optimiser):
     """Gradient over its running root mean square: ``s ← α s + (1 − α) g²``, ``w ← w − rate · g / (√s + eps)``.
@@ -141,7 +141,7 @@ class RMSprop(Optimiser):
         self._within("momentum", 0.0)
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adam(Optimiser):
     """Adam, with weight decay as a part of the gradient.
@@ -164,7 +164,7 @@ class Adam(Optimiser):
         self._within("eps", 0.0)
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdamW(Adam):
     """Adam with decoupled weight decay: the weight shrinks by ``w (1 − rate · decay)`` before it moves as in Adam.
@@ -177,14 +177,14 @@ class AdamW(Adam):
     weight_decay: float = 1e-2
 
 
-def _made(name: str, of: formula.Optimiser) -> type[Optimiser]:
+def _make_optimiser_class(name: str, of: formula.OptimiserFormula) -> type[Optimiser]:
     """Return the class of an optimiser that is defined only by a formula."""
     own = [(each, type(default), default) for each, default in of.fields.items()]
     namespace = {"kind": name, "__doc__": f"The step `{name}` of formulas.", "__module__": __name__}
     optimiser_class = make_dataclass(
         name, own, bases=(Optimiser,), namespace=namespace, frozen=True, slots=True, kw_only=True
     )
-    return explained(optimiser_class)
+    return explain_call_errors(optimiser_class)
 
 
 _CLASSES: Final[tuple[type[Optimiser], ...]] = (SGD, Momentum, RMSprop, Adam, AdamW)
@@ -192,9 +192,9 @@ _CLASSES: Final[tuple[type[Optimiser], ...]] = (SGD, Momentum, RMSprop, Adam, Ad
 
 def _of_steps(name: str | None) -> None:
     """Create the class of an optimiser that has a step but no class; for None, of all such imported steps."""
-    for each in STEPS.imported() if name is None else (name,):
-        if not OPTIMISERS.declared(each) and each in STEPS and not OPTIMISERS.declared(each):
-            OPTIMISERS[each] = _made(each, STEPS[each])
+    for each in STEPS.imported_names() if name is None else (name,):
+        if not OPTIMISERS.is_declared(each) and each in STEPS and not OPTIMISERS.is_declared(each):
+            OPTIMISERS[each] = _make_optimiser_class(each, STEPS[each])
 
 
 OPTIMISERS: Final[Registry[type[Optimiser]]] = Registry(

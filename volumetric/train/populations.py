@@ -11,16 +11,16 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError, UnsupportedError
-from volumetric.fabric.layer.nodes import param_entries
-from volumetric.fabric.layer.spec import Fabric
-from volumetric.layers.nodes import Entries, node_layer_at, node_layers_in, places_of
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_entries import param_entries
+from volumetric.layers.node_layer import NodeEntries, node_layer_at, node_layers_in, places_of
 from volumetric.network import Network
-from volumetric.network.weights import Params
+from volumetric.network.weight_store import Params
 from volumetric.observe import Observer
 from volumetric.train.arrays import Absent
-from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
-from volumetric.train.learner import Learner, LearnerState, StepReport, Watchable, Windowed
+from volumetric.train.learner import Learner, LearnerState, StepReport, Watchable, WindowedLearner
+from volumetric.train.output_losses import Tally
 from volumetric.train.precision import master_of, trained_store
 
 MASTERS = ""
@@ -31,10 +31,10 @@ def with_populations(learner: Learner, network: Network) -> Learner:
     """Return a learner that masks nodes by `Batch.absent`, if the network has fabrics that support masking."""
     if not any(spec.dynamic for spec in node_layers_in(network.layers, Fabric).values()):
         return learner
-    return Populations(learner, network)
+    return PopulationLearner(learner, network)
 
 
-class Populations:
+class PopulationLearner:
     """A learner for networks with dynamic fabrics.
 
     A parameter that belongs only to masked nodes has no gradient, but an update would still change it by weight decay
@@ -53,7 +53,7 @@ class Populations:
         self._fabrics: dict[str, tuple[str, Fabric]] = {
             path: (network.resolve(f"{path}/living"), spec) for path, spec in every.items() if spec.dynamic
         }
-        self._entries: dict[str, tuple[tuple[str, Entries], ...]] = {
+        self._entries: dict[str, tuple[tuple[str, NodeEntries], ...]] = {
             path: tuple((network.resolve(f"{path}/{name}"), of) for name, of in param_entries(spec).items())
             for path, (_, spec) in self._fabrics.items()
         }
@@ -62,48 +62,48 @@ class Populations:
         self._fixed = (
             {key: store.values() for key, store in learner.params().items() if key in frozen} if frozen else {}
         )
-        self._hold(state)
+        self._freeze_masked(state)
 
     @property
     def state(self) -> LearnerState:
         """The state that the next update depends on."""
-        return self._held(self._learner.state)
+        return self._with_frozen(self._learner.state)
 
     def restore(self, state: LearnerState) -> None:
         """Continue from `state`. Raises `CheckpointError` if its arrays do not match this network."""
         self._learner.restore(state)
-        self._hold(state)
+        self._freeze_masked(state)
 
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
         """Make one update of the nodes that are active in these batches; a fault restores the previous active nodes."""
         before = self._living
-        living = [self._asked(getattr(batch, "absent", None)) for batch in batches]
+        living = [self._living_nodes(getattr(batch, "absent", None)) for batch in batches]
         for other in living[1:]:
             if any(not np.array_equal(other[key], value) for key, value in living[0].items()):
                 raise SpecError(
                     "batches of one update mask different nodes", hint="set accumulate=1, or mask the same nodes"
                 )
-        self._tell(living[0])
-        report = self._learner.step([_told(batch) for batch in batches], rate=rate)
+        self._set_living(living[0])
+        report = self._learner.step([_without_absent(batch) for batch in batches], rate=rate)
         if report.fault is not None:
-            self._tell(before)
+            self._set_living(before)
         return report
 
     def windows(self, batch: Batch) -> Iterator[Batch]:
         """Yield the windows of a batch, all with the active nodes of the batch."""
-        assert isinstance(self._learner, Windowed)
-        self._tell(self._asked(batch.absent))
-        yield from self._learner.windows(_told(batch))
+        assert isinstance(self._learner, WindowedLearner)
+        self._set_living(self._living_nodes(batch.absent))
+        yield from self._learner.windows(_without_absent(batch))
 
     def evaluate(self, batch: Batch) -> Tally:
         """Return the loss of a batch with the active nodes of the batch."""
-        with self._as(batch):
-            return self._learner.evaluate(_told(batch))
+        with self._living_as(batch):
+            return self._learner.evaluate(_without_absent(batch))
 
     def measure(self, batch: Batch) -> tuple[Tally, Mapping[str, Array]]:
         """Return the loss of a batch as `evaluate` does, and the outputs that have targets."""
-        with self._as(batch):
-            return self._learner.measure(_told(batch))
+        with self._living_as(batch):
+            return self._learner.measure(_without_absent(batch))
 
     def params(self) -> Params:
         """Return the current weights."""
@@ -120,15 +120,15 @@ class Populations:
         self._learner.watch(observers)
 
     @contextmanager
-    def _as(self, batch: Batch) -> Iterator[None]:
+    def _living_as(self, batch: Batch) -> Iterator[None]:
         before = self._living
-        self._tell(self._asked(batch.absent))
+        self._set_living(self._living_nodes(batch.absent))
         try:
             yield
         finally:
-            self._tell(before)
+            self._set_living(before)
 
-    def _asked(self, absent: Absent) -> Mapping[str, Array]:
+    def _living_nodes(self, absent: Absent) -> Mapping[str, Array]:
         """Return the active nodes by the key of their buffer."""
         if absent is None:
             return self._living
@@ -146,14 +146,14 @@ class Populations:
             living[key][places_of(spec, nodes)] = 0
         return living
 
-    def _tell(self, living: Mapping[str, Array]) -> None:
+    def _set_living(self, living: Mapping[str, Array]) -> None:
         """Set the active nodes; nodes that were masked get their previous weights back."""
         if all(np.array_equal(living[key], value) for key, value in self._living.items()):
             return
         state = self.state
         self.restore(dataclasses.replace(state, buffers={**state.buffers, **living}))
 
-    def _hold(self, state: LearnerState) -> None:
+    def _freeze_masked(self, state: LearnerState) -> None:
         """Store the parameters and slots of masked nodes."""
         keys = {key for key, _ in self._fabrics.values()}
         self._living = {key: state.buffers[key] for key in keys if key in state.buffers}
@@ -162,7 +162,7 @@ class Populations:
             living = self._living[key] if key in self._living else self._fixed[key]
             masked = spec.facts.order[living == 0]
             for param, of in self._entries[path] if len(masked) else ():
-                places = of.only(masked)
+                places = of.entries_of(masked)
                 if places.size and param in state.masters:
                     masks.setdefault(param, []).append(of.mask(places, state.masters[param]))
         # A parameter shared by several fabrics is unchanged if none of them has an active node for it.
@@ -172,19 +172,19 @@ class Populations:
             for name, arrays in ((MASTERS, state.masters), *state.slots.items())
         }
 
-    def _held(self, state: LearnerState) -> LearnerState:
+    def _with_frozen(self, state: LearnerState) -> LearnerState:
         """Return a state with the stored values put back."""
 
-        def put(name: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        def restore_still(name: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
             still = self._still.get(name, {})
             return {
                 k: np.where(still[k][0], still[k][1], array) if k in still else array for k, array in arrays.items()
             }
 
-        slots = {name: put(name, arrays) for name, arrays in state.slots.items()}
-        return dataclasses.replace(state, masters=put(MASTERS, state.masters), slots=slots)
+        slots = {name: restore_still(name, arrays) for name, arrays in state.slots.items()}
+        return dataclasses.replace(state, masters=restore_still(MASTERS, state.masters), slots=slots)
 
 
-def _told(batch: Batch) -> Batch:
+def _without_absent(batch: Batch) -> Batch:
     """Return a batch with explicit masked nodes."""
     return dataclasses.replace(batch, absent=None) if isinstance(batch, Batch) else batch

@@ -16,7 +16,7 @@ from volumetric.base._typing import Array, F32Array
 from volumetric.base.errors import SpecError
 from volumetric.dtypes import DType, Scheme
 from volumetric.network import Network
-from volumetric.network.weights import Params, WeightStore
+from volumetric.network.weight_store import Params, WeightStore
 
 Precision: TypeAlias = "str | Scheme | DType | Mapping[str, str | Scheme | DType] | None"
 """Storage of weights: None keeps every scheme; one scheme applies to all parameters that can be packed, with float32
@@ -42,14 +42,14 @@ def schemes_of(network: Network, params: Params, precision: Precision) -> dict[s
         return {key: scheme if spec.packable else FLOAT32 for key, spec in specs.items()}
     chosen = {pattern: Scheme.parse(scheme) for pattern, scheme in precision.items()}
     for pattern in chosen:
-        matching(pattern, specs)
+        matching_keys(pattern, specs)
     return {
         key: next((s for p, s in chosen.items() if fnmatchcase(key, p) and not spec.buffer), params[key].scheme)
         for key, spec in specs.items()
     }
 
 
-def matching(pattern: str, keys: Mapping[str, object]) -> set[str]:
+def matching_keys(pattern: str, keys: Mapping[str, object]) -> set[str]:
     """Return the keys that `pattern` matches; raise `SpecError` if none match."""
     matched = {key for key in keys if fnmatchcase(key, pattern)}
     if not matched:

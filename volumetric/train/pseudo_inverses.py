@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.graph.device import TensorStore
+from volumetric.graph.graph_device import TensorStore
 from volumetric.network import Network
 from volumetric.run.graph.inverses import Inverse
 
@@ -24,12 +24,12 @@ class PseudoInverses:
         weights = {of.key("pinv"): network.resolve(f"{of.where}/weight") for of in inverses if of.kind == "pinv"}
         self._weights, self._store, self._damping = weights, store, damping
         for key, weight in weights.items():
-            store.put(key, np.zeros(store.get(weight).shape[::-1], np.float32))
+            store.write(key, np.zeros(store.get(weight).shape[::-1], np.float32))
 
     def refresh(self) -> None:
         """Recompute them from the current weights."""
         for key, weight in self._weights.items():
-            self._store.put(key, pseudo_inverse(self._store.get(weight), self._damping))
+            self._store.write(key, pseudo_inverse(self._store.get(weight), self._damping))
 
     @property
     def values(self) -> dict[str, Array]:

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from volumetric.base import tables
+from volumetric.base import config_tables
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError
-from volumetric.base.keywords import explained
 from volumetric.base.registry import Registry
 
 
@@ -23,7 +23,7 @@ class Schedule:
         raise NotImplementedError(self.kind)
 
     def _positive(self, *names: str) -> None:
-        tables.check_fields(self, self.kind)
+        config_tables.check_fields(self, self.kind)
         for name in names:
             if getattr(self, name) < 1:
                 raise SpecError(
@@ -32,7 +32,7 @@ class Schedule:
                 )
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant(Schedule):
     """Always 1."""
@@ -43,7 +43,7 @@ class Constant(Schedule):
         return 1.0
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cosine(Schedule):
     """Half a cosine from 1 down to `floor` over `steps` updates, then `floor`.
@@ -65,7 +65,7 @@ class Cosine(Schedule):
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * progress)) / 2
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Schedule):
     """A straight line from 1 down to `floor` over `steps` updates, then `floor`: ``1 − (1 − floor) · done / steps``."""
@@ -83,7 +83,7 @@ class Linear(Schedule):
         return 1 - (1 - self.floor) * min(done / self.steps, 1.0)
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDecay(Schedule):
     """Multiplied by `factor` after each `every` updates: ``factor^⌊done / every⌋``."""
@@ -101,7 +101,7 @@ class StepDecay(Schedule):
         return self.factor ** (done // self.every)
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUp(Schedule):
     """A linear rise over `steps` updates, ``(done + 1) / steps``, then another schedule, counted from its own start.

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from volumetric.base import tables
+from volumetric.base import config_tables
 from volumetric.base.errors import SpecError
 from volumetric.clocked import Clocked
 from volumetric.clocked.clocked_json import clock_of
 from volumetric.layers.clock import Clock
 from volumetric.network.grid import Coord
-from volumetric.train.config import TrainConfig
-from volumetric.train.converting import as_loss
+from volumetric.train.coercion import as_loss
 from volumetric.train.modes import Systolic, TargetPropagation
+from volumetric.train.training_config import TrainConfig
 
 _OF_EVOLVE: Final = frozenset(
     {"algorithm", "genome", "species", "reproduction", "mutation", "population", "generations", "fitness", "problem"}
@@ -97,7 +97,7 @@ class DataSettings:
                 f"length {self.length} must be above 0 and stride {self.stride} at least 0",
                 hint="the defaults are length = 64 and stride = 0 (stride equal to length)",
             )
-        tables.at_least_one("batch_size", self.batch_size, "32")
+        config_tables.at_least_one("batch_size", self.batch_size, "32")
         if isinstance(self.validation, float) and not 0 <= self.validation < 1:
             raise SpecError(
                 f"validation must be a file or a fraction in 0 … 1, got {self.validation}",
@@ -267,7 +267,9 @@ def read_settings(path: str | Path, changes: Mapping[str, Any] | None = None) ->
     SpecError
         The file is not TOML, or has an unknown, ill-typed or invalid entry, which the message names.
     """
-    return tables.read_toml(Path(path), changes, lambda table, name, home: settings_from(table, name=name, home=home))
+    return config_tables.read_toml(
+        Path(path), changes, lambda table, name, home: settings_from(table, name=name, home=home)
+    )
 
 
 _SCALARS: Final[Mapping[str, type]] = {"seed": int, "device": str, "output": str, "resume": bool}
@@ -285,7 +287,7 @@ def place_of(key: str) -> str | None:
     if key in _SCALARS:
         return key
     sections = {"train": TrainConfig, **_SECTIONS}
-    section = next((name for name, of in sections.items() if key in tables.keywords(of)), None)
+    section = next((name for name, of in sections.items() if key in config_tables.argument_types(of)), None)
     return None if section is None else f"{section}.{key}"
 
 
@@ -299,11 +301,13 @@ def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | N
         place = place_of(key)
         return None if place is None else f"write it in [{place.partition('.')[0]}]: {place}"
 
-    entries = tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
+    entries = config_tables.expect_keys(dict(table), allowed, "configuration", elsewhere=elsewhere)
     values: dict[str, Any] = {
-        key: tables.typed(entries[key], to, key) for key, to in _SCALARS.items() if key in entries
+        key: config_tables.checked_value(entries[key], to, key) for key, to in _SCALARS.items() if key in entries
     }
-    values |= {key: tables.call(make, entries.get(key, {}), f"[{key}]") for key, make in _SECTIONS.items()}
+    values |= {
+        key: config_tables.call_with_table(make, entries.get(key, {}), f"[{key}]") for key, make in _SECTIONS.items()
+    }
     section = entries.get("train", {})
     return RunSettings(
         name=name,
@@ -316,7 +320,9 @@ def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | N
 
 
 def _train(section: object, seed: int, home: Path) -> TrainConfig:
-    table: dict[str, Any] = {"seed": seed} | dict(tables.expect_keys(section, tables.keywords(TrainConfig), "[train]"))
+    table: dict[str, Any] = {"seed": seed} | dict(
+        config_tables.expect_keys(section, config_tables.argument_types(TrainConfig), "[train]")
+    )
     if table.get("loss_weights") and "loss" not in table:
         raise SpecError("[train] loss_weights: loss is not set", hint='set loss = { output = "mse", value = "mse" }')
     try:

@@ -14,13 +14,13 @@ import os
 from collections.abc import Iterable
 
 from volumetric.clocked import Clocked
-from volumetric.devices.open import VARIABLE, AnyDevice
+from volumetric.devices.named_devices import VARIABLE, AnyDevice
 from volumetric.layers import LayerSpec
 from volumetric.network import Network
-from volumetric.network.weights import Params
-from volumetric.train.config import TrainConfig
+from volumetric.network.weight_store import Params
 from volumetric.train.data import ArrayData, Batch, Data
 from volumetric.train.latency import rows_of
+from volumetric.train.training_config import TrainConfig
 
 SECONDS = 2.0
 """Runs that take at most this estimated time use the reference device."""
@@ -59,15 +59,15 @@ def _estimate(network: Network | Clocked, params: Params, config: TrainConfig, d
         layers = ticks * len(set(structure.layers.values()))  # equal coordinates compute together
     else:
         ticks = length
-        layers = sum(_passes(spec, length) for spec in _all(structure.layers.values()))
+        layers = sum(_passes(spec, length) for spec in _all_layers(structure.layers.values()))
     operations = 6 * samples * ticks * sum(math.prod(store.shape) for store in params.values())
     return updates * (layers * _SECONDS_A_LAYER + operations / _OPERATIONS_A_SECOND)
 
 
-def _all(specs: Iterable[LayerSpec]) -> Iterable[LayerSpec]:
+def _all_layers(specs: Iterable[LayerSpec]) -> Iterable[LayerSpec]:
     for spec in specs:
         yield spec
-        yield from _all(spec.children().values())
+        yield from _all_layers(spec.children().values())
 
 
 def _passes(spec: LayerSpec, length: int) -> float:

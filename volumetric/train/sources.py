@@ -10,22 +10,22 @@ from typing import Any, Final
 import numpy as np
 
 from volumetric.analysis.standardise import Standardisation
-from volumetric.base import tables
+from volumetric.base import config_tables
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, ShapeError, SpecError
 from volumetric.base.hints import path_hint
 from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.train import memory
-from volumetric.train.arrays import changed, named
-from volumetric.train.by_output import AnyLoss
-from volumetric.train.by_port import by_row
+from volumetric.train.arrays import by_input_name, map_arrays
 from volumetric.train.csv_table import read_csv
 from volumetric.train.data import ArrayData, load_npz, token_windows
 from volumetric.train.losses import MSE, CrossEntropy
 from volumetric.train.modes import Backprop
+from volumetric.train.output_losses import AnyLoss
+from volumetric.train.port_rows import by_row
 from volumetric.train.problems import PROBLEMS, Problem
 from volumetric.train.settings import DataSettings, RunSettings
-from volumetric.train.windows import RESETS, StreamWindows
+from volumetric.train.stream_windows import RESETS, StreamWindows
 
 Tokenize = Callable[[str], Sequence[int]]
 _TASKS: Final = {name: task.make for name, task in memory.TASKS.items()}
@@ -33,7 +33,7 @@ _KNOWN: Final = {**_TASKS, **PROBLEMS, **{f"memory.{name}": make for name, make 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Samples:
+class RunSamples:
     """Samples of a run: the problem, training batches, held-out samples, and the standardisation of the inputs.
 
     With several inputs and outputs `problem` has the input ``"input"``, and the output ``"output"`` or the first.
@@ -77,7 +77,7 @@ def open_samples(
     classes: tuple[str, ...] = (),
     network: Network | None = None,
     features: tuple[str, ...] = (),
-) -> Samples:
+) -> RunSamples:
     """Read the samples of the settings.
 
     Parameters
@@ -116,7 +116,7 @@ def open_samples(
         most = round(len(data) * split)
         if not most:
             raise SpecError(f"[data] validation: {split} of {len(data)} samples leaves no samples")
-        others = _named(settings, split="validation", samples=most)
+        others = _named_problem(settings, split="validation", samples=most)
         arrays = {"inputs": others.inputs, "targets": others.targets, "mask": others.mask}
         validation = ArrayData(**arrays, batch_size=settings.batch_size, shuffle=False)
     elif split:
@@ -129,7 +129,7 @@ def open_samples(
     if scaling is not None:
         data = data.with_features(scaling.apply)
         validation = validation and validation.with_features(scaling.apply)
-    return Samples(problem=problem, data=data, validation=validation, scaling=scaling)
+    return RunSamples(problem=problem, data=data, validation=validation, scaling=scaling)
 
 
 def _source(settings: DataSettings) -> str:
@@ -155,27 +155,30 @@ def _read(
     elif settings.text:
         problem = _of_text(run.path(file), settings, tokenize)
     else:
-        problem = _named(settings)
+        problem = _named_problem(settings)
     return problem, {"inputs": problem.inputs, "targets": problem.targets, "mask": problem.mask}
 
 
-def _named(settings: DataSettings, **changes: Any) -> Problem:
+def _named_problem(settings: DataSettings, **changes: Any) -> Problem:
     """Create the problem of the settings, with its options."""
-    return tables.choose(_KNOWN, {"kind": settings.problem or "xor", **settings.options, **changes}, "[data] problem")
+    return config_tables.build_from_registry(
+        _KNOWN, {"kind": settings.problem or "xor", **settings.options, **changes}, "[data] problem"
+    )
 
 
 def _of_arrays(arrays: ArrayData, run: RunSettings) -> tuple[Problem, dict[str, Any]]:
     """Return the problem of arrays; one number for each sample, or for each row of a sequence, gets a feature axis."""
     axes = 2 if run.ticking else 1  # of samples, and of their rows
-    if INPUT not in named(arrays.inputs):
+    if INPUT not in by_input_name(arrays.inputs):
         raise SpecError(
-            f"[data] inputs: no array is named {INPUT!r}", hint=f"the file has {', '.join(named(arrays.inputs))}"
+            f"[data] inputs: no array is named {INPUT!r}",
+            hint=f"the file has {', '.join(by_input_name(arrays.inputs))}",
         )
     if run.ticking and arrays.features.ndim < axes:
         raise ShapeError(
             f"[data] clocked networks need sequences [samples, T, …], but the inputs have shape {arrays.features.shape}"
         )
-    targets = changed(arrays.targets, lambda y: y if _are_ids(y) or y.ndim != axes else y[..., None])
+    targets = map_arrays(arrays.targets, lambda y: y if _are_ids(y) or y.ndim != axes else y[..., None])
     fields = {"inputs": arrays.inputs, "targets": targets, "mask": arrays.mask, "ports": arrays.ports}
     x, several = arrays.features, isinstance(targets, Mapping)
     y = targets.get(OUTPUT, next(iter(targets.values()))) if several else targets
@@ -237,7 +240,7 @@ def _ids_of(path: Path, tokenize: Tokenize | None) -> Array:
         raise CheckpointError(f"{path} is not UTF-8 text: {error}", hint="convert it") from None
 
 
-def _streams(run: RunSettings, tokenize: Tokenize | None) -> Samples:
+def _streams(run: RunSettings, tokenize: Tokenize | None) -> RunSamples:
     """Return a text as consecutive windows of streams; the end of the text is held out."""
     settings, split = run.data, run.data.validation
     ids = _ids_of(run.path(settings.text), tokenize)
@@ -254,4 +257,4 @@ def _streams(run: RunSettings, tokenize: Tokenize | None) -> Samples:
         vocabulary=256 if tokenize is None else int(max(of.max() for of in (ids, others) if len(of))) + 1,
         resets=data.inputs[RESETS],
     )
-    return Samples(problem=problem, data=data, validation=validation)
+    return RunSamples(problem=problem, data=data, validation=validation)

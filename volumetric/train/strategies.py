@@ -1,4 +1,4 @@
-"""Strategies of a learner: `Credit`, how weights learn from a loss, and `Time`, the part of sequences in an update."""
+"""Strategies of a learner: `CreditStrategy` (how weights learn) and `TimeStrategy` (which rows make an update)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 from volumetric.base._typing import Array
 from volumetric.graph import Graph
 from volumetric.observe import Observer
-from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
 from volumetric.train.learner import LayerTarget
-from volumetric.train.objective import Ready
+from volumetric.train.output_losses import Tally
+from volumetric.train.prepared_batch import PreparedBatch
 
 
-class Time(ABC):
+class TimeStrategy(ABC):
     """Which part of sequences makes an update, and which states carry over to the next.
 
     Attributes
@@ -28,7 +28,7 @@ class Time(ABC):
     step_graph: ClassVar[Callable[..., Graph]]
 
     @property
-    def kept(self) -> dict[str, Array]:
+    def carried_arrays(self) -> dict[str, Array]:
         """Copies of the states that the next update continues from."""
         return {}
 
@@ -40,11 +40,11 @@ class Time(ABC):
         yield batch
 
     @abstractmethod
-    def learning(self, batches: Sequence[Batch]) -> tuple[list[Ready[Any]], float]:
+    def prepare_update(self, batches: Sequence[Batch]) -> tuple[list[PreparedBatch[Any]], float]:
         """Return the checked batches of a backprop update, and the factor on all gradients."""
 
     @abstractmethod
-    def learned(self, batches: Sequence[Batch]) -> None:
+    def finish_update(self, batches: Sequence[Batch]) -> None:
         """Advance past batches whose update was applied."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class Update:
     layers: tuple[LayerTarget, ...] = ()
 
 
-class Credit(ABC):
+class CreditStrategy(ABC):
     """How weights learn from a loss."""
 
     @property

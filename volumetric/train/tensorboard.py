@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from volumetric.base.errors import CheckpointError
-from volumetric.train.events import EpochEvent, StepEvent, TargetEvent
+from volumetric.train.training_events import EpochEvent, StepEvent, TargetEvent
 
 _POLYNOMIAL: Final = 0x82F63B78  # CRC-32C, reflected
 _MASK: Final = 0xA282EAD8
@@ -89,7 +89,7 @@ class TensorBoardReporter:
         if self._file is None:
             return
         length = struct.pack("<Q", len(data))
-        record = length + struct.pack("<I", _masked(length)) + data + struct.pack("<I", _masked(data))
+        record = length + struct.pack("<I", _masked_crc(length)) + data + struct.pack("<I", _masked_crc(data))
         self._file.write(record)
         self._file.flush()
 
@@ -122,7 +122,7 @@ def _table() -> tuple[int, ...]:
     return tuple(entries)
 
 
-def _masked(data: bytes) -> int:
+def _masked_crc(data: bytes) -> int:
     """Return the masked CRC-32C of `data`, rotated and shifted as the format requires."""
     table, crc = _table(), 0xFFFFFFFF
     for byte in data:

@@ -9,32 +9,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import CheckpointError, SpecError, UnsupportedError
-from volumetric.base.keywords import explained
-from volumetric.base.reporting import AnyReporter, Reporter, each, reporters_of
+from volumetric.base.reporting import AnyReporter, Reporter, call_each, reporters_of
 from volumetric.clocked import Clocked
-from volumetric.devices.open import AnyDevice
+from volumetric.devices.named_devices import AnyDevice
 from volumetric.network import OUTPUT, Network
-from volumetric.network.weights import Params
+from volumetric.network.weight_store import Params
 from volumetric.observe import Observer
-from volumetric.train.by_port import data_by_row
-from volumetric.train.checkpoint import Checkpoint, CheckpointStore, check_run, describe_run, read_checkpoint
-from volumetric.train.config import TrainConfig, check_arguments
-from volumetric.train.data import AnyData, ArrayData, Batch, CutData, Data, as_data, grouped
+from volumetric.train.data import AnyData, ArrayData, Batch, Data, SplitData, as_data, in_groups
 from volumetric.train.divergence import DivergedError, odd_entry
 from volumetric.train.evaluation import Evaluation, judge
-from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
 from volumetric.train.history import Progress, TrainResult
 from volumetric.train.latency import warn_of_latency
-from volumetric.train.learner import Learner, OpenLearner, StepReport, Watchable, Windowed
+from volumetric.train.learner import Learner, OpenLearner, StepReport, Watchable, WindowedLearner
+from volumetric.train.learner_opening import bind, open_learner
 from volumetric.train.lora import trained_keys
 from volumetric.train.notices import warn_of_dead_outputs, warn_of_ends, warn_of_standstill
-from volumetric.train.open import bind, open_learner
+from volumetric.train.port_rows import data_by_row
 from volumetric.train.precision import Precision, master_of, trained_store
 from volumetric.train.small_runs import device_of_run
+from volumetric.train.training_checkpoint import Checkpoint, CheckpointStore, check_run, describe_run, read_checkpoint
+from volumetric.train.training_config import TrainConfig, check_arguments
+from volumetric.train.training_events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
 
 
-@explained
+@explain_call_errors
 def train(
     network: Network | Clocked,
     params: Params,
@@ -119,7 +119,7 @@ def train(
     warn_of_dead_outputs(network)
     if observers:
         _watch(opened, observers)
-    run = _Run(
+    run = _TrainingRun(
         network=network,
         initial_params=params,
         config=config,
@@ -139,7 +139,7 @@ def train(
                 start(run.step)
         return run.go()
     finally:
-        each(all_reporters, lambda reporter: reporter.close())
+        call_each(all_reporters, lambda reporter: reporter.close())
 
 
 def _watch(learner: Learner, observers: Sequence[Observer]) -> None:
@@ -151,7 +151,7 @@ def _watch(learner: Learner, observers: Sequence[Observer]) -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Run:
+class _TrainingRun:
     """One call of `train`."""
 
     network: Network | Clocked
@@ -190,7 +190,7 @@ class _Run:
             self._continue(newest)
         if self.store is not None:
             self.store.sweep()
-        each(self.reporters, lambda reporter: reporter.start(self.step, self.progress.epoch))
+        call_each(self.reporters, lambda reporter: reporter.start(self.step, self.progress.epoch))
 
     def go(self) -> TrainResult:
         """Train until there is a reason to stop."""
@@ -215,14 +215,14 @@ class _Run:
     @property
     def _training(self) -> Data:
         """Yield the batches of updates; for a clocked network, windows of its sequences."""
-        if isinstance(self.network, Clocked) and isinstance(self.learner, Windowed):
-            return CutData(self.data, self.learner.windows)
+        if isinstance(self.network, Clocked) and isinstance(self.learner, WindowedLearner):
+            return SplitData(self.data, self.learner.windows)
         return self.data
 
     def _epoch(self) -> str | None:
         """Train to the end of the epoch, or to `max_steps`; return the reason to stop, if any."""
         progress, config = self.progress, self.config
-        for batches in grouped(self._training.batches(progress.epoch, progress.batch), config.accumulate):
+        for batches in in_groups(self._training.batches(progress.epoch, progress.batch), config.accumulate):
             if self._out_of_steps():
                 return "max_steps"  # in the middle of an epoch: a resume with more steps completes it
             self._update(batches)
@@ -339,7 +339,7 @@ class _Run:
         raise DivergedError(at, where, None if self.store is None else self.store.latest(), odd_place)
 
     def _report(self, event: Event) -> None:
-        each(self.reporters, lambda reporter: reporter.report(event))
+        call_each(self.reporters, lambda reporter: reporter.report(event))
 
     def _save(self) -> None:
         """Write a checkpoint, unless the newest one is of this update."""

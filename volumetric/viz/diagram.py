@@ -23,7 +23,7 @@ Key: TypeAlias = str | tuple[int, int]
 
 
 @dataclass(slots=True)
-class Layout:
+class DiagramLayout:
     """Positions; columns count from 0 at the left, rows are in units of a box, downwards from 0 in the middle.
 
     Attributes
@@ -44,7 +44,7 @@ class Layout:
         return min(rows), max(rows)
 
 
-def lay_out(columns: Mapping[str, int], lines: Sequence[tuple[str, str]]) -> Layout:
+def lay_out(columns: Mapping[str, int], lines: Sequence[tuple[str, str]]) -> DiagramLayout:
     """Place boxes in known columns, with few crossings and bends of lines.
 
     Parameters
@@ -86,7 +86,7 @@ def lay_out(columns: Mapping[str, int], lines: Sequence[tuple[str, str]]) -> Lay
                 members[number] = [members[number][i] for i in places]
                 desired = [desired[i] for i in places]
             _stack(members[number], desired, rows)
-    return Layout(
+    return DiagramLayout(
         column=column,
         row={name: rows[name] for name in column},
         ways=[[(number, rows[key]) for number, key in between] for between in passed],
@@ -128,7 +128,7 @@ _NUMBERS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
+class DiagramBox:
     """A box: its lines of text, its column, and its role, which sets its colour."""
 
     text: str
@@ -137,7 +137,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class DiagramLine:
     """A line between boxes. `weight` sets colour, width and text; None: a plain line. `faint`: dotted."""
 
     source: str
@@ -147,7 +147,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class DiagramFrame:
     """A frame around boxes, with a name."""
 
     text: str
@@ -159,9 +159,9 @@ class Diagram:
     """Contents of a diagram. `faint` is the legend text of dotted lines."""
 
     title: str
-    boxes: Mapping[str, Box]
-    edges: Sequence[Edge]
-    frames: Sequence[Frame] = ()
+    boxes: Mapping[str, DiagramBox]
+    edges: Sequence[DiagramLine]
+    frames: Sequence[DiagramFrame] = ()
     faint: str = "disabled"
     notes: Sequence[str] = field(default_factory=tuple)
 
@@ -174,7 +174,7 @@ class Diagram:
         low, high = layout.height
         columns = 1 + max(layout.column.values())
         margin, legend = 0.3 + 0.13 * min(len(self.frames), 4), 0.4
-        beside = _beside(edges, layout, columns - 1)
+        beside = _bend_room(edges, layout, columns - 1)
         width = max(columns * _PITCH - (_PITCH - _WIDE) + 2 * margin + beside, 4.6)
         height = (high - low) * _ROW + _HIGH + 2 * margin + 0.35
         figure = new_figure(width=width, height=height + legend)
@@ -188,7 +188,7 @@ class Diagram:
             _line(axes, edge, layout, i, ports, strongest, numbered=edge in shown)
         for name, box in self.boxes.items():
             x, y = _place(layout, name)
-            axes.text(x, y, _fitted(box.text), ha="center", va="center", fontsize=7, zorder=4, linespacing=1.25)
+            axes.text(x, y, _shorten(box.text), ha="center", va="center", fontsize=7, zorder=4, linespacing=1.25)
             _box(axes, *_place(layout, name), _FILLS[box.role])
         spread = (width - beside - (columns - 1) * _PITCH) / 2
         axes.set_xlim(-spread, (columns - 1) * _PITCH + spread + beside)
@@ -199,7 +199,7 @@ class Diagram:
         self._legend(figure, edges, strongest, hidden=len([e for e in edges if e.weight is not None]) - len(shown))
         return figure
 
-    def _frame(self, axes: Axes, frame: Frame, layout: Layout) -> None:
+    def _frame(self, axes: Axes, frame: DiagramFrame, layout: DiagramLayout) -> None:
         from matplotlib.patches import FancyBboxPatch
 
         inside = sum(set(other.boxes) < set(frame.boxes) for other in self.frames)
@@ -215,7 +215,7 @@ class Diagram:
         )  # fmt: skip
         axes.text(left + 0.06, top + 0.02, frame.text, fontsize=6, color="#60607a", va="top", zorder=1)
 
-    def _legend(self, figure: Figure, edges: Sequence[Edge], strongest: float, *, hidden: int) -> None:
+    def _legend(self, figure: Figure, edges: Sequence[DiagramLine], strongest: float, *, hidden: int) -> None:
         from matplotlib.lines import Line2D
 
         marks: list[Line2D] = []
@@ -241,17 +241,17 @@ class Diagram:
             )  # fmt: skip
 
 
-def _place(layout: Layout, name: str) -> tuple[float, float]:
+def _place(layout: DiagramLayout, name: str) -> tuple[float, float]:
     return layout.column[name] * _PITCH, layout.row[name] * _ROW
 
 
-def _beside(edges: Sequence[Edge], layout: Layout, last: int) -> float:
+def _bend_room(edges: Sequence[DiagramLine], layout: DiagramLayout, last: int) -> float:
     """Return the width of lines within the last column, at its right."""
     inside = [edge for edge in edges if layout.column[edge.source] == layout.column[edge.target] == last]
     return max((_reach(layout, edge) for edge in inside), default=0.0)
 
 
-def _reach(layout: Layout, edge: Edge) -> float:
+def _reach(layout: DiagramLayout, edge: DiagramLine) -> float:
     """Return how far a line within a column extends to the right of the boxes."""
     return 0.5 + 0.12 * _ROW * abs(layout.row[edge.source] - layout.row[edge.target])
 
@@ -267,7 +267,7 @@ def _box(axes: Axes, x: float, y: float, fill: str) -> None:
     )  # fmt: skip
 
 
-def _fitted(text: str, most: int = 21) -> str:
+def _shorten(text: str, most: int = 21) -> str:
     """Shorten lines of text that are wider than a box, in their middle."""
     half = most // 2
     return "\n".join(s if len(s) <= most else f"{s[:half]}…{s[-half:]}" for s in text.split("\n"))
@@ -277,7 +277,7 @@ def _width(weight: float, strongest: float) -> float:
     return _THIN + (_THICK - _THIN) * abs(weight) / strongest
 
 
-def _ports(edges: Sequence[Edge], layout: Layout) -> dict[tuple[int, str], float]:
+def _ports(edges: Sequence[DiagramLine], layout: DiagramLayout) -> dict[tuple[int, str], float]:
     """Return where lines leave and reach boxes, in inches from the middle of a side, ordered by their other ends."""
     offsets: dict[tuple[int, str], float] = {}
     for end in ("source", "target"):
@@ -302,8 +302,8 @@ def _ports(edges: Sequence[Edge], layout: Layout) -> dict[tuple[int, str], float
 
 
 def _line(
-    axes: Axes, edge: Edge, layout: Layout, i: int, ports: Mapping[tuple[int, str], float], strongest: float,
-    *, numbered: bool,
+    axes: Axes, edge: DiagramLine, layout: DiagramLayout, i: int, ports: Mapping[tuple[int, str], float],
+    strongest: float, *, numbered: bool,
 ) -> None:  # fmt: skip
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
@@ -321,7 +321,7 @@ def _line(
     )  # fmt: skip
     if numbered and weight is not None:
         # Stagger the texts, so that neighbours do not overlap.
-        x, y = _along(points[:4] if len(points) > 4 else points, 0.3 + 0.2 * (i % 3))
+        x, y = _point_along(points[:4] if len(points) > 4 else points, 0.3 + 0.2 * (i % 3))
         axes.text(
             x, y, f"{weight:.2g}", fontsize=6, color=colour, ha="center", va="center", zorder=2.5,
             bbox={"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
@@ -329,7 +329,7 @@ def _line(
 
 
 def _way(
-    edge: Edge, layout: Layout, i: int, ports: Mapping[tuple[int, str], float]
+    edge: DiagramLine, layout: DiagramLayout, i: int, ports: Mapping[tuple[int, str], float]
 ) -> list[tuple[float, float]]:  # fmt: skip
     """Return points of cubic curves from box to box, through the line's point in every column between."""
     (x0, y0), (x1, y1) = _place(layout, edge.source), _place(layout, edge.target)
@@ -354,7 +354,7 @@ def _way(
     return points
 
 
-def _along(points: Sequence[tuple[float, float]], t: float) -> tuple[float, float]:
+def _point_along(points: Sequence[tuple[float, float]], t: float) -> tuple[float, float]:
     """Return the point of a cubic curve at `t`."""
     weights = [math.comb(3, k) * (1 - t) ** (3 - k) * t**k for k in range(4)]
     x, y = (sum(w * p[axis] for w, p in zip(weights, points, strict=True)) for axis in (0, 1))

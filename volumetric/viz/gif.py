@@ -39,7 +39,7 @@ def gif(frames: Array, colours: Sequence[tuple[int, ...]], *, seconds: float) ->
     parts += [bytes(channel for colour in table for channel in colour), _LOOP]
     delay = max(2, min(65535, round(100 * seconds)))
     for i, frame in enumerate(frames):
-        top, bottom, left, right = (0, height, 0, width) if i == 0 else _changed(frames[i - 1], frame)
+        top, bottom, left, right = (0, height, 0, width) if i == 0 else _changed_box(frames[i - 1], frame)
         piece = frame[top:bottom, left:right]
         parts.append(b"\x21\xf9\x04" + struct.pack("<BHBB", 0x04, delay, 0, 0))  # the next frame draws over it
         parts.append(b"\x2c" + struct.pack("<HHHHB", left, top, right - left, bottom - top, 0) + bytes([bits]))
@@ -49,7 +49,7 @@ def gif(frames: Array, colours: Sequence[tuple[int, ...]], *, seconds: float) ->
     return b"".join([*parts, b"\x3b"])
 
 
-def _changed(before: Array, after: Array) -> tuple[int, int, int, int]:
+def _changed_box(before: Array, after: Array) -> tuple[int, int, int, int]:
     """Return the rectangle in which two frames differ; one pixel if they are equal."""
     differs = before != after
     rows, columns = np.flatnonzero(differs.any(1)), np.flatnonzero(differs.any(0))
@@ -65,7 +65,7 @@ def _lzw(pixels: bytes, bits: int) -> bytes:
     known: dict[tuple[int, int], int] = {}
     size, following = bits + 1, stop + 1
 
-    def put(code: int) -> None:
+    def write_code(code: int) -> None:
         nonlocal pending, count
         pending |= code << count
         count += size
@@ -74,26 +74,26 @@ def _lzw(pixels: bytes, bits: int) -> bytes:
             pending >>= 8
             count -= 8
 
-    put(clear)
+    write_code(clear)
     prefix = pixels[0]
     for pixel in pixels[1:]:
         longer = known.get((prefix, pixel))
         if longer is not None:
             prefix = longer
             continue
-        put(prefix)
+        write_code(prefix)
         if following < _CODES:
             known[prefix, pixel] = following
             if following == 1 << size:
                 size += 1
             following += 1
         else:
-            put(clear)
+            write_code(clear)
             known.clear()
             size, following = bits + 1, stop + 1
         prefix = pixel
-    put(prefix)
-    put(stop)
+    write_code(prefix)
+    write_code(stop)
     if count:
         out.append(pending & 255)
     return bytes(out)

@@ -67,10 +67,10 @@ class Heatmap:
     @property
     def limits(self) -> tuple[float, float]:
         """Numbers at the ends of the colours: `scale`, or the range of all cells (off the diagonal of a square map)."""
-        return self._found if self.scale is None else self.scale
+        return self._value_range if self.scale is None else self.scale
 
     @property
-    def _found(self) -> tuple[float, float]:
+    def _value_range(self) -> tuple[float, float]:
         """Range of the numbers, symmetric around 0 if some are negative; never empty, even if all are equal."""
         others = self.values.astype(np.float64)
         if list(self.rows) == list(self.columns) and len(self.rows) > 1:
@@ -90,7 +90,7 @@ class Heatmap:
         """Return the page: a table with coloured cells, every number as a tooltip, and the scale."""
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         low, high = self.limits
-        digits = _digits(*self._found)
+        digits = _digits(*self._value_range)
         body = "".join(
             f"<tr><th>{html.escape(name)}</th>{''.join(_cell(value, low, high, digits) for value in row)}</tr>\n"
             for name, row in zip(self.rows, self.values, strict=True)
@@ -123,7 +123,7 @@ class Heatmap:
         colours = LinearSegmentedColormap.from_list("values", [stop / 255 for stop in _colours(low)])
         image = axes.imshow(self.values, cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
         if numbers:
-            digits = _digits(*self._found)
+            digits = _digits(*self._value_range)
             for (row, column), value in np.ndenumerate(self.values):
                 if np.isfinite(value):
                     ink = "white" if _is_dark(_colour(value, low, high)) else "#222222"

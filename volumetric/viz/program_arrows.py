@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from volumetric.program.layer.facts import Facts, Wire
-from volumetric.program.layer.names import RULES
+from volumetric.program.layer.name_checks import RULES
+from volumetric.program.layer.program_facts import Facts, Wire
 from volumetric.viz.program_labels import Labels, Spot, edge_label
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class Arrows:
         self.curves = [(way.wire, _curve(places[i, 0], places[i, 1], way.sides)) for i, way in enumerate(self.ways)]
         self.curves += self._loops([wire for wire in wires if wire.reads == wire.writes])
         self.labels = Labels()
-        self.labels.take(occupied)
-        self.labels.take(_around(points[end]) for _, points in self.curves for end in (0, -1))
+        self.labels.reserve(occupied)
+        self.labels.reserve(_end_box(points[end]) for _, points in self.curves for end in (0, -1))
         for i, (_, points) in enumerate(self.curves):
             self.labels.pass_by(i, (_middle(points, t / _STEPS) for t in range(_STEPS + 1)))
         for i, (wire, points) in enumerate(self.curves):
@@ -170,7 +170,7 @@ def _sides(a: Spot, b: Spot) -> tuple[str, str]:
     return (across[0], along[1]) if not above else across
 
 
-def _around(point: tuple[float, float]) -> Spot:
+def _end_box(point: tuple[float, float]) -> Spot:
     """Return the box that an end of an arrow occupies."""
     return point[0] - 0.05, point[1] - 0.05, 0.1, 0.1
 

@@ -21,7 +21,7 @@ _MOST: Final = 400
 """Maximum number of labels of arrows."""
 
 
-def folded(text: str, most: int = 34) -> list[str]:
+def fold_text(text: str, most: int = 34) -> list[str]:
     """Break a clock into lines, after its operators if possible."""
     words, lines = text.split(" "), [""]
     for word in words:
@@ -45,7 +45,7 @@ def label_width(text: str) -> float:
 
 
 def _lines(text: str) -> list[str]:
-    return [part.strip() for part in folded(text, 26)]
+    return [part.strip() for part in fold_text(text, 26)]
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,16 @@ class Labels:
     notes: dict[str, int] = field(default_factory=dict)
     left_out: int = 0
     _placed: list[_Label] = field(default_factory=list)
-    _taken: dict[tuple[int, int], list[Spot]] = field(default_factory=dict)
+    _occupied: dict[tuple[int, int], list[Spot]] = field(default_factory=dict)
     """Boxes that must not be covered, by the square inches that they touch."""
     _arrows: dict[tuple[int, int], list[tuple[float, float, int]]] = field(default_factory=dict)
     """Points of arrows with the numbers of the arrows, by the square inch."""
 
-    def take(self, spots: Iterable[Spot]) -> None:
+    def reserve(self, spots: Iterable[Spot]) -> None:
         """Mark boxes as occupied."""
         for spot in spots:
             for square in _squares(spot):
-                self._taken.setdefault(square, []).append(spot)
+                self._occupied.setdefault(square, []).append(spot)
 
     def pass_by(self, arrow: int, points: Iterable[tuple[float, float]]) -> None:
         """Add the points of an arrow, which labels of other arrows avoid."""
@@ -98,21 +98,21 @@ class Labels:
         sizes.append((number, text_width(number, _SIZE) + 0.1, 0.15))
         for shown, wide, high in sizes:
             boxes = [(x - wide / 2, y - high / 2, wide, high) for x, y in places]
-            hidden = [(self._hidden(box), self._crossed(box, arrow)) for box in boxes]
+            hidden = [(self._covered_area(box), self._count_crossings(box, arrow)) for box in boxes]
             best = min(range(len(boxes)), key=hidden.__getitem__)
             if shown != number and hidden[best] > (0, 1):
                 continue
             if shown == number:
                 self.notes[text] = int(number)
-            self.take([boxes[best]])
+            self.reserve([boxes[best]])
             self._placed.append(_Label(shown, places[best], colour))
             return
 
-    def _hidden(self, box: Spot) -> float:
+    def _covered_area(self, box: Spot) -> float:
         """Return the occupied area of a box."""
-        return sum(_shared(box, other) for square in _squares(box) for other in self._taken.get(square, ()))
+        return sum(_common_area(box, other) for square in _squares(box) for other in self._occupied.get(square, ()))
 
-    def _crossed(self, box: Spot, arrow: int) -> int:
+    def _count_crossings(self, box: Spot, arrow: int) -> int:
         """Return the number of other arrows that a box hides partly."""
         x, y, wide, high = box
         return len(
@@ -148,7 +148,7 @@ def _squares(spot: Spot) -> list[tuple[int, int]]:
     ]
 
 
-def _shared(a: Spot, b: Spot) -> float:
+def _common_area(a: Spot, b: Spot) -> float:
     """Return the common area of two boxes."""
     wide, high = (min(a[i] + a[i + 2], b[i] + b[i + 2]) - max(a[i], b[i]) for i in (0, 1))
     return max(0.0, wide) * max(0.0, high)

@@ -7,12 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from volumetric.program.layer.declared import Program
-from volumetric.program.layer.facts import facts_of
 from volumetric.program.layer.ports import Out, Signal
-from volumetric.program.layer.reach import dead_outputs
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_facts import facts_of
+from volumetric.program.layer.reachability import dead_outputs
 from volumetric.viz.figure import text_width
-from volumetric.viz.program_labels import LINE, Spot, edge_label, folded, label_width
+from volumetric.viz.program_labels import LINE, Spot, edge_label, fold_text, label_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,20 +46,20 @@ def region_text(program: Program, name: str) -> list[str]:
     region = program.canvas.regions[name]
     lines = [name, region.carrier if region.family in FAMILIES else f"{region.family}, {region.carrier}"]
     if region.clock is not None:
-        lines += folded(f"when {region.clock}")
+        lines += fold_text(f"when {region.clock}")
     for port, of in program.ports.items():
         if not isinstance(of, Signal) and of.region == name:
-            lines.append(_out(program, port) if isinstance(of, Out) else f"→ {port}")
+            lines.append(_output_text(program, port) if isinstance(of, Out) else f"→ {port}")
     return lines
 
 
-def _out(program: Program, port: str) -> str:
+def _output_text(program: Program, port: str) -> str:
     """Return the text of an output; it says if the output depends on no input."""
     dead = port in dead_outputs(facts_of(program))
     return f"{port} → (depends on no input)" if dead else f"{port} →"
 
 
-def written(spot: Spot, lines: Sequence[str]) -> Spot:
+def text_box(spot: Spot, lines: Sequence[str]) -> Spot:
     """Return the place of a region's text in its box."""
     return spot[0] + 0.05, spot[1] + 0.05, _width(lines) + 0.04, 1.25 * LINE + 0.118 * (len(lines) - 1)
 

@@ -11,7 +11,7 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.observe.firing import Firing
-from volumetric.program.layer.facts import facts_of
+from volumetric.program.layer.program_facts import facts_of
 from volumetric.viz.figure import new_figure
 from volumetric.viz.program_arrows import rule_colour
 from volumetric.viz.program_sheet import family_colours
@@ -25,7 +25,7 @@ _CURVES: Final = ("#1b4f9c", "#b3411b", "#2e7d32", "#7b1fa2", "#00796b", "#9e770
 
 
 @dataclass(frozen=True)
-class _Line:
+class _RasterLine:
     """A line of the raster: name, colour, and number of computations in each row."""
 
     name: str
@@ -56,7 +56,7 @@ def draw_firing(
     batch, rows, _ = firing.regions.shape
     if not 0 <= stream < batch:
         raise SpecError(f"there is no stream {stream}", hint=f"streams are 0 … {batch - 1}")
-    shown = _read(firing) if meters is None else list(meters)
+    shown = _read_meters(firing) if meters is None else list(meters)
     for name in shown:
         if name not in firing.meters:
             raise SpecError(f"there is no meter {name!r}", hint="there are " + (", ".join(firing.meters) or "none"))
@@ -86,34 +86,34 @@ def draw_firing(
     return figure
 
 
-def _regions(firing: Firing, stream: int) -> list[_Line]:
+def _regions(firing: Firing, stream: int) -> list[_RasterLine]:
     colours = family_colours(firing.program)
     return [
-        _Line(name, _deep(colours[region.family]), firing.regions[stream, :, i])
+        _RasterLine(name, _deep_colour(colours[region.family]), firing.regions[stream, :, i])
         for i, (name, region) in enumerate(firing.program.canvas.regions.items())
     ]
 
 
-def _edges(firing: Firing, stream: int) -> list[_Line]:
+def _edges(firing: Firing, stream: int) -> list[_RasterLine]:
     wires = facts_of(firing.program).wires
-    return [_Line(wire.name, rule_colour(wire.rule), firing.edges[stream, :, wire.index]) for wire in wires]
+    return [_RasterLine(wire.name, rule_colour(wire.rule), firing.edges[stream, :, wire.index]) for wire in wires]
 
 
-def _fewest(lines: list[_Line], most: int) -> tuple[list[_Line], int]:
+def _fewest(lines: list[_RasterLine], most: int) -> tuple[list[_RasterLine], int]:
     """Return the lines that fired least often, in the order of `lines`, and the number of others."""
     often = np.array([(line.counts > 0).sum() for line in lines], np.int64)
     chosen = sorted(np.argsort(often, kind="stable")[:most].tolist())
     return [lines[i] for i in chosen], len(lines) - len(chosen)
 
 
-def _read(firing: Firing) -> list[str]:
+def _read_meters(firing: Firing) -> list[str]:
     """Return the meters that clocks and conditions read."""
     program = firing.program
     texts = [region.clock for region in program.canvas.regions.values()] + [edge.when for edge in program.edges]
     return [name for name in firing.meters if any(name in text for text in texts if text)]
 
 
-def _raster(plot: Axes, lines: Sequence[_Line], rows: int) -> None:
+def _raster(plot: Axes, lines: Sequence[_RasterLine], rows: int) -> None:
     from matplotlib.colors import to_rgb
 
     picture = np.full((len(lines), rows, 3), 0.965)
@@ -126,7 +126,7 @@ def _raster(plot: Axes, lines: Sequence[_Line], rows: int) -> None:
         plot.imshow(picture, aspect="auto", interpolation=smooth, extent=(-0.5, rows - 0.5, len(lines) - 0.5, -0.5))
     for i in range(1, len(lines)):
         plot.axhline(i - 0.5, color="white", lw=1.0)
-    plot.set_yticks(range(len(lines)), [_short(line.name) for line in lines], fontsize=6.5)
+    plot.set_yticks(range(len(lines)), [_shorten_name(line.name) for line in lines], fontsize=6.5)
     plot.tick_params(axis="x", labelsize=7)
     plot.tick_params(axis="y", length=0)
     for i, line in enumerate(lines):
@@ -145,12 +145,12 @@ def _curves(plot: Axes, firing: Firing, stream: int, names: Sequence[str], rows:
     plot.legend(fontsize=6.5, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=4)
 
 
-def _short(name: str, most: int = 34) -> str:
+def _shorten_name(name: str, most: int = 34) -> str:
     half = most // 2
     return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
 
 
-def _deep(colour: str) -> str:
+def _deep_colour(colour: str) -> str:
     """Return a colour of the same hue, as strong as those of rules."""
     import colorsys
 

@@ -27,7 +27,7 @@ _LINES, _LINKS = 9, 400
 """Maximum number of lines of text in a cell, and of links; the picture says how many are omitted."""
 
 
-class _Cell(NamedTuple):
+class _CellMiddle(NamedTuple):
     """Centre of a cell."""
 
     x: float
@@ -53,7 +53,7 @@ def draw_slabs(network: Network, title: str = "network") -> Figure:
     figure = new_figure(width=max(across * (slab[0] + 0.5) + 0.6, 4.6), height=lines * (slab[1] + 0.25) + 0.9)
     axes = figure.add_subplot()
     origin = {z: (i % across * (slab[0] + 0.5), i // across * (slab[1] + 0.25)) for i, z in enumerate(depths)}
-    places: dict[tuple[int, int, int], _Cell] = {}
+    places: dict[tuple[int, int, int], _CellMiddle] = {}
     kinds = list(dict.fromkeys(spec.kind for spec in network.layers.values()))
     for z in depths:
         _slab(axes, origin[z], slab, z, grid.rows)
@@ -61,7 +61,9 @@ def draw_slabs(network: Network, title: str = "network") -> Figure:
         z, y, x = cell
         left, top = origin[z]
         shift = (grid.rows - 1 - y) * _SLANT
-        place = _Cell(left + 0.3 + shift + x * (_WIDE + _GAP) + _WIDE / 2, top + 0.4 + y * (high + _GAP) + high / 2)
+        place = _CellMiddle(
+            left + 0.3 + shift + x * (_WIDE + _GAP) + _WIDE / 2, top + 0.4 + y * (high + _GAP) + high / 2
+        )
         places[cell] = place
         first = next(spec for coord, spec in network.layers.items() if (coord.z, coord.y, coord.x) == cell)
         _cell(axes, place, high, cell_lines, _COLOURS[kinds.index(first.kind) % len(_COLOURS)])
@@ -82,17 +84,17 @@ def _texts(network: Network) -> dict[tuple[int, int, int], list[tuple[str, bool]
         off = coord in network.disabled
         shape = "×".join(str(size) for size in network.shapes[coord] if size > 0)
         lines = texts.setdefault((coord.z, coord.y, coord.x), [])
-        lines += [(line, off) for line in _said(spec, f" → {shape}" + " (off)" * off)]
+        lines += [(line, off) for line in _layer_lines(spec, f" → {shape}" + " (off)" * off)]
     return {
         cell: lines if len(lines) <= _LINES else [*lines[: _LINES - 1], ("…", False)] for cell, lines in texts.items()
     }
 
 
-def _said(spec: LayerSpec, more: str = "", inside: int = 0) -> Iterable[str]:
+def _layer_lines(spec: LayerSpec, more: str = "", inside: int = 0) -> Iterable[str]:
     activation = getattr(spec, "activation", "linear")
     yield f"{'  ' * inside}{spec.kind}{'' if activation == 'linear' else f' {activation}'}{more}"
     for child in spec.children().values():
-        yield from _said(child, inside=inside + 1)
+        yield from _layer_lines(child, inside=inside + 1)
 
 
 def _slab(axes: Axes, origin: tuple[float, float], size: tuple[float, float], z: int, rows: int) -> None:
@@ -110,7 +112,7 @@ def _slab(axes: Axes, origin: tuple[float, float], size: tuple[float, float], z:
     axes.text(left + wide, top + 0.2, f"depth {z}", fontsize=8, color="#60607a", va="bottom", ha="right")
 
 
-def _cell(axes: Axes, place: _Cell, high: float, lines: list[tuple[str, bool]], colour: str) -> None:
+def _cell(axes: Axes, place: _CellMiddle, high: float, lines: list[tuple[str, bool]], colour: str) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     axes.add_patch(
@@ -128,7 +130,7 @@ def _cell(axes: Axes, place: _Cell, high: float, lines: list[tuple[str, bool]], 
         )  # fmt: skip
 
 
-def _wires(axes: Axes, network: Network, places: Mapping[tuple[int, int, int], _Cell], high: float) -> int:
+def _wires(axes: Axes, network: Network, places: Mapping[tuple[int, int, int], _CellMiddle], high: float) -> int:
     """Draw the connections between cells; return the number of omitted links."""
     before: Coord | None = None
     links: list[tuple[Source, Coord]] = []
@@ -160,7 +162,7 @@ def _first(coord: Coord) -> Coord:
 
 
 def _arrow(
-    axes: Axes, places: Mapping[tuple[int, int, int], _Cell], high: float, source: Coord, target: Coord, *,
+    axes: Axes, places: Mapping[tuple[int, int, int], _CellMiddle], high: float, source: Coord, target: Coord, *,
     bend: float = 0.0, **style: Any,
 ) -> None:  # fmt: skip
     from matplotlib.patches import FancyArrowPatch
@@ -184,7 +186,7 @@ def _arrow(
     )  # fmt: skip
 
 
-def _end(axes: Axes, place: _Cell, high: float, name: str, colour: str, *, inwards: bool) -> None:
+def _end(axes: Axes, place: _CellMiddle, high: float, name: str, colour: str, *, inwards: bool) -> None:
     """Draw an input or output of the network at the upper left, or lower right, corner of a cell."""
     side = -1 if inwards else 1
     corner = (place.x + side * (_WIDE / 2 - 0.04), place.y + side * (high / 2 - 0.03))

@@ -15,12 +15,12 @@ from benchmarks.timing import Rates, Row, each
 from volumetric import fabric
 from volumetric.base import rng
 from volumetric.base._typing import F32Array
-from volumetric.bench.tables import render_table
+from volumetric.bench.bench_tables import render_table
 from volumetric.fabric import Blueprint, DotProduct, Input, Interface, Output, Population, lattice2d
 from volumetric.fabric.cells import SLSTM
 from volumetric.run.device import Device
 from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
-from volumetric.train.open import open_learner
+from volumetric.train.learner_opening import open_learner
 
 ROWS: Final = 64
 """Rows of a call, unless nodes are very many."""

@@ -48,15 +48,15 @@ def measure_limits(device: GraphDevice, *, side: int, host: bool) -> Limits:
 def _product(device: GraphDevice, side: int) -> GraphProgram:
     work, store = GraphBuilder(), device.store()
     for key in ("a", "b"):
-        store.put(key, np.full((1, side, side), 0.5, np.float32))
-    c = work.gemm(work.stored("a", (1, side, side)), work.stored("b", (1, side, side)), trans_b=True)
+        store.write(key, np.full((1, side, side), 0.5, np.float32))
+    c = work.gemm(work.stored_tensor("a", (1, side, side)), work.stored_tensor("b", (1, side, side)), trans_b=True)
     return device.compile(work.finish([work.slice(c, (0, 0, 0), (1, 1, 1))]), store)
 
 
 def _copy(device: GraphDevice, numbers: int) -> GraphProgram:
     work, store = GraphBuilder(), device.store()
-    store.put("a", np.ones(numbers, np.float32))
-    y = work.unary(work.stored("a", (numbers,)), "neg")
+    store.write("a", np.ones(numbers, np.float32))
+    y = work.unary(work.stored_tensor("a", (numbers,)), "neg")
     return device.compile(work.finish([work.slice(y, (0,), (1,))]), store)
 
 

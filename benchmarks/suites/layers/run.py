@@ -14,8 +14,8 @@ from benchmarks.suites.layers.work import Work, layer_works, values
 from benchmarks.timing import bursts, enough, median
 from benchmarks.torch_peer import TorchPeer
 from volumetric.base.errors import SpecError
-from volumetric.bench.tables import render_table
-from volumetric.devices.cpu.cores import default_threads
+from volumetric.bench.bench_tables import render_table
+from volumetric.devices.cpu.cpu_count import default_threads
 from volumetric.graph import GraphProgram
 
 _BURST_SECONDS = 0.05

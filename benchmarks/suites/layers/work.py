@@ -12,9 +12,9 @@ from benchmarks.suites.layers.cases import LayerCase
 from volumetric.base import rng
 from volumetric.base._typing import Array
 from volumetric.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, differentiate
-from volumetric.graph.products import flops_of
+from volumetric.graph.flops import flops_of
 from volumetric.layers import Embedding
-from volumetric.layers.scope import GraphTraining, Scope
+from volumetric.layers.emit_scope import GraphTraining, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ def layer_works(case: LayerCase, device: GraphDevice) -> dict[str, Work]:
     """Return the forward pass, and the forward and backward pass together, of a layer. Nothing of size comes back."""
     store = device.store()
     for key, value in values(case).items():
-        store.put(key, value)
+        store.write(key, value)
     return {role: _work(graph, moved, device, store) for role, (graph, moved) in _graphs(case).items()}
 
 
@@ -66,9 +66,9 @@ def _graphs(case: LayerCase) -> dict[str, tuple[Graph, float]]:
     ids = isinstance(case.spec, Embedding)
     for role in ("forward", "train"):
         work = GraphBuilder()
-        x = work.stored("x", case.shape, "int32" if ids else "float32")
-        weights = {p.name: work.stored(f"p/{p.name}", p.shape) for p in case.spec.params()}
-        kept = {b.name: work.stored(f"p/{b.name}", b.shape) for b in case.spec.buffers()}
+        x = work.stored_tensor("x", case.shape, "int32" if ids else "float32")
+        weights = {p.name: work.stored_tensor(f"p/{p.name}", p.shape) for p in case.spec.params()}
+        kept = {b.name: work.stored_tensor(f"p/{b.name}", b.shape) for b in case.spec.buffers()}
         training = None
         if role == "train":
             noise = work.constant(np.array([1, 2], np.int32), "noise") if case.spec.draws else None
@@ -78,7 +78,7 @@ def _graphs(case: LayerCase) -> dict[str, tuple[Graph, float]]:
         y = scope.emit(case.spec, x)
         outputs, given = [y], [x, *tensors.values()]
         if training is not None:
-            gy = work.stored("gy", work.shape(y))
+            gy = work.stored_tensor("gy", work.shape(y))
             grads = differentiate(work, {y: gy}, [*weights.values(), *([] if ids else [x])])
             outputs, given = [y, *grads.values(), *training.buffers.values()], [*given, gy]
         moved = 4.0 * sum(prod(work.shape(i)) for i in (*given, *outputs))

@@ -15,8 +15,8 @@ from volumetric.network import Params
 from volumetric.program import Canvas as Positions
 from volumetric.program import Edge, In, Meter, Out, Program, Region
 from volumetric.program.layer.carriers import EPS
-from volumetric.program.layer.facts import facts_of
-from volumetric.program.layer.parameters import codes_of
+from volumetric.program.layer.program_facts import facts_of
+from volumetric.program.layer.program_params import codes_of
 
 SIDE: Final = 8
 """Positions of a region are a square of so many."""

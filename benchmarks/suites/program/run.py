@@ -14,11 +14,11 @@ import numpy as np
 from benchmarks.suites.program.cases import HEADS, SIDE, Canvas, Fires, Share
 from benchmarks.timing import Rates, Row, each, number_or_dash
 from benchmarks.torch_peer import TorchPeer
-from volumetric.bench.tables import render_table
+from volumetric.bench.bench_tables import render_table
 from volumetric.network import initialise
 from volumetric.run.device import Device
 from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
-from volumetric.train.open import open_learner
+from volumetric.train.learner_opening import open_learner
 
 ROWS: Final = 64
 """Rows of a call, unless regions are many."""

@@ -13,10 +13,10 @@ from volumetric import layers as nn
 from volumetric.base import rng
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
-from volumetric.builders.chain import chain
 from volumetric.builders.presets import presets_of
+from volumetric.builders.sequential import chain
 from volumetric.graph import Graph, GraphBuilder, differentiate
-from volumetric.layers.scope import GraphTraining, Scope
+from volumetric.layers.emit_scope import GraphTraining, Scope
 from volumetric.network import Network
 
 WIDTH: Final = 128
@@ -78,20 +78,20 @@ class CellCase:
     def graph(self, role: Role, *, resets: bool) -> Graph:
         """Return the graph of a window over ``p/…``, ``x``, ``gy`` and ``resets``; hardly anything comes back."""
         work, count = GraphBuilder(), self.batch * self.rows
-        x = work.reshape(work.stored("x", (self.batch, self.rows, WIDTH)), (count, WIDTH))
-        weights = {p.name: work.stored(f"p/{p.name}", p.shape) for p in self.spec.params()}
+        x = work.reshape(work.stored_tensor("x", (self.batch, self.rows, WIDTH)), (count, WIDTH))
+        weights = {p.name: work.stored_tensor(f"p/{p.name}", p.shape) for p in self.spec.params()}
         scope = Scope(
             work=work,
             param=lambda path, _: weights[path],
             path=self.kind,
             sequences=self.batch,
             training=GraphTraining(buffers={}) if role == "train" else None,
-            resets=work.stored("resets", (self.batch, self.rows)) if resets else None,
+            resets=work.stored_tensor("resets", (self.batch, self.rows)) if resets else None,
         )
         y = scope.emit(self.spec, x)
         outputs = [y]
         if role == "train":
-            gy = work.reshape(work.stored("gy", (self.batch, self.rows, WIDTH)), (count, WIDTH))
+            gy = work.reshape(work.stored_tensor("gy", (self.batch, self.rows, WIDTH)), (count, WIDTH))
             outputs += differentiate(work, {y: gy}, [*weights.values(), x]).values()
         return work.finish([_first(work, i) for i in outputs])
 

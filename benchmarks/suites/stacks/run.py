@@ -11,7 +11,7 @@ from benchmarks.suites.stacks.cases import CellCase, Role
 from benchmarks.timing import Rates, Row, bursts, each, number_or_dash
 from benchmarks.torch_peer import TorchPeer, described
 from volumetric.base.errors import DeviceError
-from volumetric.bench.tables import render_table
+from volumetric.bench.bench_tables import render_table
 from volumetric.network import Params, initialise
 
 ROLES: Final[tuple[Role, ...]] = ("forward", "train")
@@ -91,7 +91,7 @@ def _windows(case: CellCase, params: Params, device: Any) -> Iterator[_Run]:
     graphs = device.graphs()
     store = graphs.store()
     for key, value in (case.arrays(params) | {"resets": case.resets()}).items():
-        store.put(key, value)
+        store.write(key, value)
     for resets in (False, True):
         for role in ROLES:
             burst = bursts(graphs.compile(case.graph(role, resets=resets), store))

@@ -14,14 +14,14 @@ from benchmarks.timing import Rates, Row, each, number_or_dash
 from benchmarks.torch_peer import TorchPeer
 from volumetric.base import rng
 from volumetric.base._typing import Array, F32Array
-from volumetric.bench.tables import render_table
+from volumetric.bench.bench_tables import render_table
 from volumetric.clocked import Clocked
 from volumetric.layers import Dense
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Grid
 from volumetric.run.device import Device
 from volumetric.train import MSE, SGD, Batch, LearnerOptions, Systolic
-from volumetric.train.open import open_learner
+from volumetric.train.learner_opening import open_learner
 
 TICKS: Final = 64
 """Ticks of a window."""

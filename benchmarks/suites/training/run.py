@@ -16,11 +16,11 @@ import numpy as np
 from benchmarks.suites.training.cases import BATCHES, RATE, TrainingCase
 from benchmarks.workers import run_once
 from volumetric.base import rng
-from volumetric.bench.tables import render_table
+from volumetric.bench.bench_tables import render_table
 from volumetric.layers import Dense, Reshape, RMSNorm
 from volumetric.layers.conv import Conv
 from volumetric.network import Params
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 from volumetric.train import MSE, SGD, ArrayData, Learner, LearnerOptions, OpenLearner, Tally
 
 WORKER = "suites/training/torch_worker.py"

@@ -12,17 +12,17 @@ import pytest
 from tests.networks import tiny_llama
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.dtypes import Scheme
-from volumetric.evolution.grids import mutate as structure
-from volumetric.evolution.grids.config import CELLS, NAMED, GridConfig, GridMutationConfig
-from volumetric.evolution.grids.crossover import crossover, distance
-from volumetric.evolution.grids.genome import GridGenome, GridInnovations
-from volumetric.evolution.grids.mutate import mutate
-from volumetric.evolution.grids.population import GridPopulation
+from volumetric.evolution.grids import grid_mutation as structure
+from volumetric.evolution.grids.grid_config import CELLS, NAMED, GridConfig, GridMutationConfig
+from volumetric.evolution.grids.grid_crossover import crossover, distance
+from volumetric.evolution.grids.grid_genome import GridGenome, GridInnovations
+from volumetric.evolution.grids.grid_mutation import mutate
+from volumetric.evolution.grids.grid_population import GridPopulation
 from volumetric.evolution.splice import fitness_share
 from volumetric.layers import Conv2d, Dense, LayerSpec, Parallel, Reshape, Residual
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Grid, Link
-from volumetric.network.weights import WeightStore
+from volumetric.network.weight_store import WeightStore
 
 WILD = GridMutationConfig(
     activation=0.5, kind=0.3, toggle=0.3, add_layer=0.8, split_layer=0.4, add_link=0.5, drop_link=0.3

@@ -10,11 +10,11 @@ import pytest
 
 from volumetric.base.errors import SpecError
 from volumetric.evolution.evaluate import Cohort, evaluate
-from volumetric.evolution.grids.config import GridConfig, GridMutationConfig
-from volumetric.evolution.grids.genome import ROWS, GridGenome, GridPool
-from volumetric.evolution.grids.makers import fitting
-from volumetric.evolution.grids.population import GridPopulation
-from volumetric.evolution.problems.samples import Samples
+from volumetric.evolution.grids.grid_config import GridConfig, GridMutationConfig
+from volumetric.evolution.grids.grid_genome import ROWS, GridGenome, GridPool
+from volumetric.evolution.grids.grid_population import GridPopulation
+from volumetric.evolution.grids.layer_factories import fitting
+from volumetric.evolution.problems.sample_problem import SampleProblem
 from volumetric.layers import GRU, LSTM, RNN, Dense, LayerSpec, MultiHeadAttention
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid
@@ -66,13 +66,13 @@ def test_sequences_are_computed_as_if_each_were_alone(layer: LayerSpec, rng: np.
 @pytest.mark.parametrize("layer", AROUND, ids=KINDS)
 def test_fitness_is_that_of_strangers(layer: LayerSpec, epochs: int, rng: np.random.Generator) -> None:
     data = spirals(samples=60)
-    problem = Samples(learning=data, epochs=epochs)
+    problem = SampleProblem(learning=data, epochs=epochs)
     scores = problem.score_all(cohort_of(grid_of(layer)))
     assert scores.failures == ()
     if not epochs:
         order = rng.permutation(60)
         mixed = dataclasses.replace(data, inputs=data.inputs[order], targets=data.targets[order])
-        again = Samples(learning=mixed).score_all(cohort_of(grid_of(layer)))
+        again = SampleProblem(learning=mixed).score_all(cohort_of(grid_of(layer)))
         np.testing.assert_array_equal(again.fitness, scores.fitness)
 
 
@@ -90,14 +90,14 @@ def test_no_layer_looks_at_other_samples_unless_they_are_sequences(rng: np.rando
 
 def test_the_data_say_whether_rows_are_sequences() -> None:
     steps = Problem(inputs=np.zeros((6, 5, 2), np.float32), targets=np.zeros((6, 5, 1), np.float32))
-    assert Samples(learning=spirals()).configure(GridConfig()).mutation.sequences is False
-    assert Samples(learning=steps).configure(GridConfig()).mutation.sequences is True
+    assert SampleProblem(learning=spirals()).configure(GridConfig()).mutation.sequences is False
+    assert SampleProblem(learning=steps).configure(GridConfig()).mutation.sequences is True
     named = GridConfig(mutation=GridMutationConfig(kinds=("dense", "rnn")))
-    assert Samples(learning=spirals()).configure(named).mutation.sequences is True
+    assert SampleProblem(learning=spirals()).configure(named).mutation.sequences is True
     asked = GridConfig(mutation=GridMutationConfig(sequences=True))
-    assert Samples(learning=spirals()).configure(asked) == dataclasses.replace(asked, fitness_threshold=0.99)
+    assert SampleProblem(learning=spirals()).configure(asked) == dataclasses.replace(asked, fitness_threshold=0.99)
     with pytest.raises(SpecError, match="maximises fitness"):
-        Samples(learning=spirals()).configure(GridConfig(fitness_criterion="min"))
+        SampleProblem(learning=spirals()).configure(GridConfig(fitness_criterion="min"))
 
 
 @pytest.mark.thorough
@@ -105,7 +105,7 @@ def test_steps_of_sequences_are_learned(rng: np.random.Generator) -> None:
     x = rng.normal(size=(40, 6, 2)).astype(np.float32)
     learning = Problem(inputs=x, targets=np.cumsum(x[..., :1], axis=1))
     genome = grid_of(RNN(input_size=2, hidden_size=4), outputs=1)
-    problem = Samples(learning=learning, lr=0.02)
+    problem = SampleProblem(learning=learning, lr=0.02)
     plain, trained = (
         dataclasses.replace(problem, epochs=epochs).score_all(cohort_of(genome)).fitness[0] for epochs in (0, 30)
     )
@@ -118,7 +118,7 @@ def test_a_genome_that_fails_costs_the_others_nothing_wherever_it_is_scored() ->
     )
     fine = grid_of(RNN(input_size=2, hidden_size=4), outputs=1)
     cohort = cohort_of(fine, GridGenome.first(wide, initialise(wide)), fine)
-    problem = Samples(learning=xor(), epochs=1, held=0.5)
+    problem = SampleProblem(learning=xor(), epochs=1, held=0.5)
     alone = evaluate(problem, cohort)
     assert [failure.genome for failure in alone.failures] == [1]
     assert "shape" in alone.failures[0].reason
@@ -138,7 +138,7 @@ def test_spirals_with_training_end_with_a_champion() -> None:
     }
     network = Network(grid=Grid(2, 1, 1, 3), layers=layers, input_shape=(2,), input_dtype="float32")
     run = GridPopulation(config, network, seed=1)
-    run.evolve(Samples(learning=spirals(samples=60), epochs=1), 6)
+    run.evolve(SampleProblem(learning=spirals(samples=60), epochs=1), 6)
     assert run.champion is not None
     kinds = {spec.kind for genome in run.genomes for spec in genome.network.layers.values()}
     assert kinds & {"rnn", "lstm", "gru", "multi_head_attention", "sequential"}

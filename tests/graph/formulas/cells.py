@@ -10,8 +10,8 @@ import numpy as np
 from tests.graph import slstm_formula
 from tests.graph.formulas.elements import A, Attrs, sigmoid
 from tests.layers.test_vjp import differences
-from volumetric.graph.numeric.cells import CELLS
-from volumetric.graph.operations.recurrent_inputs import step_back_inputs
+from volumetric.graph.numeric.numpy_cells import CELLS
+from volumetric.graph.operations.recurrent_inputs import cell_grad_inputs
 
 
 def torch_cell(
@@ -83,12 +83,12 @@ def one_step(xs: list[A], at: Attrs) -> list[A]:
 
 def one_step_back(xs: list[A], at: Attrs) -> list[A]:
     """The gradient of `recurrent` over a step, of which the weights give nothing."""
-    of, cell = step_back_inputs(xs, at), CELLS[at["cell"]]
+    of, cell = cell_grad_inputs(xs, at), CELLS[at["cell"]]
     rows, size = of.y.shape
     known = dict(zip(cell.direct, of.before[0], strict=True)) if of.before else {}
     starts = [known.get(name, np.zeros((rows, size))) for name in cell.states]
     others = [*of.others[0]] if of.others else []
-    kept = [np.concatenate([*of.kept, *others], -1)[:, None]] if cell.kept else []
+    kept = [np.concatenate([*of.saved, *others], -1)[:, None]] if cell.saved_count else []
     given = [of.gy[:, None], *(of.g_others[0] if of.g_others else ()), of.y[:, None], *kept]
     weight = np.zeros((cell.blocks * size, size))
     last = {"resets": False, "last": bool(of.g_others)}

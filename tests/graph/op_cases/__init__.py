@@ -15,7 +15,7 @@ from tests.graph.op_cases.training import TRAINING_CASES
 from tests.tiers import alike
 from volumetric.graph.numeric.activations import ACTIVATIONS
 from volumetric.graph.operations.elementwise import SLOPES
-from volumetric.run.graph.network import DIALECT, GROUPED
+from volumetric.run.graph.network_graph import DIALECT, GROUPED
 
 OPEN = DIALECT | GROUPED | {"last", "delay"}
 """Operations for open rows: whole networks hold them to the layers (`test_open_rows`), bound graphs have none."""

@@ -8,8 +8,8 @@ from tests.graph.op_cases.case import RNG, OpCase, case_outputs, ids, normal
 from tests.graph.scans import SCANS, ScanCase
 from tests.graph.scans import emit as emit_scan
 from volumetric.base._typing import Array
-from volumetric.graph.numeric.cells import CELLS
-from volumetric.graph.operations.edges import edges_of
+from volumetric.graph.numeric.numpy_cells import CELLS
+from volumetric.graph.operations.edge_attention import edges_of
 
 
 def _rope(back: bool, b: int, t: int, h: int, d: int, half: int) -> OpCase:

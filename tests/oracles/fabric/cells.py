@@ -11,8 +11,8 @@ from tests.oracles.axon import turn_of
 from tests.oracles.fabric.tape import Tape, Var
 from tests.oracles.head_norm import head_norm, head_norm_vjp
 from volumetric.base._typing import Array
-from volumetric.fabric.layer.cells import step_of
-from volumetric.fabric.layer.declared import SLSTM, Axon, Cell
+from volumetric.fabric.layer.cell_populations import SLSTM, Axon, Cell
+from volumetric.fabric.layer.cell_steps import step_of
 from volumetric.graph.numeric.activations import activate, slope
 from volumetric.layers.axon import LEAST
 from volumetric.layers.recurrent import Cell as Step

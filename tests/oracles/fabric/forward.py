@@ -11,12 +11,12 @@ from tests.oracles.fabric.cells import Vars, advance
 from tests.oracles.fabric.tape import Tape, Var
 from tests.oracles.memory import Memory, covering, start_of
 from volumetric.base._typing import Array
-from volumetric.fabric.layer.cells import states_of
-from volumetric.fabric.layer.declared import OutPort
-from volumetric.fabric.layer.spec import SHARPNESS
+from volumetric.fabric.layer.cell_populations import OutPort
+from volumetric.fabric.layer.cell_steps import states_of
+from volumetric.fabric.layer.fabric_layer import SHARPNESS
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.graph.numeric.softmax import softmax
-from volumetric.graph.operations.edges import Edges, edges_of, run_edge_attend, run_edge_attend_back
+from volumetric.graph.operations.edge_attention import EdgeLists, edges_of, run_edge_attend, run_edge_attend_back
 
 
 def run(spec: Any, p: Arrays, x: Array, memory: Memory | None) -> tuple[Array, Saved]:
@@ -95,7 +95,7 @@ class _Machine:
             for name in states_of(q.cell):
                 self.kept[f"{q.name}.{name}"] = self._living(self.kept[f"{q.name}.{name}"], first)
 
-    def _edges(self, which: slice, starts: Array, delays: list[int]) -> Edges:
+    def _edges(self, which: slice, starts: Array, delays: list[int]) -> EdgeLists:
         """Edges, whose senders are counted once for each delay."""
         facts = self.facts
         late = np.searchsorted(delays, facts.delay[which])
@@ -140,7 +140,7 @@ class _Machine:
         cost = self.tape.apply(p["distance"], lambda x: np.logaddexp(x, x.dtype.type(0)), sigmoid)
         return self.tape.mul(Var(-far[:, None].astype(dtype)), cost)
 
-    def _attend(self, q: Var, kv: Var, bias: Var, edges: Edges) -> Var:
+    def _attend(self, q: Var, kv: Var, bias: Var, edges: EdgeLists) -> Var:
         heads = self.spec.heads
         message, weights = run_edge_attend(q.value, kv.value, bias.value, edges, heads)
 

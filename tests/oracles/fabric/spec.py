@@ -6,7 +6,7 @@ from tests.oracles.base import Arrays, Grads, Oracle, Saved, oracle_of
 from tests.oracles.fabric.forward import back, run
 from tests.oracles.memory import Memory
 from volumetric.base._typing import Array
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.fabric.layer.fabric_layer import Fabric
 
 
 @oracle_of(Fabric)

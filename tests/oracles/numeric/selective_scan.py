@@ -7,11 +7,11 @@ import numpy as np
 from tests.oracles.memory import Memory, start_of
 from volumetric.base._typing import Array
 from volumetric.graph.operations.linear_scan import run_linear_scan_back
-from volumetric.graph.operations.state_space import Given, Scanned, _by_head
+from volumetric.graph.operations.state_space import SelectiveScanInputs, SelectiveScanResult, _by_head
 from volumetric.layers.selective_scan import STATE
 
 
-def selective_scan_vjp(of: Scanned, given: Given, gy: Array) -> Given:
+def selective_scan_vjp(of: SelectiveScanResult, given: SelectiveScanInputs, gy: Array) -> SelectiveScanInputs:
     """Return the gradients of ``sum(gy * y)``; the state that the scan starts from is a constant."""
     x, dt, a, b, c = given
     heads, groups = x.shape[2], b.shape[2]
@@ -28,7 +28,7 @@ def selective_scan_vjp(of: Scanned, given: Given, gy: Array) -> Given:
     g_taken = np.sum(g_states * _by_head(b, heads), axis=2)
     g_dt = np.sum(g_taken * x, axis=3) + np.sum(g_rate * a.T, axis=2)
     g_a = np.sum(g_rate * dt[:, :, None], axis=(0, 1)).T
-    return Given(g_taken * dt[..., None], g_dt, g_a, _by_group(g_b, groups), _by_group(g_c, groups))
+    return SelectiveScanInputs(g_taken * dt[..., None], g_dt, g_a, _by_group(g_b, groups), _by_group(g_c, groups))
 
 
 def scan_start(memory: Memory | None, shape: tuple[int, ...], x: Array) -> Array:

@@ -12,7 +12,7 @@ from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, sigmoid
 from volumetric.graph.numeric.softmax import softmax
 from volumetric.program.layer.carriers import EPS, KEY_RATE
-from volumetric.program.layer.facts import Place
+from volumetric.program.layer.program_facts import Place
 
 
 def own(p: Arrays, place: Place) -> dict[str, Array]:

@@ -6,8 +6,8 @@ import numpy as np
 
 from tests.oracles.base import Arrays
 from volumetric.base._typing import Array
-from volumetric.program.layer.facts import Facts
-from volumetric.program.layer.parameters import constants_of, rows_of
+from volumetric.program.layer.program_facts import Facts
+from volumetric.program.layer.program_params import constants_of, rows_of
 
 
 def put_in(facts: Facts, p: Arrays, canvas: Array, states: dict[str, Array]) -> list[str]:

@@ -10,14 +10,14 @@ from tests.oracles.program.carriers import noised
 from tests.oracles.training import Training
 from volumetric.base._typing import Array
 from volumetric.graph.operations.noise import normal
-from volumetric.program.layer.facts import Facts
-from volumetric.program.layer.recipes import diffuses, stream_at
+from volumetric.program.layer.program_facts import Facts
+from volumetric.program.layer.recipes import diffusing_regions, stream_at
 
 
 def noise_in(facts: Facts, streams: int, length: int, training: Training) -> dict[int, Array]:
     """Return the noise ε of each row: region → ``[streams, T, N, d]``, by the key of the pass."""
     found: dict[int, Array] = {}
-    for place in diffuses(facts):
+    for place in diffusing_regions(facts):
         each = (length, len(place.positions), facts.program.canvas.width)
         first = training.first * int(np.prod(each))
         found[place.index] = normal((streams, *each), training.noise, stream_at(training.path, place), first)

@@ -11,9 +11,9 @@ from tests.oracles.base import Arrays, oracle
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.activations import sigmoid
-from volumetric.program.layer.facts import Facts
-from volumetric.program.layer.plan import positions_kept
-from volumetric.program.layer.tasks import Task, gate_of, names_of, tasks_of
+from volumetric.program.layer.dispatch_plan import positions_kept
+from volumetric.program.layer.edge_tasks import EdgeTask, gate_of, names_of, tasks_of
+from volumetric.program.layer.program_facts import Facts
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,7 +67,7 @@ def dispatch(facts: Facts, p: Arrays, canvas: Array, told: Told | None = None, l
     return Dispatched(*state.ended(), results)
 
 
-def _read(facts: Facts, task: Task, canvas: Array, told: Told | None) -> Array:
+def _read(facts: Facts, task: EdgeTask, canvas: Array, told: Told | None) -> Array:
     rows, back = task.source
     if told is not None:
         return told(rows, back)
@@ -77,7 +77,7 @@ def _read(facts: Facts, task: Task, canvas: Array, told: Told | None) -> Array:
     return canvas[:, place.positions]
 
 
-def _result(facts: Facts, task: Task, p: Arrays, canvas: Array, source: Array) -> Array:
+def _result(facts: Facts, task: EdgeTask, p: Arrays, canvas: Array, source: Array) -> Array:
     """Sums of what the parts of an edge bring, each with its share; 0 where nothing is written."""
     own = {name: p[there] for name, there in names_of(facts, task).items()}
     queries = canvas[:, task.place.positions]
@@ -100,13 +100,13 @@ class _State:
         self.gated, self.gates = np.zeros_like(canvas), np.zeros(flat, np.bool_)
         self.replaced, self.by_last = np.zeros_like(canvas), np.zeros(flat, np.bool_)
 
-    def write(self, task: Task, p: Arrays, made: Array, on: Array) -> None:
+    def write(self, task: EdgeTask, p: Arrays, made: Array, on: Array) -> None:
         """Add what an edge brings, in the streams where it is on."""
         at, dtype = task.place.positions, made.dtype
         flags = np.logical_and.outer(on, task.shares > 0)
         there, shares = flags[:, :, None], np.where(task.shares > 0, task.shares, 1).astype(dtype)
         if task.wire.write == "add":
-            weight, side = dtype.type(task.wire.weight), int(task.predicts)
+            weight, side = dtype.type(task.wire.weight), int(task.is_prediction)
             self.added[side][:, at] += np.where(there, weight * made, 0)
             self.weight[side][:, at] += flags * weight * shares
             return

@@ -8,9 +8,9 @@ from tests.oracles.base import Arrays
 from tests.oracles.dense import affine
 from tests.oracles.program.carriers import layer_norm
 from volumetric.base._typing import Array
-from volumetric.program.layer.facts import Facts
-from volumetric.program.layer.parameters import codes_of
 from volumetric.program.layer.ports import In, Level, Signal
+from volumetric.program.layer.program_facts import Facts
+from volumetric.program.layer.program_params import codes_of
 from volumetric.program.layer.timing import timing_of
 
 

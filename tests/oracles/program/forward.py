@@ -19,8 +19,8 @@ from tests.oracles.program.watched import watch
 from tests.oracles.training import Training
 from volumetric.base._typing import Array
 from volumetric.layers.clock import Event
-from volumetric.layers.clock_steps import NumpySteps, step
-from volumetric.program.layer.facts import Facts
+from volumetric.layers.clock_steps import NumpyClockOps, step
+from volumetric.program.layer.program_facts import Facts
 from volumetric.program.layer.recipes import recipe_of
 from volumetric.program.layer.timing import CANVAS, CLOCK, all_states, meter_at, timing_of
 
@@ -134,7 +134,7 @@ class Machine:
         for clock, starts in zip(self.timing.clocks, self.timing.starts, strict=True):
             held = self.states[CLOCK][:, at : at + len(starts)] if starts else np.zeros((len(x), 0), x.dtype)
             counts = [held[:, n] + x.dtype.type(start) for n, start in enumerate(starts)]
-            truth, after = step(clock, counts, NumpySteps(watched, lambda name: happening(facts, x, name)))
+            truth, after = step(clock, counts, NumpyClockOps(watched, lambda name: happening(facts, x, name)))
             if starts:
                 now = self.states[CLOCK].copy()
                 now[:, at : at + len(starts)] = np.stack(after, 1) - np.array(starts, x.dtype)

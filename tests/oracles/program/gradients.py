@@ -11,7 +11,7 @@ from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.graph.interpret import interpret
 from volumetric.layers import LayerSpec
-from volumetric.layers.scope import GraphTraining, Scope
+from volumetric.layers.emit_scope import GraphTraining, Scope
 
 
 def gradients(spec: LayerSpec, p: Arrays, saved: Saved, gy: Array) -> Grads:

@@ -14,21 +14,21 @@ from tests.oracles.program.carriers import layer_norm, own, predicted
 from tests.oracles.training import Training
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, sigmoid
-from volumetric.graph.numeric.noise import stream_of
+from volumetric.graph.numeric.counter_noise import stream_of
 from volumetric.graph.numeric.softmax import softmax
-from volumetric.graph.operations.noise import kept
+from volumetric.graph.operations.noise import dropout_mask
 from volumetric.graph.operations.state_space import softplus
-from volumetric.program.layer.facts import Facts, Place
-from volumetric.program.layer.recipes import HIDDEN, LEAST, SHARPNESS, hides, recipe_of
+from volumetric.program.layer.program_facts import Facts, Place
+from volumetric.program.layer.recipes import HIDDEN, LEAST, SHARPNESS, hiding_regions, recipe_of
 
 
 def hidden_in(facts: Facts, streams: int, length: int, training: Training) -> dict[int, Array]:
     """Return which positions are hidden in which row: region → bool ``[streams, T, N]``, by the key of the pass."""
     found: dict[int, Array] = {}
-    for place in hides(facts):
+    for place in hiding_regions(facts):
         shape = (streams, length, len(place.positions))
         first = training.first * length * len(place.positions)
-        stay = kept(shape, HIDDEN, training.noise, stream_of(f"{training.path}/{place.name}"), first)
+        stay = dropout_mask(shape, HIDDEN, training.noise, stream_of(f"{training.path}/{place.name}"), first)
         found[place.index] = np.logical_not(stay)
     return found
 

@@ -11,9 +11,9 @@ from tests.oracles.program.carriers import bound, denoised, filtered, own, remem
 from tests.oracles.program.dispatch import Dispatched
 from tests.oracles.program.meters import updated
 from volumetric.base._typing import Array
-from volumetric.program.layer.facts import METERED, Facts, Place
-from volumetric.program.layer.parameters import AGE, longest, metered_by
-from volumetric.program.layer.tasks import tasks_of
+from volumetric.program.layer.edge_tasks import tasks_of
+from volumetric.program.layer.program_facts import METERED, Facts, Place
+from volumetric.program.layer.program_params import AGE, longest_lags, metered_by
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Held:
         Slots are bound to what their region holds where it fires; those that do not persist, always.
         """
         found = {(place.index, 0): self._now(place, canvas) for place in self.facts.places}
-        back = longest(self.facts)
+        back = longest_lags(self.facts)
         for number, most in back.items():
             name = f"{self.facts.places[number].name}.past"
             now, past = found[number, 0][:, None], self.states[name]
@@ -62,7 +62,7 @@ class Held:
     def grow(self) -> None:
         """Count the step."""
         if AGE in self.states:
-            most = max(longest(self.facts).values())
+            most = max(longest_lags(self.facts).values())
             self.states[AGE] = np.minimum(self.states[AGE] + 1, self.states[AGE].dtype.type(most))
 
     def settle(

@@ -8,7 +8,7 @@ from tests.oracles.program.forward import run
 from tests.oracles.program.gradients import gradients
 from tests.oracles.training import Training
 from volumetric.base._typing import Array
-from volumetric.program.layer.spec import Program
+from volumetric.program.layer.program_layer import Program
 
 
 @oracle_of(Program)

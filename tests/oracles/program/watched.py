@@ -6,8 +6,8 @@ import numpy as np
 
 from tests.oracles.program.meters import shown
 from volumetric.base._typing import Array
-from volumetric.program.layer.facts import Facts
-from volumetric.program.layer.watched import writing
+from volumetric.program.layer.program_facts import Facts
+from volumetric.program.layer.watch_outputs import writable_edges
 
 
 def watch(facts: Facts, computed: Array, acted: Array, canvas: Array, states: dict[str, Array]) -> Array:
@@ -26,4 +26,4 @@ def watch(facts: Facts, computed: Array, acted: Array, canvas: Array, states: di
             strength.append(np.sqrt(np.square(held).mean((1, 2)))[:, None])
         if place.meter is not None:
             meters.append(shown(place.meter, states[f"{place.name}.meter"]))
-    return np.concatenate([computed, acted * writing(facts), *strength, *meters], axis=1).astype(canvas.dtype)
+    return np.concatenate([computed, acted * writable_edges(facts), *strength, *meters], axis=1).astype(canvas.dtype)

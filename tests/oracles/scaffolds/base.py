@@ -11,7 +11,7 @@ from tests.oracles.memory import Memory
 from tests.oracles.scaffolds.gru_gate import gru_gate, gru_gate_vjp
 from tests.oracles.training import Training
 from volumetric.base._typing import Array
-from volumetric.layers.scaffolds.base import CORE, Scaffold, Widened
+from volumetric.layers.scaffolds.scaffold import CORE, Scaffold, WideningScaffold
 
 RunCore: TypeAlias = Callable[[Array], tuple[Array, Saved]]
 """What the layer inside makes of rows."""
@@ -42,7 +42,7 @@ class ScaffoldOracle(Oracle):
         return gx
 
 
-@oracle_of(Widened)
+@oracle_of(WideningScaffold)
 class WidenedOracle(ScaffoldOracle):
     def join(self, p: Arrays, name: str, x: Array, f: Array) -> tuple[Array, Saved]:
         """Return ``x + f``, or what the gate makes of both."""

@@ -14,7 +14,7 @@ from tests.oracles.numeric.norms import rms_norm_vjp
 from tests.oracles.training import Training
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, slope
-from volumetric.graph.numeric.largest import keep_largest
+from volumetric.graph.numeric.keep_largest import keep_largest
 from volumetric.graph.numeric.norms import rms_norm
 from volumetric.graph.numeric.softmax import softmax, softmax_vjp
 from volumetric.layers.scaffolds.column import Column
@@ -71,7 +71,7 @@ class ColumnOracle(Oracle):
         context = p["prior.q.weight"] @ p["prior.context"]
         keys = p["prior.keys"] @ p["prior.k.weight"].T
         scores, saved = keys @ context * context.dtype.type(self.prior_factor), {"context": context, "keys": keys}
-        kept = scores if self.chosen is None else keep_largest(scores, self.chosen)
+        kept = scores if self.chosen_count is None else keep_largest(scores, self.chosen_count)
         return kept / kept.dtype.type(self.temperature), saved
 
     def _refined(self, p: Arrays, u: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from volumetric.base.errors import SpecError
-from volumetric.base.hints import shown
+from volumetric.base.hints import format_value
 
 _HOST: Final = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%[\w.-]+)?", re.IGNORECASE | re.ASCII)
 """A host name, or an IPv4 or IPv6 address."""
@@ -20,7 +20,7 @@ _PATH: Final = re.compile(r"[!-~]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ServerTarget:
     """A server, by the base URL of its ``/chat/completions``.
 
     Attributes
@@ -39,7 +39,7 @@ class Target:
     key: str
 
     @classmethod
-    def of(cls, url: str, key: str = "none") -> Target:
+    def of(cls, url: str, key: str = "none") -> ServerTarget:
         """Return the target of a URL, with or without ``/v1``.
 
         Raises
@@ -77,7 +77,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StreamEvent:
     """The data of a stream event.
 
     Attributes
@@ -99,7 +99,7 @@ class Piece:
     error: str = ""
 
 
-def piece_of(line: bytes) -> Piece | None:
+def parse_event(line: bytes) -> StreamEvent | None:
     """Parse a line of a stream; return None for comments, event names and empty lines.
 
     Fields may be missing or null.
@@ -112,19 +112,19 @@ def piece_of(line: bytes) -> Piece | None:
         return None
     data = line[5:].strip()
     if data == b"[DONE]":
-        return Piece(last=True)
+        return StreamEvent(last=True)
     try:
         event = json.loads(data)
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, Mapping):
-        raise ValueError(f"expected a chunk of a chat completion, got {shown(data.decode(errors='replace'))}")
+        raise ValueError(f"expected a chunk of a chat completion, got {format_value(data.decode(errors='replace'))}")
     if event.get("error"):
-        return Piece(error=error_of(data))
+        return StreamEvent(error=error_of(data))
     choices = [choice for choice in _list(event.get("choices")) if isinstance(choice, Mapping)]
     deltas = [_fields(choice.get("delta")) for choice in choices]
     usage = _fields(event.get("usage"))
-    return Piece(
+    return StreamEvent(
         text="".join(_text(delta.get("content")) for delta in deltas),
         thought="".join(_text(delta.get("reasoning_content") or delta.get("reasoning")) for delta in deltas),
         finished=any(choice.get("finish_reason") for choice in choices),
@@ -163,7 +163,7 @@ _LONGEST_LINE = 1 << 20
 
 
 @dataclass(slots=True)
-class Seen:
+class ClientAnswer:
     """A client's measurement of one answer.
 
     Attributes
@@ -183,9 +183,9 @@ class Seen:
     error: str = ""
 
 
-async def ask(target: Target, body: Mapping[str, Any], timeout: float) -> Seen:
+async def ask(target: ServerTarget, body: Mapping[str, Any], timeout: float) -> ClientAnswer:
     """Send a chat completion, and read its stream to the end. Errors are stored in the result."""
-    answer = Seen()
+    answer = ClientAnswer()
     try:
         async with asyncio.timeout(timeout):
             await _ask(target, {**body, "stream": True, "stream_options": {"include_usage": True}}, answer)
@@ -194,7 +194,7 @@ async def ask(target: Target, body: Mapping[str, Any], timeout: float) -> Seen:
     return answer
 
 
-async def _ask(target: Target, body: Mapping[str, Any], answer: Seen) -> None:
+async def _ask(target: ServerTarget, body: Mapping[str, Any], answer: ClientAnswer) -> None:
     """Send a chat completion, and store the data of its stream, or its error, in `answer`."""
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection(
@@ -219,7 +219,7 @@ async def _ask(target: Target, body: Mapping[str, Any], answer: Seen) -> None:
         chunked = any(line.lower().startswith(b"transfer-encoding") and b"chunked" in line for line in headers)
         finished = False
         async for line in _lines(reader, chunked=chunked):
-            piece = piece_of(line)
+            piece = parse_event(line)
             if piece is None:
                 continue
             if piece.error:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from volumetric.devices.cpu.kernels.steps import CONTROL_WORDS, SCRATCH_BYTES_WORD, SCRATCH_WORD
+from volumetric.devices.cpu.kernels.step_words import CONTROL_WORDS, SCRATCH_BYTES_WORD, SCRATCH_WORD
 
 _HUGE = 2 << 20
 _NUMPY_HUGE = 4 << 20  # size from which NumPy requests huge pages, too
@@ -28,12 +28,12 @@ class Arena:
     """
 
     def __init__(self, size: int) -> None:
-        self._bytes = np.frombuffer(_mapping(size + _HUGE, huge=True), np.uint8)
+        self._bytes = np.frombuffer(_map_memory(size + _HUGE, huge=True), np.uint8)
         self._next = self._bytes.ctypes.data + -self._bytes.ctypes.data % _HUGE
         self._end = self._bytes.ctypes.data + self._bytes.size
         self.used = 0
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         """Return the address of `size` new bytes, a multiple of 64."""
         size = -(-size // 64) * 64
         address = self._next
@@ -44,7 +44,7 @@ class Arena:
         return address
 
 
-def _mapping(size: int, *, huge: bool) -> mmap.mmap:
+def _map_memory(size: int, *, huge: bool) -> mmap.mmap:
     # Private: advice alone brings huge pages to private memory; for shared memory they are mostly disabled.
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
@@ -56,7 +56,7 @@ def _mapping(size: int, *, huge: bool) -> mmap.mmap:
     return mapping
 
 
-def apart_zeros(size: int) -> NDArray[np.uint8]:
+def off_heap_zeros(size: int) -> NDArray[np.uint8]:
     """Return `size` zero bytes as `aligned_zeros`, outside the heap unless small: for memory that may live long.
 
     They return to the system when unreferenced. Heap memory often does not: other allocations pin it, and after freeing
@@ -64,10 +64,10 @@ def apart_zeros(size: int) -> NDArray[np.uint8]:
     """
     if size < _APART:
         return aligned_zeros(size)
-    return np.frombuffer(_mapping(size, huge=size >= _NUMPY_HUGE), np.uint8)
+    return np.frombuffer(_map_memory(size, huge=size >= _NUMPY_HUGE), np.uint8)
 
 
-class Scratch:
+class CallScratch:
     """Memory that every call of some programs may overwrite, as they take turns: values, and a block per thread.
 
     Attributes

@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from volumetric.base.errors import DeviceError
-from volumetric.devices.cpu.between import Between
-from volumetric.devices.cpu.cache import KVStorage
-from volumetric.devices.cpu.cores import default_threads
+from volumetric.devices.cpu.cpu_count import default_threads
 from volumetric.devices.cpu.executable import CpuExecutable
-from volumetric.devices.cpu.governor import Walker
-from volumetric.devices.cpu.kernels.amx.allowed import has_matrix_registers
+from volumetric.devices.cpu.kernels.amx.amx_support import has_matrix_registers
+from volumetric.devices.cpu.kernels.cpu_target import target
 from volumetric.devices.cpu.kernels.panels import FORMATS, Rounding
-from volumetric.devices.cpu.kernels.target import target
-from volumetric.devices.cpu.program import Program
-from volumetric.devices.cpu.resident import ResidentWeights
-from volumetric.devices.cpu.settings import Settings
+from volumetric.devices.cpu.kv_cache import KVStorage
+from volumetric.devices.cpu.resident_weights import ResidentWeights
+from volumetric.devices.cpu.row_programs import RowPrograms
+from volumetric.devices.cpu.row_settings import RowSettings
+from volumetric.devices.cpu.subgraph_steps import SubgraphPrograms
+from volumetric.devices.cpu.thread_control import StepTableExecutor
 from volumetric.network import Params
 from volumetric.run.device import DeviceInfo, Executable, RunOptions
-from volumetric.run.graph.network import GROUPED, NATIVE
-from volumetric.run.graph.segments import Cut
-from volumetric.run.narrowing import narrowed_params
+from volumetric.run.graph.network_graph import GROUPED, NATIVE
+from volumetric.run.graph.partition import Partition
 from volumetric.run.plan import Plan
+from volumetric.run.regroup import regroup_params
 
 if TYPE_CHECKING:
-    from volumetric.devices.cpu.graph.device import CpuGraphs
+    from volumetric.devices.cpu.graph.graphs import CpuGraphs
     from volumetric.network import Network
     from volumetric.run.streams import RowStream, S, Streamable
 
@@ -74,16 +74,16 @@ class CpuDevice:
 
     def _compile(self, plan: Plan, sources: Params, options: RunOptions, like: ResidentWeights | None) -> CpuExecutable:
         threads = options.threads or self.threads
-        cut = Cut(plan, self.native_operations)
-        params = narrowed_params(sources, self.native_schemes)
+        cut = Partition(plan, self.native_operations)
+        params = regroup_params(sources, self.native_schemes)
         weights = ResidentWeights(cut.graph, cut.rows, params, threads, sources=sources, like=like)
-        walker = Walker(threads)
-        between = Between(cut, params, walker)
+        walker = StepTableExecutor(threads)
+        between = SubgraphPrograms(cut, params, walker)
         compute: Rounding = "int8" if options.compute == "auto" else options.compute
         storage = self._storage(options, weights)
-        settings = Settings(cut, weights, compute=compute, storage=storage, context=options.context, threads=threads)
+        settings = RowSettings(cut, weights, compute=compute, storage=storage, context=options.context, threads=threads)
         beside = partial(self._compile, options=options, like=weights)
-        return CpuExecutable(Program(settings, between), options, walker, beside)
+        return CpuExecutable(RowPrograms(settings, between), options, walker, beside)
 
     def stream(self, machine: Network | Streamable[S], params: Params, *, batch: int = 1) -> RowStream | S:
         """Return `batch` streams: see `volumetric.run.streams`."""
@@ -93,7 +93,7 @@ class CpuDevice:
 
     def graphs(self, *, alike: bool = False) -> CpuGraphs:
         """Return the device for tensor graphs; `alike`: rows are batch-invariant, see `CpuGraphs`."""
-        from volumetric.devices.cpu.graph.device import CpuGraphs
+        from volumetric.devices.cpu.graph.graphs import CpuGraphs
 
         return CpuGraphs(self.threads, alike=alike)
 

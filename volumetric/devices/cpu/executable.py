@@ -10,19 +10,27 @@ import numpy as np
 
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import DeviceError, GenerationError
-from volumetric.devices.cpu.cache import BLOCK
-from volumetric.devices.cpu.decoding import TokenLoop
-from volumetric.devices.cpu.governor import Walker
-from volumetric.devices.cpu.program import Program
-from volumetric.devices.cpu.running import CHUNK, Call, Runner
-from volumetric.devices.cpu.state import CpuState, StateLayout, StateMemory, bytes_per_token
+from volumetric.devices.cpu.call_runner import CHUNK, CpuCall, Runner
+from volumetric.devices.cpu.cpu_state import CpuState, StateLayout, StateMemory, bytes_per_token
+from volumetric.devices.cpu.greedy_loop import TokenLoop
+from volumetric.devices.cpu.kv_cache import BLOCK
+from volumetric.devices.cpu.row_programs import RowPrograms
+from volumetric.devices.cpu.thread_control import StepTableExecutor
 from volumetric.network import OUTPUT, Params
-from volumetric.run.batch import Handed, Part, Span, check_once, check_pieces, deal, greedy_each
-from volumetric.run.device import Constant, Found, Given, MemoryReport, Piece, RunOptions, output_of
-from volumetric.run.logits import check_likeliest
+from volumetric.run.call_batch import (
+    CallOutputs,
+    CheckedRows,
+    RowSpan,
+    check_once,
+    check_sequence_rows,
+    deal_spans,
+    greedy_each,
+)
+from volumetric.run.device import Constant, MemoryReport, RowInputs, RowOutputs, RunOptions, SequenceRows, output_of
+from volumetric.run.logits import check_argmax_count
 from volumetric.run.plan import Plan
-from volumetric.run.profile import StepTime
-from volumetric.run.state import check_room, check_tokens, check_vocabulary, fixed_bytes
+from volumetric.run.sequence_state import check_capacity, check_tokens, check_vocabulary, fixed_bytes
+from volumetric.run.step_times import StepTime
 
 
 class CpuExecutable:
@@ -30,9 +38,9 @@ class CpuExecutable:
 
     def __init__(
         self,
-        program: Program,
+        program: RowPrograms,
         options: RunOptions,
-        walker: Walker,
+        walker: StepTableExecutor,
         beside: Callable[[Plan, Params], CpuExecutable],
     ) -> None:
         self.options = options
@@ -69,7 +77,7 @@ class CpuExecutable:
         restore_state(state, data, self._open().program.cut.plan.states, self.options.context)
         return state
 
-    def run(self, pieces: Sequence[Piece]) -> list[Found]:
+    def run(self, pieces: Sequence[SequenceRows]) -> list[RowOutputs]:
         """Append the rows of each sequence to its state; see `Executable.run`.
 
         Rows are batch-invariant, and independent of how a prompt is split, unless layers take statistics over a call.
@@ -81,25 +89,27 @@ class CpuExecutable:
         """
         runner = self._open()
         graph = runner.program.graph
-        parts = check_pieces(runner.program.cut.plan, pieces, self.options.context)
+        parts = check_sequence_rows(runner.program.cut.plan, pieces, self.options.context)
         for part in parts:
             self._check_positions(part.state.position + len(part))
-        handed = Handed(runner.program.cut.plan, parts)
+        handed = CallOutputs(runner.program.cut.plan, parts)
         with self._turn:
-            for spans in deal([len(part) for part in parts], CHUNK, cut=not graph.whole, each=graph.piece):
-                runner.run(Call(spans, parts), handed)
-        return handed.found
+            for spans in deal_spans(
+                [len(part) for part in parts], CHUNK, cut=not graph.whole_sequences, each=graph.max_rows
+            ):
+                runner.run(CpuCall(spans, parts), handed)
+        return handed.by_sequence
 
-    def forward(self, state: CpuState, x: Given, *, last_only: bool = True) -> F32Array:
+    def forward(self, state: CpuState, x: RowInputs, *, last_only: bool = True) -> F32Array:
         """Append the rows of `x` to `state` and return the output for the last row, or for all rows."""
-        return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
+        return output_of(self.run([SequenceRows(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
     def greedy(
         self, states: Sequence[CpuState], tokens: Sequence[int], constant: Constant | None = None
     ) -> Generator[list[int]]:
         """Feed `tokens`, yield the argmax of each sequence, feed those, and so on."""
         runner = self._open()
-        if TokenLoop.serves(runner):
+        if TokenLoop.supports(runner):
             return self._loop(runner, states, tokens, constant)
         return greedy_each(self, runner.program.cut.plan, states, tokens, constant)
 
@@ -114,7 +124,7 @@ class CpuExecutable:
         while True:
             if max(state.position for state in states) >= limit:  # the caller may have moved a state meanwhile
                 for state in states:
-                    check_room(state.position, 1, self.options.context)
+                    check_capacity(state.position, 1, self.options.context)
                     self._check_positions(state.position + 1)
             if max(tokens) >= vocabulary:
                 check_vocabulary(plan, np.array(tokens, np.int32))
@@ -122,7 +132,7 @@ class CpuExecutable:
                 tokens, top = loop.step(tokens)
             for place, logit in enumerate(top):
                 if not isfinite(logit):
-                    check_likeliest(logit, sequence=place)
+                    check_argmax_count(logit, sequence=place)
             yield list(tokens)
 
     def step_times(self, states: Sequence[CpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
@@ -130,17 +140,17 @@ class CpuExecutable:
         check_once(states)
         runner = self._open()
         plan = runner.program.cut.plan
-        rows = min(rows, max(1, CHUNK // len(states)), runner.program.graph.piece or CHUNK)
+        rows = min(rows, max(1, CHUNK // len(states)), runner.program.graph.max_rows or CHUNK)
         values = {name: plan.values[i] for name, i in plan.inputs.items()}
         inputs = {name: np.zeros((rows, *value.shape[1:]), value.dtype) for name, value in values.items()}
         for state in states:
-            check_room(state.position, rows, self.options.context)
+            check_capacity(state.position, rows, self.options.context)
             self._check_positions(state.position + rows)
         if any(spec.kind == "fixed" for spec in plan.states.values()):
             states = [state.fork() for state in states]  # each run replaces them
         with self._turn:
-            parts = [Part(state, "last", inputs, tuple(plan.outputs)) for state in states]
-            return runner.step_times(Call([Span(i, 0, rows) for i in range(len(parts))], parts), repeats)
+            parts = [CheckedRows(state, "last", inputs, tuple(plan.outputs)) for state in states]
+            return runner.step_times(CpuCall([RowSpan(i, 0, rows) for i in range(len(parts))], parts), repeats)
 
     def update(self, params: Params) -> None:
         """Replace resident weights, see `Updatable.update`."""
@@ -148,9 +158,9 @@ class CpuExecutable:
             runner = self._open()
             others = runner.program.between.update(params)
             runner.program.settings.weights.update(others, runner.walker.threads)
-            runner.forget()
+            runner.drop_kinds()
 
-    def beside(self, plan: Plan, params: Params) -> CpuExecutable:
+    def compile_sharing(self, plan: Plan, params: Params) -> CpuExecutable:
         """Compile another plan sharing the same resident weights, see `Sharing.beside`."""
         with self._turn:
             self._open()

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.devices.cpu.steps import BLOCKED, GUARDS, Draft, Step
+from volumetric.devices.cpu.step_builder import BLOCKED, GUARDS, OperationStep, StepBuilder
 
 Home = Literal["arena", "key", "constant", "caller"]
 
@@ -43,7 +43,7 @@ class Storage:
     offset: int = 0
 
 
-class Placement:
+class StoragePlacement:
     """Storages of a step list.
 
     Parameters
@@ -58,12 +58,12 @@ class Placement:
     arena : size of the arena in bytes
     """
 
-    def __init__(self, draft: Draft, lent: Sequence[int] | None = None) -> None:
-        self._draft = draft
-        self.leaves = [leaf for step in draft.steps for leaf in step.leaves]
-        graph = draft.graph
-        root, shared = draft.roots(), draft.shared
-        temporary = range(len(graph.tensors), len(draft.sizes))
+    def __init__(self, builder: StepBuilder, lent: Sequence[int] | None = None) -> None:
+        self._draft = builder
+        self.leaves = [leaf for step in builder.steps for leaf in step.leaves]
+        graph = builder.graph
+        root, shared = builder.roots(), builder.shared
+        temporary = range(len(graph.tensors), len(builder.sizes))
         self.of = [*(root if shared is None else shared.of), *temporary]
         self.start = [*([0] * len(root) if shared is None else shared.start), *([0] * len(temporary))]
         by_key: dict[str, int] = {}
@@ -71,11 +71,11 @@ class Placement:
             key = graph.tensors[r].key
             if key is not None:
                 self.of[i] = by_key.setdefault(key, r)
-        for i, (whole, start) in draft.parts.items():
+        for i, (whole, start) in builder.parts.items():
             self.of[i], self.start[i] = self.of[whole], self.start[whole] + start
         self.storages: dict[int, Storage] = {}
         for i, place in enumerate(self.of):
-            size = draft.sizes[place] if shared is None else shared.sizes.get(place, draft.sizes[place])
+            size = builder.sizes[place] if shared is None else shared.sizes.get(place, builder.sizes[place])
             fresh = Storage(size, "arena", len(self.leaves), -1, [])
             self.storages.setdefault(place, fresh).tensors.append(i)
         for i in by_key.values():
@@ -84,11 +84,11 @@ class Placement:
             self.storages[self.of[i]].home = "constant"
         self._lifetimes()
         if lent is None:
-            self._lend_large()
+            self._use_caller_arrays()
         else:
             for i in lent:
                 self.storages[self.of[i]].home = "caller"
-        self._overwrite()
+        self._overwrite_operands()
         self.arena = self._pack()
 
     def _lifetimes(self) -> None:
@@ -96,21 +96,21 @@ class Placement:
         for step in draft.steps:
             first, end = end, end + len(step.leaves)
             for i in (*step.reads, *step.writes):  # of a step with a body: the values that decide whether it runs
-                self._lives(i, first, end - 1)
+                self._lifetime_of(i, first, end - 1)
             for at, leaf in enumerate(step.leaves, first):
                 span = (first, end - 1) if step.name == "loop" else (at, at)  # its first step comes after its last, too
                 for i in (*leaf.reads, *leaf.writes):
-                    self._lives(i, *span)
+                    self._lifetime_of(i, *span)
         for i in draft.inputs:
-            self._lives(i, -1, -1)
+            self._lifetime_of(i, -1, -1)
         for i in draft.outputs:
-            self._lives(i, end, end)
+            self._lifetime_of(i, end, end)
 
-    def _lives(self, tensor: int, first: int, last: int) -> None:
+    def _lifetime_of(self, tensor: int, first: int, last: int) -> None:
         storage = self.storages[self.of[tensor]]
         storage.first, storage.last = min(storage.first, first), max(storage.last, last)
 
-    def _lend_large(self) -> None:
+    def _use_caller_arrays(self) -> None:
         """Place large inputs and outputs in the caller's arrays, unless Python code must find them."""
         graph = self._draft.graph
         by_python = {self.of[i] for step in self.leaves if step.host for i in (*step.reads, *step.writes)}
@@ -123,14 +123,16 @@ class Placement:
             if once and storage.home == "arena" and storage.size >= LARGE and (place in inputs) != (place in written):
                 storage.home = "caller"
 
-    def _overwrite(self) -> None:
+    def _overwrite_operands(self) -> None:
         for at, leaf in enumerate(self.leaves):
             steps = leaf.body if leaf.name == BLOCKED else (leaf,)
             for number, step in enumerate(steps):
                 if step.over:
-                    self._write_over(step, at, before=steps[:number], behind=steps[number + 1 :])
+                    self._overwrite_operand(step, at, before=steps[:number], behind=steps[number + 1 :])
 
-    def _write_over(self, step: Step, at: int, *, before: Sequence[Step], behind: Sequence[Step]) -> None:
+    def _overwrite_operand(
+        self, step: OperationStep, at: int, *, before: Sequence[OperationStep], behind: Sequence[OperationStep]
+    ) -> None:
         """Let the result of a step replace an operand that is dead afterwards, at leaf `at`."""
         [result] = step.writes
         number = self.of[result]
@@ -139,12 +141,12 @@ class Placement:
             source = self.storages[self.of[i]]
             sizes = {source.size, target.size, self._draft.sizes[i], self._draft.sizes[result]}
             fits = len(sizes) == 1 and source is not target and source.home == target.home == "arena"
-            free = source.last == at == target.first and not self._touches(behind, self.of[i])
-            if fits and free and not self._touches(before, number):
+            free = source.last == at == target.first and not self._touched_by(behind, self.of[i])
+            if fits and free and not self._touched_by(before, number):
                 self._join(self.of[i], number)
                 return
 
-    def _touches(self, steps: Sequence[Step], number: int) -> bool:
+    def _touched_by(self, steps: Sequence[OperationStep], number: int) -> bool:
         return any(self.of[i] == number for step in steps for i in (*step.reads, *step.writes))
 
     def _join(self, into: int, gone: int) -> None:
@@ -164,7 +166,7 @@ class Placement:
                 continue  # never used
             lives = live[2] >= storage.first
             live = live if lives.all() else live[:, lives]
-            size = padded(storage.size)
+            size = padded_bytes(storage.size)
             storage.offset = at = _gap(live[0], live[1], size)
             end = max(end, at + size)
             place = np.searchsorted(live[0], at)
@@ -182,7 +184,7 @@ class Placement:
         return (0, storage.offset + start) if storage.home == "arena" else (number + 1, start)
 
 
-def padded(size: int) -> int:
+def padded_bytes(size: int) -> int:
     """Bytes that `size` bytes take in the arena."""
     return -(-size // 64) * 64
 
@@ -205,7 +207,7 @@ _Touch = tuple[int, int, int, bool, "int | str"]
 _BLOCK_BITS = 18
 
 
-def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) -> list[bool]:
+def barriers(steps: Sequence[OperationStep], placement: StoragePlacement, sizes: Sequence[int]) -> list[bool]:
     """Return for each leaf of `steps` whether a barrier must follow it.
 
     Two steps need no barrier in between if neither writes memory that the other accesses, or if threads partition both
@@ -222,7 +224,7 @@ def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) 
             meets[at - 1] |= bool(read or written)
             read, written = {}, {}
         for leaf in step.leaves:
-            mine = [(block, b) for b in _touched(leaf, placement, sizes) for block in _blocks(b)]
+            mine = [(block, b) for b in _touched_spaces(leaf, placement, sizes) for block in _blocks(b)]
             if any(
                 _clash(a, b)
                 for block, b in mine
@@ -240,7 +242,9 @@ def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) 
     return meets
 
 
-def passings(steps: Sequence[Step], placement: Placement, sizes: Sequence[int], meets: Sequence[bool]) -> list[bool]:
+def predicate_barriers(
+    steps: Sequence[OperationStep], placement: StoragePlacement, sizes: Sequence[int], meets: Sequence[bool]
+) -> list[bool]:
     """Return for each of `steps` whether a barrier must follow it even if its body is skipped.
 
     Each thread evaluates the predicate by itself. Without a barrier the first one could overwrite the predicate's input
@@ -256,19 +260,19 @@ def passings(steps: Sequence[Step], placement: Placement, sizes: Sequence[int], 
     for number, step in enumerate(steps):
         guards = step.name in GUARDS
         for leaf in step.leaves:
-            mine = _touched(leaf, placement, sizes) if guard_reads else ()
+            mine = _touched_spaces(leaf, placement, sizes) if guard_reads else ()
             if any(a[0] == b[0] and _clash(a, b) for b in mine for a in guard_reads):
                 needed[guard], guard_reads = True, set()
             if meets[at] and not guards:
                 guard_reads = set()
             at += 1
         if guards:
-            guard_reads.update(_touched(step, placement, sizes))
+            guard_reads.update(_touched_spaces(step, placement, sizes))
             guard = number
     return needed
 
 
-def _touched(step: Step, placement: Placement, sizes: Sequence[int]) -> list[_Touch]:
+def _touched_spaces(step: OperationStep, placement: StoragePlacement, sizes: Sequence[int]) -> list[_Touch]:
     touches: list[_Touch] = []
     for i in dict.fromkeys((*step.reads, *step.writes)):
         space, offset = placement.place(i)

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.steps import STEP_WORDS
-from volumetric.devices.cpu.table import Part, StepTable
-from volumetric.devices.cpu.team import TEAM
-from volumetric.run.profile import WHOLE, StepTime, by_label
+from volumetric.devices.cpu.kernels.step_words import STEP_WORDS
+from volumetric.devices.cpu.step_table import StepTable, TablePart
+from volumetric.devices.cpu.thread_pool import THREAD_POOL
+from volumetric.run.step_times import WHOLE, StepTime, by_label
 
 _EMPTY_CALLS = 50
 
 
-def walk_times(table: StepTable, control: int, threads: int, repeats: int, values: Any) -> list[StepTime]:
+def step_times_of_table(table: StepTable, control: int, threads: int, repeats: int, values: Any) -> list[StepTime]:
     """Times of the steps of `table`, the best of `repeats` runs, minus the time of an empty call each.
 
     Parameters
@@ -27,19 +27,21 @@ def walk_times(table: StepTable, control: int, threads: int, repeats: int, value
     values : argument of the Python functions between steps
     """
 
-    def timed(part: Part, first: int = 0, steps: int | None = None) -> float:
+    def timed(part: TablePart, first: int = 0, steps: int | None = None) -> float:
         began = time.perf_counter()
         if part.host is not None:
             part.host(values)
         else:
-            TEAM.run(part.address + first * 8 * STEP_WORDS, part.count if steps is None else steps, control, threads)
+            THREAD_POOL.run(
+                part.address + first * 8 * STEP_WORDS, part.count if steps is None else steps, control, threads
+            )
         return time.perf_counter() - began
 
-    def best(part: Part, first: int = 0, steps: int | None = None) -> float:
+    def best(part: TablePart, first: int = 0, steps: int | None = None) -> float:
         return min(timed(part, first, steps) for _ in range(repeats + 1))
 
     whole = min(sum(map(timed, table.parts)) for _ in range(repeats + 1))
-    empty = min(timed(Part(name="", count=0)) for _ in range(_EMPTY_CALLS))
+    empty = min(timed(TablePart(name="", count=0)) for _ in range(_EMPTY_CALLS))
     hosts = [best(part) for part in table.parts if part.host is not None]
     places = [(part, first) for part in table.parts if part.host is None for first in range(part.count)]
     single = np.array([[timed(part, first, 1) for part, first in places] for _ in range(repeats + 1)])

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.devices.cpu.arena import address_of, aligned_zeros
-from volumetric.devices.cpu.compiling import make_ready
-from volumetric.devices.cpu.cores import default_threads
-from volumetric.devices.cpu.governor import Governor
+from volumetric.devices.cpu.compile_operations import compile_operations
+from volumetric.devices.cpu.cpu_count import default_threads
+from volumetric.devices.cpu.kernels.run_table import run_single_threaded
 from volumetric.devices.cpu.kernels.sampling.draw import (
     COUNT_WORD,
     DRAWING,
@@ -24,16 +24,16 @@ from volumetric.devices.cpu.kernels.sampling.draw import (
     SCRATCH_WORD,
     draw_rows,
 )
-from volumetric.devices.cpu.kernels.sampling.layout import scratch_bytes
-from volumetric.devices.cpu.kernels.steps import CONTROL_WORDS, OPERATION_WORD, STEP_WORDS
-from volumetric.devices.cpu.kernels.walk import run_alone
-from volumetric.devices.cpu.team import TEAM
+from volumetric.devices.cpu.kernels.sampling.row_scratch import scratch_bytes
+from volumetric.devices.cpu.kernels.step_words import CONTROL_WORDS, OPERATION_WORD, STEP_WORDS
+from volumetric.devices.cpu.thread_control import ThreadController
+from volumetric.devices.cpu.thread_pool import THREAD_POOL
 
 _EACH = 8
 """Minimum rows per thread: 200 µs of work, which is worth waking it."""
 
 
-class Sampling:
+class CpuSampler:
     """Processes requests to the sampling kernel; thread-safe, one call at a time.
 
     Results do not depend on which thread draws a row: each is drawn by one thread, from its own numbers alone.
@@ -53,7 +53,7 @@ class Sampling:
     @cached_property
     def _table(self) -> int:
         """Address of a table of one step, built once per process."""
-        make_ready([(draw_rows.__name__, ())], DRAWING)
+        compile_operations([(draw_rows.__name__, ())], DRAWING)
         self._words: NDArray[np.int64] = np.zeros(STEP_WORDS, np.int64)
         self._words[OPERATION_WORD] = DRAWING.address(draw_rows.__name__)
         return address_of(self._words)
@@ -68,15 +68,15 @@ class Sampling:
         self._turn = threading.Lock()
 
     @cached_property
-    def _governor(self) -> Governor:
-        return Governor(self._limit or default_threads())
+    def _governor(self) -> ThreadController:
+        return ThreadController(self._limit or default_threads())
 
     def draw(self, requests: Sequence[int], size: int) -> None:
         """Process requests.
 
         Parameters
         ----------
-        requests : addresses, see ``volumetric.devices.cpu.kernels.sampling.layout.WORDS``
+        requests : addresses, see ``volumetric.devices.cpu.kernels.sampling.row_scratch.WORDS``
         size : logits of the longest row
         """
         addresses = np.array(requests, np.int64)
@@ -94,14 +94,14 @@ class Sampling:
             self._control[SCRATCH_BYTES_WORD] = each
             began = time.perf_counter()
             if threads == 1:
-                run_alone(self._table, 1, self._control_address, 1)
+                run_single_threaded(self._table, 1, self._control_address, 1)
             else:
-                TEAM.run(self._table, 1, self._control_address, threads)
+                THREAD_POOL.run(self._table, 1, self._control_address, threads)
             if most > 1:
-                self._governor.observe((time.perf_counter() - began) / len(requests), kind)
+                self._governor.record_call((time.perf_counter() - began) / len(requests), kind)
 
 
-SAMPLING = Sampling()
+SAMPLING = CpuSampler()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=SAMPLING.forget)

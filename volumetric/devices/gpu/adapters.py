@@ -51,7 +51,7 @@ def ranked_adapters() -> list[Any]:
     return sorted((a for a in adapters if a.info["backend_type"] == _BACKEND), key=_rank)
 
 
-def why_none() -> str:
+def why_no_adapter() -> str:
     """Return why `ranked_adapters` finds none, as far as it can be determined."""
     if _BACKEND == "Vulkan" and sys.platform != "win32":
         try:
@@ -93,7 +93,7 @@ def describe(adapter: Any, index: int) -> DeviceInfo:
     )
 
 
-def choose(adapters: Sequence[Any], selector: str | None) -> int:
+def choose_adapter(adapters: Sequence[Any], selector: str | None) -> int:
     """Index of the adapter selected by `selector`: a number, part of a name, or None for the best.
 
     None selects a software adapter only if there is no other one.
@@ -103,7 +103,7 @@ def choose(adapters: Sequence[Any], selector: str | None) -> int:
     DeviceError : there is no adapter, or none matches; the message lists the available ones
     """
     if not adapters:
-        raise DeviceError(f"no {_BACKEND} GPU was found: {why_none()}", hint=_DRIVER_HINT)
+        raise DeviceError(f"no {_BACKEND} GPU was found: {why_no_adapter()}", hint=_DRIVER_HINT)
     if selector is None:
         return 0
     if selector.isdecimal() and int(selector) < len(adapters):

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from volumetric.base.errors import UnsupportedError
-from volumetric.devices.gpu.adapters import choose, describe, ranked_adapters
-from volumetric.devices.gpu.context import GpuContext
-from volumetric.devices.gpu.kernels.formats import FORMATS
+from volumetric.devices.gpu.adapters import choose_adapter, describe, ranked_adapters
+from volumetric.devices.gpu.gpu_context import GpuContext
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
 from volumetric.run.device import DeviceInfo, RunOptions
-from volumetric.run.graph.network import GROUPED, NATIVE
-from volumetric.run.narrowing import narrowed_params
+from volumetric.run.graph.network_graph import GROUPED, NATIVE
 from volumetric.run.plan import Plan
+from volumetric.run.regroup import regroup_params
 
 if TYPE_CHECKING:
     from volumetric.devices.gpu.executable import GpuExecutable
@@ -46,7 +46,7 @@ class GpuDevice:
 
     def __init__(self, selector: str | None = None, *, narrow: Mapping[str, Any] | None = None) -> None:
         adapters = ranked_adapters()
-        index = choose(adapters, selector)
+        index = choose_adapter(adapters, selector)
         self.context = GpuContext(adapters[index], narrow)
         info = describe(adapters[index], index)
         measured = {
@@ -77,8 +77,8 @@ class GpuDevice:
             raise UnsupportedError(
                 "the GPU has no products of bfloat16 activations", hint="use compute='float32' or device='cpu'"
             )
-        refuse_wide(plan, params)
-        native = narrowed_params(params, self.native_schemes)
+        check_integer_width(plan, params)
+        native = regroup_params(params, self.native_schemes)
         return GpuExecutable(self.context, plan, self.native_operations, native, options, sources=params)
 
     def stream(self, machine: Network | Streamable[S], params: Params, *, batch: int = 1) -> RowStream | S:
@@ -94,7 +94,7 @@ class GpuDevice:
         return GpuGraphs(self.context)
 
 
-def refuse_wide(plan: Plan, params: Params) -> None:
+def check_integer_width(plan: Plan, params: Params) -> None:
     """Raise `UnsupportedError` if a weight is of a 64-bit type: WGSL has none, and float32 would lose digits."""
     for key in plan.params:
         dtype = params[key].scheme.dtype

@@ -4,43 +4,61 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base.errors import DeviceError, GenerationError, UnsupportedError
-from volumetric.devices.gpu.attending import Attending, attention_shapes
-from volumetric.devices.gpu.calls import Place, schedule
-from volumetric.devices.gpu.commands import Executor
-from volumetric.devices.gpu.context import GpuContext
-from volumetric.devices.gpu.cores import GpuCores, rows_of_cores, steps
-from volumetric.devices.gpu.decoding import Decoder
+from volumetric.devices.gpu.autotune import tune_products
+from volumetric.devices.gpu.call_outputs import CallRunner
+from volumetric.devices.gpu.call_schedule import SequenceSpan, schedule_calls
+from volumetric.devices.gpu.encode import RowRecorder
+from volumetric.devices.gpu.gpu_commands import Executor
+from volumetric.devices.gpu.gpu_context import GpuContext
+from volumetric.devices.gpu.gpu_state import GpuState
+from volumetric.devices.gpu.gpu_subgraphs import GpuSubgraphs, row_nodes_and_subgraphs, rows_of_subgraphs
 from volumetric.devices.gpu.graph.graphs import GpuGraphs
 from volumetric.devices.gpu.kernels.attention import PAGE
-from volumetric.devices.gpu.kernels.dispatch import Rows
-from volumetric.devices.gpu.kernels.formats import FORMATS
-from volumetric.devices.gpu.native import NativeExecutor
-from volumetric.devices.gpu.pages import PagePool
-from volumetric.devices.gpu.picking import Picked, Picks, Wanted
+from volumetric.devices.gpu.kernels.dispatch import CallRows
+from volumetric.devices.gpu.kernels.weight_formats import FORMATS
+from volumetric.devices.gpu.native_executor import NativeExecutor
+from volumetric.devices.gpu.page_pool import PagePool
+from volumetric.devices.gpu.paged_attention import AttentionBuffers, attention_shapes, with_kv_dtype
 from volumetric.devices.gpu.profile import call_times
-from volumetric.devices.gpu.record import Recorder
-from volumetric.devices.gpu.recordings import Recordings
-from volumetric.devices.gpu.residency import Residency
-from volumetric.devices.gpu.results import Results
-from volumetric.devices.gpu.room import Room
-from volumetric.devices.gpu.scratch import Scratch
-from volumetric.devices.gpu.state import GpuState
-from volumetric.devices.gpu.tuning import tune
+from volumetric.devices.gpu.recording_cache import RecordingCache
+from volumetric.devices.gpu.row_limits import RowLimits
+from volumetric.devices.gpu.token_loop import Decoder
+from volumetric.devices.gpu.token_picks import Picked, TokenPicks, Wanted
+from volumetric.devices.gpu.value_buffers import ValueBuffers
+from volumetric.devices.gpu.weight_buffers import WeightBuffers
 from volumetric.network import OUTPUT, Params
-from volumetric.run.batch import Handed, Part, Span, check_once, check_pieces, greedy_each, taken
-from volumetric.run.device import Chooser, Constant, Found, Given, MemoryReport, Piece, RunOptions, output_of
-from volumetric.run.graph.segments import Cut
-from volumetric.run.narrowing import narrowed_params
+from volumetric.run.call_batch import (
+    CallOutputs,
+    CheckedRows,
+    RowSpan,
+    advance_states,
+    check_once,
+    check_sequence_rows,
+    gather_rows_of_spans,
+    greedy_each,
+)
+from volumetric.run.device import (
+    Constant,
+    MemoryReport,
+    RowInputs,
+    RowOutputs,
+    RunOptions,
+    SequenceRows,
+    TokenSampler,
+    output_of,
+)
+from volumetric.run.graph.partition import Partition
 from volumetric.run.plan import Plan
-from volumetric.run.profile import StepTime
-from volumetric.run.state import check_tokens
+from volumetric.run.regroup import regroup_params
+from volumetric.run.sequence_state import check_tokens
 from volumetric.run.state_file import restore_state
+from volumetric.run.step_times import StepTime
 
 
 class GpuExecutable:
@@ -55,7 +73,7 @@ class GpuExecutable:
     options : how to run
     executor : submits commands; default: prepared native calls
     sources : the original weights, before their groups were narrowed
-    like : executable to share matrices of the same sources with; states of either serve both
+    shared_with : executable to share matrices of the same sources with; states of either serve both
 
     Raises
     ------
@@ -73,48 +91,45 @@ class GpuExecutable:
         *,
         executor: Executor | None = None,
         sources: Params | None = None,
-        like: GpuExecutable | None = None,
+        shared_with: GpuExecutable | None = None,
     ) -> None:
-        if options.kv_dtype == "int8":
-            raise UnsupportedError(
-                "GPUs have no form of a cache in int8", hint="use kv_dtype='float16', or device='cpu'"
-            )
-        if options.kv_dtype == "auto":
-            options = dataclasses.replace(options, kv_dtype=_storage(plan, params))
         self.context = context
         self.plan, self._native = plan, native
         self._closed = False
-        self._cut = cut = Cut(plan, native, parted=GpuGraphs.parted)
+        self._cut = cut = Partition(plan, native, parted=GpuGraphs.parted)
         self.graph = graph = cut.graph
-        parts = cut.parts
-        self.options = options
+        parts = cut.segments
+        self.options = options = with_kv_dtype(options, plan, params)
         shapes = attention_shapes(graph, options)
-        self.weights = Residency(context, params, sources=sources, like=None if like is None else like.weights)
+        self.weights = WeightBuffers(
+            context, params, sources=sources, shared_with=None if shared_with is None else shared_with.weights
+        )
         alone = any(not (shape.state and shape.causal) for shape in shapes.values())
-        most = options.context if alone else rows_of_cores(parts, options.context, context.caps, whole=graph.whole)
-        chain = dataclasses.replace(graph, nodes=steps(graph, parts))
-        self.scratch = Scratch(context, chain, most=most, least=options.context if alone else 1)
+        most, caps = options.context, context.caps
+        most = most if alone else rows_of_subgraphs(parts, most, caps, whole=graph.whole_sequences)
+        chain = dataclasses.replace(graph, nodes=row_nodes_and_subgraphs(graph, parts))
+        self.scratch = ValueBuffers(context, chain, most=most, least=options.context if alone else 1)
         attends = (node for node in graph.nodes if node.op == "attend")
         cache_shapes = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
-        self.pool = PagePool(context, cache_shapes, options.context, fixed) if like is None else like.pool
+        self.pool = PagePool(context, cache_shapes, options.context, fixed) if shared_with is None else shared_with.pool
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
-        attention = Attending(shapes, self.scratch, context.caps)
-        self._recorder = Recorder(
+        attention = AttentionBuffers(shapes, self.scratch, context.caps)
+        self._recorder = RowRecorder(
             graph, self.weights, self.scratch, attention, int8=options.compute == "int8", tunings=context.tunings
         )
         self._executor = executor or NativeExecutor(context)
-        self._cores = GpuCores(context, graph, parts, self.weights, self._forget)
-        self.recordings = Recordings(
+        self._cores = GpuSubgraphs(context, graph, parts, self.weights, self._forget)
+        self.recordings = RecordingCache(
             context, self._executor, self.scratch, self._recorder, cut, self._cores, self._buffers
         )
-        self._results = Results(self.recordings)
-        self._room = Room(graph, options.context, self.scratch.rows)
+        self._results = CallRunner(self.recordings)
+        self._room = RowLimits(graph, options.context, self.scratch.rows)
         self._decoder = Decoder(self.recordings, self.pool, self._room.check)
         # Recording one row ahead uploads all weights, and detects early if the GPU cannot run the graph.
         with self.weights.meter:
             self.recordings.one_row()
-        self.pool.users.append(self._unbind)
+        self.pool.users.append(self._drop_bindings)
 
     @property
     def memory(self) -> MemoryReport:
@@ -143,7 +158,7 @@ class GpuExecutable:
         restore_state(state, data, self.plan.states, self.options.context)
         return state
 
-    def run(self, pieces: Sequence[Piece]) -> list[Found]:
+    def run(self, pieces: Sequence[SequenceRows]) -> list[RowOutputs]:
         """Append the rows of each sequence to its state, all in one submission if the scratch memory has room.
 
         Sums depend on the number of rows: outputs of calls of different sizes differ in their last bits.
@@ -153,54 +168,54 @@ class GpuExecutable:
         DeviceError : keys and values exceed the GPU's memory; no state has changed then
         """
         with self.pool.lock:
-            parts, calls = self._scheduled(pieces)
-            results = Handed(self.plan, parts)
+            parts, calls = self._schedule(pieces)
+            results = CallOutputs(self.plan, parts)
             for spans in calls:
                 placed, inputs = self._begin(parts, spans)
-                output_rows = results.wanted(spans)
+                output_rows = results.requested_rows(spans)
                 numbers = {self._cut.outputs[name]: rows for name, rows in output_rows.items()}
                 outputs = self._results.run(*placed, inputs, numbers)
-                _advance(parts, spans)
-                results.take(spans, {name: outputs[self._cut.outputs[name]] for name in output_rows})
-            return results.found
+                advance_states(parts, spans)
+                results.store_rows(spans, {name: outputs[self._cut.outputs[name]] for name in output_rows})
+            return results.by_sequence
 
-    def pick(self, pieces: Sequence[Piece], choosers: Sequence[Wanted]) -> list[Picked]:
+    def sample(self, pieces: Sequence[SequenceRows], choosers: Sequence[Wanted]) -> list[Picked]:
         """Append rows as `run` does, and sample tokens from the last ones, see `Drawing.pick`."""
         with self.pool.lock:
-            parts, calls = self._scheduled(pieces)
-            picks = Picks(self.recordings.drawing, parts, choosers)
-            self._decoder.make_room(min(len(parts), self.recordings.most_singles), picks.changes)
+            parts, calls = self._schedule(pieces)
+            picks = TokenPicks(self.recordings.drawing, parts, choosers)
+            self._decoder.reserve_rows(min(len(parts), self.recordings.most_singles), picks.changes)
             for spans in calls:
                 placed, inputs = self._begin(parts, spans)
                 for codes in self._results.pick(*placed, inputs, picks.ends(spans)):
-                    picks.take(codes)
-                _advance(parts, spans)
-            return picks.picked
+                    picks.add_codes(codes)
+                advance_states(parts, spans)
+            return picks.tokens
 
-    def _scheduled(self, pieces: Sequence[Piece]) -> tuple[list[Part], list[list[Span]]]:
+    def _schedule(self, pieces: Sequence[SequenceRows]) -> tuple[list[CheckedRows], list[list[RowSpan]]]:
         """Check the rows, reserve room for them, and split them into calls of the device."""
-        parts = check_pieces(self.plan, pieces, self.options.context)
+        parts = check_sequence_rows(self.plan, pieces, self.options.context)
         for part in parts:
             self._check_owner(part.state)
             self._room.check(part.state.position, len(part))
             self._room.check_together(len(part))
         ends = [(part.state, part.state.position + len(part)) for part in parts]
-        self.pool.ensure([(state.held, state.position, end) for state, end in ends], self.scratch.rows)
+        self.pool.ensure([(state.pages, state.position, end) for state, end in ends], self.scratch.rows)
         recordings, lengths = self.recordings, [len(part) for part in parts]
-        return parts, schedule(
-            lengths, self.scratch.rows, apart=recordings.apart, whole=recordings.whole, each=self.graph.piece
+        return parts, schedule_calls(
+            lengths, self.scratch.rows, apart=recordings.apart, whole=recordings.whole, each=self.graph.max_rows
         )
 
     def _begin(
-        self, parts: Sequence[Part], spans: Sequence[Span]
-    ) -> tuple[tuple[Rows, NDArray[np.uint32]], dict[int, Any]]:
+        self, parts: Sequence[CheckedRows], spans: Sequence[RowSpan]
+    ) -> tuple[tuple[CallRows, NDArray[np.uint32]], dict[int, Any]]:
         """Write a call to the control block; return its rows, and the values they read."""
-        placed = self._place_rows([parts[span.piece].state for span in spans], [len(span) for span in spans])
-        return placed, {i: taken(parts, spans, name) for name, i in self._cut.inputs.items()}
+        placed = self._place_rows([parts[span.sequence].state for span in spans], [len(span) for span in spans])
+        return placed, {i: gather_rows_of_spans(parts, spans, name) for name, i in self._cut.inputs.items()}
 
-    def forward(self, state: GpuState, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
+    def forward(self, state: GpuState, x: RowInputs, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output for the last row, or for all rows."""
-        return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
+        return output_of(self.run([SequenceRows(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
     def greedy(
         self, states: Sequence[GpuState], tokens: Sequence[int], constant: Constant | None = None
@@ -218,21 +233,21 @@ class GpuExecutable:
             return greedy_each(self, self.plan, states, tokens, constant)
         return self._decoder.run(states, tokens, more)
 
-    def draws(self, choosers: Sequence[Chooser | None]) -> bool:
+    def can_sample(self, choosers: Sequence[TokenSampler | None]) -> bool:
         """Whether the GPU can sample the tokens of such sequences together, see `Drawing.draws`."""
         few = len(choosers) <= self.recordings.most_singles
-        return few and all(self.recordings.drawing.loops(chooser) for chooser in choosers)
+        return few and all(self.recordings.drawing.supports_loop(chooser) for chooser in choosers)
 
     @property
-    def picks(self) -> bool:
+    def can_pick(self) -> bool:
         """Whether `pick` samples on the GPU; networks whose calls have whole sequences return all logits."""
         return not self.recordings.whole and self._results.draws(self.recordings.output)
 
-    def drawn(
+    def sample_loop(
         self,
         states: Sequence[GpuState],
         tokens: Sequence[int],
-        choosers: Sequence[Chooser | None],
+        choosers: Sequence[TokenSampler | None],
         constant: Constant | None = None,
     ) -> Generator[list[int]]:
         """Like `greedy`, with sampled tokens, see `Drawing.drawn`.
@@ -261,7 +276,7 @@ class GpuExecutable:
         if self.context.software or "timestamp-query" not in self.context.features:
             return
         with self.pool.lock:
-            tune(self.context, self._recorder.products())
+            tune_products(self.context, self._recorder.products())
             self._forget()
 
     def step_times(self, states: Sequence[GpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
@@ -311,11 +326,13 @@ class GpuExecutable:
         """Replace resident weights, see `Updatable.update`."""
         self.weights.update(params)
 
-    def beside(self, plan: Plan, params: Params) -> GpuExecutable:
+    def compile_sharing(self, plan: Plan, params: Params) -> GpuExecutable:
         """Compile another plan sharing the same resident weights and states, see `Sharing.beside`."""
-        native = narrowed_params(params, tuple(FORMATS))
+        native = regroup_params(params, tuple(FORMATS))
         with self.pool.lock:
-            return GpuExecutable(self.context, plan, self._native, native, self.options, sources=params, like=self)
+            return GpuExecutable(
+                self.context, plan, self._native, native, self.options, sources=params, shared_with=self
+            )
 
     def close(self) -> None:
         """Free weights, scratch and pages."""
@@ -323,29 +340,30 @@ class GpuExecutable:
             if self._closed:
                 return
             self._closed = True
-            self._unbind()
+            self._drop_bindings()
             self._results.close()
             self._executor.close()
             self.recordings.drawing.close()
             self._cores.close()
             self.weights.close()
             self.scratch.close()
-            self.pool.close(self._unbind)
+            self.pool.close(self._drop_bindings)
 
-    def _place_rows(self, states: Sequence[GpuState], counts: Sequence[int]) -> tuple[Rows, NDArray[np.uint32]]:
+    def _place_rows(self, states: Sequence[GpuState], counts: Sequence[int]) -> tuple[CallRows, NDArray[np.uint32]]:
         """Reserve so many rows for each state, and describe the call in the control block."""
         self._reserve(states, counts)
         self._cores.prepare(counts)
-        pairs = zip(states, counts, strict=True)
-        return self.recordings.place(
-            [Place(state.held.line, state.position, count, self.pool.near(state.held)) for state, count in pairs]
-        )
+        spans = [
+            SequenceSpan(state.pages.line, state.position, count, self.pool.control_block_pages(state.pages))
+            for state, count in zip(states, counts, strict=True)
+        ]
+        return self.recordings.place_rows(spans)
 
     def _reserve(self, states: Sequence[GpuState], counts: Sequence[int]) -> None:
         """Reserve so many more rows for each state; if there is not enough for all, none is kept."""
         try:
             self.pool.reserve(
-                (state.held, state.position, state.position + n) for state, n in zip(states, counts, strict=True)
+                (state.pages, state.position, state.position + n) for state, n in zip(states, counts, strict=True)
             )
         except DeviceError:
             for state in states:
@@ -354,9 +372,9 @@ class GpuExecutable:
 
     def _buffers(self) -> dict[str, Any]:
         """Buffers named in recordings."""
-        return {**self.scratch.buffers, **self.weights.buffers, **self.pool.named, **self._cores.buffers}
+        return {**self.scratch.buffers, **self.weights.buffers, **self.pool.named_buffers, **self._cores.buffers}
 
-    def _unbind(self) -> None:
+    def _drop_bindings(self) -> None:
         """Release all bindings of buffers."""
         self._results.drop()
         self._decoder.drop()
@@ -364,8 +382,8 @@ class GpuExecutable:
 
     def _forget(self) -> None:
         """Drop all recordings, too: they are outdated."""
-        self._unbind()
-        self.recordings.forget()
+        self._drop_bindings()
+        self.recordings.drop_all()
 
     def _check_states(self, states: Sequence[GpuState]) -> None:
         """Check states that continue together."""
@@ -378,16 +396,3 @@ class GpuExecutable:
             raise DeviceError("this executable is closed", hint="compile the plan again")
         if state.pool is not self.pool:
             raise GenerationError("the state belongs to another executable", hint="use one of this one's new_state()")
-
-
-def _advance(parts: Sequence[Part], spans: Sequence[Span]) -> None:
-    for span in spans:
-        parts[span.piece].state.advance(len(span))
-
-
-def _storage(plan: Plan, params: Params) -> Literal["float32", "float16"]:
-    """Keys and values in float16 if any weight has less than 32 bits, else in float32.
-
-    float16 halves the bytes read for each token, and moves the top logits of SmolLM2 by 0.01.
-    """
-    return "float16" if any(params[key].scheme.dtype.bits < 32 for key in plan.params) else "float32"

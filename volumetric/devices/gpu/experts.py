@@ -10,21 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from volumetric.devices.gpu.command_list import RecordedDispatch, entry
 from volumetric.devices.gpu.kernels import experts as kernels
-from volumetric.devices.gpu.kernels import matmul, stacks, tiles
+from volumetric.devices.gpu.kernels import gemm_tiles, matmul, matrix_stacks
 from volumetric.devices.gpu.kernels.dispatch import Dispatch, ceil_div, power_of_two
-from volumetric.devices.gpu.kernels.experts import Routes
-from volumetric.devices.gpu.kernels.matmul import MatmulShape, MatvecTuning, Slots, tune_batch, tune_matvec
-from volumetric.devices.gpu.kernels.stacks import Stack
-from volumetric.devices.gpu.kernels.tiles import GemmTile
+from volumetric.devices.gpu.kernels.experts import ExpertRoutes
+from volumetric.devices.gpu.kernels.gemm_tiles import GemmTile
+from volumetric.devices.gpu.kernels.matmul import ExpertSlots, MatmulShape, MatvecTuning, tune_batch, tune_matvec
+from volumetric.devices.gpu.kernels.matrix_stacks import MatrixStack
 from volumetric.devices.gpu.products import norm_params, shape_of
-from volumetric.devices.gpu.recording import Entry, entry
-from volumetric.devices.gpu.residency import Matrix, Shard
+from volumetric.devices.gpu.weight_buffers import MatrixShard, ResidentMatrix
 from volumetric.graph.operations.rowwise import LINEAR
 from volumetric.graph.ops import Node
 
 if TYPE_CHECKING:
-    from volumetric.devices.gpu.record import Frame, Recorder
+    from volumetric.devices.gpu.encode import RecordingFrame, RowRecorder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,26 +43,26 @@ class _Mixture:
     slots: int
     first: MatmulShape
     last: MatmulShape
-    up: Matrix
-    down: Matrix
+    up: ResidentMatrix
+    down: ResidentMatrix
     extra_buffers: tuple[Mapping[str, str], Mapping[str, str]]
 
 
-def experts(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def experts(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     """A mixture of experts, with the choice before it and the sum after it."""
     attrs, pairs = node.attrs, r.most_rows * node.attrs["top_k"]
     mixture = _mixture(r, node)
     chosen = r.spare(8 * pairs, "chosen experts")
-    choose = kernels.choose(count=mixture.count, keep=mixture.slots, scoring=attrs["scoring"])
-    choice = node.named("choice")
+    choose = kernels.choose_experts(count=mixture.count, keep=mixture.slots, scoring=attrs["scoring"])
+    choice = node.input_by_role("choice")
     assert choice is not None
     entries = [entry(choose, {"choice": frame.values[choice], "chosen": chosen})]
     few = frame.rows == 1 or frame.rows * mixture.slots <= mixture.count
-    return entries + (_by_pairs if few else _by_groups)(r, node, frame, mixture, chosen)
+    return entries + (_record_pairs if few else _record_groups)(r, node, frame, mixture, chosen)
 
 
-def _mixture(r: Recorder, node: Node) -> _Mixture:
-    attrs, keys, first = node.attrs, r.graph.keys(node), node.attrs["first"]
+def _mixture(r: RowRecorder, node: Node) -> _Mixture:
+    attrs, keys, first = node.attrs, r.graph.keys_by_role(node), node.attrs["first"]
     count, parts = attrs["count"], range(len(first["parts"]))
     up = r.weights.matrix(tuple(keys[f"{i}.weight.{part}"] for i in range(count) for part in parts), abreast=True)
     down = r.weights.matrix(tuple(keys[f"{i}.down"] for i in range(count)), abreast=True)
@@ -87,14 +87,16 @@ def _mixture(r: Recorder, node: Node) -> _Mixture:
     )
 
 
-def _biases(r: Recorder, keys: Mapping[str, str], names: Sequence[str], count: int, width: int) -> dict[str, str]:
+def _biases(r: RowRecorder, keys: Mapping[str, str], names: Sequence[str], count: int, width: int) -> dict[str, str]:
     """Buffer with the biases of all experts, one after the other."""
     roles = [f"{i}.{name}" for i in range(count) for name in names]
     buffer = r.weights.vector("bias", *((keys.get(role), 4 * ceil_div(width, 4)) for role in roles))
     return {} if buffer is None else {"bias": buffer}
 
 
-def _by_pairs(r: Recorder, node: Node, frame: Frame, mixture: _Mixture, chosen: str) -> list[Entry]:
+def _record_pairs(
+    r: RowRecorder, node: Node, frame: RecordingFrame, mixture: _Mixture, chosen: str
+) -> list[RecordedDispatch]:
     """A few rows: each with its own experts, weighted by the first product, summed by the second one."""
     slots, first = mixture.slots, replace(mixture.first, weighted=True)
     hidden = r.spare(_pair_bytes(r, slots, first.n), "hidden rows of experts")
@@ -104,33 +106,35 @@ def _by_pairs(r: Recorder, node: Node, frame: Frame, mixture: _Mixture, chosen: 
         own = replace(first, format=shard.format)
         cut = tune_matvec(own, shard.units * slots * frame.rows, r.caps)
         dispatch = matmul.matvec(
-            own, r.caps, first=shard.first, units=shard.units, tuning=cut, stack=stacks.pairs(slots)
+            own, r.caps, first=shard.first, units=shard.units, tuning=cut, stack=matrix_stacks.pair_stack(slots)
         )
         entries.append(entry(dispatch, {**buffers, **shard.buffers}))
     buffers = {**mixture.extra_buffers[1], **_residual(node, frame), "x": hidden, "chosen": chosen}
     for shard in mixture.down.shards:
-        over = Slots.over(shard.format, slots, first.n)
+        over = ExpertSlots.over(shard.format, slots, first.n)
         own = replace(mixture.last, k=over, format=shard.format, weighted=True)
         dispatch = matmul.matvec(
             own,
             r.caps,
             first=shard.first,
             units=shard.units,
-            source=Slots(count=slots, width=first.n),
+            source=ExpertSlots(count=slots, width=first.n),
             tuning=tune_matvec(own, shard.units * frame.rows, r.caps),
-            stack=stacks.side_by_side(slots),
+            stack=matrix_stacks.branch_stack(slots),
         )
         entries.append(entry(dispatch, {**buffers, **shard.buffers, "y": frame.values[node.outputs[0]]}))
     return entries
 
 
-def _by_groups(r: Recorder, node: Node, frame: Frame, mixture: _Mixture, chosen: str) -> list[Entry]:
+def _record_groups(
+    r: RowRecorder, node: Node, frame: RecordingFrame, mixture: _Mixture, chosen: str
+) -> list[RecordedDispatch]:
     """Many rows: those of each expert together."""
     slots, pairs = mixture.slots, r.most_rows * mixture.slots
     first, last = mixture.first, replace(mixture.last, residual=False, weighted=True)
-    cuts = tuple(_cut(r, mixture, shape, frame.rows) for shape in (first, last))
-    routes = Routes(experts=mixture.count, slots=slots, pairs=pairs, each=(_rows_of(cuts[0]), _rows_of(cuts[1])))
-    ordered = r.spare(Routes.most_bytes(mixture.count, pairs), "rows by expert")
+    cuts = tuple(_tuning_of(r, mixture, shape, frame.rows) for shape in (first, last))
+    routes = ExpertRoutes(experts=mixture.count, slots=slots, pairs=pairs, each=(_rows_of(cuts[0]), _rows_of(cuts[1])))
+    ordered = r.spare(ExpertRoutes.most_bytes(mixture.count, pairs), "rows by expert")
     hidden = r.spare(_pair_bytes(r, slots, first.n), "hidden rows of experts")
     outputs = r.spare(_pair_bytes(r, slots, last.n), "outputs of experts")
     x, entries = frame.values[node.inputs[0]], []
@@ -138,7 +142,7 @@ def _by_groups(r: Recorder, node: Node, frame: Frame, mixture: _Mixture, chosen:
     stats = {}
     if first.norm is not None and isinstance(cuts[0], GemmTile):
         stats = {"stats": r.stats}
-        entries.append(entry(tiles.row_stats(first), {"x": x, **stats}, control=frame.control))
+        entries.append(entry(gemm_tiles.row_stats(first), {"x": x, **stats}, control=frame.control))
     products = ((first, mixture.up, {"x": x, "y": hidden, **stats}), (last, mixture.down, {"x": hidden, "y": outputs}))
     for number, (shape, matrix, buffers) in enumerate(products):
         for shard in matrix.shards:
@@ -151,12 +155,12 @@ def _by_groups(r: Recorder, node: Node, frame: Frame, mixture: _Mixture, chosen:
     return [*entries, entry(collect, bound, control=frame.control)]
 
 
-def _cut(r: Recorder, mixture: _Mixture, shape: MatmulShape, rows: int) -> MatvecTuning | GemmTile:
+def _tuning_of(r: RowRecorder, mixture: _Mixture, shape: MatmulShape, rows: int) -> MatvecTuning | GemmTile:
     """Tuning of a product if rows spread evenly over experts: batches, or tiles beyond a few rows of each."""
     each = ceil_div(rows * mixture.slots, mixture.count)
     if 4 * each <= matmul.most_batched(r.caps):
         return tune_batch(shape, shape.n * min(mixture.count, rows * mixture.slots), r.caps, power_of_two(2 * each))
-    return tiles.choose_tile(shape, each, r.caps, matrices=mixture.count)
+    return gemm_tiles.choose_tile(shape, each, r.caps, matrices=mixture.count)
 
 
 def _rows_of(cut: MatvecTuning | GemmTile) -> int:
@@ -164,17 +168,19 @@ def _rows_of(cut: MatvecTuning | GemmTile) -> int:
     return cut.m if isinstance(cut, GemmTile) else cut.batch
 
 
-def _product(r: Recorder, shape: MatmulShape, cut: MatvecTuning | GemmTile, stack: Stack, shard: Shard) -> Dispatch:
+def _product(
+    r: RowRecorder, shape: MatmulShape, cut: MatvecTuning | GemmTile, stack: MatrixStack, shard: MatrixShard
+) -> Dispatch:
     first, units = shard.first, shard.units
     if isinstance(cut, GemmTile):
-        return tiles.gemm(shape, r.caps, cut, first=first, units=units, stack=stack)
+        return gemm_tiles.gemm(shape, r.caps, cut, first=first, units=units, stack=stack)
     return matmul.matvec(shape, r.caps, first=first, units=units, tuning=cut, stack=stack)
 
 
-def _pair_bytes(r: Recorder, slots: int, width: int) -> int:
+def _pair_bytes(r: RowRecorder, slots: int, width: int) -> int:
     return 16 * r.most_rows * slots * ceil_div(width, 4)
 
 
-def _residual(node: Node, frame: Frame) -> dict[str, str]:
-    residual = node.named("residual")
+def _residual(node: Node, frame: RecordingFrame) -> dict[str, str]:
+    residual = node.input_by_role("residual")
     return {} if residual is None else {"residual": frame.values[residual]}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base.errors import ShapeError
-from volumetric.devices.gpu.context import GpuContext
+from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.kernels.genomes import GenomeShape, genomes
 
 FIRED = np.dtype([("slot", "u4"), ("kinds", "u4"), ("first", "u4"), ("last", "u4"), ("bias", "f4")])
@@ -84,7 +84,7 @@ class GpuGenomes:
                 f"inputs have shape {inputs.shape}, expected [samples, {width}] or [{count}, samples, {width}]"
             )
         shared = len(x) == 1
-        self._cut(x.shape[1])
+        self._divide_genomes(x.shape[1])
         outputs = []
         for first, links, buffers in self._parts:
             rows = x if shared else x[first : first + len(links)]
@@ -101,7 +101,7 @@ class GpuGenomes:
         self._parts.clear()
         self._samples = 0
 
-    def _cut(self, samples: int) -> None:
+    def _divide_genomes(self, samples: int) -> None:
         """Divide the genomes so that the values of a part fit one binding, and upload them."""
         if samples == self._samples:
             return
@@ -112,12 +112,14 @@ class GpuGenomes:
         for first in range(0, len(self._links), most):
             last = min(first + most, len(self._links))
             links = self._links.part(first, last)
-            self._parts.append((first, links, self._uploaded(links)))
+            self._parts.append((first, links, self._upload(links)))
         self._samples = samples
 
-    def _uploaded(self, links: GenomeLinks) -> dict[str, Any]:
+    def _upload(self, links: GenomeLinks) -> dict[str, Any]:
         arrays: Mapping[str, NDArray[Any]] = {"heads": links.heads, "fired": links.fired, "edges": links.edges}
-        return {name: self._context.upload(_some(values), f"{name} of genomes") for name, values in arrays.items()}
+        return {
+            name: self._context.upload(_nonempty_words(values), f"{name} of genomes") for name, values in arrays.items()
+        }
 
     def _run(
         self, links: GenomeLinks, buffers: dict[str, Any], x: NDArray[np.float32], *, shared: bool
@@ -140,7 +142,7 @@ class GpuGenomes:
         return flat.reshape(shape.genomes, shape.outputs, shape.samples).swapaxes(1, 2).copy()
 
 
-def _some(values: NDArray[Any]) -> NDArray[np.uint32]:
+def _nonempty_words(values: NDArray[Any]) -> NDArray[np.uint32]:
     """The words of an array; an empty one gets one unused word."""
     words = np.ascontiguousarray(values).view(np.uint8).reshape(-1).view(np.uint32)
     return words if words.size else np.zeros(1, np.uint32)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base.errors import DeviceError
-from volumetric.devices.gpu.context import GpuContext
+from volumetric.devices.gpu.gpu_context import GpuContext
 from volumetric.devices.gpu.kernels import elementwise
 from volumetric.devices.gpu.kernels.attention import PAGE, AttentionShape
-from volumetric.devices.gpu.kernels.dispatch import Rows, ceil_div
+from volumetric.devices.gpu.kernels.dispatch import CallRows, ceil_div
 
 TABLES = "page tables"
 _FIRST_BYTES = 128 << 20
@@ -35,7 +35,7 @@ def rows_name(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PoolSettings:
     """State shared by the sets of a pool.
 
     Attributes
@@ -73,20 +73,20 @@ class PageSet:
     DeviceError : not even two pages fit
     """
 
-    def __init__(self, of: Surroundings, shapes: Mapping[str, AttentionShape], window: int | None, lines: int) -> None:
+    def __init__(self, of: PoolSettings, shapes: Mapping[str, AttentionShape], window: int | None, lines: int) -> None:
         self._of, self._shapes, self.window = of, shapes, window
         self._width = ceil_div(of.positions, PAGE)
         self._most = of.context.caps.max_binding // max(shape.page_bytes for shape in shapes.values())
         self.page_bytes = sum(shape.page_bytes for shape in shapes.values())
         count = max(2, min(self._width + 1, _FIRST_BYTES // max(self.page_bytes, 1), self._most))
-        self.buffers: dict[str, Any] = self._allocate(count)
+        self.buffers: dict[str, Any] = self._allocate_buffers(count)
         self._uses = [1] + (count - 1) * [0]
         self._free = list(range(count - 1, 0, -1))
         self.tables = self._new_tables(lines)
         self._moves: Any = None
 
     @property
-    def named(self) -> dict[str, Any]:
+    def named_buffers(self) -> dict[str, Any]:
         """All buffers by their names in recordings, until the next move."""
         return {tables_name(self.window): self.tables, **{rows_name(key): one for key, one in self.buffers.items()}}
 
@@ -99,7 +99,7 @@ class PageSet:
         """Page with the first row that a row at `position`, or a later one, reads."""
         return 0 if self.window is None else max(0, position + 1 - self.window) // PAGE
 
-    def missing(self, pages: list[int], first: int, end: int, each: int) -> int:
+    def missing_pages(self, pages: list[int], first: int, end: int, each: int) -> int:
         """Pages needed in addition to a sequence's `pages` while rows `first` to `end` come, `each` at a time."""
         at = first // PAGE
         shared = at < len(pages) and self._uses[pages[at]] > 1
@@ -134,12 +134,12 @@ class PageSet:
             return None
         changed, move = 0 if fresh else len(pages), None
         if shared:
-            [copy] = self._take(1)
+            [copy] = self._allocate_pages(1)
             move = pages[at], copy
             self._uses[pages[at]] -= 1
             pages[at], changed = copy, min(at, changed)
         if missing > 0:
-            pages += self._take(missing)
+            pages += self._allocate_pages(missing)
         self.write_line(line, pages, changed)
         return move
 
@@ -154,7 +154,7 @@ class PageSet:
         for page in pages:
             self._uses[page] += page > 0
 
-    def give(self, pages: Iterable[int]) -> None:
+    def release(self, pages: Iterable[int]) -> None:
         """Remove a user from each of these pages; pages without users become free."""
         for page in pages:
             if page:
@@ -162,16 +162,16 @@ class PageSet:
                 if self._uses[page] == 0:
                     self._free.append(page)
 
-    def forget(self, pages: list[int], position: int) -> None:
+    def release_before(self, pages: list[int], position: int) -> None:
         """Free pages that no row from `position` on reads."""
         end = min(self.first_page(position), len(pages))
         at = end
         while at and pages[at - 1]:
             at -= 1
-        self.give(pages[at:end])
+        self.release(pages[at:end])
         pages[at:end] = [0] * (end - at)
 
-    def reach(self, pages: list[int]) -> int:
+    def oldest_restorable(self, pages: list[int]) -> int:
         """Oldest restorable position beyond 0."""
         dropped = next((at for at, page in enumerate(pages) if page), len(pages)) * PAGE
         return 0 if self.window is None or not dropped else dropped + self.window - 1
@@ -205,7 +205,7 @@ class PageSet:
             if page:
                 self._of.context.write(self.buffers[key], content, page * shape.page_bytes)
 
-    def lengthen(self, lines: int) -> Callable[[], None]:
+    def grow_table(self, lines: int) -> Callable[[], None]:
         """Create a table of more lines; returns a function that replaces the old one."""
         larger, context = self._new_tables(lines), self._of.context
 
@@ -231,7 +231,7 @@ class PageSet:
                 )
                 for key, shape in self._shapes.items()
             ]
-            context.run(calls, Rows(len(part)))
+            context.run(calls, CallRows(len(part)))
 
     def close(self) -> None:
         """Free every buffer."""
@@ -242,7 +242,7 @@ class PageSet:
     def _new_tables(self, lines: int) -> Any:
         return self._of.context.buffer(4 * lines * self._width, tables_name(self.window))
 
-    def _take(self, count: int) -> list[int]:
+    def _allocate_pages(self, count: int) -> list[int]:
         self.ensure(count)
         pages = [self._free.pop() for _ in range(count)]
         for page in pages:
@@ -261,10 +261,10 @@ class PageSet:
             )
         larger = min(max(2 * count, count + missing), self._most)
         try:
-            buffers = self._allocate(larger)
+            buffers = self._allocate_buffers(larger)
         except DeviceError:
             larger = count + missing
-            buffers = self._allocate(larger)
+            buffers = self._allocate_buffers(larger)
         self._of.before_move()
         context.copy_whole([(self.buffers[key], buffer) for key, buffer in buffers.items()])
         for buffer in self.buffers.values():
@@ -273,7 +273,7 @@ class PageSet:
         self._uses += (larger - count) * [0]
         self._free[:0] = range(larger - 1, count - 1, -1)
 
-    def _allocate(self, count: int) -> dict[str, Any]:
+    def _allocate_buffers(self, count: int) -> dict[str, Any]:
         """Buffers of `count` pages, or none."""
         buffers: dict[str, Any] = {}
         try:

@@ -6,28 +6,28 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from volumetric.devices.gpu.kernels import guards, matmul, tiles
+from volumetric.devices.gpu.command_list import RecordedDispatch, entry
+from volumetric.devices.gpu.kernels import gemm_tiles, matmul, row_predicate
 from volumetric.devices.gpu.kernels.dispatch import ceil_div
-from volumetric.devices.gpu.kernels.guards import Guard
 from volumetric.devices.gpu.kernels.matmul import MatmulShape
-from volumetric.devices.gpu.recording import Entry, entry
-from volumetric.devices.gpu.residency import Matrix
+from volumetric.devices.gpu.kernels.row_predicate import RowPredicate
+from volumetric.devices.gpu.weight_buffers import ResidentMatrix
 from volumetric.graph.ops import Node
 
 if TYPE_CHECKING:
-    from volumetric.devices.gpu.record import Frame, Recorder
+    from volumetric.devices.gpu.encode import RecordingFrame, RowRecorder
 
 
-def product_of(r: Recorder, node: Node) -> tuple[MatmulShape, Matrix]:
+def product_of(r: RowRecorder, node: Node) -> tuple[MatmulShape, ResidentMatrix]:
     """Return the shape of a `linear`'s product, with the format of the first shard."""
-    attrs, keys = node.attrs, r.graph.keys(node)
+    attrs, keys = node.attrs, r.graph.keys_by_role(node)
     parts: tuple[int, ...] = attrs["parts"]
     gated = attrs["combine"] == "gated"
     matrix = r.weights.matrix(tuple(keys[f"weight.{i}"] for i in range(len(parts))), abreast=gated)
     return shape_of(attrs, keys, matrix, int8=r.int8), matrix
 
 
-def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: Matrix, *, int8: bool) -> MatmulShape:
+def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: ResidentMatrix, *, int8: bool) -> MatmulShape:
     """Return the shape of a `linear`'s product, given its attributes and the roles of its parameters."""
     parts: tuple[int, ...] = attrs["parts"]
     gated = attrs["combine"] == "gated"
@@ -51,24 +51,26 @@ def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: Matrix, *
     )
 
 
-def linear(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def linear(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     """A product of one or more matrices, including its fused operations."""
     buffers = _operands(r, node, frame, product_of(r, node)[0])
-    guard = guards.NONE
+    guard = row_predicate.NONE
     batched = frame.rows <= matmul.most_batched(r.caps)
-    if node.guard is not None and (batched or r.caps.max_storage_buffers >= guards.MOST_BUFFERS):
-        guard = guards.column(r.width(node.guard.tensor), node.guard.column)
-        buffers["gate"] = frame.values[node.guard.tensor]
+    if node.predicate is not None and (batched or r.caps.max_storage_buffers >= row_predicate.MOST_BUFFERS):
+        guard = row_predicate.column(r.width(node.predicate.tensor), node.predicate.column)
+        buffers["gate"] = frame.values[node.predicate.tensor]
     if batched:
-        return _by_rows(r, node, frame, buffers, guard)
-    return _by_tiles(r, node, frame, buffers, guard)
+        return _record_matvec(r, node, frame, buffers, guard)
+    return _record_gemm(r, node, frame, buffers, guard)
 
 
-def _by_rows(r: Recorder, node: Node, frame: Frame, buffers: dict[str, str], guard: Guard) -> list[Entry]:
+def _record_matvec(
+    r: RowRecorder, node: Node, frame: RecordingFrame, buffers: dict[str, str], guard: RowPredicate
+) -> list[RecordedDispatch]:
     shape, matrix = product_of(r, node)
     partials = frame.partials.get(node.inputs[0])
     if partials is not None:
-        buffers = buffers | r.attention.joined()
+        buffers = buffers | r.attention.joined_splits()
     entries = []
     for shard in matrix.shards:
         own = replace(shape, format=shard.format)
@@ -80,35 +82,37 @@ def _by_rows(r: Recorder, node: Node, frame: Frame, buffers: dict[str, str], gua
     return entries
 
 
-def _by_tiles(r: Recorder, node: Node, frame: Frame, buffers: dict[str, str], guard: Guard) -> list[Entry]:
+def _record_gemm(
+    r: RowRecorder, node: Node, frame: RecordingFrame, buffers: dict[str, str], guard: RowPredicate
+) -> list[RecordedDispatch]:
     shape, matrix = product_of(r, node)
     entries = []
     if shape.norm is not None:
-        entries.append(entry(tiles.row_stats(shape), {"x": buffers["x"], "stats": r.stats}, control=frame.control))
+        entries.append(entry(gemm_tiles.row_stats(shape), {"x": buffers["x"], "stats": r.stats}, control=frame.control))
         buffers = {**buffers, "stats": r.stats}
-    tile = tiles.choose_tile(shape, frame.rows, r.caps)
+    tile = gemm_tiles.choose_tile(shape, frame.rows, r.caps)
     for shard in matrix.shards:
         own = replace(shape, format=shard.format)
-        dispatch = tiles.gemm(own, r.caps, tile, first=shard.first, units=shard.units, guard=guard)
+        dispatch = gemm_tiles.gemm(own, r.caps, tile, first=shard.first, units=shard.units, guard=guard)
         entries.append(entry(dispatch, {**buffers, **shard.buffers}, control=frame.control))
     return entries
 
 
-def _operands(r: Recorder, node: Node, frame: Frame, shape: MatmulShape) -> dict[str, str]:
+def _operands(r: RowRecorder, node: Node, frame: RecordingFrame, shape: MatmulShape) -> dict[str, str]:
     """Buffers other than the weights."""
-    keys = r.graph.keys(node)
+    keys = r.graph.keys_by_role(node)
     buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
     norm = norm_params(r, keys, shape.k)
     parts: tuple[int, ...] = node.attrs["parts"]
     padded = 4 * ceil_div(shape.n, 4)
     lengths = [padded, padded] if shape.gated else [*parts[:-1], parts[-1] + padded - shape.n]
     bias = r.weights.vector("bias", *((keys.get(f"bias.{i}"), length) for i, length in enumerate(lengths)))
-    residual = node.named("residual")
+    residual = node.input_by_role("residual")
     optional = {"norm_params": norm, "bias": bias, "residual": None if residual is None else frame.values[residual]}
     return buffers | {name: buffer for name, buffer in optional.items() if buffer is not None}
 
 
-def norm_params(r: Recorder, keys: Mapping[str, str], k: int) -> str | None:
+def norm_params(r: RowRecorder, keys: Mapping[str, str], k: int) -> str | None:
     """Buffer with the gain and the bias of the norm of rows of `k` elements."""
     width = 4 * ceil_div(k, 4)
     return r.weights.vector("norm", (keys.get("norm.weight"), width), (keys.get("norm.bias"), width))

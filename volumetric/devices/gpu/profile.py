@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from volumetric.base.errors import UnsupportedError
-from volumetric.devices.gpu.commands import encode_calls
-from volumetric.devices.gpu.context import Call, GpuContext
-from volumetric.devices.gpu.kernels.dispatch import Rows
-from volumetric.run.profile import WHOLE, StepTime
+from volumetric.devices.gpu.gpu_commands import encode_calls
+from volumetric.devices.gpu.gpu_context import BoundDispatch, GpuContext
+from volumetric.devices.gpu.kernels.dispatch import CallRows
+from volumetric.run.step_times import WHOLE, StepTime
 
 _WARM_SECONDS = 0.3
 
 
-def call_times(context: GpuContext, calls: Sequence[Call], rows: Rows, repeats: int) -> list[StepTime]:
+def call_times(context: GpuContext, calls: Sequence[BoundDispatch], rows: CallRows, repeats: int) -> list[StepTime]:
     """Time each kind of dispatch alone, the best of several, and all of them in one pass, under the label `WHOLE`.
 
     Run in isolation, kinds add up to more than the whole.
@@ -26,7 +26,7 @@ def call_times(context: GpuContext, calls: Sequence[Call], rows: Rows, repeats: 
     UnsupportedError : the GPU has no timestamps
     """
     limit = context.caps.max_groups
-    kinds: dict[str, list[Call]] = {}
+    kinds: dict[str, list[BoundDispatch]] = {}
     for call in calls:
         if call.grid.size(rows, limit)[1]:
             kinds.setdefault(call.label, []).append(call)
@@ -38,7 +38,9 @@ def call_times(context: GpuContext, calls: Sequence[Call], rows: Rows, repeats: 
     ]
 
 
-def passes_seconds(context: GpuContext, passes: Sequence[Sequence[Call]], rows: Rows, repeats: int) -> list[float]:
+def passes_seconds(
+    context: GpuContext, passes: Sequence[Sequence[BoundDispatch]], rows: CallRows, repeats: int
+) -> list[float]:
     """GPU seconds of a compute pass over each list of calls, the best of `repeats`.
 
     Each repetition runs all passes in one submission, after warm-up passes: an idle GPU needs a while to raise its

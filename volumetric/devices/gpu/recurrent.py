@@ -4,38 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from volumetric.devices.gpu.fixed import fixed_name
-from volumetric.devices.gpu.kernels import guards, matmul
+from volumetric.devices.gpu.command_list import RecordedDispatch, entry
+from volumetric.devices.gpu.fixed_states import fixed_name
+from volumetric.devices.gpu.kernels import matmul, row_predicate
 from volumetric.devices.gpu.kernels import recurrence as cells
 from volumetric.devices.gpu.kernels.dispatch import ceil_div, power_of_two
-from volumetric.devices.gpu.kernels.matmul import MatmulShape, PieceStates
-from volumetric.devices.gpu.recording import Entry, entry
-from volumetric.devices.gpu.residency import Matrix
+from volumetric.devices.gpu.kernels.matmul import MatmulShape, SequenceStates
+from volumetric.devices.gpu.weight_buffers import ResidentMatrix
 from volumetric.graph.ops import Node
 
 if TYPE_CHECKING:
-    from volumetric.devices.gpu.record import Frame, Recorder
+    from volumetric.devices.gpu.encode import RecordingFrame, RowRecorder
 
 
-def product_of(r: Recorder, node: Node) -> tuple[MatmulShape, Matrix]:
+def product_of(r: RowRecorder, node: Node) -> tuple[MatmulShape, ResidentMatrix]:
     """Return the shape of the product of the weights with a state."""
-    keys = r.graph.keys(node)
+    keys = r.graph.keys_by_role(node)
     matrix = r.weights.matrix((keys["weight.0"],))
     shape = MatmulShape(k=matrix.k, n=matrix.units, format=matrix.format, bias="bias.0" in keys, int8=r.int8)
     return shape, matrix
 
 
-def recurrence(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def recurrence(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     """As many steps as the longest sequence may have; steps beyond the end of a sequence do nothing for it."""
     shape, matrix = product_of(r, node)
     wide = 4 * ceil_div(shape.n, 4)
     states = {name: fixed_name(key) for name, key in r.graph.states(node).items()}
     product = {"x": states["h"], "y": r.spare(4 * wide * r.most_rows, "product of states")}
-    bias = r.weights.vector("bias", (r.graph.keys(node).get("bias.0"), wide))
+    bias = r.weights.vector("bias", (r.graph.keys_by_role(node).get("bias.0"), wide))
     product |= {} if bias is None else {"bias": bias}
     values = {"from_x": frame.values[node.inputs[0]], "from_h": product["y"], "y": frame.values[node.outputs[0]]}
     steps = min(frame.rows, r.most_rows) if frame.singles < frame.rows else 1
-    guard = guards.STEPS if steps > 1 else guards.NONE
+    guard = row_predicate.STEPS if steps > 1 else row_predicate.NONE
     entries = []
     for number in range(steps):
         for shard in matrix.shards:
@@ -44,9 +44,9 @@ def recurrence(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
                 r.caps,
                 first=shard.first,
                 units=shard.units,
-                tuning=_cut(r, shape, shard.units, frame, steps),
+                tuning=_product_tuning(r, shape, shard.units, frame, steps),
                 guard=guard,
-                source=PieceStates(ring=cells.RING, step=number),
+                source=SequenceStates(ring=cells.RING, step=number),
             )
             entries.append(entry(dispatch, {**product, **shard.buffers}, control=frame.control))
         cell = cells.cell(node.attrs["cell"], hidden=shape.k, step=number)
@@ -54,7 +54,9 @@ def recurrence(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return entries
 
 
-def _cut(r: Recorder, shape: MatmulShape, units: int, frame: Frame, steps: int) -> matmul.MatvecTuning:
+def _product_tuning(
+    r: RowRecorder, shape: MatmulShape, units: int, frame: RecordingFrame, steps: int
+) -> matmul.MatvecTuning:
     """Tuning: only few sequences have several rows."""
     pieces = frame.rows if steps == 1 else max(2, power_of_two(frame.singles + 1))
     return r.cut_matvec(shape, units, pieces)

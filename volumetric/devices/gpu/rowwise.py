@@ -7,18 +7,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from volumetric.base.errors import UnsupportedError
+from volumetric.devices.gpu.command_list import RecordedDispatch, entry
 from volumetric.devices.gpu.kernels import elementwise
 from volumetric.devices.gpu.kernels.dispatch import ceil_div
-from volumetric.devices.gpu.recording import Entry, entry
 from volumetric.graph.ops import Node
 
 if TYPE_CHECKING:
-    from volumetric.devices.gpu.record import Frame, Recorder
+    from volumetric.devices.gpu.encode import RecordingFrame, RowRecorder
 
 
-def _lookup(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    matrix = r.weights.matrix((r.graph.keys(node)["weight"],))
-    x, y = node.named("x"), frame.values[node.outputs[0]]
+def _lookup(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
+    matrix = r.weights.matrix((r.graph.keys_by_role(node)["weight"],))
+    x, y = node.input_by_role("x"), frame.values[node.outputs[0]]
     if x is None:
         ids = frame.values[node.inputs[0]]
         facts = {"width": matrix.k, "layout": matrix.format, "scale": node.attrs["scale"]}
@@ -32,8 +32,8 @@ def _lookup(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return [entry(dispatch, {"x": frame.values[x], "y": y, **matrix.shards[0].buffers}, control=frame.control)]
 
 
-def _norm(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    width, keys = r.width(node.inputs[0]), r.graph.keys(node)
+def _norm(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
+    width, keys = r.width(node.inputs[0]), r.graph.keys_by_role(node)
     padded = 4 * ceil_div(width, 4)
     params = r.weights.vector("norm", (keys.get("weight"), padded), (keys.get("bias"), padded))
     dispatch = elementwise.norm(
@@ -50,20 +50,20 @@ def _norm(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return [entry(dispatch, buffers)]
 
 
-def _unary(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _unary(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     facts = {name: node.attrs[name] for name in ("name", "alpha", "beta")}
     dispatch = elementwise.unary(width=r.width(node.outputs[0]), **facts)
     buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
     return [entry(dispatch, buffers, control=frame.control)]
 
 
-def _binary(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _binary(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     a, b = (frame.values[i] for i in node.inputs)
     dispatch = elementwise.binary(width=r.width(node.outputs[0]), name=node.attrs["name"])
     return [entry(dispatch, {"a": a, "b": b, "y": frame.values[node.outputs[0]]}, control=frame.control)]
 
 
-def _concat(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _concat(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     total = r.width(node.outputs[0])
     entries, at = [], 0
     for i in node.inputs:
@@ -75,19 +75,19 @@ def _concat(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return entries
 
 
-def _softmax(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _softmax(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     dispatch = elementwise.softmax(width=r.width(node.inputs[0]))
     buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
     return [entry(dispatch, buffers)]
 
 
-def _keep_largest(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _keep_largest(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     dispatch = elementwise.keep_largest(width=r.width(node.inputs[0]), count=node.attrs["k"])
     buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
     return [entry(dispatch, buffers)]
 
 
-def _mix(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _record_mix(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     weights, *branches = (frame.values[i] for i in node.inputs)
     width, y, entries = r.width(node.outputs[0]), frame.values[node.outputs[0]], []
     for first in range(0, len(branches), elementwise.MIXED):
@@ -100,14 +100,14 @@ def _mix(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return entries
 
 
-def _gated(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _record_gated(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     x, factor = (frame.values[i] for i in node.inputs)
     facts = {name: node.attrs[name] for name in ("activation", "limit", "up_offset")}
-    dispatch = elementwise.gated(width=r.width(node.outputs[0]), **facts)
+    dispatch = elementwise.gated_activation(width=r.width(node.outputs[0]), **facts)
     return [entry(dispatch, {"x": x, "factor": factor, "y": frame.values[node.outputs[0]]}, control=frame.control)]
 
 
-WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
+WRITERS: Mapping[str, Callable[[RowRecorder, Node, RecordingFrame], list[RecordedDispatch]]] = MappingProxyType(
     {
         "lookup": _lookup,
         "norm": _norm,
@@ -116,8 +116,8 @@ WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingP
         "concat": _concat,
         "softmax": _softmax,
         "keep_largest": _keep_largest,
-        "mix": _mix,
-        "gated": _gated,
+        "mix": _record_mix,
+        "gated": _record_gated,
     }
 )
 """Operation → function that records it."""

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.devices.gpu.fixed import fixed_name
+from volumetric.devices.gpu.command_list import RecordedDispatch, entry
+from volumetric.devices.gpu.fixed_states import fixed_name
 from volumetric.devices.gpu.kernels import elementwise
 from volumetric.devices.gpu.kernels.dispatch import ceil_div
 from volumetric.devices.gpu.kernels.state_space import ConvShape, ScanShape, causal_conv, selective_scan
-from volumetric.devices.gpu.recording import Entry, entry
 from volumetric.graph.operations.state_space import conv_factors
 from volumetric.graph.ops import Node
 
 if TYPE_CHECKING:
-    from volumetric.devices.gpu.record import Frame, Recorder
+    from volumetric.devices.gpu.encode import RecordingFrame, RowRecorder
 
 
-def _columns(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _columns(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     start, stop = node.attrs["starts"][1], node.attrs["stops"][1]
     x, y = node.inputs[0], node.outputs[0]
     dispatch = elementwise.columns(width=stop - start, start=start, of_width=r.width(x))
     return [entry(dispatch, {"x": frame.values[x], "y": frame.values[y]}, control=frame.control)]
 
 
-def _grouped_norm(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
-    groups, width, gain = node.attrs["groups"], r.width(node.inputs[0]), r.graph.keys(node)["weight"]
+def _grouped_norm(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
+    groups, width, gain = node.attrs["groups"], r.width(node.inputs[0]), r.graph.keys_by_role(node)["weight"]
     dispatch = elementwise.norm(
         width=width // groups,
         groups=groups,
@@ -44,9 +44,9 @@ def _grouped_norm(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return [entry(dispatch, values | ({} if params is None else {"norm_params": params}))]
 
 
-def _conv(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _conv(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     """Record a `causal_conv`; taps and bias are uploaded as ``[taps + 1, channels]`` float32."""
-    attrs, keys = node.attrs, r.graph.keys(node)
+    attrs, keys = node.attrs, r.graph.keys_by_role(node)
     channels, _, taps = r.graph.tensors[node.inputs[1]].shape
     stride = 4 * ceil_div(channels, 4)
 
@@ -67,16 +67,16 @@ def _conv(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     )
     buffers = {
         "x": frame.values[node.inputs[0]],
-        "conv_params": r.weights.made(("taps", keys["weight"], attrs["factors"]), build),
+        "conv_params": r.weights.derived_buffer(("taps", keys["weight"], attrs["factors"]), build),
         "past": fixed_name(r.graph.states(node)["past"]),
         "y": frame.values[node.outputs[0]],
     }
     return [entry(causal_conv(shape, rows=_most(r, frame)), buffers, control=frame.control)]
 
 
-def _scan(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+def _scan(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     """Record a `selective_scan`; rates, skip factors and biases of steps are one buffer."""
-    attrs, keys = node.attrs, r.graph.keys(node)
+    attrs, keys = node.attrs, r.graph.keys_by_role(node)
     inputs = dict(zip(attrs["roles"], node.inputs, strict=True))
     heads, rates = attrs["heads"], r.graph.tensors[inputs["a_log"]]
     values = {name: frame.values[inputs[name]] for name in attrs["starts"]}
@@ -106,12 +106,12 @@ def _scan(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return [entry(selective_scan(shape, rows=_most(r, frame)), buffers, control=frame.control)]
 
 
-def _most(r: Recorder, frame: Frame) -> int:
+def _most(r: RowRecorder, frame: RecordingFrame) -> int:
     """Maximum rows of a sequence in a call."""
     return min(frame.rows, r.most_rows) if frame.singles < frame.rows else 1
 
 
-WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
+WRITERS: Mapping[str, Callable[[RowRecorder, Node, RecordingFrame], list[RecordedDispatch]]] = MappingProxyType(
     {"slice": _columns, "causal_conv": _conv, "selective_scan": _scan, "grouped_norm": _grouped_norm}
 )
 """Operation → function that records it."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from volumetric.base.errors import DTypeError
-from volumetric.dtypes.blocks.fives import Q5_0, Q5_1
+from volumetric.dtypes.blocks.five_bit import Q5_0, Q5_1
 from volumetric.dtypes.blocks.format import BlockFormat, Fields
-from volumetric.dtypes.blocks.fours import IQ4_NL, IQ4_XS, MXFP4
+from volumetric.dtypes.blocks.four_bit import IQ4_NL, IQ4_XS, MXFP4
 from volumetric.dtypes.blocks.k_quants import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
 from volumetric.dtypes.blocks.ternaries import TQ1_0, TQ2_0
-from volumetric.dtypes.blocks.threes import Q3_NL
+from volumetric.dtypes.blocks.three_bit import Q3_NL
 from volumetric.dtypes.registry import declared_dtype
 
 BLOCK_FORMATS = MappingProxyType(

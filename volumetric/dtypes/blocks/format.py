@@ -51,7 +51,7 @@ FloorKind = Literal["none", "float16", "uint8", "uint4"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resident:
+class DeviceLayout:
     """How devices hold a format; planes of bits, groups and zero follow from the format itself.
 
     Attributes
@@ -106,7 +106,7 @@ class BlockFormat:
     zero: int = 0
     table: tuple[int, ...] | None = None
     in_gguf: bool = True
-    resident: Resident | None = None
+    resident: DeviceLayout | None = None
     calibrated: bool = True
 
     @property

@@ -16,55 +16,62 @@ from volumetric.base._typing import F32Array
 from volumetric.dtypes.blocks.format import (
     BlockFormat,
     Bytes,
+    DeviceLayout,
     Fields,
-    Resident,
     half_bytes,
     halves,
     packed_planes,
     planes,
 )
-from volumetric.dtypes.blocks.search import affine_scales, by_size, columns, divided, stored_half, symmetric_scales
+from volumetric.dtypes.blocks.scale_search import (
+    affine_scales,
+    columns,
+    default_importance,
+    divide_or_zero,
+    stored_half,
+    symmetric_scales,
+)
 from volumetric.dtypes.registry import parse_dtype
 
 _SPREAD = np.arange(-10, 11) / 10
 _AROUND = np.arange(-9, 10) / 10
 
 
-def _small(numbers: F32Array, top: int) -> tuple[np.ndarray, Bytes, F32Array]:
+def _unsigned_scales(numbers: F32Array, top: int) -> tuple[np.ndarray, Bytes, F32Array]:
     """Numbers ≥ 0 ``[n, groups]`` as integers 0 … `top` times one float16; also the values that these represent."""
     step, whole = stored_half(numbers.max(axis=1) / np.float32(top))
-    small = np.clip(np.rint(divided(numbers, whole[:, None])), 0, top)
+    small = np.clip(np.rint(divide_or_zero(numbers, whole[:, None])), 0, top)
     return step, small.astype(np.uint8), small * whole[:, None]
 
 
-def _signed(numbers: F32Array, top: int) -> tuple[np.ndarray, np.ndarray, F32Array]:
+def _signed_scales(numbers: F32Array, top: int) -> tuple[np.ndarray, np.ndarray, F32Array]:
     """Numbers of any sign as integers -`top` … `top` - 1 times one float16; the largest gets -`top`."""
     peak = np.take_along_axis(numbers, np.abs(numbers).argmax(axis=1)[:, None], axis=1)[:, 0]
     step, whole = stored_half(peak / np.float32(-top))
-    small = np.clip(np.rint(divided(numbers, whole[:, None])), -top, top - 1)
+    small = np.clip(np.rint(divide_or_zero(numbers, whole[:, None])), -top, top - 1)
     return step, small.astype(np.int8), small * whole[:, None]
 
 
 def _affine(x: F32Array, importance: F32Array | None, top: int, group: int, small: int) -> Fields:
     """Codes of groups with a scale and a floor, both of `small` steps at most."""
-    weights = by_size(x, group) if importance is None else importance
+    weights = default_importance(x, group) if importance is None else importance
     scale, floor = affine_scales(columns(x, group), columns(weights, group), top, _SPREAD)
     groups = x.shape[1] // group
-    step, scales, scale = _small(scale.reshape(-1, groups), small)
-    floor_step, mins, floor = _small(-floor.reshape(-1, groups), small)
+    step, scales, scale = _unsigned_scales(scale.reshape(-1, groups), small)
+    floor_step, mins, floor = _unsigned_scales(-floor.reshape(-1, groups), small)
     grouped = x.reshape(len(x), groups, group)
-    codes = np.clip(np.rint(divided(grouped + floor[..., None], scale[..., None])), 0, top)
+    codes = np.clip(np.rint(divide_or_zero(grouped + floor[..., None], scale[..., None])), 0, top)
     codes = codes.astype(np.uint8).reshape(x.shape)
     return Fields(codes=codes, step=step, scales=scales.view(np.int8), floor=-floor_step, mins=mins)
 
 
 def _symmetric(x: F32Array, importance: F32Array | None, top: int, small: int) -> Fields:
     """Codes + `top` of groups of 16, whose scales are -`small` … `small` - 1 steps."""
-    weights = by_size(x, 16) if importance is None else importance
+    weights = default_importance(x, 16) if importance is None else importance
     group_scales = symmetric_scales(columns(x, 16), columns(weights, 16), top, _AROUND).reshape(len(x), -1)
-    step, scales, scale = _signed(group_scales, small)
+    step, scales, scale = _signed_scales(group_scales, small)
     grouped = x.reshape(len(x), -1, 16)
-    codes = np.clip(np.rint(divided(grouped, scale[..., None])), -top, top - 1) + top
+    codes = np.clip(np.rint(divide_or_zero(grouped, scale[..., None])), -top, top - 1) + top
     return Fields(codes=codes.astype(np.uint8).reshape(x.shape), step=step, scales=scales)
 
 
@@ -188,7 +195,7 @@ Q2_K = _k_quant(
     split=_split_q2_k,
     join=_join_q2_k,
     fit=partial(_affine, top=3, group=16, small=15),
-    resident=Resident(scales="uint4", floors="uint4", sections=("scales_of_4", "pairs"), read=16),
+    resident=DeviceLayout(scales="uint4", floors="uint4", sections=("scales_of_4", "pairs"), read=16),
 )
 Q3_K = _k_quant(
     name="q3_k",
@@ -200,7 +207,7 @@ Q3_K = _k_quant(
     split=_split_q3_k,
     join=_join_q3_k,
     fit=partial(_symmetric, top=4, small=32),
-    resident=Resident(scales="int8", sections=("third_bits", "scales_of_6", "steps"), shaders=("twos",)),
+    resident=DeviceLayout(scales="int8", sections=("third_bits", "scales_of_6", "steps"), shaders=("twos",)),
 )
 Q4_K = _k_quant(
     name="q4_k",
@@ -211,7 +218,7 @@ Q4_K = _k_quant(
     split=_split_q4_k,
     join=_join_q4_k,
     fit=partial(_affine, top=15, group=32, small=63),
-    resident=Resident(
+    resident=DeviceLayout(
         scales="int8", floors="uint8", sections=("six_bits",), shaders=("nibbles", "minima", "affine"), nibbles_at=16
     ),
 )
@@ -224,7 +231,7 @@ Q5_K = _k_quant(
     split=_split_q5_k,
     join=_join_q5_k,
     fit=partial(_affine, top=31, group=32, small=63),
-    resident=Resident(
+    resident=DeviceLayout(
         scales="int8",
         floors="uint8",
         sections=("six_bits", "fifth_bits"),
@@ -242,5 +249,5 @@ Q6_K = _k_quant(
     split=_split_q6_k,
     join=_join_q6_k,
     fit=partial(_symmetric, top=32, small=128),
-    resident=Resident(scales="int8", sections=("two_bits", "scales_16", "steps")),
+    resident=DeviceLayout(scales="int8", sections=("two_bits", "scales_16", "steps")),
 )

@@ -8,20 +8,20 @@ from volumetric.base._typing import F32Array
 from volumetric.dtypes.blocks.format import (
     BlockFormat,
     Bytes,
+    DeviceLayout,
     Fields,
-    Resident,
     half_bytes,
     halves,
     packed_planes,
     planes,
 )
-from volumetric.dtypes.blocks.search import divided, stored_half
+from volumetric.dtypes.blocks.scale_search import divide_or_zero, stored_half
 from volumetric.dtypes.registry import parse_dtype
 
 _POWERS = np.array([1, 3, 9, 27, 81], np.uint8)[:, None]
 
 
-def _trits(packed: Bytes, count: int) -> Bytes:
+def _unpack_base_3(packed: Bytes, count: int) -> Bytes:
     """The first `count` base-3 digits of each byte; first digits of all bytes come first.
 
     A byte is ⌈256 · fraction⌉ of a base-3 fraction below 1. Digit i is the integer part of three times
@@ -33,7 +33,11 @@ def _trits(packed: Bytes, count: int) -> Bytes:
 
 def _split_tq1_0(blocks: Bytes) -> Fields:
     """32 and 16 bytes of five digits each, 4 bytes of four; step."""
-    parts = [_trits(blocks[:, :32], 5), _trits(blocks[:, 32:48], 5), _trits(blocks[:, 48:52], 4)]
+    parts = [
+        _unpack_base_3(blocks[:, :32], 5),
+        _unpack_base_3(blocks[:, 32:48], 5),
+        _unpack_base_3(blocks[:, 48:52], 4),
+    ]
     return Fields(codes=np.concatenate(parts, axis=1), step=halves(blocks, 52))
 
 
@@ -45,12 +49,12 @@ def _split_tq2_0(blocks: Bytes) -> Fields:
 def _fit(x: F32Array, importance: F32Array | None) -> Fields:
     """Codes against the largest magnitude, as in ggml: exact for weights that were trained to be ternary."""
     step, scale = stored_half(np.abs(x).max(axis=1))
-    codes = np.clip(np.rint(divided(x, scale[:, None])), -1, 1) + 1
+    codes = np.clip(np.rint(divide_or_zero(x, scale[:, None])), -1, 1) + 1
     return Fields(codes=codes.astype(np.uint8), step=step)
 
 
-def _in_base_3(trits: Bytes, width: int) -> Bytes:
-    """Bytes of digits ``[n, digits · width]``: the inverse of `_trits`; four digits are padded with a last 0."""
+def _pack_base_3(trits: Bytes, width: int) -> Bytes:
+    """Bytes of digits ``[n, digits · width]``: the inverse of `_unpack_base_3`; a last 0 pads four digits."""
     digits = trits.reshape(len(trits), -1, width).astype(np.uint16)
     whole = sum(digits[:, i] * np.uint16(3 ** (4 - i)) for i in range(digits.shape[1]))
     return ((np.asarray(whole, np.uint32) * 256 + 242) // 243).astype(np.uint8)
@@ -58,7 +62,7 @@ def _in_base_3(trits: Bytes, width: int) -> Bytes:
 
 def _join_tq1_0(fields: Fields) -> Bytes:
     codes = fields.codes
-    parts = [_in_base_3(codes[:, :160], 32), _in_base_3(codes[:, 160:240], 16), _in_base_3(codes[:, 240:], 4)]
+    parts = [_pack_base_3(codes[:, :160], 32), _pack_base_3(codes[:, 160:240], 16), _pack_base_3(codes[:, 240:], 4)]
     return np.concatenate([*parts, half_bytes(fields.step)], axis=1)
 
 
@@ -77,7 +81,7 @@ TQ1_0 = BlockFormat(
     split=_split_tq1_0,
     join=_join_tq1_0,
     fit=_fit,
-    resident=Resident(scales="head", sections=("steps",), shaders=("twos", "ternary", "signed")),
+    resident=DeviceLayout(scales="head", sections=("steps",), shaders=("twos", "ternary", "signed")),
     calibrated=False,
 )
 TQ2_0 = BlockFormat(
@@ -91,6 +95,6 @@ TQ2_0 = BlockFormat(
     split=_split_tq2_0,
     join=_join_tq2_0,
     fit=_fit,
-    resident=Resident(scales="head", sections=("steps",), shaders=("twos", "ternary", "signed")),
+    resident=DeviceLayout(scales="head", sections=("steps",), shaders=("twos", "ternary", "signed")),
     calibrated=False,
 )

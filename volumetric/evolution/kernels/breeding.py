@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.streams import below, seed_stream, uniform
-from volumetric.evolution.kernels.crossover import cross
+from volumetric.devices.cpu.kernels.splitmix64 import below, seed_stream, uniform
+from volumetric.evolution.kernels.genome_crossover import cross
 from volumetric.evolution.kernels.mutation import mutate
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.streams import GOLDEN, below, mix, normal, u64, uniform
-from volumetric.evolution.kernels.genomes import closes_cycle, insert_connection, is_connected, node_index
+from volumetric.devices.cpu.kernels.splitmix64 import GOLDEN, below, mix, normal, u64, uniform
+from volumetric.evolution.kernels.genome_kernels import closes_cycle, insert_connection, is_connected, node_index
 
 i64 = np.int64
 _TRIES = 20  # random pairs of nodes to try for a new connection

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from volumetric.base.errors import SpecError
-from volumetric.evolution.config import EvolutionConfig, RunConfig
+from volumetric.evolution.evolution_config import EvolutionConfig, RunConfig
 
 C = TypeVar("C", bound=RunConfig)
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError, UnsupportedError, VolumetricError
-from volumetric.base.keywords import explained
 from volumetric.base.rng import generator
-from volumetric.evolution.config import EvolutionConfig, RunConfig
 from volumetric.evolution.evaluate import Cohort, Genomes
+from volumetric.evolution.evolution_config import EvolutionConfig, RunConfig
 from volumetric.evolution.genome import Genome
-from volumetric.evolution.grids.genome import GridGenome, GridPool
-from volumetric.evolution.linked import LinkedPool
+from volumetric.evolution.grids.grid_genome import GridGenome, GridPool
+from volumetric.evolution.linked_pool import LinkedPool
 from volumetric.evolution.pool import Pool
 from volumetric.evolution.problems.demands import Demands, with_goal
 from volumetric.evolution.problems.worlds import ArrayWorlds, Worlds, input_width, open_worlds, output_widths
 from volumetric.network import OUTPUT
-from volumetric.train.imported import import_beside
+from volumetric.train.import_by_name import import_beside
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -46,7 +46,7 @@ def _gymnasium() -> Any:
     return gymnasium
 
 
-@explained
+@explain_call_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gym:
     """Fitness is the mean total reward of an episode.

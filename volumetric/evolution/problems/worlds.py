@@ -17,7 +17,7 @@ F64Array = NDArray[np.float64]
 
 
 def input_width(name: str, space: Any) -> int:
-    """Return the length of an observation of the environment `name`; see `observed`.
+    """Return the length of an observation of the environment `name`; see `observation_numbers`.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def input_width(name: str, space: Any) -> int:
     return int(spaces.flatdim(space))
 
 
-def observed(space: Any, observation: Any) -> NDArray[Any]:
+def observation_numbers(space: Any, observation: Any) -> NDArray[Any]:
     """Return an observation as numbers ``[inputs]``: discrete values one-hot, parts of tuples in order."""
     from gymnasium import spaces
 
@@ -186,7 +186,7 @@ class SingleWorlds:
             world.close()
 
     def _observe(self, row: int, observation: Any) -> None:
-        self._observed[row] = observed(self._space, observation)
+        self._observed[row] = observation_numbers(self._space, observation)
 
 
 class ArrayWorlds:

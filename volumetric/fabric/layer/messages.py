@@ -12,18 +12,18 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.operations.edges import Edges, edge_attend, edges_of
+from volumetric.graph.operations.edge_attention import EdgeLists, edge_attend, edges_of
 
 if TYPE_CHECKING:
-    from volumetric.fabric.layer.spec import Fabric
-    from volumetric.layers.scope import Scope
+    from volumetric.fabric.layer.fabric_layer import Fabric
+    from volumetric.layers.emit_scope import Scope
 
 DENSE = 16
 """Minimum number of receivers with the same senders for a dense matrix product."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class DenseBlock:
     """Receivers with common `senders`, except themselves; `far` has the distances, infinite without an edge."""
 
     receivers: Array
@@ -32,7 +32,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingPlan:
     """Edges of the receivers of a kind, split into sparse and dense parts.
 
     Attributes
@@ -45,13 +45,13 @@ class Reading:
     """
 
     rest: Array
-    edges: Edges
+    edges: EdgeLists
     far: Array
-    blocks: tuple[Block, ...]
+    blocks: tuple[DenseBlock, ...]
     order: Array | None
 
 
-def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int) -> Reading:
+def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int) -> ReadingPlan:
     """Split edges into sparse and dense parts.
 
     Parameters
@@ -65,7 +65,7 @@ def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int
         mine = senders[starts[r] : starts[r + 1]]
         closed = np.union1d(mine, own[r : r + 1][own[r : r + 1] >= 0]) if len(mine) else mine
         sets.setdefault(np.asarray(closed, np.int64).tobytes(), []).append(r)
-    blocks: list[Block] = []
+    blocks: list[DenseBlock] = []
     for key, receivers in sets.items():
         closed = np.frombuffer(key, np.int64)
         if len(receivers) >= DENSE and len(closed):
@@ -73,7 +73,7 @@ def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int
             for row, r in enumerate(receivers):
                 mine = slice(starts[r], starts[r + 1])
                 table[row, np.searchsorted(closed, senders[mine])] = far[mine]
-            blocks.append(Block(np.array(receivers), closed, table))
+            blocks.append(DenseBlock(np.array(receivers), closed, table))
     dense = np.concatenate([block.receivers for block in blocks]) if blocks else np.zeros(0, np.int64)
     rest = np.setdiff1d(np.arange(len(starts) - 1), dense)
     counts = np.diff(starts)[rest]
@@ -83,16 +83,16 @@ def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int
     edges = edges_of(np.append(0, np.cumsum(counts)), senders[which], count)
     order = np.argsort(np.concatenate([rest, dense]), kind="stable")
     in_order = np.array_equal(order, np.arange(len(order)))
-    return Reading(rest, edges, far[which], tuple(blocks), None if in_order else order)
+    return ReadingPlan(rest, edges, far[which], tuple(blocks), None if in_order else order)
 
 
-def biases(work: GraphBuilder, reading: Reading, cost: int | None, sharpness: float) -> dict[str, int]:
+def biases(work: GraphBuilder, reading: ReadingPlan, cost: int | None, sharpness: float) -> dict[str, int]:
     """Emit the score biases of distances, by the names of `attend`; `cost` ``[1, heads]`` is the learned λ, if any."""
-    bias = {"far": _biased(work, reading.far[:, None], cost, sharpness)}
+    bias = {"far": _scaled_distances(work, reading.far[:, None], cost, sharpness)}
     for n, block in enumerate(reading.blocks):
         rows, columns = block.far.shape
         there = np.isfinite(block.far)
-        flat = _biased(work, np.where(there, block.far, 0).reshape(-1, 1), cost, sharpness)
+        flat = _scaled_distances(work, np.where(there, block.far, 0).reshape(-1, 1), cost, sharpness)
         heads = work.shape(flat)[1]
         by_head = work.reshape(work.permute(flat, (1, 0)), (heads, rows, columns))
         if not there.all():
@@ -102,13 +102,13 @@ def biases(work: GraphBuilder, reading: Reading, cost: int | None, sharpness: fl
     return bias
 
 
-def _biased(work: GraphBuilder, far: Array, cost: int | None, sharpness: float) -> int:
+def _scaled_distances(work: GraphBuilder, far: Array, cost: int | None, sharpness: float) -> int:
     if cost is None:
         return work.constant(-sharpness * far, "distance")
     return work.binary("mul", work.constant(-far, "distance"), cost)
 
 
-def attend(work: GraphBuilder, q: int, kv: int, reading: Reading, bias: Mapping[str, int], heads: int) -> int:
+def attend(work: GraphBuilder, q: int, kv: int, reading: ReadingPlan, bias: Mapping[str, int], heads: int) -> int:
     """Emit messages ``[R, B, heads · e]`` from ``q [R, B or 1, heads · d]`` and ``kv [S, B, heads · (d + e)]``."""
     messages: list[int] = []
     if len(reading.rest):
@@ -129,7 +129,7 @@ def _rows(work: GraphBuilder, x: int, ids: Sequence[int] | Array) -> int:
     return work.reshape(gathered, (len(ids), batch, width))
 
 
-def _dense(work: GraphBuilder, q: int, kv: int, block: Block, bias: int, heads: int) -> int:
+def _dense(work: GraphBuilder, q: int, kv: int, block: DenseBlock, bias: int, heads: int) -> int:
     """Emit dense attention, as two matrix products for each stream and head."""
     q, kv = _rows(work, q, block.receivers), _rows(work, kv, block.senders)
     receivers, own, width = work.shape(q)
@@ -175,7 +175,7 @@ def shown_by(work: GraphBuilder, living: int | None, x: int, first: int) -> int:
     return work.binary("mul_nonzero", x, own)
 
 
-def without_masked(work: GraphBuilder, reading: Reading, bias: Mapping[str, int], living: int) -> dict[str, int]:
+def mask_senders(work: GraphBuilder, reading: ReadingPlan, bias: Mapping[str, int], living: int) -> dict[str, int]:
     """Emit the score biases by the names of `attend`, with -inf for edges from masked nodes.
 
     Parameters
@@ -211,7 +211,7 @@ def by_node(work: GraphBuilder, x: int, weight: int, bias: int | None = None) ->
     return y if bias is None else work.binary("add", y, work.reshape(bias, (n, 1, wide)))
 
 
-def chosen(work: GraphBuilder, sets: int, ids: Array) -> int:
+def select_sets(work: GraphBuilder, sets: int, ids: Array) -> int:
     """Emit the set of weights of each node; returns `sets` if all nodes share one set, or each has its own."""
     count, *rest = work.shape(sets)
     if count == 1 or np.array_equal(ids, np.arange(count)):
@@ -221,19 +221,19 @@ def chosen(work: GraphBuilder, sets: int, ids: Array) -> int:
     return work.reshape(gathered, (len(ids), *rest))
 
 
-def turned(work: GraphBuilder, weight: int) -> int:
+def transpose_matrices(work: GraphBuilder, weight: int) -> int:
     """Emit matrices ``[g, out, in]`` as ``[g, in, out]``."""
     return work.permute(weight, (0, 2, 1))
 
 
-def joined(work: GraphBuilder, inner: int, outer: int) -> int:
+def merge_matrices(work: GraphBuilder, inner: int, outer: int) -> int:
     """Emit ``(outer inner)ᵀ`` for ``[in, K]`` and ``[g, out, in]``: ``[g, K, out]``."""
     wide, narrow = work.shape(inner)
     return work.gemm(work.reshape(inner, (1, wide, narrow)), outer, trans_a=True, trans_b=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MatrixGroups:
     """Nodes from `start` on, where each run of `count` nodes shares a matrix; `ids` are the matrices."""
 
     start: int
@@ -241,7 +241,7 @@ class Part:
     ids: tuple[int, ...]
 
 
-def parts_of(groups: Array) -> tuple[Part, ...]:
+def parts_of(groups: Array) -> tuple[MatrixGroups, ...]:
     """Partition nodes, whose matrices are `groups`, into products of groups of equal size."""
     runs: list[tuple[int, int, int]] = []
     start = 0
@@ -250,14 +250,14 @@ def parts_of(groups: Array) -> tuple[Part, ...]:
         runs.append((start, count, group))
         start += count
     parts = [
-        Part(some[0][0], count, tuple(group for _, _, group in some))
+        MatrixGroups(some[0][0], count, tuple(group for _, _, group in some))
         for count, of in groupby(runs, key=lambda run: run[1])
         for some in [list(of)]
     ]
-    return tuple(parts) if len(parts) <= MOST_PARTS else (Part(0, 1, tuple(groups.tolist())),)
+    return tuple(parts) if len(parts) <= MOST_PARTS else (MatrixGroups(0, 1, tuple(groups.tolist())),)
 
 
-def by_group(work: GraphBuilder, x: int, parts: Sequence[Part], weights: Sequence[int]) -> int:
+def by_group(work: GraphBuilder, x: int, parts: Sequence[MatrixGroups], weights: Sequence[int]) -> int:
     """Emit ``x w`` for ``[n, B, K]``, with ``[groups, K, N]`` for each part."""
     _, batch, k = work.shape(x)
     products: list[int] = []

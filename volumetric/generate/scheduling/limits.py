@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from volumetric.base.errors import SpecError
+from volumetric.base.moved_modules import renamed_members
 from volumetric.generate.params import is_number
 
 TOGETHER = 16
@@ -20,6 +21,7 @@ PREFILL_ROWS = 512
 """Most rows of a prompt in one device call: bounds scratch memory, and the time until an interrupt."""
 
 
+@renamed_members(True, seats="slots")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits of a scheduler.
@@ -45,7 +47,7 @@ class Limits:
     SpecError : a value is of the wrong kind or too small
     """
 
-    seats: int = TOGETHER
+    slots: int = TOGETHER
     prompt_rows: int | None = None
     max_stall: float = 0.08
     state_bytes: int | None = None
@@ -57,9 +59,9 @@ class Limits:
     queue_seconds: float | None = 60.0
 
     @classmethod
-    def of_one_caller(cls, *, seats: int, prompt_rows: int, prefix_bytes: int | None) -> Limits:
+    def of_one_caller(cls, *, slots: int, prompt_rows: int, prefix_bytes: int | None) -> Limits:
         """Return limits for a single caller that waits for all its jobs: the queue is unlimited."""
-        options = {"seats": seats, "prompt_rows": prompt_rows, "prefix_bytes": prefix_bytes}
+        options = {"slots": slots, "prompt_rows": prompt_rows, "prefix_bytes": prefix_bytes}
         return cls(**options, queue=None, queue_tokens=None, queue_seconds=None)
 
     def part(self, share: float) -> Limits:
@@ -75,7 +77,7 @@ class Limits:
         for one in fields(self):
             value: Any = getattr(self, one.name)
             whole = "int" in str(one.type)
-            least = 1 if one.name in ("seats", "prompt_rows", "state_bytes", "turn") else 0
+            least = 1 if one.name in ("slots", "prompt_rows", "state_bytes", "turn") else 0
             if value is None and "None" in str(one.type):
                 continue
             if not is_number(value, Integral if whole else Real) or not value >= least:

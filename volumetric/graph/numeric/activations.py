@@ -1,4 +1,4 @@
-"""Element-wise activations with their derivatives, in NumPy. `volumetric.formula.functions` defines them."""
+"""Element-wise activations with their derivatives, in NumPy. `volumetric.formula.unary_functions` defines them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import cache
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.base.hints import suggestion
-from volumetric.formula.functions import ACTIVATIONS as _ACTIVATIONS
-from volumetric.formula.functions import Activation
-from volumetric.graph.numeric.formulas import erf, function_of, sigmoid
+from volumetric.formula.unary_functions import ACTIVATIONS as _ACTIVATIONS
+from volumetric.formula.unary_functions import Activation
+from volumetric.graph.numeric.numpy_formulas import erf, function_of, sigmoid
 
 __all__ = ["ACTIVATIONS", "Activation", "activate", "check_activation", "erf", "sigmoid", "slope"]
 

@@ -40,7 +40,7 @@ class Cell:
     back: Callable[[States, States, States, States], tuple[Array, Array, States]]
 
     @property
-    def kept(self) -> int:
+    def saved_count(self) -> int:
         """Number of values per unit and step that operations store besides h: `keeps`, then the other states."""
         return len(self.keeps) + len(self.states) - 1
 
@@ -65,7 +65,7 @@ class Cell:
         for state, first in zip(every, start, strict=True):
             state[..., 0, :] = first
         for t in range(length):
-            before = tuple(held(state[..., t, :], keep, t) for state in every)
+            before = tuple(kept_state(state[..., t, :], keep, t) for state in every)
             from_h = self._product(before[0], weight)
             after, saved = self.step(from_x[..., t, :], from_h if bias is None else from_h + bias, before)
             for state, new in zip(every, after, strict=True):
@@ -102,14 +102,14 @@ class Cell:
         direct: States = tuple(np.zeros_like(g[0]) for _ in self.direct)
         for t in reversed(range(gy.shape[-2])):
             before, after = (tuple(state[..., at, :] for state in every) for at in (t, t + 1))
-            before = tuple(held(state, keep, t) for state in before)
+            before = tuple(kept_state(state, keep, t) for state in before)
             g[0] = g[0] + gy[..., t, :]
             saved = tuple(of[..., t, :] for of in tape)
             g_x[..., t, :], g_h[..., t, :], direct = self.back(saved, before, after, tuple(g))
             ways = dict(zip(self.direct, direct, strict=True))
             g = [ways.get(name, np.zeros_like(g[0])) for name in self.states]
             g[0] = g[0] + self._product_back(g_h[..., t, :], weight)
-            g = [held(of, keep, t) for of in g]
+            g = [kept_state(of, keep, t) for of in g]
         return g_x, g_h, direct
 
     def _by_head(self, weight: Array) -> Array:
@@ -134,6 +134,6 @@ class Cell:
         return g_state.reshape(*g.shape[:-1], len(weight) // self.blocks)
 
 
-def held(state: Array, keep: Array | None, t: int) -> Array:
+def kept_state(state: Array, keep: Array | None, t: int) -> Array:
     """Return a state ``[..., H]`` as step `t` reads it: zeros, even for NaN, if ``keep [..., T]`` is 0."""
     return state if keep is None else np.where(keep[..., t, None] != 0, state, state.dtype.type(0))

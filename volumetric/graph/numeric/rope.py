@@ -95,12 +95,12 @@ class Rope:
         if self.scaling == "proportional" and not 0 <= self.turning <= self.dim // 2:
             raise SpecError(f"rope: turning must be 0 … {self.dim // 2} pairs, got {self.turning}")
 
-    def within(self, context: int) -> Rope:
+    def for_context(self, context: int) -> Rope:
         """Return the rotation for sequences of up to `context` tokens."""
         return replace(self, context=context) if self.scaling in ("dynamic", "longrope") else self
 
     @property
-    def _beyond(self) -> bool:
+    def _exceeds_original(self) -> bool:
         """Whether sequences may be longer than the original context."""
         return self.context > self.original_context
 
@@ -109,7 +109,7 @@ def inverse_frequencies(rope: Rope) -> NDArray[np.float64]:
     """Return the radians by which each pair rotates per position, ``[dim / 2]``."""
     pairs = rope.dim // 2
     base = rope.base
-    if rope.scaling == "dynamic" and rope._beyond:
+    if rope.scaling == "dynamic" and rope._exceeds_original:
         stretch = rope.factor * rope.context / rope.original_context - rope.factor + 1
         base *= stretch ** (rope.dim / (rope.dim - 2))
     inverse = base ** (-np.arange(0, rope.dim, 2, dtype=np.float64) / rope.dim)
@@ -124,7 +124,7 @@ def inverse_frequencies(rope: Rope) -> NDArray[np.float64]:
         blend = _yarn_blend(rope)
         return blend * inverse / rope.factor + (1 - blend) * inverse
     if rope.scaling == "longrope":
-        return inverse / np.array(rope.long_factors if rope._beyond else rope.short_factors)
+        return inverse / np.array(rope.long_factors if rope._exceeds_original else rope.short_factors)
     if rope.scaling == "proportional":
         return np.where(np.arange(pairs) < rope.turning, inverse / rope.factor, 0.0)
     return inverse

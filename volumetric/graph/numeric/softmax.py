@@ -9,7 +9,7 @@ import numpy as np
 from volumetric.base._typing import Array
 
 
-def centred(x: Array, out: Array | None = None) -> Array:
+def subtract_max(x: Array, out: Array | None = None) -> Array:
     """Shift the last axis so that its maximum is 0; rows that are all -inf stay, rows with NaN or +inf become NaN."""
     top = x.max(axis=-1, keepdims=True)
     return np.subtract(x, np.where(np.isneginf(top), 0, np.where(np.isposinf(top), math.nan, top)), out=out)
@@ -17,14 +17,14 @@ def centred(x: Array, out: Array | None = None) -> Array:
 
 def softmax(x: Array) -> Array:
     """Softmax over the last axis; a row that is all -inf becomes zeros rather than NaN."""
-    e = np.exp(centred(x))
+    e = np.exp(subtract_max(x))
     total = e.sum(axis=-1, keepdims=True)
     return e / np.where(total == 0, 1, total)
 
 
 def log_softmax(x: Array) -> Array:
     """``log softmax(x)`` over the last axis; a row that is all -inf becomes NaN."""
-    shifted = centred(x)
+    shifted = subtract_max(x)
     with np.errstate(invalid="ignore"):
         return shifted - _log_total(shifted)
 
@@ -37,7 +37,7 @@ def log_likelihoods(logits: Array, ids: Array) -> Array:
     logits : ``[T, V]``, overwritten
     ids : the class of each row, ``[T]``
     """
-    shifted = centred(logits, out=logits)
+    shifted = subtract_max(logits, out=logits)
     picked = np.take_along_axis(shifted, ids[:, None], -1)
     with np.errstate(invalid="ignore"):
         return (picked - _log_total(shifted, out=shifted))[:, 0]

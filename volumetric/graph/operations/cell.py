@@ -17,10 +17,10 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import UnsupportedError
-from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.numeric.numpy_cells import CELLS
 from volumetric.graph.numeric.recurrent_cell import Cell, States
-from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
-from volumetric.graph.operations.recurrent_inputs import step_back_inputs
+from volumetric.graph.operations.operation import Attrs, axes_of, declare, float_output, require, require_floats
+from volumetric.graph.operations.recurrent_inputs import cell_grad_inputs
 from volumetric.graph.operations.sequences import cell_of
 from volumetric.graph.ops import Node, Tensor
 
@@ -45,7 +45,7 @@ def cell_step(
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("cell", inputs)
+    require_floats("cell", inputs)
     cell = cell_of("cell", attrs)
     expected = 3 + bool(cell.direct)
     require(len(inputs) == expected, "cell", f"got {len(inputs)} inputs, expected {expected} for {cell.name}")
@@ -57,9 +57,9 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     fits = bias.shape[1] == wide and (rows % sets == 0 if sets else not rows)
     require(fits, "cell", f"a bias of shape {list(bias.shape)} does not match {rows} rows of {wide} elements")
     require(all(t.shape == (len(cell.direct), rows, size) for t in before), "cell", "the states have wrong shapes")
-    more = [out("states", len(cell.states) - 1, rows, size)] if len(cell.states) > 1 else []
-    saved = [out("kept", rows, len(cell.keeps) * size)] if cell.keeps else []
-    return [out(cell.name, rows, size), *more, *saved]
+    more = [float_output("states", len(cell.states) - 1, rows, size)] if len(cell.states) > 1 else []
+    saved = [float_output("kept", rows, len(cell.keeps) * size)] if cell.keeps else []
+    return [float_output(cell.name, rows, size), *more, *saved]
 
 
 def _before(cell: Cell, direct: Sequence[Array], like: Array) -> States:
@@ -97,26 +97,26 @@ def _vjp(
 
 
 def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("cell_grad", inputs)
+    require_floats("cell_grad", inputs)
     cell = cell_of("cell_grad", attrs)
     several = len(cell.states) > 1
     own = 2 + 2 * several + bool(cell.keeps) + bool(cell.direct)
     require(len(inputs) == own, "cell_grad", f"got {len(inputs)} inputs, expected {own} for {cell.name}")
-    of = step_back_inputs(inputs, attrs)
+    of = cell_grad_inputs(inputs, attrs)
     rows, size = axes_of("cell_grad", of.y, 2)
     require(of.gy.shape == of.y.shape, "cell_grad", "gy and y must have the same shape")
     states = (len(cell.states) - 1, rows, size)
     require(all(t.shape == states for t in (*of.g_others, *of.others)), "cell_grad", "the states have wrong shapes")
-    require(all(t.shape == (rows, len(cell.keeps) * size) for t in of.kept), "cell_grad", "kept has a wrong shape")
+    require(all(t.shape == (rows, len(cell.keeps) * size) for t in of.saved), "cell_grad", "kept has a wrong shape")
     require(all(t.shape == (len(cell.direct), rows, size) for t in of.before), "cell_grad", "before has a wrong shape")
-    pre = [out("from_x grad", rows, cell.blocks * size), out("from_h grad", rows, cell.blocks * size)]
-    direct = [out("direct grad", len(cell.direct), rows, size)] if cell.direct else []
+    pre = [float_output("from_x grad", rows, cell.blocks * size), float_output("from_h grad", rows, cell.blocks * size)]
+    direct = [float_output("direct grad", len(cell.direct), rows, size)] if cell.direct else []
     return [*pre[: 1 + cell.apart], *direct]
 
 
 def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    cell, of = CELLS[attrs["cell"]], step_back_inputs(inputs, attrs)
-    saved = tuple(np.split(of.kept[0], len(cell.keeps), -1)) if cell.keeps else ()
+    cell, of = CELLS[attrs["cell"]], cell_grad_inputs(inputs, attrs)
+    saved = tuple(np.split(of.saved[0], len(cell.keeps), -1)) if cell.keeps else ()
     after = (of.y, *(of.others[0] if of.others else ()))
     g = (of.gy, *(of.g_others[0] if of.g_others else ()))
     g_x, g_h, direct = cell.back(saved, _before(cell, of.before, of.y), after, g)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.operations.operation import Attrs, axes_of, declare, float_output, require, require_floats
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def depthwise_conv(
 
 def _check(op: str, inputs: Sequence[Tensor], more: Sequence[tuple[int, ...]]) -> tuple[int, int, int, int]:
     """Return B, T, C and K from x, weight and past; check the other inputs, whose shapes `more` gives as indices."""
-    floats(op, inputs)
+    require_floats(op, inputs)
     x, weight, past, *rest = inputs
     batch, length, width = axes_of(op, x, 3)
     channels, one, taps = axes_of(op, weight, 3)
@@ -56,7 +56,7 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     expected = 3 + attrs["bias"] + attrs["resets"]
     require(len(inputs) == expected, "depthwise_conv", f"takes {expected} tensors, got {len(inputs)}")
     batch, length, width, _ = _check("depthwise_conv", inputs, [(2,)] * attrs["bias"] + [(0, 1)] * attrs["resets"])
-    return [out("convolved", batch, length, width)]
+    return [float_output("convolved", batch, length, width)]
 
 
 def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -66,10 +66,10 @@ def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     batch, length, width, taps = _check("depthwise_conv_grad", rest, [(0, 1)] * attrs["resets"])
     require(g.shape == rest[0].shape, "depthwise_conv_grad", "the gradient must have the shape of x")
     shapes = (batch, length, width), (width, 1, taps), (batch, taps - 1, width), (width,)
-    return [out(name, *shape) for name, shape in zip(("gx", "gweight", "gpast", "gbias"), shapes, strict=True)]
+    return [float_output(name, *shape) for name, shape in zip(("gx", "gweight", "gpast", "gbias"), shapes, strict=True)]
 
 
-def _seen(keep: Array | None, length: int, taps: int) -> Iterator[tuple[int, Array | None]]:
+def _tap_masks(keep: Array | None, length: int, taps: int) -> Iterator[tuple[int, Array | None]]:
     """Yield the offset of each tap, and a mask of the rows ``[B, T, 1]`` for which it stays in their sequence."""
     mask = None if keep is None else keep != 0
     for lag in range(taps):
@@ -85,7 +85,7 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     length, taps = x.shape[1], weight.shape[2]
     every = np.concatenate([past, x], 1)
     y = np.zeros_like(x)
-    for lag, mask in _seen(keep, length, taps):
+    for lag, mask in _tap_masks(keep, length, taps):
         first = taps - 1 - lag
         term = every[:, first : first + length]
         term = term if mask is None else np.where(mask, term, x.dtype.type(0))
@@ -98,7 +98,7 @@ def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     length, taps = x.shape[1], weight.shape[2]
     every = np.concatenate([past, x], 1)
     g_every, g_weight = np.zeros_like(every), np.zeros_like(weight)
-    for lag, mask in _seen(rest[0] if attrs["resets"] else None, length, taps):
+    for lag, mask in _tap_masks(rest[0] if attrs["resets"] else None, length, taps):
         first = taps - 1 - lag
         back, met = g * weight[:, 0, first], g * every[:, first : first + length]
         if mask is not None:

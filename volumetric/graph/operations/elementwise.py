@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.formula.functions import FUNCTIONS, OWN, SLOPES, slope_called, slopes_of
-from volumetric.formula.pairs import PAIRS
-from volumetric.graph.emitting import emitted
-from volumetric.graph.numeric.formulas import function_of
-from volumetric.graph.operations.base import Attrs, declare, floats, out, require
+from volumetric.formula.binary_functions import PAIRS
+from volumetric.formula.unary_functions import FUNCTIONS, OWN, SLOPES, slope_by_name, slopes_of
+from volumetric.graph.expression_nodes import emit_expressions
+from volumetric.graph.numeric.numpy_formulas import function_of
+from volumetric.graph.operations.operation import Attrs, declare, float_output, require, require_floats
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ UNARY: tuple[str, ...] = tuple(OWN)
 
 
 def _infer_unary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("unary", inputs)
+    require_floats("unary", inputs)
     if attrs["name"] not in FUNCTIONS:
         raise SpecError(f"unary: unknown name {attrs['name']!r}", hint="one of " + ", ".join(FUNCTIONS))
-    return [out(attrs["name"], *inputs[0].shape)]
+    return [float_output(attrs["name"], *inputs[0].shape)]
 
 
 def _run_unary(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -52,22 +52,22 @@ def _vjp_unary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     slopes = slopes_of(name)
     if slopes is not None:
         return [work.unary_grad(g, y if slopes.from_result else x, slopes.from_result or name)]
-    return emitted(work, [FUNCTIONS[name].input_gradient], {"x": x, "y": y, "g": g}, node.attrs)
+    return emit_expressions(work, [FUNCTIONS[name].input_gradient], {"x": x, "y": y, "g": g}, node.attrs)
 
 
 def _infer_unary_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("unary_grad", inputs)
+    require_floats("unary_grad", inputs)
     try:
-        slope_called(attrs["name"])
+        slope_by_name(attrs["name"])
     except KeyError as error:
         raise SpecError(f"unary_grad: unknown name {error}", hint="one of " + ", ".join(SLOPES)) from None
     require(inputs[0].shape == inputs[1].shape, "unary_grad", "both inputs must have the same shape")
-    return [out("grad", *inputs[1].shape)]
+    return [float_output("grad", *inputs[1].shape)]
 
 
 def _run_unary_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     g, x = inputs
-    return [g * function_of("x", slope_called(attrs["name"]))(x)[0]]
+    return [g * function_of("x", slope_by_name(attrs["name"]))(x)[0]]
 
 
 BINARY: tuple[str, ...] = tuple(PAIRS)
@@ -75,7 +75,7 @@ BINARY: tuple[str, ...] = tuple(PAIRS)
 
 
 def _infer_binary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("binary", inputs)
+    require_floats("binary", inputs)
     if attrs["name"] not in BINARY:
         raise SpecError(f"binary: unknown name {attrs['name']!r}", hint="one of " + ", ".join(BINARY))
     a, b = (t.shape for t in inputs)
@@ -83,7 +83,7 @@ def _infer_binary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     pairs = list(zip(*((1,) * (axes - len(shape)) + shape for shape in (a, b)), strict=True))
     if any(n != m and 1 not in (n, m) for n, m in pairs):
         raise ShapeError(f"binary: shapes {list(a)} and {list(b)} do not broadcast")
-    return [out(attrs["name"], *(m if n == 1 else n for n, m in pairs))]
+    return [float_output(attrs["name"], *(m if n == 1 else n for n, m in pairs))]
 
 
 def _run_binary(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -93,11 +93,11 @@ def _run_binary(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 def _vjp_binary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     a, b = node.inputs
     tensors = {"a": a, "b": b, "c": node.outputs[0], "g": g}
-    gradients = emitted(work, PAIRS[node.attrs["name"]].input_gradients, tensors, {})
-    return [None if g is None else fitted(work, g, work.shape(i)) for i, g in zip((a, b), gradients, strict=True)]
+    gradients = emit_expressions(work, PAIRS[node.attrs["name"]].input_gradients, tensors, {})
+    return [None if g is None else sum_to_shape(work, g, work.shape(i)) for i, g in zip((a, b), gradients, strict=True)]
 
 
-def fitted(work: GraphBuilder, g: int, shape: Shape) -> int:
+def sum_to_shape(work: GraphBuilder, g: int, shape: Shape) -> int:
     """Sum the gradient `g` of a broadcast operand over the repeated axes, to the operand's `shape`."""
     lead = len(work.shape(g)) - len(shape)
     wide = (1,) * lead + shape

@@ -17,9 +17,9 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
-from volumetric.graph.numeric.largest import keep_largest
+from volumetric.graph.numeric.keep_largest import keep_largest
 from volumetric.graph.numeric.softmax import softmax
-from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.operations.operation import Attrs, axes_of, declare, float_output, require, require_floats
 from volumetric.graph.operations.rowwise import infer_linear, run_linear
 from volumetric.graph.ops import Tensor
 
@@ -57,7 +57,7 @@ def experts_of(inputs: Sequence[Any], attrs: Attrs) -> Iterator[tuple[list[Any],
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("experts", inputs)
+    require_floats("experts", inputs)
     by_role = dict(zip(attrs["roles"], inputs, strict=True))
     rows, count = axes_of("experts", by_role["choice"], 2)
     require(count == attrs["count"], "experts", f"got {count} choices for {attrs['count']} experts")
@@ -69,8 +69,8 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
         [hidden] = infer_linear(values, first)
         require(hidden.shape[0] == rows, "experts", "choice and x must have the same rows")
         require(last["down"].shape == (width, hidden.shape[1]), "experts", "a second weight has a wrong shape")
-        require(last.get("down_bias", out("", width)).shape == (width,), "experts", "a bias has a wrong shape")
-    mixture = out("mixture", rows, width)
+        require(last.get("down_bias", float_output("", width)).shape == (width,), "experts", "a bias has a wrong shape")
+    mixture = float_output("mixture", rows, width)
     require(by_role.get("residual", mixture).shape == mixture.shape, "experts", "the residual has another shape")
     return [mixture]
 

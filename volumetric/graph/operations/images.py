@@ -14,8 +14,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from volumetric.base._typing import Array
-from volumetric.graph.numeric.windows import Windows
-from volumetric.graph.operations.base import Attrs, declare, floats, out, require
+from volumetric.graph.numeric.image_windows import Windows
+from volumetric.graph.operations.operation import Attrs, declare, float_output, require, require_floats
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def check_windows(op: str, attrs: Attrs, sizes: Sequence[int]) -> None:
 
 
 def _infer_unfold(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("unfold", inputs)
+    require_floats("unfold", inputs)
     samples, channels, *sizes = inputs[0].shape
     check_windows("unfold", attrs, sizes)
-    return [out("columns", samples, channels * prod(attrs["kernel"]), prod(attrs["counts"]))]
+    return [float_output("columns", samples, channels * prod(attrs["kernel"]), prod(attrs["counts"]))]
 
 
 def _run_unfold(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -67,7 +67,7 @@ def _vjp_unfold(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 
 
 def _infer_fold(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("fold", inputs)
+    require_floats("fold", inputs)
     samples, depth, windows = inputs[0].shape
     check_windows("fold", attrs, attrs["sizes"])
     taps = prod(attrs["kernel"])
@@ -76,7 +76,7 @@ def _infer_fold(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
         "fold",
         "the shape of columns does not match the windows",
     )
-    return [out("image", samples, depth // taps, *attrs["sizes"])]
+    return [float_output("image", samples, depth // taps, *attrs["sizes"])]
 
 
 def _run_fold(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:

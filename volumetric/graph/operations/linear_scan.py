@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.operations.operation import Attrs, axes_of, declare, float_output, require, require_floats
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run_linear_scan_back(u: Array, a: Array, keep: Array | None = None) -> Array
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("linear_scan", inputs)
+    require_floats("linear_scan", inputs)
     expected = 3 - attrs["reverse"] + attrs["keep"]
     require(len(inputs) == expected, "linear_scan", f"takes {expected} tensors, got {len(inputs)}")
     u, a, *rest = inputs
@@ -81,7 +81,7 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     if attrs["keep"]:
         require(rest.pop().shape == (batch, length), "linear_scan", "keep needs an element for each step")
     require(all(t.shape == (batch, width) for t in rest), "linear_scan", "the initial state has a wrong shape")
-    return [out("sums", batch, length, width)]
+    return [float_output("sums", batch, length, width)]
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:

@@ -9,15 +9,15 @@ from typing import Final
 DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "cell": "cell cell_grad",
-        "crossing": "cross_attend",
+        "cross_attention": "cross_attend",
         "depthwise": "depthwise_conv depthwise_conv_grad",
-        "distances": "distance_attend",
-        "edges": "edge_attend edge_attend_grad",
+        "distance_attention": "distance_attend",
+        "edge_attention": "edge_attend edge_attend_grad",
         "elementwise": "unary unary_grad binary",
         "experts": "experts",
         "images": "unfold fold",
         "linear_scan": "linear_scan",
-        "moving": "reshape permute slice flip delay last pad concat broadcast reduce assign",
+        "data_movement": "reshape permute slice flip delay last pad concat broadcast reduce assign",
         "noise": "gumbel normal dropout",
         "norms": "norm norm_grad norm_param_grad",
         "pools": "pool_max pool_max_grad pool_sum pool_spread",
@@ -29,7 +29,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "sequences": "rope recurrent recurrent_grad recurrence",
         "state_space": "causal_conv selective_scan grouped_norm",
         "training": "loss update sumsq fake_quant",
-        "weighing": "weigh_rows",
+        "weighted_rows": "weigh_rows",
     }
 )
 """Module → operations that it declares."""

@@ -3,7 +3,7 @@
 ``gumbel``      x [R,C], positions int32 [R] → x plus Gumbel noise: `gumbel` below with ``seed``.
 ``normal``      x, key int32 [2] → x plus standard normal noise: `normal` below with ``stream``, as dropout's,
                 and ``first``, the number of the first element.
-``dropout``     x, key int32 [2] → ``x / (1 − p)`` if an element is kept, else 0, even for NaN: `kept` below.
+``dropout``     x, key int32 [2] → ``x / (1 − p)`` if an element is kept, else 0, even for NaN: `dropout_mask` below.
                 ``p`` in 0 … 1; ``stream``: 32 bits that separate this layer's draws from those of others.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.base._typing import Array
-from volumetric.graph.numeric.noise import Key, pcg4d, threshold_of
-from volumetric.graph.operations.base import Attrs, declare, floats, out, require
+from volumetric.graph.numeric.counter_noise import Key, pcg4d, threshold_of
+from volumetric.graph.operations.operation import Attrs, declare, float_output, require, require_floats
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _WORD: Final = 1 << 32
 
 
-def kept(shape: tuple[int, ...], p: float, key: Key, stream: int, first: int = 0) -> NDArray[np.bool_]:
+def dropout_mask(shape: tuple[int, ...], p: float, key: Key, stream: int, first: int = 0) -> NDArray[np.bool_]:
     """Return which elements of an array stay if each is dropped with probability `p`.
 
     Element i (in row-major order, plus `first`) is dropped if the upper 24 bits of ``pcg4d(i, stream, *key)`` are
@@ -64,23 +64,23 @@ def normal(shape: tuple[int, ...], key: Key, stream: int, first: int = 0) -> NDA
     return (np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v)).reshape(shape)
 
 
-def dropped(x: Array, keep: NDArray[np.bool_], p: float) -> Array:
+def apply_dropout(x: Array, keep: NDArray[np.bool_], p: float) -> Array:
     """Return ``x / (1 - p)`` where `keep` is true, and 0, even for NaN, elsewhere."""
     return np.where(keep, x * x.dtype.type(0 if p == 1 else 1 / (1 - p)), x.dtype.type(0))
 
 
 def _infer_dropout(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     x, key = inputs
-    floats("dropout", [x])
+    require_floats("dropout", [x])
     require(key.dtype == "int32" and key.shape == (2,), "dropout", "the key must be int32 [2]")
     require(0 <= attrs["p"] <= 1, "dropout", f"p must be in 0 … 1, got {attrs['p']}")
-    return [out("kept", *x.shape)]
+    return [float_output("kept", *x.shape)]
 
 
 def _run_dropout(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     x, key = inputs
     first, second = (int(word) for word in key.view(np.uint32))
-    return [dropped(x, kept(x.shape, attrs["p"], (first, second), attrs["stream"]), attrs["p"])]
+    return [apply_dropout(x, dropout_mask(x.shape, attrs["p"], (first, second), attrs["stream"]), attrs["p"])]
 
 
 def _vjp_dropout(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
@@ -89,7 +89,7 @@ def _vjp_dropout(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 
 def _infer_gumbel(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     x, positions = inputs
-    floats("gumbel", [x])
+    require_floats("gumbel", [x])
     require(len(x.shape) == 2, "gumbel", f"x needs 2 axes, got shape {list(x.shape)}")
     require(
         positions.dtype == "int32" and positions.shape == x.shape[:1],
@@ -97,7 +97,7 @@ def _infer_gumbel(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
         "positions must be int32, one for each row",
     )
     require(attrs["seed"] >= 0, "gumbel", f"seed must not be below 0, got {attrs['seed']}")
-    return [out("noisy", *x.shape)]
+    return [float_output("noisy", *x.shape)]
 
 
 def _run_gumbel(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -111,10 +111,10 @@ def _vjp_added(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 
 def _infer_normal(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     x, key = inputs
-    floats("normal", [x])
+    require_floats("normal", [x])
     require(key.dtype == "int32" and key.shape == (2,), "normal", "the key must be int32 [2]")
     require(attrs["first"] >= 0, "normal", f"first must not be below 0, got {attrs['first']}")
-    return [out("noisy", *x.shape)]
+    return [float_output("noisy", *x.shape)]
 
 
 def _run_normal(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:

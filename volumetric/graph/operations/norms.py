@@ -19,7 +19,7 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
-from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.operations.operation import Attrs, axes_of, declare, float_output, require, require_floats
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def _normal(x: Array, stats: Array) -> Array:
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("norm", inputs)
+    require_floats("norm", inputs)
     rows, width = _check("norm", inputs[0], inputs[1:], attrs)
-    return [out("normal", rows, width), out("stats", rows, 3)]
+    return [float_output("normal", rows, width), float_output("stats", rows, 3)]
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -73,11 +73,11 @@ def _vjp(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 
 
 def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("norm_grad", inputs)
+    require_floats("norm_grad", inputs)
     g, x, stats, *vectors = inputs
     shape = _check("norm_grad", x, vectors, attrs)
     require(g.shape == shape and stats.shape == (shape[0], 3), "norm_grad", "the shapes of g, x and stats do not match")
-    return [out("grad", *shape)]
+    return [float_output("grad", *shape)]
 
 
 def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -90,12 +90,12 @@ def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _infer_param(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("norm_param_grad", inputs)
+    require_floats("norm_param_grad", inputs)
     g, x, stats = inputs
     rows, width = axes_of("norm_param_grad", x, 2)
     same = g.shape == x.shape and stats.shape == (rows, 3)
     require(same, "norm_param_grad", "the shapes of g, x and stats do not match")
-    return [out("gain grad", width), *([out("bias grad", width)] if attrs["bias"] else [])]
+    return [float_output("gain grad", width), *([float_output("bias grad", width)] if attrs["bias"] else [])]
 
 
 def _run_param(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.graph.operations.base import Attrs, declare, floats, out, require
 from volumetric.graph.operations.images import FIELDS, check_windows, windows_of
+from volumetric.graph.operations.operation import Attrs, declare, float_output, require, require_floats
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
     from volumetric.graph.build import GraphBuilder
 
 
-def _pooled(op: str, inputs: Sequence[Tensor], attrs: Attrs) -> tuple[int, ...]:
+def _pooled_shape(op: str, inputs: Sequence[Tensor], attrs: Attrs) -> tuple[int, ...]:
     """Return the shape with one element for each window."""
-    floats(op, inputs)
+    require_floats(op, inputs)
     samples, channels, *sizes = inputs[0].shape
     check_windows(op, attrs, sizes)
     return (samples, channels, *attrs["counts"])
@@ -35,7 +35,7 @@ def _pooled(op: str, inputs: Sequence[Tensor], attrs: Attrs) -> tuple[int, ...]:
 
 def _image(op: str, inputs: Sequence[Tensor], attrs: Attrs) -> tuple[int, ...]:
     """Return the shape of the image from inputs with one element for each window."""
-    floats(op, inputs)
+    require_floats(op, inputs)
     check_windows(op, attrs, attrs["sizes"])
     shapes = {t.shape[2:] for t in inputs}
     require(shapes == {tuple(attrs["counts"])}, op, f"needs an element for each of {list(attrs['counts'])} windows")
@@ -43,8 +43,8 @@ def _image(op: str, inputs: Sequence[Tensor], attrs: Attrs) -> tuple[int, ...]:
 
 
 def _infer_max(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    shape = _pooled("pool_max", inputs, attrs)
-    return [out("largest", *shape), out("tap", *shape)]
+    shape = _pooled_shape("pool_max", inputs, attrs)
+    return [float_output("largest", *shape), float_output("tap", *shape)]
 
 
 def _run_max(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -74,18 +74,18 @@ def _vjp_spread(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 declare("pool_max", _infer_max, _run_max, _vjp_max)
 declare(
     "pool_max_grad",
-    lambda inputs, attrs: [out("image", *_image("pool_max_grad", inputs, attrs))],
+    lambda inputs, attrs: [float_output("image", *_image("pool_max_grad", inputs, attrs))],
     _run_max_grad,
 )
 declare(
     "pool_sum",
-    lambda inputs, attrs: [out("sums", *_pooled("pool_sum", inputs, attrs))],
+    lambda inputs, attrs: [float_output("sums", *_pooled_shape("pool_sum", inputs, attrs))],
     lambda inputs, attrs: [windows_of(attrs, inputs[0].shape[2:]).sums(inputs[0], attrs["counts"])],
     _vjp_sum,
 )
 declare(
     "pool_spread",
-    lambda inputs, attrs: [out("image", *_image("pool_spread", inputs, attrs))],
-    lambda inputs, attrs: [windows_of(attrs, attrs["sizes"]).spread(inputs[0], attrs["sizes"])],
+    lambda inputs, attrs: [float_output("image", *_image("pool_spread", inputs, attrs))],
+    lambda inputs, attrs: [windows_of(attrs, attrs["sizes"]).spread_sums(inputs[0], attrs["sizes"])],
     _vjp_spread,
 )

@@ -17,7 +17,7 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, check_activation
-from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require, widest
+from volumetric.graph.operations.operation import Attrs, axes_of, declare, float_output, require, require_floats, widest
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("gemm", inputs)
+    require_floats("gemm", inputs)
     check_activation(attrs["activation"])
     ga, *a = axes_of("gemm", inputs[0], 3)
     gb, *b = axes_of("gemm", inputs[1], 3)
@@ -39,7 +39,7 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     if len(inputs) == 3:
         fits = inputs[2].shape in ((n,), (gc, n))
         require(fits, "gemm", f"a bias of shape {list(inputs[2].shape)} does not match {gc} groups of {n} columns")
-    return [out("product", gc, m, n)]
+    return [float_output("product", gc, m, n)]
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.numeric.numpy_cells import CELLS
 
 T = TypeVar("T")
 
 
-class Given(NamedTuple):
+class RecurrentInputs(NamedTuple):
     """Inputs of a recurrent operation other than ``from_x`` and the weight, by kind."""
 
     starts: tuple
@@ -18,26 +18,26 @@ class Given(NamedTuple):
     keep: tuple
 
 
-def given(rest: Sequence[T], attrs: Mapping[str, Any]) -> Given:
+def recurrent_inputs(rest: Sequence[T], attrs: Mapping[str, Any]) -> RecurrentInputs:
     """Split the inputs after ``from_x`` and the weight by kind."""
     first = len(CELLS[attrs["cell"]].states)
     end = first + attrs["bias"]
-    return Given(tuple(rest[:first]), tuple(rest[first:end]), tuple(rest[end:]))
+    return RecurrentInputs(tuple(rest[:first]), tuple(rest[first:end]), tuple(rest[end:]))
 
 
-class Back(NamedTuple):
+class RecurrentGradInputs(NamedTuple):
     """Inputs of the gradient of a recurrent operation; a tuple of an optional input may be empty."""
 
     gy: Any
     g_last: tuple
     y: Any
-    kept: tuple
+    saved: tuple
     weight: Any
     starts: tuple
     keep: tuple
 
 
-def back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> Back:
+def recurrent_grad_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> RecurrentGradInputs:
     """Split the inputs of ``recurrent_grad`` by kind."""
     cell, rest = CELLS[attrs["cell"]], list(inputs)
 
@@ -47,29 +47,29 @@ def back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> Back:
         return values
 
     states = len(cell.states)
-    return Back(
+    return RecurrentGradInputs(
         gy=take(1)[0],
         g_last=take(attrs["last"] * (states - 1)),
         y=take(1)[0],
-        kept=take(int(cell.kept > 0)),
+        saved=take(int(cell.saved_count > 0)),
         weight=take(1)[0],
         starts=take(states),
         keep=take(attrs["resets"]),
     )
 
 
-class StepBack(NamedTuple):
+class CellGradInputs(NamedTuple):
     """Inputs of the gradient of one step of a cell; a tuple of an optional input may be empty."""
 
     gy: Any
     g_others: tuple
     y: Any
     others: tuple
-    kept: tuple
+    saved: tuple
     before: tuple
 
 
-def step_back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> StepBack:
+def cell_grad_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> CellGradInputs:
     """Split the inputs of ``cell_grad`` by kind."""
     cell, rest = CELLS[attrs["cell"]], iter(inputs)
     several = len(cell.states) > 1
@@ -77,4 +77,4 @@ def step_back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> StepBack:
     def take(there: object) -> tuple:
         return (next(rest),) if there else ()
 
-    return StepBack(next(rest), take(several), next(rest), take(several), take(cell.keeps), take(cell.direct))
+    return CellGradInputs(next(rest), take(several), next(rest), take(several), take(cell.keeps), take(cell.direct))

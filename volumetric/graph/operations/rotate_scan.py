@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.operations.operation import Attrs, axes_of, declare, float_output, require, require_floats
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def rotate_scan_back(work: GraphBuilder, u: int, g: int, phi: int, keep: int | N
     return work.emit("rotate_scan", inputs, reverse=True, keep=keep is not None)[0]
 
 
-def turn(s: Array, g: Array, phi: Array) -> Array:
+def rotate_pairs(s: Array, g: Array, phi: Array) -> Array:
     """``R s`` with ``R = [[g, -φ], [φ, g]]`` for ``[…, 2 F]``, the first parts of all pairs before the second ones."""
     a, b = np.split(s, 2, axis=-1)
     return np.concatenate([g * a - phi * b, phi * a + g * b], axis=-1)
@@ -55,7 +55,7 @@ def run_rotate_scan(u: Array, g: Array, phi: Array, start: Array, keep: Array | 
     s = np.empty_like(u)
     state = start
     for t in range(u.shape[1]):
-        passed = turn(state, g, phi)
+        passed = rotate_pairs(state, g, phi)
         if keep is not None:
             passed = np.where(keep[:, t, None] == 0, 0, passed * keep[:, t, None])
         state = s[:, t] = passed + u[:, t]
@@ -69,7 +69,7 @@ def run_rotate_scan_back(u: Array, g: Array, phi: Array, keep: Array | None = No
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("rotate_scan", inputs)
+    require_floats("rotate_scan", inputs)
     expected = 4 - attrs["reverse"] + attrs["keep"]
     require(len(inputs) == expected, "rotate_scan", f"takes {expected} tensors, got {len(inputs)}")
     u, g, phi, *rest = inputs
@@ -79,7 +79,7 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     if attrs["keep"]:
         require(rest.pop().shape == (batch, length), "rotate_scan", "keep needs an element for each step")
     require(all(t.shape == (batch, wide) for t in rest), "rotate_scan", "the initial state has a wrong shape")
-    return [out("turned", batch, length, wide)]
+    return [float_output("turned", batch, length, wide)]
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:

@@ -20,9 +20,9 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
-from volumetric.graph.numeric.largest import keep_largest
-from volumetric.graph.numeric.softmax import centred, softmax, softmax_vjp
-from volumetric.graph.operations.base import Attrs, Infer, axes_of, declare, floats, out, require
+from volumetric.graph.numeric.keep_largest import keep_largest
+from volumetric.graph.numeric.softmax import softmax, softmax_vjp, subtract_max
+from volumetric.graph.operations.operation import Attrs, Infer, axes_of, declare, float_output, require, require_floats
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def sparsemax(x: Array) -> Array:
 
     Martins & Astudillo 2016 (arXiv 1602.02068), algorithm 1. Rows that are all -inf become zeros.
     """
-    z = centred(x.astype(np.float64, copy=False))
+    z = subtract_max(x.astype(np.float64, copy=False))
     falling = -np.sort(-z, axis=-1)
     total = falling.cumsum(axis=-1)
     inside = 1 + np.arange(1, z.shape[-1] + 1) * falling > total
@@ -54,7 +54,7 @@ def entmax(x: Array, alpha: float) -> Array:
     τ is computed by bisection down to the last bit of float64 (Blondel, Martins & Niculae 2019, arXiv 1901.02324;
     Peters et al. 2019, arXiv 1905.05702). Rows that are all -inf become zeros.
     """
-    z = (alpha - 1) * centred(x.astype(np.float64, copy=False))
+    z = (alpha - 1) * subtract_max(x.astype(np.float64, copy=False))
     power = 1 / (alpha - 1)
     low = np.full_like(z[..., :1], -1.0)  # the largest logit alone gives a sum of 1 or more
     high = np.full_like(low, -(z.shape[-1] ** (1 - alpha)))  # a row of equal logits gives a sum of at most 1
@@ -79,10 +79,10 @@ def entmax_vjp(y: Array, gy: Array, alpha: float) -> Array:
 
 def _infer_gather(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     table, ids = inputs
-    floats("gather_rows", [table])
+    require_floats("gather_rows", [table])
     require(ids.dtype == "int32", "gather_rows", "ids must be int32")
     (count,), (_, width) = axes_of("gather_rows", ids, 1), axes_of("gather_rows", table, 2)
-    return [out("rows", count, width)]
+    return [float_output("rows", count, width)]
 
 
 def _vjp_gather(work: GraphBuilder, node: Node, g: int) -> Found:
@@ -92,11 +92,11 @@ def _vjp_gather(work: GraphBuilder, node: Node, g: int) -> Found:
 
 def _infer_scatter(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     g, ids = inputs
-    floats("scatter_rows", [g])
+    require_floats("scatter_rows", [g])
     require(ids.dtype == "int32", "scatter_rows", "ids must be int32")
     (count,), (rows, width) = axes_of("scatter_rows", ids, 1), axes_of("scatter_rows", g, 2)
     require(rows == count, "scatter_rows", f"got {rows} rows but {count} ids")
-    return [out("table", attrs["rows"], width)]
+    return [float_output("table", attrs["rows"], width)]
 
 
 def _run_scatter(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -114,7 +114,7 @@ def _rows_of(op: str) -> Infer:
     """Return the shape rule of an operation whose rows keep their width."""
 
     def infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-        floats(op, inputs)
+        require_floats(op, inputs)
         shape = axes_of(op, inputs[0], 2)
         require(all(t.shape == shape for t in inputs), op, "all inputs need one shape")
         require(shape[1], op, "rows are empty")
@@ -122,7 +122,7 @@ def _rows_of(op: str) -> Infer:
             raise SpecError(f"{op}: alpha must be above 1 and at most 2, got {attrs['alpha']}")
         if "k" in attrs and not 1 <= attrs["k"] <= shape[1]:
             raise SpecError(f"{op}: k must be 1 … {shape[1]}, got {attrs['k']}")
-        return [out(op, *shape)]
+        return [float_output(op, *shape)]
 
     return infer
 

@@ -30,11 +30,11 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.graph.numeric.activations import activate, check_activation
-from volumetric.graph.numeric.attention import seen_rows, temperature
+from volumetric.graph.numeric.attention_mask import attention_mask, temperature
 from volumetric.graph.numeric.norms import rms_norm, without_mean
 from volumetric.graph.numeric.rope import rotate
 from volumetric.graph.numeric.softmax import softmax
-from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.operations.operation import Attrs, axes_of, declare, float_output, require, require_floats
 from volumetric.graph.ops import HELD, Tensor
 
 if TYPE_CHECKING:
@@ -56,28 +56,28 @@ LINEAR = MappingProxyType(
 """Attributes of a `linear` that is only a product, except ``parts`` and ``roles``."""
 
 
-def given_by_role(inputs: Sequence[Any], attrs: Attrs) -> dict[str, Any]:
+def inputs_by_role(inputs: Sequence[Any], attrs: Attrs) -> dict[str, Any]:
     """Return the inputs of a node by role."""
     return dict(zip(attrs["roles"], inputs, strict=True))
 
 
 def infer_linear(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     """Check a `linear` and return its output."""
-    floats("linear", inputs)
+    require_floats("linear", inputs)
     check_activation(attrs["activation"])
-    by_role = given_by_role(inputs, attrs)
+    by_role = inputs_by_role(inputs, attrs)
     rows, k = axes_of("linear", by_role["x"], 2)
     parts = attrs["parts"]
     for i, n in enumerate(parts):
         require(by_role[f"weight.{i}"].shape == (n, k), "linear", f"weight.{i} needs shape {[n, k]}")
-        require(by_role.get(f"bias.{i}", out("", n)).shape == (n,), "linear", f"bias.{i} needs {n} elements")
+        require(by_role.get(f"bias.{i}", float_output("", n)).shape == (n,), "linear", f"bias.{i} needs {n} elements")
     for name in ("norm.weight", "norm.bias"):
-        require(by_role.get(name, out("", k)).shape == (k,), "linear", f"{name} needs {k} elements")
+        require(by_role.get(name, float_output("", k)).shape == (k,), "linear", f"{name} needs {k} elements")
     if attrs["combine"] not in ("concat", "gated") or attrs["norm"] not in (None, "rms", "layer"):
         raise SpecError(f"linear: unknown combine {attrs['combine']!r} or norm {attrs['norm']!r}")
     gated = attrs["combine"] == "gated"
     require(not gated or (len(parts) == 2 and parts[0] == parts[1]), "linear", "a gate needs two equal parts")
-    product = out("product", rows, parts[0] if gated else sum(parts))
+    product = float_output("product", rows, parts[0] if gated else sum(parts))
     require(
         by_role.get("residual", product).shape == product.shape,
         "linear",
@@ -86,7 +86,7 @@ def infer_linear(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     return [product]
 
 
-def _normed(x: Array, by_role: dict[str, Array], attrs: Attrs) -> Array:
+def _apply_norm(x: Array, by_role: dict[str, Array], attrs: Attrs) -> Array:
     if attrs["norm"] is None:
         return x
     gain = by_role.get("norm.weight", np.ones(x.shape[1], x.dtype))
@@ -98,22 +98,22 @@ def _normed(x: Array, by_role: dict[str, Array], attrs: Attrs) -> Array:
 
 def run_linear(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     """Compute a `linear`."""
-    by_role = given_by_role(inputs, attrs)
-    x = _normed(by_role["x"], by_role, attrs)
+    by_role = inputs_by_role(inputs, attrs)
+    x = _apply_norm(by_role["x"], by_role, attrs)
     products = [
         x @ by_role[f"weight.{i}"].T + by_role.get(f"bias.{i}", x.dtype.type(0)) for i in range(len(attrs["parts"]))
     ]
     if attrs["combine"] == "gated":
-        y = _gated(products[0], products[1], attrs)
+        y = _apply_gate(products[0], products[1], attrs)
     else:
         y = np.concatenate([activate(attrs["activation"], part) for part in products], 1)
     y = y + by_role["residual"] if "residual" in by_role else y
-    return [_capped(y, attrs["softcap"])]
+    return [_apply_softcap(y, attrs["softcap"])]
 
 
 def linear_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
     """Emit a `linear` without norm and epilogue, on the last axis of x, in general operations."""
-    by_role = given_by_role(inputs, attrs)
+    by_role = inputs_by_role(inputs, attrs)
     x, activation = by_role["x"], attrs["activation"]
 
     def product(i: int, name: str) -> int:
@@ -132,24 +132,24 @@ def linear_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tup
     return (work.binary("mul", product(0, activation), product(1, "linear")),)
 
 
-def _gated(gate: Array, up: Array, attrs: Attrs) -> Array:
+def _apply_gate(gate: Array, up: Array, attrs: Attrs) -> Array:
     if attrs["limit"] is not None:
         limit = gate.dtype.type(attrs["limit"])
         gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit) + gate.dtype.type(attrs["up_offset"])
     return activate(attrs["activation"], gate) * up
 
 
-def _capped(y: Array, cap: float | None) -> Array:
+def _apply_softcap(y: Array, cap: float | None) -> Array:
     return y if cap is None else y.dtype.type(cap) * np.tanh(y / y.dtype.type(cap))
 
 
 def _infer_lookup(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     ids, weight, *others = inputs
-    floats("lookup", [weight, *others])
+    require_floats("lookup", [weight, *others])
     require(ids.dtype == "int32", "lookup", "ids must be int32")
     (rows,), (_, width) = axes_of("lookup", ids, 1), axes_of("lookup", weight, 2)
     require(all(x.shape == (rows, width) for x in others), "lookup", f"x needs shape {[rows, width]}")
-    return [out("rows", rows, width)]
+    return [float_output("rows", rows, width)]
 
 
 def _run_lookup(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -159,7 +159,7 @@ def _run_lookup(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _infer_attend(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    by_role = given_by_role(inputs, attrs)
+    by_role = inputs_by_role(inputs, attrs)
     rows, width = axes_of("attend", by_role["qkv"], 2)
     heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
     require(
@@ -169,13 +169,15 @@ def _infer_attend(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     )
     require(by_role["positions"].shape == (rows,), "attend", "positions need an element for each row")
     require(("k" in by_role) == ("v" in by_role), "attend", "the states k and v must be passed together")
-    require(by_role.get("sinks", out("", heads)).shape == (heads,), "attend", "sinks need an element for each head")
+    require(
+        by_role.get("sinks", float_output("", heads)).shape == (heads,), "attend", "sinks need an element for each head"
+    )
     for name, count in (("q_norm", heads), ("k_norm", kv)):
         wide = count * size if attrs["own_gains"] else size
-        require(by_role.get(name, out("", wide)).shape == (wide,), "attend", f"{name} needs {wide} elements")
+        require(by_role.get(name, float_output("", wide)).shape == (wide,), "attend", f"{name} needs {wide} elements")
     states = [by_role[name] for name in ("k", "v") if name in by_role]
     require(all(t.shape == (HELD, kv, size) for t in states), "attend", f"states need shape [HELD, {kv}, {size}]")
-    return [out("heads", rows, heads * size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
+    return [float_output("heads", rows, heads * size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
 
 
 def softmax_with_sinks(scores: Array, sinks: Array | None) -> Array:
@@ -188,12 +190,12 @@ def softmax_with_sinks(scores: Array, sinks: Array | None) -> Array:
 
 def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     """Compute attention of the rows of a call, ``[T, heads · head_dim]``, and the new keys and values."""
-    by_role = given_by_role(inputs, attrs)
+    by_role = inputs_by_role(inputs, attrs)
     heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
     every = by_role["qkv"].reshape(len(by_role["qkv"]), heads + 2 * kv, size)
     places = by_role["positions"]
     q, k = every[:, :heads], every[:, heads : heads + kv]
-    q, k = (_ready(part, by_role.get(name), places, attrs) for part, name in ((q, "q_norm"), (k, "k_norm")))
+    q, k = (_norm_and_rotate(part, by_role.get(name), places, attrs) for part, name in ((q, "q_norm"), (k, "k_norm")))
     keys_values = [np.ascontiguousarray(part) for part in (k, every[:, heads + kv :])]
     there = places
     if "k" in by_role:
@@ -207,15 +209,15 @@ def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
         q = q * factors.astype(q.dtype)[:, None, None]
     q = q.swapaxes(0, 1)
     k, v = (np.repeat(part.swapaxes(0, 1), heads // kv, axis=0) for part in keys_values)
-    scores = _capped(q @ k.swapaxes(1, 2) * q.dtype.type(attrs["scale"]), attrs["softcap"])
-    mask = seen_rows(places, there, causal=attrs["causal"], window=attrs["window"], chunk=attrs["chunk"])
+    scores = _apply_softcap(q @ k.swapaxes(1, 2) * q.dtype.type(attrs["scale"]), attrs["softcap"])
+    mask = attention_mask(places, there, causal=attrs["causal"], window=attrs["window"], chunk=attrs["chunk"])
     sinks = by_role.get("sinks")
     y = softmax_with_sinks(np.where(mask, scores, scores.dtype.type(-np.inf)), sinks) @ v
     joined = np.ascontiguousarray(y.swapaxes(0, 1).reshape(len(places), heads * size))
     return [joined, *(keys_values if "k" in by_role else [])]
 
 
-def _ready(heads: Array, gain: Array | None, places: Array, attrs: Attrs) -> Array:
+def _norm_and_rotate(heads: Array, gain: Array | None, places: Array, attrs: Attrs) -> Array:
     """Apply the norm and rope to queries or keys ``[T, heads, head_dim]``."""
     if attrs["qk_norm"] is not None:
         gain = np.ones(heads.shape[-1], heads.dtype) if gain is None else gain
@@ -227,13 +229,13 @@ def _ready(heads: Array, gain: Array | None, places: Array, attrs: Attrs) -> Arr
 
 
 def _infer_mix(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("mix", inputs)
+    require_floats("mix", inputs)
     weights, *branches = inputs
     rows, count = axes_of("mix", weights, 2)
     require(count == len(branches) > 0, "mix", f"got {count} weights for {len(branches)} branches")
     require(len({t.shape for t in branches}) == 1, "mix", "all branches need one shape")
     require(branches[0].shape[0] == rows, "mix", "weights and branches need the same rows")
-    return [out("mixture", *branches[0].shape)]
+    return [float_output("mixture", *branches[0].shape)]
 
 
 def _run_mix(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -257,11 +259,11 @@ def mix_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[
 
 
 def _infer_gated(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("gated", inputs)
+    require_floats("gated", inputs)
     check_activation(attrs["activation"])
     gate, up = inputs
     require(gate.shape == up.shape, "gated", "both inputs need one shape")
-    return [out("gated", *axes_of("gated", gate, 2))]
+    return [float_output("gated", *axes_of("gated", gate, 2))]
 
 
 def gate_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple[int]:
@@ -274,7 +276,7 @@ def gate_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) -> tuple
     return (work.binary("mul", work.unary(gate, attrs["activation"]), up),)
 
 
-declare("gated", _infer_gated, lambda inputs, attrs: [_gated(inputs[0], inputs[1], attrs)], written_out=gate_nodes)
+declare("gated", _infer_gated, lambda inputs, attrs: [_apply_gate(inputs[0], inputs[1], attrs)], written_out=gate_nodes)
 declare("linear", infer_linear, run_linear, written_out=linear_nodes)
 declare("lookup", _infer_lookup, _run_lookup)
 declare("attend", _infer_attend, _run_attend)

@@ -23,8 +23,8 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.graph.inline import inline
-from volumetric.graph.operations.base import Attrs, declare, require
-from volumetric.graph.operations.hoisting import Hoisting
+from volumetric.graph.operations.operation import Attrs, declare, require
+from volumetric.graph.operations.scan_hoisting import Hoisting
 from volumetric.graph.ops import Graph, Node, Tensor
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ constants.
 """
 
 
-class Taken(NamedTuple):
+class ScanInputs(NamedTuple):
     """Inputs of a scan or of its body, by kind."""
 
     xs: tuple
@@ -48,7 +48,7 @@ class Taken(NamedTuple):
     states: tuple
 
 
-class Given(NamedTuple):
+class ScanOutputs(NamedTuple):
     """Outputs of a scan or of its body, by kind; a body has no trails."""
 
     ys: tuple
@@ -56,21 +56,21 @@ class Given(NamedTuple):
     trails: tuple
 
 
-def taken(inputs: Sequence[T], attrs: Attrs) -> Taken:
+def scan_inputs(inputs: Sequence[T], attrs: Attrs) -> ScanInputs:
     """Split the inputs of a scan or of its body by kind."""
     first, last = attrs["sequences"], len(inputs) - attrs["states"]
-    return Taken(tuple(inputs[:first]), tuple(inputs[first:last]), tuple(inputs[last:]))
+    return ScanInputs(tuple(inputs[:first]), tuple(inputs[first:last]), tuple(inputs[last:]))
 
 
-def given(outputs: Sequence[T], attrs: Attrs) -> Given:
+def scan_outputs(outputs: Sequence[T], attrs: Attrs) -> ScanOutputs:
     """Split the outputs of a scan or of its body by kind."""
     count = len(attrs["body"].outputs)
     first = count - attrs["states"]
-    return Given(tuple(outputs[:first]), tuple(outputs[first:count]), tuple(outputs[count:]))
+    return ScanOutputs(tuple(outputs[:first]), tuple(outputs[first:count]), tuple(outputs[count:]))
 
 
 def emit_scan(
-    work: GraphBuilder, inner: GraphBuilder, body: ScanBody, of: Taken, length: int | None, *, reverse: bool
+    work: GraphBuilder, inner: GraphBuilder, body: ScanBody, of: ScanInputs, length: int | None, *, reverse: bool
 ) -> tuple[list[int], list[int]]:
     """Emit `body` into the builder `inner`, and a scan of it into `work`; see `GraphBuilder.scan`."""
     for i in of.xs:
@@ -82,10 +82,10 @@ def emit_scan(
     steps = [work.tensors[i] for i in of.xs]
     steps = [replace(t, shape=t.shape[1:]) for t in steps] + [work.tensors[i] for i in (*of.constants, *of.states)]
     kinds = {"sequences": len(of.xs), "states": len(of.states)}
-    inputs = taken([inner.input(t.name, t.shape, t.dtype) for t in steps], kinds)
+    inputs = scan_inputs([inner.input(t.name, t.shape, t.dtype) for t in steps], kinds)
     ys, after = body(inner, list(inputs.xs), list(inputs.constants), list(inputs.states))
     attrs = {"body": inner.finish((*ys, *after)), **kinds, "length": length, "reverse": reverse, "trails": True}
-    outputs = given(work.emit("scan", (*of.xs, *of.constants, *of.states), **attrs), attrs)
+    outputs = scan_outputs(work.emit("scan", (*of.xs, *of.constants, *of.states), **attrs), attrs)
     return list(outputs.ys), list(outputs.states)
 
 
@@ -93,19 +93,19 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     """Check that inputs fit the body, and return the stacked ys, the last states and their trails."""
     body: Graph = attrs["body"]
     length = attrs["length"]
-    if body.keyed or body.derived:
-        what = next(iter(body.keyed), "the positions of rows")
+    if body.tensors_by_key or body.derived:
+        what = next(iter(body.tensors_by_key), "the positions of rows")
         raise SpecError(f"scan: the body uses {what!r}", hint="pass it as a constant of the scan")
     require(len(inputs) == len(body.inputs), "scan", f"got {len(inputs)} inputs for a body with {len(body.inputs)}")
     require(attrs["sequences"] + attrs["states"] <= len(inputs), "scan", "has more sequences and states than inputs")
     require(attrs["states"] <= len(body.outputs) > 0, "scan", "the body must return as many states as it takes")
     require(any(t.dtype == "float32" for t in inputs), "scan", "needs a float32 input")
-    of, wants = taken(inputs, attrs), taken([body.tensors[i] for i in body.inputs], attrs)
+    of, wants = scan_inputs(inputs, attrs), scan_inputs([body.tensors[i] for i in body.inputs], attrs)
     for x, step in zip(of.xs, wants.xs, strict=True):
         _fits(x, (length, *step.shape), step)
     for x, want in zip((*of.constants, *of.states), (*wants.constants, *wants.states), strict=True):
         _fits(x, want.shape, want)
-    ys, after, _ = given([body.tensors[i] for i in body.outputs], attrs)
+    ys, after, _ = scan_outputs([body.tensors[i] for i in body.outputs], attrs)
     require(all(t.dtype == "float32" for t in (*ys, *after, *of.states)), "scan", "ys and states must be float32")
     for i, (old, new) in enumerate(zip(of.states, after, strict=True)):
         shapes = f"{list(old.shape)} to {list(new.shape)}"
@@ -128,14 +128,14 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
     body: Graph = attrs["body"]
     dtype = next(x.dtype.type for x in inputs if np.issubdtype(x.dtype, np.floating))
-    xs, constants, states = taken(inputs, attrs)
-    stacked = given([np.empty((attrs["length"], *body.tensors[i].shape), dtype) for i in body.outputs], attrs)
+    xs, constants, states = scan_inputs(inputs, attrs)
+    stacked = scan_outputs([np.empty((attrs["length"], *body.tensors[i].shape), dtype) for i in body.outputs], attrs)
     trails = [np.empty((attrs["length"], *state.shape), dtype) for state in states if attrs["trails"]]
     steps = range(attrs["length"])
     for t in reversed(steps) if attrs["reverse"] else steps:
         for trail, state in zip(trails, states, strict=False):
             trail[t] = state
-        outputs = given(interpret(body, [*(x[t] for x in xs), *constants, *states], {}, dtype), attrs)
+        outputs = scan_outputs(interpret(body, [*(x[t] for x in xs), *constants, *states], {}, dtype), attrs)
         for every, y in zip(stacked.ys, outputs.ys, strict=True):
             every[t] = y
         states = outputs.states
@@ -150,22 +150,22 @@ def _vjp(
     from volumetric.graph.differentiate import differentiate
 
     attrs, body = node.attrs, node.attrs["body"]
-    g_ys, g_states, g_trails = given(grads, attrs)
+    g_ys, g_states, g_trails = scan_outputs(grads, attrs)
     if not attrs["trails"]:
         raise UnsupportedError(
             f"the gradient of scan {node.where} has no gradient", hint="differentiate what comes before it"
         )
     if any(g is not None for g in g_trails):
         raise UnsupportedError(f"the states before each step of scan {node.where} have no gradient")
-    xs, constants, states = taken(node.inputs, attrs)
-    trails = given(node.outputs, attrs).trails
+    xs, constants, states = scan_inputs(node.inputs, attrs)
+    trails = scan_outputs(node.outputs, attrs).trails
     inner = GraphBuilder()
     inner.where = node.where
 
     def inputs_like(tensors: Sequence[int]) -> list[int]:
         return [inner.input(body.tensors[i].name, body.tensors[i].shape, body.tensors[i].dtype) for i in tensors]
 
-    of_body, made_by_body = taken(body.inputs, attrs), given(body.outputs, attrs)
+    of_body, made_by_body = scan_inputs(body.inputs, attrs), scan_outputs(body.outputs, attrs)
     x_in, s_in = inputs_like(of_body.xs), inputs_like(of_body.states)
     with_grad = [i for i, g in enumerate(g_ys) if g is not None]
     gy_in = inputs_like([made_by_body.ys[i] for i in with_grad])
@@ -175,7 +175,7 @@ def _vjp(
     seeds: dict[int, int] = {}
     for end, g in zip((of[i] for i in ends), (*gy_in, *gs_in), strict=True):
         seeds[end] = inner.add(seeds[end], g) if end in seeds else g
-    want_x, want_c, _ = taken(needs_grad, attrs)
+    want_x, want_c, _ = scan_inputs(needs_grad, attrs)
     wrt = [i for i, want in zip((*x_in, *c_in), (*want_x, *want_c), strict=True) if want]
     gradients = differentiate(inner, seeds, [*wrt, *s_in])
     gx = [i for i, want in enumerate(want_x) if want and x_in[i] in gradients]
@@ -183,7 +183,7 @@ def _vjp(
     sequences = (*xs, *trails, *(g_ys[i] for i in with_grad))
     hoisting = Hoisting(inner, dict(zip((*x_in, *s_in, *gy_in), sequences, strict=True)), gs_in)
     hoisted, added = hoisting.split({i: gradients[c_in[i]] for i in gc})
-    ys = list(dict.fromkeys((*(gradients[x_in[i]] for i in gx), *hoisting.handed)))
+    ys = list(dict.fromkeys((*(gradients[x_in[i]] for i in gx), *hoisting.extra_outputs)))
     sums = inputs_like([of_body.constants[i] for i in added])
     back = inner.finish(
         [

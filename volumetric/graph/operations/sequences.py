@@ -26,11 +26,11 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError, UnsupportedError
-from volumetric.graph.numeric.cells import CELLS
+from volumetric.graph.numeric.numpy_cells import CELLS
 from volumetric.graph.numeric.recurrent_cell import Cell
-from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
-from volumetric.graph.operations.recurrent_inputs import back_inputs, given
-from volumetric.graph.operations.rowwise import given_by_role
+from volumetric.graph.operations.operation import Attrs, axes_of, declare, float_output, require, require_floats
+from volumetric.graph.operations.recurrent_inputs import recurrent_grad_inputs, recurrent_inputs
+from volumetric.graph.operations.rowwise import inputs_by_role
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 def _infer_rope(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("rope", inputs)
+    require_floats("rope", inputs)
     x, *tables = inputs
     _, length, _, width = axes_of("rope", x, 4)
     half = tables[0].shape[-1]
     require(all(t.shape == (length, half) for t in tables), "rope", f"cos and sin need {length} rows of one width")
     require(2 * half <= width, "rope", f"cannot rotate {2 * half} of {width} elements")
-    return [out("turned", *x.shape)]
+    return [float_output("turned", *x.shape)]
 
 
 def _run_rope(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -68,7 +68,7 @@ def cell_of(op: str, attrs: Attrs) -> Cell:
 
 
 def _infer_recurrent(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("recurrent", inputs)
+    require_floats("recurrent", inputs)
     cell = cell_of("recurrent", attrs)
     from_x, weight, *rest = inputs
     batch, length, wide = axes_of("recurrent", from_x, 3)
@@ -77,13 +77,13 @@ def _infer_recurrent(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     require(own, "recurrent", f"got a wrong number of inputs for {cell.name}: {len(inputs)}")
     fits = weight.shape == (wide, weight.shape[-1]) and wide == cell.blocks * size and _divides(weight.shape[-1], size)
     require(fits, "recurrent", "the weight has a wrong shape")
-    starts, bias, keep = given(rest, attrs)
+    starts, bias, keep = recurrent_inputs(rest, attrs)
     require(all(t.shape == (batch, size) for t in starts), "recurrent", "the initial states have wrong shapes")
     require(all(t.shape == (wide,) for t in bias), "recurrent", "the bias has a wrong shape")
     require(all(t.shape == (batch, length) for t in keep), "recurrent", "keep needs shape [B, T]")
-    last = [out(f"last {name}", batch, size) for name in cell.states[1:]]
-    saved = [out("kept", batch, length, cell.kept * size)] if cell.kept else []
-    return [out(cell.name, batch, length, size), *last, *saved]
+    last = [float_output(f"last {name}", batch, size) for name in cell.states[1:]]
+    saved = [float_output("kept", batch, length, cell.saved_count * size)] if cell.saved_count else []
+    return [float_output(cell.name, batch, length, size), *last, *saved]
 
 
 def _divides(width: int, size: int) -> bool:
@@ -95,11 +95,11 @@ def _run_recurrent(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     """Compute a cell over all steps."""
     from_x, weight, *rest = inputs
     cell = CELLS[attrs["cell"]]
-    starts, bias, keep = given(rest, attrs)
+    starts, bias, keep = recurrent_inputs(rest, attrs)
     every, tape = cell.run(from_x, weight, bias[0] if bias else None, starts, keep[0] if keep else None)
     h, *others = (np.ascontiguousarray(state[:, 1:]) for state in every)
     last = [np.ascontiguousarray(state[:, -1]) for state in every[1:]]
-    return [h, *last, *([np.concatenate([*tape, *others], -1)] if cell.kept else [])]
+    return [h, *last, *([np.concatenate([*tape, *others], -1)] if cell.saved_count else [])]
 
 
 def _vjp_recurrent(
@@ -108,10 +108,10 @@ def _vjp_recurrent(
     """Emit the gradients of pre-activations, weight, initial states and bias; `keep` has none."""
     attrs, cell = node.attrs, CELLS[node.attrs["cell"]]
     from_x, weight, *rest = node.inputs
-    starts, bias, keep = given(rest, attrs)
-    y, *last, saved = node.outputs if cell.kept else (*node.outputs, None)
+    starts, bias, keep = recurrent_inputs(rest, attrs)
+    y, *last, saved = node.outputs if cell.saved_count else (*node.outputs, None)
     gy, *g_last = grads[: len(cell.states)]
-    if grads[len(cell.states) :] != [None] * bool(cell.kept):
+    if grads[len(cell.states) :] != [None] * bool(cell.saved_count):
         raise UnsupportedError(f"the values that recurrent {node.where} stores for its gradient have no gradient")
     batch, length, size = work.shape(y)
     wide = work.shape(from_x)[2]
@@ -132,7 +132,7 @@ def _vjp_recurrent(
     g_weight = _weight_grad(work, g_h, before, work.shape(weight))
     g_bias = [work.reshape(work.reduce(g_h, "sum", (0, 1)), (wide,)) for _ in bias]
     first = work.reshape(work.part(g_h, 1, 0, 1), (batch, wide))
-    ways = {cell.states[0]: [_through(work, first, weight, (batch, size))]}
+    ways = {cell.states[0]: [_state_gradient(work, first, weight, (batch, size))]}
     for i, name in enumerate(cell.direct):
         ways.setdefault(name, []).append(work.reshape(work.part(gradients[-1], 0, i, i + 1), (batch, size)))
     g_starts = [work.add(*ways[name]) if name in ways else None for name in cell.states]
@@ -154,7 +154,7 @@ def _weight_grad(work: GraphBuilder, g_h: int, before: int, shape: tuple[int, ..
     return work.reshape(work.permute(work.reshape(product, (heads, blocks, width, width)), (1, 0, 2, 3)), shape)
 
 
-def _through(work: GraphBuilder, g: int, weight: int, shape: tuple[int, int]) -> int:
+def _state_gradient(work: GraphBuilder, g: int, weight: int, shape: tuple[int, int]) -> int:
     """Emit the gradient ``[B, H]`` of a state from that of its products, ``[B, n H]``."""
     (batch, size), (wide, width) = shape, work.shape(weight)
     blocks, heads = wide // size, size // width
@@ -169,12 +169,12 @@ def _through(work: GraphBuilder, g: int, weight: int, shape: tuple[int, int]) ->
 
 
 def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("recurrent_grad", inputs)
+    require_floats("recurrent_grad", inputs)
     cell = cell_of("recurrent_grad", attrs)
     states = len(cell.states)
-    own = len(inputs) == 3 + attrs["last"] * (states - 1) + bool(cell.kept) + states + attrs["resets"]
+    own = len(inputs) == 3 + attrs["last"] * (states - 1) + bool(cell.saved_count) + states + attrs["resets"]
     require(own, "recurrent_grad", "got a wrong number of inputs for its cell")
-    of = back_inputs(inputs, attrs)
+    of = recurrent_grad_inputs(inputs, attrs)
     batch, length, size = axes_of("recurrent_grad", of.y, 3)
     require(length, "recurrent_grad", "needs one step or more")
     require(of.gy.shape == of.y.shape, "recurrent_grad", "gy and y need one shape")
@@ -182,14 +182,17 @@ def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
         all(t.shape == (batch, size) for t in (*of.g_last, *of.starts)), "recurrent_grad", "states have wrong shapes"
     )
     require(all(t.shape == (batch, length) for t in of.keep), "recurrent_grad", "keep needs shape [B, T]")
-    pre = [out("from_x grad", batch, length, cell.blocks * size), out("from_h grad", batch, length, cell.blocks * size)]
-    direct = [out("direct grad", len(cell.direct), batch, size)] if cell.direct else []
+    pre = [
+        float_output("from_x grad", batch, length, cell.blocks * size),
+        float_output("from_h grad", batch, length, cell.blocks * size),
+    ]
+    direct = [float_output("direct grad", len(cell.direct), batch, size)] if cell.direct else []
     return [*pre[: 1 + cell.apart], *direct]
 
 
 def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    cell, of = CELLS[attrs["cell"]], back_inputs(inputs, attrs)
-    parts = np.split(of.kept[0], cell.kept, -1) if cell.kept else []
+    cell, of = CELLS[attrs["cell"]], recurrent_grad_inputs(inputs, attrs)
+    parts = np.split(of.saved[0], cell.saved_count, -1) if cell.saved_count else []
     after = [of.y, *parts[len(cell.keeps) :]]
     every = tuple(np.concatenate([s[:, None], e], 1) for s, e in zip(of.starts, after, strict=True))
     tape, keep = tuple(parts[: len(cell.keeps)]), of.keep[0] if of.keep else None
@@ -198,24 +201,26 @@ def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _infer_recurrence(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("recurrence", inputs)
-    by_role = given_by_role(inputs, attrs)
+    require_floats("recurrence", inputs)
+    by_role = inputs_by_role(inputs, attrs)
     rows, wide = axes_of("recurrence", by_role["x"], 2)
     size = by_role["weight.0"].shape[1]
     cell = cell_of("recurrence", attrs)
     require(wide == cell.blocks * size, "recurrence", f"x needs {cell.blocks} · {size} elements, got {wide}")
     require(by_role["weight.0"].shape == (wide, size), "recurrence", f"weight.0 needs shape {[wide, size]}")
-    require(by_role.get("bias.0", out("", wide)).shape == (wide,), "recurrence", f"bias.0 needs {wide} elements")
+    require(
+        by_role.get("bias.0", float_output("", wide)).shape == (wide,), "recurrence", f"bias.0 needs {wide} elements"
+    )
     states = [by_role[name] for name in cell.states if name in by_role]
     require(
         len(states) == len(cell.states), "recurrence", f"{cell.name} needs {len(cell.states)} states, got {len(states)}"
     )
     require(all(t.shape == (1, size) for t in states), "recurrence", f"states need shape {[1, size]}")
-    return [out(attrs["cell"], rows, size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
+    return [float_output(attrs["cell"], rows, size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
 
 
 def _run_recurrence(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    by_role = given_by_role(inputs, attrs)
+    by_role = inputs_by_role(inputs, attrs)
     cell = cell_of("recurrence", attrs)
     start = tuple(by_role[name] for name in cell.states)
     every, _ = cell.run(by_role["x"][None], by_role["weight.0"], by_role.get("bias.0"), start)

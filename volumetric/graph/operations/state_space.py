@@ -25,9 +25,9 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import activate, check_activation
 from volumetric.graph.numeric.norms import rms_norm
-from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.graph.operations.linear_scan import run_linear_scan
-from volumetric.graph.operations.rowwise import given_by_role
+from volumetric.graph.operations.operation import Attrs, axes_of, declare, float_output, require, require_floats
+from volumetric.graph.operations.rowwise import inputs_by_role
 from volumetric.graph.ops import Tensor
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 def _infer_conv(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("causal_conv", inputs)
+    require_floats("causal_conv", inputs)
     check_activation(attrs["activation"])
-    by_role = given_by_role(inputs, attrs)
+    by_role = inputs_by_role(inputs, attrs)
     rows, width = axes_of("causal_conv", by_role["x"], 2)
     channels, _, taps = axes_of("causal_conv", by_role["weight"], 3)
     require(
@@ -46,7 +46,7 @@ def _infer_conv(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
         f"{width} columns do not have {channels} channels from start={attrs['start']}",
     )
     require(
-        by_role.get("bias", out("", channels)).shape == (channels,),
+        by_role.get("bias", float_output("", channels)).shape == (channels,),
         "causal_conv",
         f"the bias needs {channels} elements",
     )
@@ -55,11 +55,11 @@ def _infer_conv(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     require(
         not factors or sum(n for n, _ in factors) == channels, "causal_conv", f"factors must cover {channels} channels"
     )
-    return [out("mixed", rows, channels), _kept(by_role["past"])]
+    return [float_output("mixed", rows, channels), _state_output(by_role["past"])]
 
 
 def _run_conv(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    by_role = given_by_role(inputs, attrs)
+    by_role = inputs_by_role(inputs, attrs)
     weight = by_role["weight"] * conv_factors(attrs, by_role["weight"].dtype)
     start = attrs["start"]
     x = by_role["x"][:, start : start + len(weight)]
@@ -83,7 +83,7 @@ def softplus(x: Array) -> Array:
         return np.logaddexp(x, x.dtype.type(0))
 
 
-class Given(NamedTuple):
+class SelectiveScanInputs(NamedTuple):
     """Inputs of a selective scan.
 
     Attributes
@@ -101,7 +101,7 @@ class Given(NamedTuple):
     c: Array
 
 
-class Scanned(NamedTuple):
+class SelectiveScanResult(NamedTuple):
     """Result of `selective_scan`: y, and the values that the gradient needs."""
 
     y: Array
@@ -110,7 +110,7 @@ class Scanned(NamedTuple):
     keep: Array | None
 
 
-def selective_scan(inputs: Given, start: Array, keep: Array | None = None) -> Scanned:
+def selective_scan(inputs: SelectiveScanInputs, start: Array, keep: Array | None = None) -> SelectiveScanResult:
     """``s[t] = keep[t] · exp(dt[t] a) ⊙ s[t - 1] + dt[t] b[t] ⊗ x[t]`` and ``y[t] = c[t] · s[t]``, head by head.
 
     `start` is s before the first step, ``[B, size, heads, head_dim]``. If `keep`, ``[B, T]``, is 0, nothing of the
@@ -122,7 +122,7 @@ def selective_scan(inputs: Given, start: Array, keep: Array | None = None) -> Sc
     decay = np.exp(step * a.T[:, :, None])
     states = run_linear_scan(_by_head(b, heads) * (step * x[:, :, None]), decay, start, keep)
     y = np.sum(_by_head(c, heads) * states, axis=2)
-    return Scanned(y, decay, np.concatenate([start[:, None], states], 1), keep)
+    return SelectiveScanResult(y, decay, np.concatenate([start[:, None], states], 1), keep)
 
 
 def _by_head(grouped: Array, heads: int) -> Array:
@@ -131,8 +131,8 @@ def _by_head(grouped: Array, heads: int) -> Array:
 
 
 def _infer_scan(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("selective_scan", inputs)
-    by_role = given_by_role(inputs, attrs)
+    require_floats("selective_scan", inputs)
+    by_role = inputs_by_role(inputs, attrs)
     heads, size, inner = attrs["heads"], attrs["size"], attrs["heads"] * attrs["head_dim"]
     require(heads % attrs["groups"] == 0, "selective_scan", f"{attrs['groups']} groups must divide {heads} heads")
     widths = {"x": inner, "dt": heads, "b": attrs["groups"] * size, "c": attrs["groups"] * size, "z": inner}
@@ -151,11 +151,11 @@ def _infer_scan(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
         all(shape == (heads,) for shape in vectors), "selective_scan", "d and dt_bias need an element for each head"
     )
     require(by_role["state"].shape == (size, inner), "selective_scan", f"the state needs shape {[size, inner]}")
-    return [out("scanned", rows, inner), _kept(by_role["state"])]
+    return [float_output("scanned", rows, inner), _state_output(by_role["state"])]
 
 
 def _run_scan(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    by_role = given_by_role(inputs, attrs)
+    by_role = inputs_by_role(inputs, attrs)
     heads, groups, size = attrs["heads"], attrs["groups"], attrs["size"]
     shapes = {"x": (heads, attrs["head_dim"]), "dt": (heads,), "b": (groups, size), "c": (groups, size)}
     parts = {name: _part(by_role[name], attrs["starts"][name], shape) for name, shape in shapes.items()}
@@ -164,7 +164,7 @@ def _run_scan(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     dt = np.clip(softplus(pre), attrs["dt_min"], attrs["dt_max"])
     rate = -np.exp(by_role["a_log"].reshape(heads, -1))
     start = by_role["state"].reshape(1, size, *shapes["x"])
-    of = selective_scan(Given(parts["x"], dt, rate, parts["b"], parts["c"]), start)
+    of = selective_scan(SelectiveScanInputs(parts["x"], dt, rate, parts["b"], parts["c"]), start)
     y = (of.y + by_role["d"][:, None] * parts["x"])[0].reshape(len(by_role["x"]), -1)
     if "z" in by_role:
         z = _part(by_role["z"], attrs["starts"]["z"], (y.shape[1],))[0]
@@ -178,7 +178,7 @@ def _part(rows: Array, start: int, shape: tuple[int, ...]) -> Array:
 
 
 def _infer_norm(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("grouped_norm", inputs)
+    require_floats("grouped_norm", inputs)
     x, gain = inputs
     rows, width = axes_of("grouped_norm", x, 2)
     require(gain.shape == (width,), "grouped_norm", f"the gain needs {width} elements")
@@ -187,7 +187,7 @@ def _infer_norm(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
         "grouped_norm",
         f"{attrs['groups']} groups must divide {width} columns",
     )
-    return [out("normal", rows, width)]
+    return [float_output("normal", rows, width)]
 
 
 def _run_norm(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -204,7 +204,7 @@ def grouped_norm_nodes(work: GraphBuilder, attrs: Attrs, inputs: Sequence[int]) 
     return (work.binary("mul", work.reshape(normal, (rows, width)), gain),)
 
 
-def _kept(state: Tensor) -> Tensor:
+def _state_output(state: Tensor) -> Tensor:
     return Tensor(name=state.name, shape=state.shape, key=state.key)
 
 

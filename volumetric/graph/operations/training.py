@@ -28,9 +28,9 @@ from volumetric.base.errors import SpecError
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.formula.losses import TERMS
 from volumetric.formula.optimisers import OPTIMISERS, form_of, step_of
-from volumetric.graph.numeric.formulas import moved, terms_of
+from volumetric.graph.numeric.numpy_formulas import optimiser_step, terms_of
 from volumetric.graph.numeric.softmax import log_softmax
-from volumetric.graph.operations.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.graph.operations.operation import Attrs, axes_of, declare, float_output, require, require_floats
 from volumetric.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _infer_loss(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     if name == "bce_logits" or (name != "cross_entropy" and name not in TERMS):
         known = (each for each in (*TERMS.names(), "cross_entropy") if each != "bce_logits")
         raise SpecError(f"loss: unknown name {name!r}", hint="one of " + ", ".join(known))
-    floats("loss", [prediction, *weights])
+    require_floats("loss", [prediction, *weights])
     terms = prediction.shape
     if name == "cross_entropy":
         terms = axes_of("loss", prediction, 2)[:1]
@@ -53,7 +53,7 @@ def _infer_loss(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     require(name == "cross_entropy" or not ids, "loss", f"{name} needs float32 targets")
     require(target.shape == expected, "loss", f"expected a target of shape {list(expected)}, got {list(target.shape)}")
     require(all(w.shape == terms for w in weights), "loss", f"weights need shape {list(terms)}")
-    return [out("total", 1), out("count", 1), out("slope", *prediction.shape)]
+    return [float_output("total", 1), float_output("count", 1), float_output("slope", *prediction.shape)]
 
 
 def _cross_entropy(z: Array, target: Array, weights: Array, attrs: Attrs) -> tuple[Array, Array, Array]:
@@ -94,7 +94,7 @@ def _vjp_loss(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 
 
 def _infer_update(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("update", inputs)
+    require_floats("update", inputs)
     if attrs["name"] not in OPTIMISERS:
         raise SpecError(f"update: unknown name {attrs['name']!r}", hint="one of " + ", ".join(OPTIMISERS.names()))
     param, grad, *slots, scalars = inputs
@@ -114,13 +114,13 @@ def _run_update(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     rate, factor, first, second, apply = scalars
     if apply == 0:
         return [w, *slots]
-    return list(moved(w, g * factor, slots, attrs, (rate, first, second)))
+    return list(optimiser_step(w, g * factor, slots, attrs, (rate, first, second)))
 
 
 def _infer_sumsq(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("sumsq", inputs)
+    require_floats("sumsq", inputs)
     require(inputs, "sumsq", "needs a tensor")
-    return [out("sum of squares", 1)]
+    return [float_output("sum of squares", 1)]
 
 
 def _run_sumsq(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -132,9 +132,9 @@ def _vjp_sumsq(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 
 
 def _infer_fake(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("fake_quant", inputs)
+    require_floats("fake_quant", inputs)
     Scheme.parse(attrs["scheme"])
-    return [out("rounded", *inputs[0].shape)]
+    return [float_output("rounded", *inputs[0].shape)]
 
 
 def _run_fake(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:

@@ -6,12 +6,12 @@ from typing import Literal, get_args
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
-from volumetric.layers.base import ParamSpec, expect_last, expect_positive, layer
 from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_spec import ParamSpec, expect_last, expect_positive, layer
 from volumetric.layers.mlp import MLP
 from volumetric.layers.norm import LayerNorm
-from volumetric.layers.scaffolds.base import CORE, Scaffold, inside, normed, own_params
-from volumetric.layers.scope import Scope, linear
+from volumetric.layers.scaffolds.scaffold import CORE, Scaffold, emit_inside, emit_layer_norm, own_params
 
 AdapterActivation = Literal["gelu", "silu", "relu"]
 
@@ -63,7 +63,7 @@ class Adapter(Scaffold):
         """The narrow block."""
         return MLP(in_features=self.embed_dim, hidden_features=self.bottleneck, activation=self.activation, bias=True)
 
-    def own(self) -> tuple[ParamSpec, ...]:
+    def own_specs(self) -> tuple[ParamSpec, ...]:
         width = self.embed_dim
         return (
             ParamSpec(name="norm.weight", shape=(width,), init="ones", packable=False),
@@ -80,8 +80,8 @@ class Adapter(Scaffold):
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, own_params(scope, self)
-        h = inside(scope, CORE, self.core, x)
+        h = emit_inside(scope, CORE, self.core, x)
         with work.at(scope.path, mixes=False):
-            read = normed(work, self.norm, p["norm.weight"], h, p["norm.bias"])
+            read = emit_layer_norm(work, self.norm, p["norm.weight"], h, p["norm.bias"])
             change = linear(work, p, ("up.",), linear(work, p, ("down.",), read, activation=self.activation))
             return work.add(h, work.binary("mul", change, p["gate"]))

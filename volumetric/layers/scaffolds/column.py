@@ -10,7 +10,10 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.layers.base import (
+from volumetric.layers.containers import Container, Residual, prefixed_params
+from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, as_rows, emit_join, linear
+from volumetric.layers.layer_spec import (
     LayerSpec,
     ParamSpec,
     expect_last,
@@ -18,10 +21,7 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
-from volumetric.layers.containers import Container, Residual, prefixed
-from volumetric.layers.dense import affine_params
-from volumetric.layers.scaffolds.base import inside, own_params
-from volumetric.layers.scope import Scope, flat, joined, linear
+from volumetric.layers.scaffolds.scaffold import emit_inside, own_params
 
 ROUTER_BOUND = 0.02
 """Bound of the initial matrices of the prior; with zeros it would never have a gradient."""
@@ -126,11 +126,11 @@ class Column(Container):
         return self.refine / (self.refine_temperature * math.sqrt(self.local_keys))
 
     @property
-    def chosen(self) -> int | None:
+    def chosen_count(self) -> int | None:
         """Number of experts with a weight; None: all."""
         return None if self.top_k == len(self.experts) else self.top_k
 
-    def own(self) -> tuple[ParamSpec, ...]:
+    def own_specs(self) -> tuple[ParamSpec, ...]:
         """Return the parameters of the column without those of the experts."""
         if len(self.experts) == 1:
             return ()
@@ -161,7 +161,7 @@ class Column(Container):
         )
 
     def params(self) -> tuple[ParamSpec, ...]:
-        return *self.own(), *prefixed(self.children())
+        return *self.own_specs(), *prefixed_params(self.children())
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.embed_dim)
@@ -185,18 +185,18 @@ class Column(Container):
 
     def emit(self, scope: Scope, x: int) -> int:
         if len(self.experts) == 1:
-            return inside(scope, "0", self.experts[0], x)
+            return emit_inside(scope, "0", self.experts[0], x)
         work, p, shape = scope.work, own_params(scope, self), scope.work.shape(x)
         with work.at(scope.path, mixes=False):
-            u = work.reshape(work.norm(flat(work, x), p["norm.weight"], kind="rms", eps=self.eps), shape)
-        outputs = [inside(scope, str(i), expert, u) for i, expert in enumerate(self.experts)]
+            u = work.reshape(work.norm(as_rows(work, x), p["norm.weight"], kind="rms", eps=self.eps), shape)
+        outputs = [emit_inside(scope, str(i), expert, u) for i, expert in enumerate(self.experts)]
         with work.at(scope.path, mixes=False):
-            x, u, *outputs = (flat(work, of) for of in (x, u, *outputs))
+            x, u, *outputs = (as_rows(work, of) for of in (x, u, *outputs))
             less_u = work.affine(u, -1.0)
-            changes = [joined(work, (of, less_u), "add") for of in outputs]
-            own, mixture = _mixed(scope, self, p, u, changes)
+            changes = [emit_join(work, (of, less_u), "add") for of in outputs]
+            own, mixture = _mix_experts(scope, self, p, u, changes)
             mixed = linear(work, p, ("mix.out.",), linear(work, p, ("mix.v.",), mixture))
-            whole = joined(work, (own, mixed, u, work.affine(x, -1.0)), "add")
+            whole = emit_join(work, (own, mixed, u, work.affine(x, -1.0)), "add")
             head = linear(work, p, ("head.down.",), linear(work, p, ("head.up.",), whole, activation="gelu"))
             parts = (work.binary("mul", of, p[name]) for of, name in ((whole, "alpha"), (head, "alpha_head")))
             return work.reshape(work.add(x, *parts), shape)
@@ -206,7 +206,7 @@ LEAST = float(np.finfo(np.float32).min)
 """Lower scores count as -inf."""
 
 
-def _mixed(scope: Scope, spec: Column, p: dict[str, int], u: int, changes: list[int]) -> tuple[int, int]:
+def _mix_experts(scope: Scope, spec: Column, p: dict[str, int], u: int, changes: list[int]) -> tuple[int, int]:
     """Emit ``Σᵢ aᵢ Δᵢ`` and ``Σᵢⱼ aᵢ sᵢⱼ Δⱼ``: the later products of the mixer are the same for all experts."""
     work, count, keys = scope.work, len(changes), spec.keys
     rows, width = work.shape(u)
@@ -220,7 +220,7 @@ def _mixed(scope: Scope, spec: Column, p: dict[str, int], u: int, changes: list[
     prior = _prior(scope, spec, p)
     queries = work.binary("add", queries, work.reshape(p["mix.bias"], (1, count, keys)))
     scores = work.affine(work.gemm(queries, read, trans_b=True), keys**-0.5)
-    if spec.prune and spec.chosen is not None:
+    if spec.prune and spec.chosen_count is not None:
         dropped = work.binary("greater", work.scalar(LEAST), prior)
         scores = work.binary("mask", scores, work.reshape(work.affine(dropped, -1.0, 1.0), (1, 1, count)))
     logits = work.broadcast(prior, (rows, count))
@@ -250,14 +250,14 @@ def _prior(scope: Scope, spec: Column, p: dict[str, int]) -> int:
     )
     scores = work.reshape(work.gemm(query, table, trans_b=True), (1, count))
     scores = work.affine(scores, spec.prior_factor)
-    chosen = scores if spec.chosen is None else work.keep_largest(scores, spec.chosen)
+    chosen = scores if spec.chosen_count is None else work.keep_largest(scores, spec.chosen_count)
     return work.affine(chosen, 1 / spec.temperature)
 
 
 def _balance(scope: Scope, spec: Column, a: int) -> int:
     """Emit the balance term of the loss, [1]: its mean over rows, times their number."""
     work = scope.work
-    each = scope.sequenced(a)
+    each = scope.as_sequences(a)
     length, count = work.shape(each)[1:]
     squares = work.reduce(work.unary(work.reduce(each, "mean", (1,)), "square"), "sum", (0, 1, 2))
     return work.affine(work.reshape(squares, (1,)), spec.balance * count * length)

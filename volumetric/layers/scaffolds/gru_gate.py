@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from volumetric.layers.base import ParamSpec
 from volumetric.layers.dense import affine_params
+from volumetric.layers.layer_spec import ParamSpec
 
 BIAS = 2.0
 """Initial value of b, subtracted from z: a new gate passes most of x on."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from volumetric.layers.base import layer
-from volumetric.layers.scaffolds.base import CORE, Scaffold, inside
-from volumetric.layers.scope import Scope
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import layer
+from volumetric.layers.scaffolds.scaffold import CORE, Scaffold, emit_inside
 
 
 @layer("pass_through")
@@ -23,4 +23,4 @@ class PassThrough(Scaffold):
     """
 
     def emit(self, scope: Scope, x: int) -> int:
-        return inside(scope, CORE, self.core, x)
+        return emit_inside(scope, CORE, self.core, x)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from volumetric.layers.base import ParamSpec, layer
 from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, linear
+from volumetric.layers.layer_spec import ParamSpec, layer
 from volumetric.layers.mlp import MLP
 from volumetric.layers.norm import LayerNorm
-from volumetric.layers.scaffolds.base import (
+from volumetric.layers.scaffolds.scaffold import (
     CORE,
-    Widened,
-    inside,
+    WideningScaffold,
+    emit_inside,
+    emit_layer_norm,
     join_nodes,
-    normed,
     own_params,
 )
-from volumetric.layers.scope import Scope, linear
 
 
 @layer("post_up")
-class PostUp(Widened):
+class PostUp(WideningScaffold):
     """A core on rows ``[…, embed_dim]``, then a feed-forward block, both in residual paths.
 
     ::
@@ -45,22 +45,24 @@ class PostUp(Widened):
     @property
     def block(self) -> MLP:
         """The feed-forward block."""
-        return MLP(in_features=self.embed_dim, hidden_features=self.hidden, activation="silu", bias=True)
+        return MLP(in_features=self.embed_dim, hidden_features=self.hidden_size, activation="silu", bias=True)
 
-    def own(self) -> tuple[ParamSpec, ...]:
+    def own_specs(self) -> tuple[ParamSpec, ...]:
         gains = (
             ParamSpec(name=f"norm{i}.weight", shape=(self.embed_dim,), init="ones", packable=False) for i in (1, 2)
         )
-        up = affine_params("up.", self.hidden, self.embed_dim, bias=True)
-        down = affine_params("down.", self.embed_dim, self.hidden, bias=True)
+        up = affine_params("up.", self.hidden_size, self.embed_dim, bias=True)
+        down = affine_params("down.", self.embed_dim, self.hidden_size, bias=True)
         return *gains, *up, *down, *self.join_params("gate1."), *self.join_params("gate2.")
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, own_params(scope, self)
         with work.at(scope.path, mixes=False):
-            first = normed(work, self.norm, p["norm1.weight"], x)
-        core = inside(scope, CORE, self.core, first)
+            first = emit_layer_norm(work, self.norm, p["norm1.weight"], x)
+        core = emit_inside(scope, CORE, self.core, first)
         with work.at(scope.path, mixes=False):
             h = join_nodes(work, self.gated, p, "gate1.", x, core)
-            hidden = linear(work, p, ("up.",), normed(work, self.norm, p["norm2.weight"], h), activation="silu")
+            hidden = linear(
+                work, p, ("up.",), emit_layer_norm(work, self.norm, p["norm2.weight"], h), activation="silu"
+            )
             return join_nodes(work, self.gated, p, "gate2.", h, linear(work, p, ("down.",), hidden))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from volumetric.layers.base import layer
+from volumetric.layers.layer_spec import layer
 from volumetric.layers.scaffolds.post_up import PostUp
 
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from volumetric.base._typing import Shape
-from volumetric.layers.base import ParamSpec, layer
 from volumetric.layers.dense import affine_params
+from volumetric.layers.emit_scope import Scope, columns, emit_gated, linear
+from volumetric.layers.layer_spec import ParamSpec, layer
 from volumetric.layers.mlstm import MLSTM
 from volumetric.layers.norm import LayerNorm
-from volumetric.layers.scaffolds.base import (
+from volumetric.layers.scaffolds.scaffold import (
     CORE,
-    Widened,
-    inside,
+    WideningScaffold,
+    emit_inside,
+    emit_layer_norm,
     join_nodes,
-    normed,
     own_params,
 )
-from volumetric.layers.scope import Scope, columns, gated, linear
 
 
 @layer("pre_up")
-class PreUp(Widened):
+class PreUp(WideningScaffold):
     """A core on widened rows, between projections of ``[…, embed_dim]``.
 
     ::
@@ -56,27 +56,27 @@ class PreUp(Widened):
         """The norm of the input."""
         return LayerNorm(num_features=self.embed_dim, bias=False)
 
-    def own(self) -> tuple[ParamSpec, ...]:
+    def own_specs(self) -> tuple[ParamSpec, ...]:
         return (
             ParamSpec(name="norm.weight", shape=(self.embed_dim,), init="ones", packable=False),
-            *affine_params("in.", 2 * self.hidden, self.embed_dim, bias=True),
-            ParamSpec(name="skip", shape=(self.hidden,), init="ones", packable=False),
-            *affine_params("out.", self.embed_dim, self.hidden, bias=True),
+            *affine_params("in.", 2 * self.hidden_size, self.embed_dim, bias=True),
+            ParamSpec(name="skip", shape=(self.hidden_size,), init="ones", packable=False),
+            *affine_params("out.", self.embed_dim, self.hidden_size, bias=True),
             *self.join_params("gate."),
         )
 
     def reads(self, path: str, shape: Shape) -> Shape:
-        return (*shape[:-1], self.hidden)
+        return (*shape[:-1], self.hidden_size)
 
     def emit(self, scope: Scope, x: int) -> int:
         work, p = scope.work, own_params(scope, self)
         with work.at(scope.path, mixes=False):
-            wide = linear(work, p, ("in.",), normed(work, self.norm, p["norm.weight"], x))
-            a, z = (columns(work, wide, at * self.hidden, self.hidden) for at in (0, 1))
+            wide = linear(work, p, ("in.",), emit_layer_norm(work, self.norm, p["norm.weight"], x))
+            a, z = (columns(work, wide, at * self.hidden_size, self.hidden_size) for at in (0, 1))
             beside = work.unary(a, "silu")
-        core = inside(scope, CORE, self.core, beside if self.activates else a)
+        core = emit_inside(scope, CORE, self.core, beside if self.activates else a)
         with work.at(scope.path, mixes=False):
             whole = work.add(core, work.binary("mul", beside, p["skip"]))
             return join_nodes(
-                work, self.gated, p, "gate.", x, linear(work, p, ("out.",), gated(work, z, whole, "silu"))
+                work, self.gated, p, "gate.", x, linear(work, p, ("out.",), emit_gated(work, z, whole, "silu"))
             )

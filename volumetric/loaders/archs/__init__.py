@@ -19,7 +19,7 @@ from types import ModuleType
 from volumetric.base.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config, family_name
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
 
 
 @cache
@@ -33,7 +33,7 @@ def family_module(family: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{family_name(family)}")
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Return the network and the tensor rules that a configuration describes.
 
     Raises

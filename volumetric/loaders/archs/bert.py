@@ -13,7 +13,6 @@ import numpy as np
 from volumetric.base.errors import UnsupportedError
 from volumetric.graph.numeric.activations import Activation
 from volumetric.layers import MLP, Dense, LayerNorm, MultiHeadAttention
-from volumetric.loaders.chain import Chain
 from volumetric.loaders.encoder_layers import (
     BlockNames,
     MaskNames,
@@ -27,8 +26,9 @@ from volumetric.loaders.encoder_layers import (
 )
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 BLOCK = BlockNames(
@@ -51,7 +51,7 @@ class BertNames:
     prefix : prefix of the encoder's tensors; omitted if there is no head
     mask : names of the head that predicts masked tokens
     judge : layers of the text classification head, and their activations
-    ignored : see `Blueprint`
+    ignored : see `ModelBlueprint`
     """
 
     prefix: str
@@ -60,7 +60,7 @@ class BertNames:
     ignored: tuple[str, ...]
 
 
-def bert_encoder(config: Config, names: BertNames, first_position: int = 0) -> Blueprint:
+def bert_encoder(config: Config, names: BertNames, first_position: int = 0) -> ModelBlueprint:
     """Build the encoder that `config` describes, with the head of its architecture."""
     config.require("position_embedding_type", "absolute")
     config.require("is_decoder", False)
@@ -73,11 +73,11 @@ def bert_encoder(config: Config, names: BertNames, first_position: int = 0) -> B
     )
     mlp = MLP(in_features=width, hidden_features=config.integer("intermediate_size"), activation=activation)
     positions, context = learned_positions(config, width, first_position)
-    chain, prefix = Chain(), names.prefix + "embeddings"
+    chain, prefix = CheckpointNetworkBuilder(), names.prefix + "embeddings"
     tokens, _ = add_typed_tokens(chain, prefix, config, positions, f"{prefix}.position_embeddings")
     stream = chain.add(norm, f"{prefix}.LayerNorm")
     for i in range(config.layers()):
-        chain.plane()
+        chain.next_plane()
         stream = post_norm_block(chain, stream, f"{names.prefix}encoder.layer.{i}", (attention, mlp, norm), BLOCK)
     todo = task(config)
     if todo == "mask":
@@ -112,7 +112,7 @@ NAMES = BertNames(
 )
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a BERT configuration."""
     return bert_encoder(config, NAMES)
 
@@ -136,13 +136,13 @@ def write_encoder(config: Config, network: Network) -> Mapping[str, Any]:
 def _read_gguf(metadata: Config, file: TensorSource) -> Mapping[str, Any]:
     values = read_encoder(metadata, file)
     if "token_types.weight" not in file.entries:
-        return _distilled(metadata)
+        return _distilbert_values(metadata)
     # The files do not name the activation. The published models use the exact GELU; llama.cpp computes the tanh
     # approximation from a table in float16.
     return {**values, "hidden_act": "gelu"}
 
 
-def _distilled(metadata: Config) -> Mapping[str, Any]:
+def _distilbert_values(metadata: Config) -> Mapping[str, Any]:
     epsilon = metadata.number("attention.layer_norm_epsilon")
     if not math.isclose(epsilon, _DISTILLED_EPSILON, rel_tol=1e-6):
         raise UnsupportedError(

@@ -8,21 +8,21 @@ from typing import Any, Final
 import numpy as np
 
 from volumetric.layers import LayerNorm, Rope
-from volumetric.loaders.chain import ByHead, Interleaved, Stored
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import ATTENTION, GATED_MLP, HEAD_NORMS, GGUFFamily
 from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import InterleavedHeads, PerHeadVector, StoredForm
 from volumetric.loaders.pre_norm import ATTENTION_NAMES, NORMS_OF_EACH_HEAD, attention_blocks, gated_mlp, pre_norm_stack
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 
 def cohere_decoder(
     config: Config, *, ropes: Sequence[Rope | None], windows: Sequence[int | None], qk_norm: bool = False
-) -> Blueprint:
+) -> ModelBlueprint:
     """Build a Cohere decoder; see `pre_norm.pre_norm_decoder` for the arguments.
 
     The checkpoint rotates elements 2i and 2i + 1 of a head together. The rows of queries and keys, and their gains, are
@@ -31,12 +31,12 @@ def cohere_decoder(
     norm = LayerNorm(num_features=config.integer("hidden_size"), eps=config.number("layer_norm_eps", 1e-5), bias=False)
     heads, bias = config.integer("num_attention_heads"), config.flag("attention_bias", False)
     kv_heads = config.integer("num_key_value_heads", heads)
-    names: dict[str, Stored] = {
+    names: dict[str, StoredForm] = {
         **ATTENTION_NAMES,
-        "q": Interleaved("q_proj", heads),
-        "k": Interleaved("k_proj", kv_heads),
-        "q_norm": ByHead("q_norm", heads, interleaved=True),
-        "k_norm": ByHead("k_norm", kv_heads, interleaved=True),
+        "q": InterleavedHeads("q_proj", heads),
+        "k": InterleavedHeads("k_proj", kv_heads),
+        "q_norm": PerHeadVector("q_norm", heads, interleaved=True),
+        "k_norm": PerHeadVector("k_norm", kv_heads, interleaved=True),
     }
     norms = {"qk_norm": True, **NORMS_OF_EACH_HEAD, "qk_norm_eps": norm.eps} if qk_norm else {}
     attentions = attention_blocks(config, ropes, windows, names, qkv_bias=bias, out_bias=bias, **norms)
@@ -45,7 +45,7 @@ def cohere_decoder(
     return pre_norm_stack(config, norm, attentions, feeds, parallel=True, tied=True, logit_scale=scale)
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Cohere configuration."""
     layers = config.layers()
     rope = read_rope(config, head_dim(config), default_base=500_000.0)

@@ -13,12 +13,12 @@ from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.gguf_windows import KEY, attentions, idle_window, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Cohere 2 configuration."""
     layers = config.layers()
     full_every = config.integer("sliding_window_pattern", 4)

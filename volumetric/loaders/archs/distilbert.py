@@ -6,7 +6,6 @@ import dataclasses
 
 from volumetric.layers import MLP, Dense, Embedding, LayerNorm, MultiHeadAttention
 from volumetric.loaders.archs.bert import GGUF
-from volumetric.loaders.chain import Chain
 from volumetric.loaders.encoder_layers import (
     BlockNames,
     MaskNames,
@@ -18,7 +17,8 @@ from volumetric.loaders.encoder_layers import (
     task,
 )
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder
 
 _PREFIX = "distilbert."
 _BLOCK = BlockNames(
@@ -36,7 +36,7 @@ _MASK = MaskNames(
 __all__ = ["GGUF", "build"]
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a DistilBERT configuration."""
     width = config.integer("dim", 768)
     norm = LayerNorm(num_features=width, eps=1e-12)
@@ -46,13 +46,13 @@ def build(config: Config) -> Blueprint:
     )
     mlp = MLP(in_features=width, hidden_features=config.integer("hidden_dim", 4 * width), activation=activation)
     positions, context = learned_positions(config, width)
-    chain, prefix = Chain(), _PREFIX + "embeddings"
+    chain, prefix = CheckpointNetworkBuilder(), _PREFIX + "embeddings"
     table = Embedding(num_embeddings=config.integer("vocab_size"), embedding_dim=width)
     tokens = chain.add(table, f"{prefix}.word_embeddings")
     chain.add(positions, f"{prefix}.position_embeddings")
     stream = chain.add(norm, f"{prefix}.LayerNorm")
     for i in range(config.layers("n_layers")):
-        chain.plane()
+        chain.next_plane()
         stream = post_norm_block(chain, stream, f"{_PREFIX}transformer.layer.{i}", (attention, mlp, norm), _BLOCK)
     todo, head = task(config), None
     if todo == "mask":

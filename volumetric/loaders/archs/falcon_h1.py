@@ -9,20 +9,20 @@ from typing import Any, Final, NamedTuple
 from volumetric.base.errors import CheckpointError
 from volumetric.layers import Mamba2, MultiHeadAttention, Scale, SwiGLU
 from volumetric.loaders.archs.mamba import MIXER_NAMES, step_bounds
-from volumetric.loaders.chain import Chain
 from volumetric.loaders.decoder import stacked_decoder
 from volumetric.loaders.gguf_family import ATTENTION, GGUFFamily, Runs
 from volumetric.loaders.gguf_states import BARE, BIASES, MIXER, SINGLES, read_sizes, size_metadata
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder
 from volumetric.loaders.pre_norm import ATTENTION_NAMES, MLP_NAMES, rms_norm
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 from volumetric.network.grid import Coord
 
 
-class Factors(NamedTuple):
+class Multipliers(NamedTuple):
     """Factors of a configuration; 1 if absent.
 
     Attributes
@@ -40,7 +40,7 @@ class Factors(NamedTuple):
     down: float
 
     @classmethod
-    def of(cls, config: Config) -> Factors:
+    def of(cls, config: Config) -> Multipliers:
         """Read the factors of a configuration, which may be negative."""
         gate, down = _several(config, "mlp_multipliers", 2)
         names = ("attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "ssm_in_multiplier")
@@ -55,12 +55,12 @@ def _several(config: Config, name: str, count: int) -> tuple[float, ...]:
     return config.numbers(name, low=-1e9)
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Falcon-H1 configuration."""
-    factors, norm = Factors.of(config), rms_norm(config, 1e-5)
+    factors, norm = Multipliers.of(config), rms_norm(config, 1e-5)
     attention, mixer, mlp = _attention(config, factors), _mixer(config, factors), _mlp(config, factors)
 
-    def place(chain: Chain, i: int, prefix: str, stream: Coord) -> Coord:
+    def place(chain: CheckpointNetworkBuilder, i: int, prefix: str, stream: Coord) -> Coord:
         normed = chain.add(norm, f"{prefix}.input_layernorm")
         if attention.qkv_bias:
             _scale(chain, factors.attention_in)
@@ -68,10 +68,10 @@ def build(config: Config) -> Blueprint:
         _scale(chain, factors.attention_out * (1.0 if attention.qkv_bias else factors.attention_in))
         stream = chain.residual(stream)
         if mixer.bias and factors.ssm_in != 1:
-            chain.read(normed, chain.add(Scale(factor=factors.ssm_in)))
+            chain.set_source(normed, chain.add(Scale(factor=factors.ssm_in)))
             chain.add(mixer, f"{prefix}.mamba", MIXER_NAMES)
         else:
-            chain.read(normed, chain.add(mixer, f"{prefix}.mamba", MIXER_NAMES))
+            chain.set_source(normed, chain.add(mixer, f"{prefix}.mamba", MIXER_NAMES))
         _scale(chain, factors.ssm_out)
         stream = chain.residual(stream)
         chain.add(norm, f"{prefix}.pre_ff_layernorm")
@@ -90,12 +90,12 @@ def build(config: Config) -> Blueprint:
     )
 
 
-def _scale(chain: Chain, factor: float) -> None:
+def _scale(chain: CheckpointNetworkBuilder, factor: float) -> None:
     if factor != 1:
         chain.add(Scale(factor=factor))
 
 
-def _attention(config: Config, factors: Factors) -> MultiHeadAttention:
+def _attention(config: Config, factors: Multipliers) -> MultiHeadAttention:
     """Attention; without biases the factors on its input and keys are in the scale of the scores."""
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     width = config.integer("head_dim", hidden // heads or 1)
@@ -113,7 +113,7 @@ def _attention(config: Config, factors: Factors) -> MultiHeadAttention:
     )
 
 
-def _mixer(config: Config, factors: Factors) -> Mamba2:
+def _mixer(config: Config, factors: Multipliers) -> Mamba2:
     """Build the Mamba-2 layer of a block; without biases its multipliers include that of the input."""
     hidden, heads = config.integer("hidden_size"), config.integer("mamba_n_heads", 128)
     d_ssm = config.values.get("mamba_d_ssm", 1024)
@@ -144,7 +144,7 @@ def _mixer(config: Config, factors: Factors) -> Mamba2:
     )
 
 
-def _mlp(config: Config, factors: Factors) -> SwiGLU:
+def _mlp(config: Config, factors: Multipliers) -> SwiGLU:
     return SwiGLU(
         in_features=config.integer("hidden_size"),
         hidden_features=config.integer("intermediate_size"),
@@ -180,10 +180,10 @@ def _write_gguf(config: Config, network: Network) -> Mapping[str, Any]:
 
 def _fold(config: Config, network: Network) -> tuple[Config, Mapping[str, Runs]]:
     """Move the factors of a configuration into tensors; the head becomes a separate tensor if its factor differs."""
-    factors, mixer = Factors.of(config), next(spec for spec in network.layers.values() if isinstance(spec, Mamba2))
+    factors, mixer = Multipliers.of(config), next(spec for spec in network.layers.values() if isinstance(spec, Mamba2))
     embedding = config.number("embedding_multiplier", 1.0, low=-math.inf)
     head = config.number("lm_head_multiplier", 1.0, low=-math.inf)
-    inner, (v, b, c) = mixer.inner, mixer.mixed
+    inner, (v, b, c) = mixer.inner, mixer.conv_width
     plain = config.with_values(
         **dict.fromkeys(("attention_in_multiplier", "attention_out_multiplier", "key_multiplier"), 1.0),
         **dict.fromkeys(("ssm_in_multiplier", "ssm_out_multiplier"), 1.0),

@@ -9,11 +9,11 @@ from volumetric.loaders.archs.gemma2 import HEAD_DIM
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
 from volumetric.loaders.pre_norm import attention_blocks, gated_mlp, pre_norm_stack
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Gemma configuration."""
     config.require("use_bidirectional_attention", False)
     hidden, layers = config.integer("hidden_size"), config.layers()

@@ -9,15 +9,15 @@ from typing import Any, Final
 import numpy as np
 
 from volumetric.layers import MultiHeadAttention, RMSNorm, Rope, SwiGLU
-from volumetric.loaders.chain import Chain
 from volumetric.loaders.decoder import stacked_decoder
 from volumetric.loaders.gguf_family import ATTENTION, GATED_MLP, GGUFFamily
 from volumetric.loaders.gguf_windows import pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder
 from volumetric.loaders.pre_norm import ATTENTION_NAMES, MLP_NAMES
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 from volumetric.network.grid import Coord
 
@@ -27,7 +27,7 @@ HEAD_DIM = 256
 
 def gemma_decoder(
     config: Config, *, ropes: Sequence[Rope], windows: Sequence[int | None], qk_norm: bool, causal: bool = True
-) -> Blueprint:
+) -> ModelBlueprint:
     """Build a Gemma 2 or 3 decoder; see `pre_norm.pre_norm_decoder` for the arguments."""
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     norm = RMSNorm(num_features=hidden, eps=config.number("rms_norm_eps", 1e-6), unit_offset=True)
@@ -38,7 +38,7 @@ def gemma_decoder(
         activation=config.activation("hidden_activation", "gelu_pytorch_tanh"),
     )
 
-    def place(chain: Chain, i: int, prefix: str, stream: Coord) -> Coord:
+    def place(chain: CheckpointNetworkBuilder, i: int, prefix: str, stream: Coord) -> Coord:
         attention = MultiHeadAttention(
             embed_dim=hidden,
             num_heads=heads,
@@ -78,7 +78,7 @@ def _cap(config: Config, name: str) -> float | None:
     return config.number(name) if config.has(name) else None
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Gemma 2 configuration."""
     layers = config.layers()
     return gemma_decoder(

@@ -16,12 +16,12 @@ from volumetric.loaders.gguf_family import ATTENTION, GATED_MLP, HEAD_NORMS, GGU
 from volumetric.loaders.gguf_windows import attentions, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_ropes_by_kind
-from volumetric.loaders.names import Blueprint
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Gemma 3 configuration."""
     both_ways = config.flag("use_bidirectional_attention", False)
     layers = config.layers()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from volumetric.layers import MLP, Dense, Embedding, LayerNorm, MultiHeadAttention, PositionEmbedding
-from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint, Part
+from volumetric.loaders.name_rules import FusedRows, ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder, FusedTensor
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a GPT-2 configuration."""
     config.require("scale_attn_by_inverse_layer_idx", False)
     config.require("reorder_and_upcast_attn", False)
@@ -25,12 +25,12 @@ def build(config: Config) -> Blueprint:
         hidden_features=config.integer("n_inner", 4 * width),
         activation=config.activation("activation_function", "gelu_new"),
     )
-    fused = {name: Fused("c_attn", Part(i * width, (i + 1) * width)) for i, name in enumerate("qkv")}
-    chain = Chain()
+    fused = {name: FusedTensor("c_attn", FusedRows(i * width, (i + 1) * width)) for i, name in enumerate("qkv")}
+    chain = CheckpointNetworkBuilder()
     embedding = chain.add(Embedding(num_embeddings=vocabulary, embedding_dim=width), "transformer.wte")
     stream = chain.add(PositionEmbedding(num_embeddings=positions, embedding_dim=width), "transformer.wpe")
     for i in range(config.layers("n_layer")):
-        chain.plane()
+        chain.next_plane()
         prefix = f"transformer.h.{i}"
         chain.add(norm, f"{prefix}.ln_1")
         chain.add(attention, f"{prefix}.attn", {**fused, "o": "c_proj"}, transposed=True)
@@ -38,7 +38,7 @@ def build(config: Config) -> Blueprint:
         chain.add(norm, f"{prefix}.ln_2")
         chain.add(mlp, f"{prefix}.mlp", {"up": "c_fc", "down": "c_proj"}, transposed=True)
         stream = chain.residual(stream)
-    chain.plane()
+    chain.next_plane()
     chain.add(norm, "transformer.ln_f")
     head = chain.add(Dense(in_features=width, out_features=vocabulary, bias=False), "lm_head")
     if config.flag("tie_word_embeddings", True):

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from volumetric.layers import MLP, Dense, Embedding, LayerNorm, MultiHeadAttention
-from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope, trained_context
-from volumetric.loaders.names import Blueprint, Part
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import FusedRows, ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder, FusedTensor
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 from volumetric.network.grid import Coord
 
@@ -22,16 +22,16 @@ from volumetric.network.grid import Coord
 _BUFFERS = r"(?:gpt_neox\.)?layers\.\d+\.attention\.(?:bias|masked_bias|rotary_emb\.inv_freq)"
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a GPT-NeoX configuration."""
     hidden, vocabulary = config.integer("hidden_size"), config.integer("vocab_size")
-    chain = Chain()
+    chain = CheckpointNetworkBuilder()
     embedding = chain.add(Embedding(num_embeddings=vocabulary, embedding_dim=hidden), "gpt_neox.embed_in")
     stream = embedding
     for i in range(config.layers()):
-        chain.plane()
+        chain.next_plane()
         stream = _layer(config, chain, f"gpt_neox.layers.{i}", stream)
-    chain.plane()
+    chain.next_plane()
     chain.add(_norm(config), "gpt_neox.final_layer_norm")
     head = chain.add(Dense(in_features=hidden, out_features=vocabulary, bias=False), "embed_out")
     if config.flag("tie_word_embeddings", False):
@@ -43,7 +43,7 @@ def _norm(config: Config) -> LayerNorm:
     return LayerNorm(num_features=config.integer("hidden_size"), eps=config.number("layer_norm_eps", 1e-5))
 
 
-def _layer(config: Config, chain: Chain, prefix: str, stream: Coord) -> Coord:
+def _layer(config: Config, chain: CheckpointNetworkBuilder, prefix: str, stream: Coord) -> Coord:
     """Add one block after `stream` to the chain, sequential or parallel, and return its last layer."""
     hidden, heads, width = config.integer("hidden_size"), config.integer("num_attention_heads"), head_dim(config)
     bias = config.flag("attention_bias", True)
@@ -53,7 +53,7 @@ def _layer(config: Config, chain: Chain, prefix: str, stream: Coord) -> Coord:
         head_dim=width,
         qkv_bias=bias,
         out_bias=bias,
-        rope=read_rope(_renamed(config), width, partial=True),
+        rope=read_rope(_rename_rotary_values(config), width, partial=True),
     )
     mlp = MLP(
         in_features=hidden,
@@ -61,19 +61,20 @@ def _layer(config: Config, chain: Chain, prefix: str, stream: Coord) -> Coord:
         activation=config.activation("hidden_act", "gelu"),
     )
     fused = {
-        name: Fused("query_key_value", Part(i * width, (i + 1) * width, heads=heads)) for i, name in enumerate("qkv")
+        name: FusedTensor("query_key_value", FusedRows(i * width, (i + 1) * width, heads=heads))
+        for i, name in enumerate("qkv")
     }
     chain.add(_norm(config), f"{prefix}.input_layernorm")
     chain.add(attention, f"{prefix}.attention", {**fused, "o": "dense"})
     attended = chain.residual(stream)
     norm = chain.add(_norm(config), f"{prefix}.post_attention_layernorm")
     if config.flag("use_parallel_residual", True):
-        chain.read(stream, norm)
+        chain.set_source(stream, norm)
     chain.add(mlp, f"{prefix}.mlp", {"up": "dense_h_to_4h", "down": "dense_4h_to_h"})
     return chain.residual(attended)
 
 
-def _renamed(config: Config) -> Config:
+def _rename_rotary_values(config: Config) -> Config:
     """Rename the rotary values of the old spelling to the names of all other families."""
     values = {"partial_rotary_factor": config.number("rotary_pct", 0.25)}
     if config.has("rotary_emb_base"):

@@ -8,17 +8,17 @@ from typing import Any, Final
 import numpy as np
 
 from volumetric.layers import SwiGLU
-from volumetric.loaders.chain import InStack, Stored
 from volumetric.loaders.decoder import head_dim
-from volumetric.loaders.experts import expert_count, mixture
+from volumetric.loaders.expert_layers import expert_count, mixture
 from volumetric.loaders.gguf_family import ATTENTION, GGUFFamily, expert_values, small_expert_metadata
 from volumetric.loaders.gguf_rope import read_rope as read_gguf_rope
 from volumetric.loaders.gguf_windows import attentions, idle_window, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint, Part
-from volumetric.loaders.pre_norm import Block, attention_blocks, pre_norm_stack, rms_norm
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import FusedRows, ModelBlueprint
+from volumetric.loaders.network_builder import StackedTensor, StoredForm
+from volumetric.loaders.pre_norm import BlockLayer, attention_blocks, pre_norm_stack, rms_norm
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 ROPE: Final[dict[str, Any]] = {
@@ -30,7 +30,7 @@ ROPE: Final[dict[str, Any]] = {
 """Default if the configuration does not have it."""
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a gpt-oss configuration."""
     config.require("hidden_act", "silu")
     config.require("swiglu_alpha", 1.702)  # that of quick_gelu
@@ -49,7 +49,7 @@ def build(config: Config) -> Blueprint:
     return pre_norm_stack(config, rms_norm(config, eps=1e-5), attentions, [_experts(config)] * layers)
 
 
-def _experts(config: Config) -> Block:
+def _experts(config: Config) -> BlockLayer:
     """The mixture of experts; rows of gate and up projection alternate in an expert."""
     config = config.with_values(num_experts_per_tok=config.integer("num_experts_per_tok", 4))
     count, width, hidden = expert_count(config, 128), config.integer("hidden_size"), config.integer("intermediate_size")
@@ -61,13 +61,13 @@ def _experts(config: Config) -> Block:
         limit=config.number("swiglu_limit", 7.0),
         up_offset=1.0,
     )
-    stored: dict[str, Stored] = {"gate/weight": "router.weight", "gate/bias": "router.bias"}
+    stored: dict[str, StoredForm] = {"gate/weight": "router.weight", "gate/bias": "router.bias"}
     for i in range(count):
         start, stop = 2 * hidden * i, 2 * hidden * (i + 1)
-        stored[f"{i}/gate"] = InStack("experts.gate_up_proj", Part(start, stop, stack=count, step=2))
-        stored[f"{i}/up"] = InStack("experts.gate_up_proj", Part(start + 1, stop, stack=count, step=2))
-        stored[f"{i}/down"] = InStack("experts.down_proj", Part(i * width, (i + 1) * width, stack=count))
-    return Block(mixture(config, expert, count, bias=True), "mlp", stored)
+        stored[f"{i}/gate"] = StackedTensor("experts.gate_up_proj", FusedRows(start, stop, stack=count, step=2))
+        stored[f"{i}/up"] = StackedTensor("experts.gate_up_proj", FusedRows(start + 1, stop, stack=count, step=2))
+        stored[f"{i}/down"] = StackedTensor("experts.down_proj", FusedRows(i * width, (i + 1) * width, stack=count))
+    return BlockLayer(mixture(config, expert, count, bias=True), "mlp", stored)
 
 
 _TRUNCATE: Final = "rope.scaling.yarn_truncate"

@@ -13,13 +13,13 @@ from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
-from volumetric.loaders.pre_norm import Block, attention_blocks, gated_mlp, pre_norm_stack, rms_norm
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.pre_norm import BlockLayer, attention_blocks, gated_mlp, pre_norm_stack, rms_norm
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 
-def granite_decoder(config: Config, feed: Block) -> Blueprint:
+def granite_decoder(config: Config, feed: BlockLayer) -> ModelBlueprint:
     """Build a Granite decoder; `feed` is the feed-forward block of each layer."""
     layers, bias = config.layers(), config.flag("attention_bias", False)
     divisor = config.number("logits_scaling", 1.0)
@@ -44,7 +44,7 @@ def granite_decoder(config: Config, feed: Block) -> Blueprint:
     )
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Granite configuration."""
     return granite_decoder(config, gated_mlp(config, bias=config.flag("mlp_bias", False)))
 

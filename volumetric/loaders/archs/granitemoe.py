@@ -7,15 +7,15 @@ from typing import Any
 
 from volumetric.loaders.archs.granite import GGUF as GRANITE
 from volumetric.loaders.archs.granite import granite_decoder, read_factors, write_factors
-from volumetric.loaders.experts import expert_count, stacked_experts
+from volumetric.loaders.expert_layers import expert_count, stacked_experts
 from volumetric.loaders.gguf_family import ATTENTION, PRE_NORMS, GGUFFamily, expert_metadata, expert_values
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint
-from volumetric.loaders.source import TensorEntry, TensorSource
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.tensor_source import TensorEntry, TensorSource
 from volumetric.network import Network
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Granite MoE configuration."""
     mixture = stacked_experts(
         config,

@@ -10,13 +10,13 @@ import numpy as np
 
 from volumetric.base.errors import CheckpointError
 from volumetric.layers import MultiHeadAttention, RMSNorm, ShortConv, SwiGLU
-from volumetric.loaders.chain import Chain
 from volumetric.loaders.decoder import head_dim, stacked_decoder
 from volumetric.loaders.gguf_family import KV_HEADS, GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
-from volumetric.loaders.source import TensorEntry, TensorSource
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder
+from volumetric.loaders.tensor_source import TensorEntry, TensorSource
 from volumetric.network import Network
 from volumetric.network.grid import Coord
 
@@ -31,11 +31,11 @@ ATTENTION_NAMES = {
 MLP_NAMES = {"gate": "w1", "up": "w3", "down": "w2"}
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of an LFM2 configuration."""
     hidden, heads, width = config.integer("hidden_size"), config.integer("num_attention_heads"), head_dim(config)
     norm = RMSNorm(num_features=hidden, eps=config.number("norm_eps", 1e-5))
-    mlp = SwiGLU(in_features=hidden, hidden_features=_between(config))
+    mlp = SwiGLU(in_features=hidden, hidden_features=_mlp_width(config))
     attention = MultiHeadAttention(
         embed_dim=hidden,
         num_heads=heads,
@@ -48,9 +48,9 @@ def build(config: Config) -> Blueprint:
     conv = ShortConv(
         embed_dim=hidden, kernel_size=config.integer("conv_L_cache", 3, low=2), bias=config.flag("conv_bias", False)
     )
-    attends = _attending(config)
+    attends = _attention_layers(config)
 
-    def place(chain: Chain, i: int, prefix: str, stream: Coord) -> Coord:
+    def place(chain: CheckpointNetworkBuilder, i: int, prefix: str, stream: Coord) -> Coord:
         chain.add(norm, f"{prefix}.operator_norm")
         if attends[i]:
             chain.add(attention, f"{prefix}.self_attn", ATTENTION_NAMES)
@@ -66,7 +66,7 @@ def build(config: Config) -> Blueprint:
     return stacked_decoder(tied_config, place, norm, tied=True, norm_name="model.embedding_norm")
 
 
-def _between(config: Config) -> int:
+def _mlp_width(config: Config) -> int:
     """Width of the MLP's hidden layer, which the configuration may give before adjustment."""
     width = config.integer("block_ff_dim", config.integer("intermediate_size"))
     if not config.flag("block_auto_adjust_ff_dim", True):
@@ -77,7 +77,7 @@ def _between(config: Config) -> int:
     return (width + multiple - 1) // multiple * multiple
 
 
-def _attending(config: Config) -> list[bool]:
+def _attention_layers(config: Config) -> list[bool]:
     """Whether each layer has attention, by ``layer_types`` or by the older list of indices."""
     layers = config.layers()
     kinds = config.items("layer_types", layers)

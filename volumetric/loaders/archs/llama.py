@@ -9,13 +9,13 @@ from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import PRE_NORM_LAYER, GGUFFamily, expert_metadata, expert_values
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
 from volumetric.loaders.pre_norm import pre_norm_decoder
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Llama configuration."""
     layers = config.layers()
     bias = config.flag("attention_bias", False)

@@ -10,47 +10,47 @@ import numpy as np
 
 from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.layers import MultiHeadAttention, Parallel, SwiGLU
-from volumetric.loaders.chain import InStack, Interleaved, Stored
 from volumetric.loaders.decoder import head_dim
-from volumetric.loaders.experts import expert_count, mixture
+from volumetric.loaders.expert_layers import expert_count, mixture
 from volumetric.loaders.gguf_family import PRE_NORM_LAYER, GGUFFamily, expert_metadata
 from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.hf_config import MAX_LAYERS, Config, kinds_of_layers
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint, Part
+from volumetric.loaders.name_rules import FusedRows, ModelBlueprint
+from volumetric.loaders.network_builder import InterleavedHeads, StackedTensor, StoredForm
 from volumetric.loaders.pre_norm import (
     ATTENTION_NAMES,
     MLP_NAMES,
-    Block,
+    BlockLayer,
     attention_blocks,
     gated_mlp,
     pre_norm_stack,
     rms_norm,
 )
-from volumetric.loaders.source import TensorEntry, TensorSource
+from volumetric.loaders.tensor_source import TensorEntry, TensorSource
 from volumetric.network import Network
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Llama 4 text configuration."""
     layers = config.layers()
     dense = gated_mlp(config.with_values(intermediate_size=config.integer("intermediate_size_mlp", 16384)))
-    dense, mixed = Block(dense.spec, "feed_forward", MLP_NAMES), _experts(config)
+    dense, mixed = BlockLayer(dense.spec, "feed_forward", MLP_NAMES), _experts(config)
     sparse = _sparse(config, layers)
     feeds = [mixed if i in sparse else dense for i in range(layers)]
     return pre_norm_stack(config, rms_norm(config, eps=1e-5), _attentions(config, layers), feeds)
 
 
-def _attentions(config: Config, layers: int) -> list[Block]:
+def _attentions(config: Config, layers: int) -> list[BlockLayer]:
     """Attention of each layer: layers with RoPE normalise heads without gains; others scale queries by position."""
     heads, bias = config.integer("num_attention_heads"), config.flag("attention_bias", False)
-    names: dict[str, Stored] = {
+    names: dict[str, StoredForm] = {
         **ATTENTION_NAMES,
-        "q": Interleaved("q_proj", heads),
-        "k": Interleaved("k_proj", config.integer("num_key_value_heads", heads)),
+        "q": InterleavedHeads("q_proj", heads),
+        "k": InterleavedHeads("k_proj", config.integer("num_key_value_heads", heads)),
     }
     rope = read_rope(config, head_dim(config), default_base=500_000.0)
-    turning = _turning(config, layers)
+    turning = _rotary_layers(config, layers)
     ropes = [rope if turns else None for turns in turning]
     blocks = attention_blocks(config, ropes, [None] * layers, names, qkv_bias=bias, out_bias=bias)
     tuned = True
@@ -68,14 +68,14 @@ def _attentions(config: Config, layers: int) -> list[Block]:
     if config.flag("use_qk_norm", True):
         # Rotation keeps the length of a vector, so the norm can come before it.
         normed = {"qk_norm": True, "qk_norm_gain": False, "qk_norm_eps": config.number("rms_norm_eps", 1e-5)}
-    layer_blocks: list[Block] = []
+    layer_blocks: list[BlockLayer] = []
     for block, turns, chunk in zip(blocks, turning, _chunks(config, turning), strict=True):
         assert isinstance(block.spec, MultiHeadAttention)
         layer_blocks.append(replace(block, spec=replace(block.spec, chunk=chunk, **(normed if turns else flat))))
     return layer_blocks
 
 
-def _turning(config: Config, layers: int) -> list[bool]:
+def _rotary_layers(config: Config, layers: int) -> list[bool]:
     """Whether each layer has a rotary embedding; 1 means yes in ``no_rope_layers``, against its name."""
     if not (
         config.has("no_rope_layers") and config.values["no_rope_layers"]
@@ -108,21 +108,21 @@ def _sparse(config: Config, layers: int) -> set[int]:
     return set(listed)
 
 
-def _experts(config: Config) -> Block:
+def _experts(config: Config) -> BlockLayer:
     """The mixture, whose weights multiply the input of an expert, plus an expert for all rows."""
     config = config.with_values(num_experts_per_tok=config.integer("num_experts_per_tok", 1))
     count, width, hidden = expert_count(config, 16), config.integer("hidden_size"), config.integer("intermediate_size")
     activation = config.activation("hidden_act", "silu")
     expert = SwiGLU(in_features=width, hidden_features=hidden, activation=activation)
     routed = replace(mixture(config, expert, count, "sigmoid"), weigh="input")
-    stored: dict[str, Stored] = {"0/gate/weight": "router.weight"}
+    stored: dict[str, StoredForm] = {"0/gate/weight": "router.weight"}
     for i in range(count):
         start, middle, stop = (hidden * (2 * i + part) for part in range(3))
-        stored[f"0/{i}/gate"] = InStack("experts.gate_up_proj", Part(start, middle, stack=count))
-        stored[f"0/{i}/up"] = InStack("experts.gate_up_proj", Part(middle, stop, stack=count))
-        stored[f"0/{i}/down"] = InStack("experts.down_proj", Part(i * width, (i + 1) * width, stack=count))
+        stored[f"0/{i}/gate"] = StackedTensor("experts.gate_up_proj", FusedRows(start, middle, stack=count))
+        stored[f"0/{i}/up"] = StackedTensor("experts.gate_up_proj", FusedRows(middle, stop, stack=count))
+        stored[f"0/{i}/down"] = StackedTensor("experts.down_proj", FusedRows(i * width, (i + 1) * width, stack=count))
     stored |= {f"1/{part}": f"shared_expert.{name}" for part, name in MLP_NAMES.items()}
-    return Block(Parallel(branches=(routed, expert), combine="add"), "feed_forward", stored)
+    return BlockLayer(Parallel(branches=(routed, expert), combine="add"), "feed_forward", stored)
 
 
 _STEP: Final = "interleave_moe_layer_step"

@@ -9,12 +9,12 @@ import numpy as np
 
 from volumetric.base.errors import UnsupportedError
 from volumetric.layers import Dense, Embedding, LayerSpec, Mamba, RMSNorm
-from volumetric.loaders.chain import Chain
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.gguf_states import BARE, BIASES, MIXER, SINGLES, without_attention
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 CONTEXT = 1 << 20
@@ -30,7 +30,7 @@ MIXER_NAMES = {
 }
 
 
-def state_space_decoder(config: Config, mixer: LayerSpec, *, tied: bool) -> Blueprint:
+def state_space_decoder(config: Config, mixer: LayerSpec, *, tied: bool) -> ModelBlueprint:
     """Build a decoder with the same mixer in each layer.
 
     Parameters
@@ -40,14 +40,14 @@ def state_space_decoder(config: Config, mixer: LayerSpec, *, tied: bool) -> Blue
     hidden, vocabulary = config.integer("hidden_size"), config.integer("vocab_size")
     config.require("hidden_act", "silu", "swish")
     norm = RMSNorm(num_features=hidden, eps=config.number("layer_norm_epsilon", 1e-5))
-    chain = Chain()
+    chain = CheckpointNetworkBuilder()
     stream = embedding = chain.add(Embedding(num_embeddings=vocabulary, embedding_dim=hidden), "backbone.embeddings")
     for i in range(config.layers()):
-        chain.plane()
+        chain.next_plane()
         chain.add(norm, f"backbone.layers.{i}.norm")
         chain.add(mixer, f"backbone.layers.{i}.mixer", MIXER_NAMES)
         stream = chain.residual(stream)
-    chain.plane()
+    chain.next_plane()
     hidden_states = chain.add(norm, "backbone.norm_f")
     head = chain.add(Dense(in_features=hidden, out_features=vocabulary, bias=False), "lm_head")
     if config.flag("tie_word_embeddings", tied):
@@ -70,7 +70,7 @@ def step_bounds(config: Config) -> tuple[float, float | None]:
     return low, None if endless else Config({"time_step_limit": high}, config.where).number("time_step_limit")
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Mamba configuration."""
     hidden = config.integer("hidden_size")
     rank = None if config.values.get("time_step_rank") == "auto" else config.integer("time_step_rank", -(-hidden // 16))

@@ -12,12 +12,12 @@ from volumetric.loaders.archs import mamba
 from volumetric.loaders.archs.mamba import state_space_decoder, step_bounds
 from volumetric.loaders.gguf_states import expansion, read_sizes, size_metadata, without_attention
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Mamba-2 configuration."""
     hidden, heads, width = (
         config.integer("hidden_size"),

@@ -6,13 +6,13 @@ from volumetric.loaders.archs.llama import GGUF
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
 from volumetric.loaders.pre_norm import pre_norm_decoder
 
 __all__ = ["GGUF", "build"]
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Mistral configuration."""
     layers = config.layers()
     return pre_norm_decoder(

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from volumetric.loaders.archs.llama import GGUF
-from volumetric.loaders.chain import Stored
 from volumetric.loaders.decoder import head_dim
-from volumetric.loaders.experts import expert_count, experts
+from volumetric.loaders.expert_layers import expert_count, experts
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import StoredForm
 from volumetric.loaders.pre_norm import attention_blocks, pre_norm_stack, rms_norm
 
-NAMES: Mapping[str, Stored] = {"gate": "w1", "up": "w3", "down": "w2"}
+NAMES: Mapping[str, StoredForm] = {"gate": "w1", "up": "w3", "down": "w2"}
 
 __all__ = ["GGUF", "build"]
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Mixtral configuration."""
     layers = config.layers()
     ropes = [read_rope(config, head_dim(config))] * layers

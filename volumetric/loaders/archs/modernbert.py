@@ -10,14 +10,14 @@ import numpy as np
 
 from volumetric.layers import Dense, Embedding, LayerNorm, MultiHeadAttention, Rope, SwiGLU
 from volumetric.loaders.archs.bert import read_encoder, write_encoder
-from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.encoder_layers import MaskNames, add_mask_head, head_of, labels, task
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.gguf_windows import KEY, attentions, read_pattern
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint, Part
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import FusedRows, ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder, FusedTensor
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 _PREFIX = "model."
@@ -25,7 +25,7 @@ _MASK = MaskNames(dense="head.dense", norm="head.norm", decoder="decoder", bias=
 _BASES = {"full_attention": ("global_rope_theta", 160_000.0), "sliding_attention": ("local_rope_theta", 10_000.0)}
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a ModernBERT configuration."""
     width, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     hidden, bias = config.integer("intermediate_size"), config.flag("attention_bias", False)
@@ -49,25 +49,29 @@ def build(config: Config) -> Blueprint:
         activation=config.activation("hidden_activation", "gelu"),
         bias=config.flag("mlp_bias", False),
     )
-    fused = {name: Fused("Wqkv", Part(i * width, (i + 1) * width)) for i, name in enumerate("qkv")}
-    gated = {"gate": Fused("Wi", Part(0, hidden)), "up": Fused("Wi", Part(hidden, 2 * hidden)), "down": "Wo"}
+    fused = {name: FusedTensor("Wqkv", FusedRows(i * width, (i + 1) * width)) for i, name in enumerate("qkv")}
+    gated = {
+        "gate": FusedTensor("Wi", FusedRows(0, hidden)),
+        "up": FusedTensor("Wi", FusedRows(hidden, 2 * hidden)),
+        "down": "Wo",
+    }
     layers = config.layers()
     kinds = config.items("layer_types", layers) or _kinds(config, layers)
-    chain = Chain()
+    chain = CheckpointNetworkBuilder()
     table = Embedding(num_embeddings=config.integer("vocab_size"), embedding_dim=width)
     tokens = chain.add(table, f"{_PREFIX}embeddings.tok_embeddings")
     stream = chain.add(norm, f"{_PREFIX}embeddings.norm")
     for i, kind in enumerate(kinds):
-        chain.plane()
+        chain.next_plane()
         prefix = f"{_PREFIX}layers.{i}"
         if i:
             chain.add(norm, f"{prefix}.attn_norm")
-        chain.add(_known(config, kind, attentions), f"{prefix}.attn", {**fused, "o": "Wo"})
+        chain.add(_attention_of_kind(config, kind, attentions), f"{prefix}.attn", {**fused, "o": "Wo"})
         stream = chain.residual(stream)
         chain.add(norm, f"{prefix}.mlp_norm")
         chain.add(mlp, f"{prefix}.mlp", gated)
         stream = chain.residual(stream)
-    chain.plane()
+    chain.next_plane()
     last = chain.add(norm, f"{_PREFIX}final_norm")
     todo, head = task(config), None
     activation = config.activation("classifier_activation", "gelu")
@@ -115,7 +119,7 @@ def _kinds(config: Config, layers: int) -> list[str]:
     return ["sliding_attention" if i % every else "full_attention" for i in range(layers)]
 
 
-def _known(config: Config, kind: object, attentions: dict[str, MultiHeadAttention]) -> MultiHeadAttention:
+def _attention_of_kind(config: Config, kind: object, attentions: dict[str, MultiHeadAttention]) -> MultiHeadAttention:
     config = config.with_values(layer_types=kind)
     config.require("layer_types", *attentions)
     return attentions[str(kind)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from volumetric.layers import LayerNorm, MultiHeadAttention, Rope, SwiGLU
 from volumetric.loaders.archs.bert import read_encoder, write_encoder
-from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.encoder_layers import (
     BlockNames,
     MaskNames,
@@ -16,7 +15,8 @@ from volumetric.loaders.encoder_layers import (
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint, Part
+from volumetric.loaders.name_rules import FusedRows, ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder, FusedTensor
 
 _PREFIX = "nomic_bert."
 _MASK = MaskNames(
@@ -44,9 +44,9 @@ _ALWAYS = {
 }
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a configuration in Nomic's spelling (n_embd, …) or in that of transformers (hidden_size)."""
-    config = _one_spelling(config)
+    config = _in_transformers_names(config)
     width, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     size = width // max(heads, 1)
     norm = LayerNorm(num_features=width, eps=config.number("layer_norm_eps", 1e-12))
@@ -60,7 +60,7 @@ def build(config: Config) -> Blueprint:
         activation=config.activation("hidden_act", "silu"),
         bias=config.flag("mlp_fc1_bias", False),
     )
-    fused = {name: Fused("Wqkv", Part(i * width, (i + 1) * width)) for i, name in enumerate("qkv")}
+    fused = {name: FusedTensor("Wqkv", FusedRows(i * width, (i + 1) * width)) for i, name in enumerate("qkv")}
     names = BlockNames(
         attention="attn",
         projections={**fused, "o": "out_proj"},
@@ -69,10 +69,10 @@ def build(config: Config) -> Blueprint:
         factors={"up": "fc11", "gate": "fc12", "down": "fc2"},
         mlp_norm="norm2",
     )
-    chain = Chain()
+    chain = CheckpointNetworkBuilder()
     tokens, stream = add_typed_tokens(chain, f"{_PREFIX}embeddings", config, norm, f"{_PREFIX}emb_ln")
     for i in range(config.layers()):
-        chain.plane()
+        chain.next_plane()
         stream = post_norm_block(chain, stream, f"{_PREFIX}encoder.layers.{i}", (attention, mlp, norm), names)
     masks = task(config) == "mask"
     if masks:
@@ -85,7 +85,7 @@ def build(config: Config) -> Blueprint:
     )
 
 
-def _one_spelling(config: Config) -> Config:
+def _in_transformers_names(config: Config) -> Config:
     """Return a configuration with the names of transformers; other options of Nomic's code are refused."""
     for name, allowed in _ALWAYS.items():
         config.require(name, allowed)

@@ -8,21 +8,21 @@ from typing import Any, Final
 import numpy as np
 
 from volumetric.layers import Rope
-from volumetric.loaders.chain import Chain
 from volumetric.loaders.decoder import head_dim, stacked_decoder
 from volumetric.loaders.gguf_family import ATTENTION, GATED_MLP, HEAD_NORMS, GGUFFamily
 from volumetric.loaders.gguf_rope import read_rope as read_gguf_rope
 from volumetric.loaders.gguf_windows import attentions, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import CheckpointNetworkBuilder
 from volumetric.loaders.pre_norm import attention_blocks, gated_mlp, rms_norm
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 from volumetric.network.grid import Coord
 
 
-def olmo_decoder(config: Config, *, ropes: Sequence[Rope], windows: Sequence[int | None]) -> Blueprint:
+def olmo_decoder(config: Config, *, ropes: Sequence[Rope], windows: Sequence[int | None]) -> ModelBlueprint:
     """Build an OLMo 2 or 3 decoder; see `pre_norm.pre_norm_decoder` for the arguments."""
     norm, bias = rms_norm(config, eps=1e-5), config.flag("attention_bias", False)
     attentions = attention_blocks(
@@ -37,7 +37,7 @@ def olmo_decoder(config: Config, *, ropes: Sequence[Rope], windows: Sequence[int
     )
     mlp = gated_mlp(config)
 
-    def place(chain: Chain, i: int, prefix: str, stream: Coord) -> Coord:
+    def place(chain: CheckpointNetworkBuilder, i: int, prefix: str, stream: Coord) -> Coord:
         attentions[i].place(chain, prefix)
         chain.add(norm, f"{prefix}.post_attention_layernorm")
         stream = chain.residual(stream)
@@ -48,7 +48,7 @@ def olmo_decoder(config: Config, *, ropes: Sequence[Rope], windows: Sequence[int
     return stacked_decoder(config, place, norm, tied=False)
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of an OLMo 2 configuration."""
     layers = config.layers()
     return olmo_decoder(config, ropes=[read_rope(config, head_dim(config))] * layers, windows=[None] * layers)

@@ -6,7 +6,7 @@ from volumetric.loaders.archs.olmo2 import GGUF, olmo_decoder
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_ropes_by_kind
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
 
 BASE = 500_000.0
 """Default rotary base."""
@@ -14,7 +14,7 @@ BASE = 500_000.0
 __all__ = ["GGUF", "build"]
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of an OLMo 3 configuration."""
     layers = config.layers()
     config = config.with_values(sliding_window=config.integer("sliding_window", 4096))

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.loaders.chain import Fused
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import PRE_NORMS, GGUFFamily
 from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint, Part
+from volumetric.loaders.name_rules import FusedRows, ModelBlueprint
+from volumetric.loaders.network_builder import FusedTensor
 from volumetric.loaders.pre_norm import pre_norm_decoder
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Phi-3 configuration."""
     layers, width, heads = config.layers(), head_dim(config), config.integer("num_attention_heads")
     q, kv = heads * width, config.integer("num_key_value_heads", heads) * width
@@ -29,14 +29,14 @@ def build(config: Config) -> Blueprint:
         ropes=[read_rope(config, width, partial=True)] * layers,
         windows=read_windows(config, layers, switch=False),
         attention_names={
-            "q": Fused("qkv_proj", Part(0, q)),
-            "k": Fused("qkv_proj", Part(q, q + kv)),
-            "v": Fused("qkv_proj", Part(q + kv, q + 2 * kv)),
+            "q": FusedTensor("qkv_proj", FusedRows(0, q)),
+            "k": FusedTensor("qkv_proj", FusedRows(q, q + kv)),
+            "v": FusedTensor("qkv_proj", FusedRows(q + kv, q + 2 * kv)),
             "o": "o_proj",
         },
         mlp_names={
-            "gate": Fused("gate_up_proj", Part(0, hidden)),
-            "up": Fused("gate_up_proj", Part(hidden, 2 * hidden)),
+            "gate": FusedTensor("gate_up_proj", FusedRows(0, hidden)),
+            "up": FusedTensor("gate_up_proj", FusedRows(hidden, 2 * hidden)),
             "down": "down_proj",
         },
     )

@@ -7,12 +7,12 @@ from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
 from volumetric.loaders.pre_norm import pre_norm_decoder
 from volumetric.network import Network
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Qwen2 configuration."""
     layers = config.layers()
     return pre_norm_decoder(

@@ -9,17 +9,17 @@ import numpy as np
 
 from volumetric.loaders.archs.qwen3_moe import GGUF as QWEN3
 from volumetric.loaders.decoder import head_dim
-from volumetric.loaders.experts import expert_count, experts, mixture_layers, scoring_of, with_shared_expert
+from volumetric.loaders.expert_layers import expert_count, experts, mixture_layers, scoring_of, with_shared_expert
 from volumetric.loaders.gguf_family import ATTENTION, EXPERTS, PRE_NORMS, GGUFFamily, small_expert_metadata
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
 from volumetric.loaders.pre_norm import attention_blocks, gated_mlp, pre_norm_stack, rms_norm
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Qwen2 MoE configuration."""
     layers, bias = config.layers(), config.flag("qkv_bias", True)
     ropes = [read_rope(config, head_dim(config))] * layers

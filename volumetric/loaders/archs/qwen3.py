@@ -5,11 +5,11 @@ from __future__ import annotations
 from volumetric.loaders.gguf_family import HEAD_NORMS, PRE_NORM_LAYER, GGUFFamily
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
 from volumetric.loaders.pre_norm import pre_norm_decoder
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Qwen3 configuration."""
     layers = config.layers()
     bias = config.flag("attention_bias", False)

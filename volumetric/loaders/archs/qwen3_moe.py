@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from volumetric.loaders.experts import expert_count, experts, mixture_layers, scoring_of
+from volumetric.loaders.expert_layers import expert_count, experts, mixture_layers, scoring_of
 from volumetric.loaders.gguf_family import (
     ATTENTION,
     EXPERTS,
@@ -17,12 +17,12 @@ from volumetric.loaders.gguf_family import (
 )
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
 from volumetric.loaders.pre_norm import attention_blocks, gated_mlp, pre_norm_stack, rms_norm
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a Qwen3 MoE configuration."""
     layers, bias, norm = config.layers(), config.flag("attention_bias", False), rms_norm(config)
     width = config.integer("head_dim", 128)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from volumetric.loaders.archs.bert import BertNames, bert_encoder
 from volumetric.loaders.encoder_layers import MaskNames
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
 
 NAMES = BertNames(
     prefix="roberta.",
@@ -15,6 +15,6 @@ NAMES = BertNames(
 )
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a RoBERTa configuration. Positions are counted from padding_idx + 1, as in fairseq."""
     return bert_encoder(config, NAMES, first_position=config.integer("pad_token_id", 1, low=0) + 1)

@@ -11,19 +11,19 @@ from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
 from volumetric.loaders.pre_norm import pre_norm_decoder
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a SmolLM3 configuration."""
     layers = config.layers()
     rope = read_rope(config, head_dim(config), default_base=2_000_000.0)
     bias = config.flag("attention_bias", False)
     return pre_norm_decoder(
         config,
-        ropes=[rope if turns else None for turns in _rotating(config, layers)],
+        ropes=[rope if turns else None for turns in _smollm3_rotary_layers(config, layers)],
         windows=read_windows(config, layers, switch=True),
         qkv_bias=bias,
         out_bias=bias,
@@ -32,7 +32,7 @@ def build(config: Config) -> Blueprint:
     )
 
 
-def _rotating(config: Config, layers: int) -> list[bool]:
+def _smollm3_rotary_layers(config: Config, layers: int) -> list[bool]:
     """Whether each layer has a rotary embedding; 1 means yes in ``no_rope_layers``, against its name."""
     listed = config.items("no_rope_layers", layers)
     if listed is None:

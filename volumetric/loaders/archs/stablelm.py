@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from volumetric.layers import LayerNorm
-from volumetric.loaders.chain import ByHead, Stored
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import PRE_NORM_LAYER, GGUFFamily
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.network_builder import PerHeadVector, StoredForm
 from volumetric.loaders.pre_norm import ATTENTION_NAMES, NORMS_OF_EACH_HEAD, attention_blocks, gated_mlp, pre_norm_stack
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 from volumetric.network import Network
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a StableLM configuration."""
     layers = config.layers()
     norm = LayerNorm(num_features=config.integer("hidden_size"), eps=config.number("layer_norm_eps", 1e-5))
@@ -27,10 +27,10 @@ def build(config: Config) -> Blueprint:
     rope = read_rope(config.with_values(partial_rotary_factor=rotated), head_dim(config), partial=True)
     windows = read_windows(config, layers, switch=False)
     heads = config.integer("num_attention_heads")
-    names: dict[str, Stored] = {
+    names: dict[str, StoredForm] = {
         **ATTENTION_NAMES,
-        "q_norm": ByHead("q_layernorm.norms.*", heads),
-        "k_norm": ByHead("k_layernorm.norms.*", config.integer("num_key_value_heads", heads)),
+        "q_norm": PerHeadVector("q_layernorm.norms.*", heads),
+        "k_norm": PerHeadVector("k_layernorm.norms.*", config.integer("num_key_value_heads", heads)),
     }
     fields: dict[str, Any] = {"qkv_bias": config.flag("use_qkv_bias", False)}
     if config.flag("qk_layernorm", False):

@@ -10,12 +10,12 @@ from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.gguf_family import ATTENTION, PRE_NORMS, GGUFFamily
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
-from volumetric.loaders.names import Blueprint
-from volumetric.loaders.pre_norm import Block, attention_blocks, pre_norm_stack
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.name_rules import ModelBlueprint
+from volumetric.loaders.pre_norm import BlockLayer, attention_blocks, pre_norm_stack
+from volumetric.loaders.tensor_source import TensorSource
 
 
-def build(config: Config) -> Blueprint:
+def build(config: Config) -> ModelBlueprint:
     """Network and rules of a StarCoder 2 configuration."""
     hidden, layers, bias = config.integer("hidden_size"), config.layers(), config.flag("use_bias", True)
     norm = LayerNorm(num_features=hidden, eps=config.number("norm_epsilon", 1e-5))
@@ -28,7 +28,7 @@ def build(config: Config) -> Blueprint:
         bias=bias,
     )
     attentions = attention_blocks(config, ropes, windows, qkv_bias=bias, out_bias=bias)
-    feeds = [Block(mlp, "mlp", {"up": "c_fc", "down": "c_proj"})] * layers
+    feeds = [BlockLayer(mlp, "mlp", {"up": "c_fc", "down": "c_proj"})] * layers
     return pre_norm_stack(config, norm, attentions, feeds, tied=True)
 
 

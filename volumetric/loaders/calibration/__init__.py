@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from volumetric.loaders.calibration.budget import budgeted
-from volumetric.loaders.calibration.damage import Damage, measure_damage
-from volumetric.loaders.calibration.passes import CALIBRATED_TOKENS, calibrated
+from volumetric.loaders.calibration.bit_budget import schemes_for_budget
+from volumetric.loaders.calibration.damage import TensorDamage, measure_damage
+from volumetric.loaders.calibration.quantising_run import CALIBRATED_TOKENS, calibrate_params
 
-__all__ = ["CALIBRATED_TOKENS", "Damage", "budgeted", "calibrated", "measure_damage"]
+__all__ = ["CALIBRATED_TOKENS", "TensorDamage", "calibrate_params", "measure_damage", "schemes_for_budget"]

@@ -15,7 +15,7 @@ from math import prod
 
 from volumetric.base.errors import UnsupportedError
 from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, Scheme
-from volumetric.loaders.calibration.damage import Damage
+from volumetric.loaders.calibration.damage import TensorDamage
 
 _ANY_ROW = ("int4:g32", "uint4:g32", "int8:g32")
 _OURS = ("uint2:g64", *OWN_FORMATS)
@@ -40,7 +40,7 @@ def candidates_for(columns: int, *, whole: bool) -> tuple[Scheme, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SchemeChoice:
     """The scheme that was chosen for a tensor, or a group of tensors.
 
     Attributes
@@ -62,8 +62,12 @@ class Choice:
 
 
 def choose(
-    damages: Iterable[Damage], bits: float, *, groups: Mapping[str, Sequence[str]], others: tuple[int, int] = (0, 0)
-) -> list[Choice]:
+    damages: Iterable[TensorDamage],
+    bits: float,
+    *,
+    groups: Mapping[str, Sequence[str]],
+    others: tuple[int, int] = (0, 0),
+) -> list[SchemeChoice]:
     """Return the scheme of each tensor.
 
     Parameters
@@ -114,7 +118,7 @@ def check_budget(bits: float, elements: int, nbytes: int) -> None:
         )
 
 
-def _items(damages: Mapping[str, Damage], groups: Mapping[str, Sequence[str]]) -> list[list[Choice]]:
+def _items(damages: Mapping[str, TensorDamage], groups: Mapping[str, Sequence[str]]) -> list[list[SchemeChoice]]:
     """Schemes of each group on the lower convex hull, coarsest first."""
     known = {name: tuple(key for key in keys if key in damages) for name, keys in groups.items()}
     grouped = {key for keys in known.values() for key in keys}
@@ -122,11 +126,11 @@ def _items(damages: Mapping[str, Damage], groups: Mapping[str, Sequence[str]]) -
     return [_hull(name, keys, [damages[key] for key in keys]) for name, keys in known.items() if keys]
 
 
-def _hull(name: str, keys: tuple[str, ...], damages: list[Damage]) -> list[Choice]:
+def _hull(name: str, keys: tuple[str, ...], damages: list[TensorDamage]) -> list[SchemeChoice]:
     schemes = [scheme for scheme in damages[0].nats if all(scheme in damage.nats for damage in damages)]
     elements = sum(prod(damage.shape) for damage in damages)
     choices = [
-        Choice(
+        SchemeChoice(
             name,
             keys,
             scheme,
@@ -136,7 +140,7 @@ def _hull(name: str, keys: tuple[str, ...], damages: list[Damage]) -> list[Choic
         )
         for scheme in schemes
     ]
-    hull: list[Choice] = []
+    hull: list[SchemeChoice] = []
     for choice in sorted(choices, key=lambda choice: (choice.nbytes, choice.nats)):
         if hull and choice.nats >= hull[-1].nats:
             continue  # neither smaller nor better
@@ -146,5 +150,5 @@ def _hull(name: str, keys: tuple[str, ...], damages: list[Damage]) -> list[Choic
     return hull
 
 
-def _slope(a: Choice, b: Choice) -> float:
+def _slope(a: SchemeChoice, b: SchemeChoice) -> float:
     return (b.nats - a.nats) / (b.nbytes - a.nbytes)

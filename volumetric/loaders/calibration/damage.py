@@ -23,21 +23,21 @@ from numpy.typing import NDArray
 from volumetric.base import rng
 from volumetric.base._typing import Array, F32Array, Shape
 from volumetric.base.errors import UnsupportedError
-from volumetric.base.progress import Meter
+from volumetric.base.progress import WorkMeter
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.graph.ops import Graph, Node
-from volumetric.loaders.calibration.feedback import Inputs, can_feed_back, is_calibrated, quantise
-from volumetric.loaders.calibration.levels import fit
-from volumetric.loaders.calibration.passes import windows
-from volumetric.loaders.calibration.walk import Walk
-from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.calibration.code_levels import fit
+from volumetric.loaders.calibration.error_feedback import InputStatistics, can_feed_back, is_calibrated, quantise
+from volumetric.loaders.calibration.numpy_run import NumpyGraphRun
+from volumetric.loaders.calibration.quantising_run import windows
+from volumetric.loaders.loaded_model import LoadedModel
 from volumetric.network import OUTPUT, Params
-from volumetric.run.graph.network import EmitOptions, emit_plan
+from volumetric.run.graph.network_graph import EmitOptions, emit_plan
 from volumetric.run.lower import lower
 from volumetric.run.plan import Plan
-from volumetric.run.state import by_name
+from volumetric.run.sequence_state import inputs_by_name
 
 MEASURED_TOKENS = 1024
 """Maximum number of tokens on which damage is measured."""
@@ -48,7 +48,7 @@ _ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class TensorDamage:
     """Damage of a tensor.
 
     Attributes
@@ -65,7 +65,7 @@ class Damage:
 
 def measure_damage(
     model: LoadedModel, ids: Sequence[int], candidates: Mapping[str, Sequence[Scheme]], *, seed: int = 0
-) -> list[Damage]:
+) -> list[TensorDamage]:
     """Return the damage of each candidate scheme of each tensor to the predictions for a text.
 
     Parameters
@@ -81,8 +81,8 @@ def measure_damage(
     """
     tokens = windows(model, ids, MEASURED_TOKENS)
     plan = lower(model.network)
-    inputs = [*by_name(plan, tokens).values()]
-    return _Measuring(_gradient_graph(plan, tokens.shape), model.params, candidates, seed).run(inputs)
+    inputs = [*inputs_by_name(plan, tokens).values()]
+    return _DamageRun(_gradient_graph(plan, tokens.shape), model.params, candidates, seed).run(inputs)
 
 
 def _gradient_graph(plan: Plan, shape: Shape) -> Graph:
@@ -112,7 +112,7 @@ def _gradient_graph(plan: Plan, shape: Shape) -> Graph:
     return work.finish([y, *gradients, *gradients.values()])
 
 
-class _Errors(NamedTuple):
+class _ColumnErrors(NamedTuple):
     """Squared errors of the output of a node, for some of its columns."""
 
     key: str
@@ -120,7 +120,7 @@ class _Errors(NamedTuple):
     squares: Mapping[Scheme, F32Array]
 
 
-class _Measuring(Walk):
+class _DamageRun(NumpyGraphRun):
     """The pass that measures errors in the forward part and weights them in the backward part."""
 
     def __init__(self, graph: Graph, params: Params, candidates: Mapping[str, Sequence[Scheme]], seed: int) -> None:
@@ -129,46 +129,50 @@ class _Measuring(Walk):
         self._output, *ends = graph.outputs
         half = len(ends) // 2
         self._made_by = dict(zip(ends[half:], ends[:half], strict=True))
-        self._errors: dict[int, _Errors] = {}
+        self._errors: dict[int, _ColumnErrors] = {}
         self._nats: dict[str, dict[Scheme, float]] = {}
-        self._last_inputs: tuple[int, Inputs, F32Array] | None = None
+        self._last_inputs: tuple[int, InputStatistics, F32Array] | None = None
 
-    def run(self, inputs: Sequence[Array]) -> list[Damage]:
+    def run(self, inputs: Sequence[Array]) -> list[TensorDamage]:
         """Return the damage of all tensors that have candidates and are used by the graph."""
-        with Meter("measuring", len(self.graph.nodes), unit="step") as self._meter:
-            self.walk(dict(zip(self.graph.inputs, inputs, strict=False)))  # `after` sets the gradient input
+        with WorkMeter("measuring", len(self.graph.nodes), unit="step") as self._meter:
+            self.run_nodes(dict(zip(self.graph.inputs, inputs, strict=False)))  # `after` sets the gradient input
         if not all(np.isfinite(list(nats.values())).all() for nats in self._nats.values()):
             raise UnsupportedError(
                 "predictions for this text, or their gradients, are not finite",
                 hint="check the weights for NaN and overflow",
             )
-        return [Damage(key, self._params[key].shape, self._nats[key]) for key in self._candidates if key in self._nats]
+        return [
+            TensorDamage(key, self._params[key].shape, self._nats[key]) for key in self._candidates if key in self._nats
+        ]
 
-    def before(self, node: Node, values: dict[int, Array]) -> None:
+    def before_node(self, node: Node, values: dict[int, Array]) -> None:
         self._meter.step()
         product, table = self.product_key(node), self.table_key(node)
         if product is not None and self._candidates.get(product):
-            self._errors[node.outputs[0]] = self._of_product(product, self.root[node.inputs[0]], values[node.inputs[0]])
+            self._errors[node.outputs[0]] = self._product_errors(
+                product, self.root[node.inputs[0]], values[node.inputs[0]]
+            )
         elif table is not None and self._candidates.get(table):
-            self._errors[node.outputs[0]] = self._of_table(table, values[node.inputs[1]])
+            self._errors[node.outputs[0]] = self._table_errors(table, values[node.inputs[1]])
 
-    def after(self, node: Node, values: dict[int, Array]) -> None:
+    def after_node(self, node: Node, values: dict[int, Array]) -> None:
         for i in node.outputs:
             if i == self._output:
                 values[self.graph.inputs[-1]] = self._slope(values[i])
             if i in self._made_by and self._made_by[i] in self._errors:
                 self._weigh(self._errors[self._made_by[i]], values[i])
 
-    def _of_product(self, key: str, source: int, x: Array) -> _Errors:
+    def _product_errors(self, key: str, source: int, x: Array) -> _ColumnErrors:
         last_inputs = self._last_inputs
         if last_inputs is None or last_inputs[0] != source:
             rows = x.reshape(-1, x.shape[-1]).astype(np.float32, copy=False)
             squares = np.divide(rows.T @ rows, len(rows), dtype=np.float32)
-            last_inputs = self._last_inputs = source, Inputs(squares), squares
+            last_inputs = self._last_inputs = source, InputStatistics(squares), squares
         _, inputs, squares = last_inputs
         weight = self.parameter(key)
         weight = weight.reshape(-1, weight.shape[-1])
-        columns = _spread(len(weight), _ROWS)
+        columns = _spread_indices(len(weight), _ROWS)
         some, errors = np.ascontiguousarray(weight[columns]), {}
         schemes, share = self._candidates[key], 1.0
         for scheme in sorted(schemes, key=lambda scheme: scheme.nbytes(some.shape)):
@@ -176,17 +180,17 @@ class _Measuring(Walk):
                 errors[scheme] = np.zeros(len(some), np.float32)
                 continue
             fed_back = is_calibrated(scheme)
-            errors[scheme] = _errors(_plain(some, inputs, scheme) - some, squares)
+            errors[scheme] = _errors(_round_plain(some, inputs, scheme) - some, squares)
             if fed_back and share == 1.0:
                 share = float(_errors(decode(quantise(some, inputs, scheme)) - some, squares).sum())
                 share /= float(errors[scheme].sum()) or 1.0
             if fed_back:
                 errors[scheme] *= np.float32(share)
-        return _Errors(key, columns, errors)
+        return _ColumnErrors(key, columns, errors)
 
-    def _of_table(self, key: str, ids: Array) -> _Errors:
+    def _table_errors(self, key: str, ids: Array) -> _ColumnErrors:
         rows, counts = np.unique(ids, return_counts=True)
-        chosen = _spread(len(rows), _ROWS)
+        chosen = _spread_indices(len(rows), _ROWS)
         some = np.ascontiguousarray(self.parameter(key)[rows[chosen]])
         weight = (counts[chosen] / counts[chosen].sum()).astype(np.float32)
         errors = {
@@ -195,7 +199,7 @@ class _Measuring(Walk):
             else np.zeros(some.shape[1], np.float32)
             for s in self._candidates[key]
         }
-        return _Errors(key, np.arange(some.shape[1]), errors)
+        return _ColumnErrors(key, np.arange(some.shape[1]), errors)
 
     def _slope(self, logits: Array) -> F32Array:
         """Gradient of −log p of tokens drawn from the predictions, one token for each row."""
@@ -210,7 +214,7 @@ class _Measuring(Walk):
             slope[part] = chances
         return slope.reshape(logits.shape)
 
-    def _weigh(self, errors: _Errors, gradient: Array) -> None:
+    def _weigh(self, errors: _ColumnErrors, gradient: Array) -> None:
         by_column = np.square(gradient.reshape(-1, gradient.shape[-1])).mean(axis=0, dtype=np.float64)
         share = by_column[errors.columns]
         # Few columns may have most of the weight, as in the head: the mean error of measured columns is used for all.
@@ -220,10 +224,10 @@ class _Measuring(Walk):
             nats[scheme] += 0.5 * weight * float(share @ squares)
 
 
-def _plain(weight: F32Array, inputs: Inputs, scheme: Scheme) -> F32Array:
+def _round_plain(weight: F32Array, inputs: InputStatistics, scheme: Scheme) -> F32Array:
     """Values of a matrix with scales fitted to its inputs, each number rounded to nearest."""
     if can_feed_back(scheme):
-        return fit(weight, inputs.importance, scheme).rounded(weight)
+        return fit(weight, inputs.importance, scheme).round_nearest(weight)
     return decode(encode(weight, scheme))
 
 
@@ -232,6 +236,6 @@ def _errors(off: F32Array, squares: F32Array) -> F32Array:
     return ((off @ squares) * off).sum(axis=1)
 
 
-def _spread(count: int, most: int) -> NDArray[np.intp]:
+def _spread_indices(count: int, most: int) -> NDArray[np.intp]:
     """At most `most` of `count` indices, evenly spaced."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))

@@ -12,8 +12,8 @@ from typing import Final
 
 from volumetric.base.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.quantised.base import QuantisedSource
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.quantised.quantised_source import QuantisedSource
+from volumetric.loaders.tensor_source import TensorSource
 
 _MODULES: Final = {
     "awq": "awq",
@@ -30,7 +30,7 @@ _KEYS: Final = ("quantization_config", "compression_config", "quantization")
 """Keys of the quantisation settings: Hugging Face's, an older one of compressed-tensors, MLX's."""
 
 
-def opened(config: Config, source: TensorSource) -> tuple[Config, TensorSource]:
+def unpack_weights(config: Config, source: TensorSource) -> tuple[Config, TensorSource]:
     """Return configuration and tensors as those of an unquantised checkpoint.
 
     Raises

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from volumetric.base._typing import Shape
 from volumetric.dtypes import Packed, Scheme
-from volumetric.loaders.quantised.base import Matrix, held_scales, holder, pack, scheme_of
+from volumetric.loaders.quantised.quantised_source import (
+    QuantisedMatrix,
+    code_dtype,
+    common_float_scales,
+    pack,
+    scheme_of,
+)
 
 Codes: TypeAlias = Callable[[int, int], NDArray[np.uint8]]
 """Reads the codes of rows ``start:stop``, one byte for each, ``[stop - start, k]``."""
@@ -30,7 +36,7 @@ def affine_matrix(
     codes: Codes,
     scales: NDArray[Any],
     zeros: NDArray[Any] | None,
-) -> Matrix:
+) -> QuantisedMatrix:
     """Return a matrix that stays packed.
 
     Parameters
@@ -46,7 +52,7 @@ def affine_matrix(
     )
     reach = max(most, (1 << bits) - least)  # range of a signed code: -reach … reach - 1
     width = next((width for width in (4, 8) if reach <= 1 << (width - 1)), 0)
-    scales = held_scales(scales)
+    scales = common_float_scales(scales)
     if width:
         signed = scheme_of(f"int{width}", group, scales.dtype)
 
@@ -56,25 +62,25 @@ def affine_matrix(
             return pack(signed, k, numbers.astype(np.int8), scales[start:stop])
 
         index = np.arange(k) // (group or k or 1)
-        return Matrix(shape=shape, scheme=signed, parts=parts, rows=centred)
-    affine = scheme_of(holder(bits), group, np.dtype(np.float32))
+        return QuantisedMatrix(shape=shape, scheme=signed, parts=parts, rows=centred)
+    affine = scheme_of(code_dtype(bits), group, np.dtype(np.float32))
 
     def unsigned(start: int, stop: int) -> Packed:
         scale = scales[start:stop].astype(np.float32)
         zero = np.float32(middle) if zeros is None else zeros[start:stop].astype(np.float32)
         return pack(affine, k, codes(start, stop), scale, -scale * zero)
 
-    return Matrix(shape=shape, scheme=affine, parts=parts, rows=unsigned)
+    return QuantisedMatrix(shape=shape, scheme=affine, parts=parts, rows=unsigned)
 
 
-def ordered_matrix(
+def matrix_with_order(
     shape: Shape,
     parts: tuple[str, ...],
     codes: Codes,
     scales: NDArray[Any],
     zeros: NDArray[Any],
     index: NDArray[Any],
-) -> Matrix:
+) -> QuantisedMatrix:
     """Return a matrix whose inputs have their group in `index`: decoded, since groups are not contiguous.
 
     Its type is that of the scales, as in the libraries that write these checkpoints: one rounding of scale · (code −
@@ -88,4 +94,4 @@ def ordered_matrix(
             values = scale * (codes(start, stop).astype(np.float32) - zero)
             return Packed.from_array(values.astype(scales.dtype))
 
-    return Matrix(shape=shape, scheme=scheme, parts=parts, rows=rows)
+    return QuantisedMatrix(shape=shape, scheme=scheme, parts=parts, rows=rows)

@@ -14,23 +14,33 @@ from numpy.typing import NDArray
 from volumetric.dtypes.bits import unpack_codes
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.quantised.affine import affine_matrix
-from volumetric.loaders.quantised.base import FLOATS, Matrix, Reading, array_of, expect_shape, groups_of, stems
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.quantised.quantised_source import (
+    FLOATS,
+    QuantisedMatrix,
+    QuantisedWeights,
+    array_of,
+    expect_shape,
+    groups_of,
+    stems,
+)
+from volumetric.loaders.tensor_source import TensorSource
 
 _PLACE = np.array([0, 4, 1, 5, 2, 6, 3, 7])
 """Position in a word of the code of output 0 … 7."""
 _WORDS = ("I32", "U32")
 
 
-def matrices(config: Config, source: TensorSource) -> Reading:
+def matrices(config: Config, source: TensorSource) -> QuantisedWeights:
     """Find the matrices of an AWQ checkpoint; errors as for `quantised.opened`."""
     config.require("bits", 4)
     config.require("version", "gemm", "GEMM")
     size = config.integer("group_size", 128)
-    return Reading(matrices={f"{stem}.weight": _matrix(source, stem, size) for stem in stems(source, ".qweight")})
+    return QuantisedWeights(
+        matrices={f"{stem}.weight": _matrix(source, stem, size) for stem in stems(source, ".qweight")}
+    )
 
 
-def _matrix(source: TensorSource, stem: str, size: int) -> Matrix:
+def _matrix(source: TensorSource, stem: str, size: int) -> QuantisedMatrix:
     words = array_of(source, f"{stem}.qweight", types=_WORDS, axes=2)
     k, out = words.shape[0], 8 * words.shape[1]
     groups = groups_of(k, size)

@@ -20,35 +20,35 @@ from numpy.typing import NDArray
 from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.quantised.base import (
-    Matrix,
-    Reading,
+from volumetric.loaders.quantised.quantised_source import (
+    QuantisedMatrix,
+    QuantisedWeights,
     array_of,
-    decoded_note,
     elements,
     expect_shape,
+    log_decoded,
     pack,
     scheme_of,
     stems,
 )
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 
 _STATES = (".weight.quant_state.bitsandbytes__nf4", ".weight.quant_state.bitsandbytes__fp4")
 _MAX_STATE = 10_000
 _DTYPES = ("float16", "bfloat16", "float32")
 
 
-def matrices(config: Config, source: TensorSource) -> Reading:
+def matrices(config: Config, source: TensorSource) -> QuantisedWeights:
     """Find the matrices of a bitsandbytes checkpoint; errors as for `quantised.opened`."""
     weights = {f"{stem}.weight": _table(source, stem, ending) for ending in _STATES for stem in stems(source, ending)}
     types = ", ".join(sorted({str(matrix.scheme) for matrix in weights.values()}))
-    decoded_note("bitsandbytes", weights, types, "their 4 bits are indices into a table")
+    log_decoded("bitsandbytes", weights, types, "their 4 bits are indices into a table")
     rows = {f"{stem}.weight": _rows(source, stem) for stem in stems(source, ".SCB")}
     ignored = tuple(name for name in source.entries if name.endswith(".weight_format"))
-    return Reading(matrices=weights | rows, ignored=ignored)
+    return QuantisedWeights(matrices=weights | rows, ignored=ignored)
 
 
-def _rows(source: TensorSource, stem: str) -> Matrix:
+def _rows(source: TensorSource, stem: str) -> QuantisedMatrix:
     name, scale = f"{stem}.weight", f"{stem}.SCB"
     out, k = array_of(source, name, types=("I8",), axes=2).shape
     peaks = array_of(source, scale, types=("F32",))
@@ -60,10 +60,10 @@ def _rows(source: TensorSource, stem: str) -> Matrix:
         with np.errstate(all="ignore"):
             return pack(scheme, k, codes, (peaks[start:stop] / np.float32(127))[:, None])
 
-    return Matrix(shape=(out, k), scheme=scheme, parts=(name, scale), rows=rows)
+    return QuantisedMatrix(shape=(out, k), scheme=scheme, parts=(name, scale), rows=rows)
 
 
-def _table(source: TensorSource, stem: str, ending: str) -> Matrix:
+def _table(source: TensorSource, stem: str, ending: str) -> QuantisedMatrix:
     weight = f"{stem}.weight"
     state = _state(source, stem + ending)
     shape, block = state["shape"], state["blocksize"]
@@ -85,7 +85,7 @@ def _table(source: TensorSource, stem: str, ending: str) -> Matrix:
             return Packed.from_array(values.astype(scheme.dtype.host).reshape(stop - start, k))
 
     parts = (weight, f"{weight}.quant_map", stem + ending, f"{weight}.absmax", *more)
-    return Matrix(shape=shape, scheme=scheme, parts=parts, rows=rows)
+    return QuantisedMatrix(shape=shape, scheme=scheme, parts=parts, rows=rows)
 
 
 def _factors(source: TensorSource, weight: str, state: dict[str, Any], blocks: int) -> tuple[NDArray[Any], list[str]]:

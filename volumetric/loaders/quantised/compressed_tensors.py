@@ -18,25 +18,25 @@ from numpy.typing import NDArray
 
 from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.quantised.affine import affine_matrix, ordered_matrix
-from volumetric.loaders.quantised.base import (
+from volumetric.loaders.quantised.affine import affine_matrix, matrix_with_order
+from volumetric.loaders.quantised.float8 import TYPES, activation_scales, float8_matrix
+from volumetric.loaders.quantised.quantised_source import (
     FLOATS,
-    Matrix,
-    Reading,
+    QuantisedMatrix,
+    QuantisedWeights,
     array_of,
-    decoded_note,
     dense_codes,
     entry_of,
     expect_shape,
+    log_decoded,
     stems,
 )
-from volumetric.loaders.quantised.float8 import TYPES, activation_scales, float8_matrix
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 
 _FORMATS = ("pack-quantized", "int-quantized", "naive-quantized", "float-quantized", "mixed-precision", "dense")
 
 
-def matrices(config: Config, source: TensorSource) -> Reading:
+def matrices(config: Config, source: TensorSource) -> QuantisedWeights:
     """Find the matrices of a compressed-tensors checkpoint; errors as for `quantised.opened`."""
     kinds = {"format of the checkpoint": config.values.get("format")}
     groups = config.section("config_groups")
@@ -52,16 +52,16 @@ def matrices(config: Config, source: TensorSource) -> Reading:
     if sparsity is not None:
         sparsity.require("format", "dense")
     widths = {_bits(section) for section in sections if section is not None} - {None}
-    weights: dict[str, Matrix] = {}
+    weights: dict[str, QuantisedMatrix] = {}
     for stem in stems(source, ".weight_packed"):
-        weights[f"{stem}.weight"] = _packed(source, stem, widths)
+        weights[f"{stem}.weight"] = _packed_matrix(source, stem, widths)
     for stem in stems(source, ".weight_scale"):
         name = f"{stem}.weight"
         if name not in weights:
-            weights[name] = _plain(source, stem, _block(sections))
+            weights[name] = _plain_matrix(source, stem, _block(sections))
     ordered = [name for name, matrix in weights.items() if not matrix.scheme.has_scale]
-    decoded_note("compressed-tensors", ordered, "floats", "with actorder a group is not contiguous")
-    return Reading(matrices=weights, ignored=activation_scales(source))
+    log_decoded("compressed-tensors", ordered, "floats", "with actorder a group is not contiguous")
+    return QuantisedWeights(matrices=weights, ignored=activation_scales(source))
 
 
 def _bits(section: Config) -> int | None:
@@ -81,7 +81,7 @@ def _block(sections: list[Config | None]) -> tuple[int, int] | None:
     return None
 
 
-def _packed(source: TensorSource, stem: str, widths: set[int | None]) -> Matrix:
+def _packed_matrix(source: TensorSource, stem: str, widths: set[int | None]) -> QuantisedMatrix:
     """Return the matrix of a ``weight_packed`` tensor: codes of one of `widths` bits, packed in 32-bit words."""
     parts = [f"{stem}.{name}" for name in ("weight_packed", "weight_scale", "weight_shape")]
     words = array_of(source, parts[0], types=("I32", "U32"), axes=2)
@@ -122,11 +122,11 @@ def _packed(source: TensorSource, stem: str, widths: set[int | None]) -> Matrix:
             if order.min() < 0 or order.max() >= groups:
                 raise CheckpointError(f"tensor {index!r} has groups outside 0 … {groups - 1}")
             middle = np.full_like(scales, 1 << (bits[0] - 1)) if zeros is None else zeros
-            return ordered_matrix((out, k), tuple(parts), codes, scales, middle, order)
+            return matrix_with_order((out, k), tuple(parts), codes, scales, middle, order)
     return affine_matrix((out, k), bits[0], size, tuple(parts), codes, scales, zeros)
 
 
-def _plain(source: TensorSource, stem: str, block: tuple[int, int] | None) -> Matrix:
+def _plain_matrix(source: TensorSource, stem: str, block: tuple[int, int] | None) -> QuantisedMatrix:
     """Return the matrix of an int8 or float8 ``weight`` tensor with scales; a `block` shares one scale."""
     name, scale = f"{stem}.weight", f"{stem}.weight_scale"
     entry = entry_of(source, name)

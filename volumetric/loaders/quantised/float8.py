@@ -16,10 +16,10 @@ from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed
 from volumetric.dtypes.registry import parse_dtype
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.quantised.base import (
+from volumetric.loaders.quantised.quantised_source import (
     FLOATS,
-    Matrix,
-    Reading,
+    QuantisedMatrix,
+    QuantisedWeights,
     array_of,
     entry_of,
     expect_shape,
@@ -27,7 +27,7 @@ from volumetric.loaders.quantised.base import (
     pack,
     scheme_of,
 )
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 
 TYPES = ("F8_E4M3", "F8_E5M2")
 _SCALES = ("_scale_inv", "_scale")
@@ -43,7 +43,7 @@ ACTIVATIONS = (
 """Suffixes of the scales of activations and KV caches: activations are not rounded to float8 here."""
 
 
-def matrices(config: Config, source: TensorSource) -> Reading:
+def matrices(config: Config, source: TensorSource) -> QuantisedWeights:
     """Find the matrices of a float8 checkpoint; errors as for `quantised.opened`."""
     block = config.items("weight_block_size", 2)
     if block is not None and not all(type(size) is int and size > 0 for size in block):
@@ -54,7 +54,7 @@ def matrices(config: Config, source: TensorSource) -> Reading:
         for ending in _SCALES
         if entry.type in TYPES and name + ending in source.entries
     }
-    return Reading(matrices=weights, ignored=activation_scales(source))
+    return QuantisedWeights(matrices=weights, ignored=activation_scales(source))
 
 
 def activation_scales(source: TensorSource) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def activation_scales(source: TensorSource) -> tuple[str, ...]:
     return tuple(name for name in source.entries if name.endswith(ACTIVATIONS))
 
 
-def float8_matrix(source: TensorSource, name: str, scale: str, *, block: tuple[int, int] | None) -> Matrix:
+def float8_matrix(source: TensorSource, name: str, scale: str, *, block: tuple[int, int] | None) -> QuantisedMatrix:
     """Return a float8 matrix with its scales.
 
     Parameters
@@ -76,17 +76,17 @@ def float8_matrix(source: TensorSource, name: str, scale: str, *, block: tuple[i
         raise CheckpointError(f"tensor {name!r} of shape {list(entry.shape)} is not a matrix")
     out, k = entry.shape
     scales = array_of(source, scale, types=FLOATS)
-    spread, group = _spread(scale, scales, (out, k), block)
+    spread, group = _spread_scales(scale, scales, (out, k), block)
     scheme = scheme_of(parse_dtype(entry.type).name, group, scales.dtype)
 
     def rows(start: int, stop: int) -> Packed:
         codes = source.packed_rows(name, start, stop).codes()
         return pack(scheme, k, codes, spread(start, stop))
 
-    return Matrix(shape=(out, k), scheme=scheme, parts=(name, scale), rows=rows)
+    return QuantisedMatrix(shape=(out, k), scheme=scheme, parts=(name, scale), rows=rows)
 
 
-def _spread(name: str, scales: NDArray[Any], shape: tuple[int, int], block: tuple[int, int] | None) -> Any:
+def _spread_scales(name: str, scales: NDArray[Any], shape: tuple[int, int], block: tuple[int, int] | None) -> Any:
     """Reader of the scales of rows ``start:stop``, ``[rows, groups]``; and columns of a group, 0 for all."""
     out, k = shape
     if scales.size == 1:

@@ -20,32 +20,32 @@ from numpy.typing import NDArray
 from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.dtypes.bits import unpack_codes
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.quantised.affine import affine_matrix, ordered_matrix
-from volumetric.loaders.quantised.base import (
+from volumetric.loaders.quantised.affine import affine_matrix, matrix_with_order
+from volumetric.loaders.quantised.quantised_source import (
     FLOATS,
-    Matrix,
-    Reading,
+    QuantisedMatrix,
+    QuantisedWeights,
     array_of,
-    decoded_note,
     expect_shape,
     groups_of,
+    log_decoded,
     stems,
 )
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 
 _WORDS = ("I32", "U32")
 _PARTS = ("qweight", "qzeros", "scales")
 
 
-def matrices(config: Config, source: TensorSource) -> Reading:
+def matrices(config: Config, source: TensorSource) -> QuantisedWeights:
     """Find the matrices of a GPTQ checkpoint; errors as for `quantised.opened`."""
     choices = _choices(config)
     config.require("checkpoint_format", "gptq", "gptq_v2")
     shift = 0 if config.values.get("checkpoint_format") == "gptq_v2" else 1
     weights = {f"{stem}.weight": _matrix(source, stem, choices, shift) for stem in stems(source, ".qweight")}
     plain = [name for name, matrix in weights.items() if not matrix.scheme.has_scale]
-    decoded_note("GPTQ", plain, "floats", "with desc_act a group is not contiguous")
-    return Reading(matrices=weights)
+    log_decoded("GPTQ", plain, "floats", "with desc_act a group is not contiguous")
+    return QuantisedWeights(matrices=weights)
 
 
 def _choices(config: Config) -> list[tuple[int, int]]:
@@ -77,7 +77,7 @@ def _size(config: Config, usual: int | None) -> int:
     return max(size, 0)
 
 
-def _own(source: TensorSource, stem: str, choices: list[tuple[int, int]]) -> tuple[int, int]:
+def _choice_of_module(source: TensorSource, stem: str, choices: list[tuple[int, int]]) -> tuple[int, int]:
     """Bits and group size of a module: the first choice that fits its tensors, else the default."""
     for bits, size in choices:
         shapes = [source.entries[name].shape for n in _PARTS if (name := f"{stem}.{n}") in source.entries]
@@ -91,8 +91,8 @@ def _own(source: TensorSource, stem: str, choices: list[tuple[int, int]]) -> tup
     return choices[0]
 
 
-def _matrix(source: TensorSource, stem: str, choices: list[tuple[int, int]], shift: int) -> Matrix:
-    bits, size = _own(source, stem, choices)
+def _matrix(source: TensorSource, stem: str, choices: list[tuple[int, int]], shift: int) -> QuantisedMatrix:
+    bits, size = _choice_of_module(source, stem, choices)
     per = 32 // bits
     words = array_of(source, f"{stem}.qweight", types=_WORDS, axes=2)
     k, out = words.shape[0] * per, words.shape[1]
@@ -114,7 +114,7 @@ def _matrix(source: TensorSource, stem: str, choices: list[tuple[int, int]], shi
     if index is not None:
         parts = (*parts, f"{stem}.g_idx")
         if not np.array_equal(index, np.arange(k) // (size or k)):
-            return ordered_matrix((out, k), parts, codes, scales.T, zeros, index)
+            return matrix_with_order((out, k), parts, codes, scales.T, zeros, index)
     return affine_matrix((out, k), bits, size, parts, codes, scales.T, zeros)
 
 

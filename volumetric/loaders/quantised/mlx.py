@@ -19,22 +19,22 @@ import numpy as np
 from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.quantised.base import (
+from volumetric.loaders.quantised.mxfp4 import from_planes
+from volumetric.loaders.quantised.quantised_source import (
     FLOATS,
-    Matrix,
-    Reading,
+    QuantisedMatrix,
+    QuantisedWeights,
     array_of,
+    code_dtype,
+    common_float_scales,
     dense_codes,
     expect_shape,
     groups_of,
-    held_scales,
-    holder,
     pack,
     scheme_of,
     stems,
 )
-from volumetric.loaders.quantised.mxfp4 import from_planes
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tensor_source import TensorSource
 
 _WIDTHS = (2, 3, 4, 5, 6, 8)
 _FLOATS: Final = {
@@ -47,9 +47,9 @@ _BLOCK: Final = 32
 """Elements of a block of MXFP4."""
 
 
-def matrices(config: Config, source: TensorSource) -> Reading:
+def matrices(config: Config, source: TensorSource) -> QuantisedWeights:
     """Find the matrices of an MLX checkpoint; errors as for `quantised.opened`."""
-    weights: dict[str, Matrix] = {}
+    weights: dict[str, QuantisedMatrix] = {}
     for stem in stems(source, ".scales"):
         own = config.values.get(stem)
         # A module with its own settings does not inherit the global mode.
@@ -59,17 +59,17 @@ def matrices(config: Config, source: TensorSource) -> Reading:
         mode = settings.values.get("mode") or "affine"
         bits, size = settings.integer("bits"), settings.integer("group_size")
         if mode != "affine":
-            weights[f"{stem}.weight"] = _floats(source, stem, settings, _FLOATS[mode], (bits, size))
+            weights[f"{stem}.weight"] = _float_matrix(source, stem, settings, _FLOATS[mode], (bits, size))
             continue
         if bits not in _WIDTHS:
             raise CheckpointError(f"{settings.where}: bits is {bits}, expected one of {_WIDTHS}")
         weights[f"{stem}.weight"] = _matrix(source, stem, bits, size)
-    return Reading(matrices=weights)
+    return QuantisedWeights(matrices=weights)
 
 
-def _floats(
+def _float_matrix(
     source: TensorSource, stem: str, settings: Config, scheme: Scheme, bits_and_group: tuple[int, int]
-) -> Matrix:
+) -> QuantisedMatrix:
     """Matrix of float codes with a one-byte scale for each group."""
     size, bits = scheme.group or _BLOCK, scheme.dtype.bits
     if bits_and_group != (bits, size):
@@ -96,10 +96,10 @@ def _floats(
         codes = dense_codes(words[start:stop], bits, k)
         return pack(scheme, k, codes if bits == 4 else codes.view(ml_dtypes.float8_e4m3fn), values)
 
-    return Matrix(shape=(out, k), scheme=scheme, parts=parts, rows=rows)
+    return QuantisedMatrix(shape=(out, k), scheme=scheme, parts=parts, rows=rows)
 
 
-def _matrix(source: TensorSource, stem: str, bits: int, size: int) -> Matrix:
+def _matrix(source: TensorSource, stem: str, bits: int, size: int) -> QuantisedMatrix:
     """Return an affine matrix of MLX: codes of `bits` bits, a scale and a bias for each `size` of them."""
     parts = tuple(f"{stem}.{name}" for name in ("weight", "scales", "biases"))
     words = array_of(source, parts[0], types=("U32",), axes=2)
@@ -109,8 +109,8 @@ def _matrix(source: TensorSource, stem: str, bits: int, size: int) -> Matrix:
         expect_shape(name, array.shape, (out, groups_of(k, size)))
     if scales.dtype != biases.dtype:
         raise CheckpointError(f"{stem}: scales are {scales.dtype} and biases {biases.dtype}")
-    scales, biases = held_scales(scales, biases), held_scales(biases, scales)
-    scheme = scheme_of(holder(bits), size, scales.dtype)
+    scales, biases = common_float_scales(scales, biases), common_float_scales(biases, scales)
+    scheme = scheme_of(code_dtype(bits), size, scales.dtype)
 
     def rows(start: int, stop: int) -> Packed:
         return pack(scheme, k, dense_codes(words[start:stop], bits, k), scales[start:stop], biases[start:stop])
@@ -125,4 +125,4 @@ def _matrix(source: TensorSource, stem: str, bits: int, size: int) -> Matrix:
         )
 
     same = bits == scheme.dtype.bits
-    return Matrix(shape=(out, k), scheme=scheme, parts=parts, rows=view if same else rows)
+    return QuantisedMatrix(shape=(out, k), scheme=scheme, parts=parts, rows=view if same else rows)

@@ -16,17 +16,23 @@ from volumetric.dtypes import Packed, Scheme, from_gguf
 from volumetric.dtypes.bits import unpack_codes
 from volumetric.dtypes.blocks.format import packed_planes
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.quantised.base import Matrix, Reading, entry_of, expect_shape, stems
-from volumetric.loaders.source import TensorSource
+from volumetric.loaders.quantised.quantised_source import (
+    QuantisedMatrix,
+    QuantisedWeights,
+    entry_of,
+    expect_shape,
+    stems,
+)
+from volumetric.loaders.tensor_source import TensorSource
 
 _BYTES = 16
 """Bytes of the codes of a block."""
 
 
-def matrices(config: Config, source: TensorSource) -> Reading:
+def matrices(config: Config, source: TensorSource) -> QuantisedWeights:
     """Find the stacks of an MXFP4 checkpoint; errors as for `quantised.opened`."""
     del config  # lists modules that are not quantised, which the tensors also show
-    return Reading(matrices={f"{stem}.weight": _stack(source, stem) for stem in stems(source, "_blocks")})
+    return QuantisedWeights(matrices={f"{stem}.weight": _stack(source, stem) for stem in stems(source, "_blocks")})
 
 
 def from_planes(codes: NDArray[np.uint8], exponents: NDArray[np.uint8]) -> Packed:
@@ -35,7 +41,7 @@ def from_planes(codes: NDArray[np.uint8], exponents: NDArray[np.uint8]) -> Packe
     return from_gguf(np.concatenate(raw, axis=1), "MXFP4", codes.shape)
 
 
-def _stack(source: TensorSource, stem: str) -> Matrix:
+def _stack(source: TensorSource, stem: str) -> QuantisedMatrix:
     blocks, scales = f"{stem}_blocks", f"{stem}_scales"
     for name in (blocks, scales):
         entry = entry_of(source, name)
@@ -53,4 +59,6 @@ def _stack(source: TensorSource, stem: str) -> Matrix:
         codes = unpack_codes(np.ascontiguousarray(each).view(np.uint32), 4, 2 * _BYTES)
         return from_planes(codes.reshape(stop - start, 32 * groups), exponents.reshape(stop - start, groups))
 
-    return Matrix(shape=(*shape[:-2], 32 * groups), scheme=Scheme.parse("mxfp4"), parts=(blocks, scales), rows=rows)
+    return QuantisedMatrix(
+        shape=(*shape[:-2], 32 * groups), scheme=Scheme.parse("mxfp4"), parts=(blocks, scales), rows=rows
+    )

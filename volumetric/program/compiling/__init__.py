@@ -14,17 +14,17 @@ from volumetric.base.errors import SpecError
 from volumetric.base.hints import suggestion
 from volumetric.network import Network, check_params
 from volumetric.network.grid import Coord
-from volumetric.network.weights import Params, WeightStore
-from volumetric.program.compiling.constants import Constants, keep_of, with_constants, without_learning
+from volumetric.network.weight_store import Params, WeightStore
+from volumetric.program.compiling.compile_passes import SAFE, dead_parts, remark, trim_canvas, unread_meters
+from volumetric.program.compiling.compile_report import CompileLog, Report, counts_of
+from volumetric.program.compiling.constants import Constants, drop_learning, fold_constants, keep_of
 from volumetric.program.compiling.evaluating import rows_of_run
-from volumetric.program.compiling.passes import SAFE, dead_parts, remark, trimmed, unread_meters
-from volumetric.program.compiling.report import Log, Report, counts_of
-from volumetric.program.layer.declared import Program
-from volumetric.program.layer.facts import Facts, facts_of
-from volumetric.program.layer.parameters import all_params, codes_of, constants_of, rows_of
+from volumetric.program.layer.edge_tasks import gate_of, names_of, tasks_of
 from volumetric.program.layer.ports import In, Out
-from volumetric.program.layer.spec import Program as Layer
-from volumetric.program.layer.tasks import gate_of, names_of, tasks_of
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_facts import Facts, facts_of
+from volumetric.program.layer.program_layer import Program as Layer
+from volumetric.program.layer.program_params import all_params, codes_of, constants_of, rows_of
 
 _AT = "0.0.0.0/"
 """Coordinate of the program in a network of one program."""
@@ -120,15 +120,15 @@ def compiled_part(
     rows: Array | Mapping[str, Array] | None = None,
 ) -> Compiled:
     """Run `compile` on parameters by the program's own names."""
-    from volumetric.program.layer.spec import Program as Layer
+    from volumetric.program.layer.program_layer import Program as Layer
 
     Layer(program=program)  # raises SpecError if the program cannot be run
-    log = Log()
+    log = CompileLog()
     run = rows_of_run(program, after, rows)
-    compiled = _handing_out(program, outputs, log)
+    compiled = _keep_outputs(program, outputs, log)
     constants = Constants(compiled)
     if deploy:
-        constants = with_constants(without_learning(compiled, log), params, log, run)
+        constants = fold_constants(drop_learning(compiled, log), params, log, run)
         compiled = constants.program
     else:
         waits = [name for name, region in compiled.canvas.regions.items() if keep_of(region) in ("constant", "export")]
@@ -139,13 +139,13 @@ def compiled_part(
         for of in SAFE:
             compiled = of(compiled, log)
         compiled = unread_meters(dead_parts(compiled, log, drop_inputs=drop_inputs), log)
-    compiled = trimmed(compiled, log)
+    compiled = trim_canvas(compiled, log)
     remark(compiled, log)
     facts = facts_of(compiled)
     stores = None
     if params is not None:
         evaluated = {rows_of(name): WeightStore.from_array(values) for name, values in constants.rows.items()}
-        stores = Params(carried(facts_of(program), facts, {**params, **evaluated}))
+        stores = Params(carry_params(facts_of(program), facts, {**params, **evaluated}))
     frozen: tuple[str, ...] = ()
     if deploy:
         frozen_names = frozenset(
@@ -158,7 +158,7 @@ def compiled_part(
     )
 
 
-def _handing_out(program: Program, outputs: Sequence[str] | None, log: Log) -> Program:
+def _keep_outputs(program: Program, outputs: Sequence[str] | None, log: CompileLog) -> Program:
     if outputs is None:
         return program
     if isinstance(outputs, str):
@@ -180,7 +180,7 @@ def _handing_out(program: Program, outputs: Sequence[str] | None, log: Log) -> P
 T = TypeVar("T")
 
 
-def carried(before: Facts, after: Facts, params: Mapping[str, T]) -> dict[str, T]:
+def carry_params(before: Facts, after: Facts, params: Mapping[str, T]) -> dict[str, T]:
     """Return the parameters of `after`, whose edges are a subset of those of `before`, with their names in `before`.
 
     Ports, regions and edges keep their names. If edges of a rule share parameters, the owner can change.

@@ -11,17 +11,17 @@ import numpy as np
 from msgspec.structs import replace
 
 from volumetric.base._typing import Array, F32Array
-from volumetric.network.weights import WeightStore
-from volumetric.program.compiling.evaluating import Watch, evaluated
-from volumetric.program.compiling.liveness import Live, live_in, overlaps, signals_of
-from volumetric.program.compiling.report import Log
-from volumetric.program.layer.declared import Program
-from volumetric.program.layer.facts import Facts, Place, facts_of
-from volumetric.program.layer.learning import Keep
-from volumetric.program.layer.parameters import metered_by
+from volumetric.network.weight_store import WeightStore
+from volumetric.program.compiling.compile_report import CompileLog
+from volumetric.program.compiling.evaluating import SettlingWatch, evaluate_regions
+from volumetric.program.compiling.region_liveness import LiveParts, live_in, overlapping_regions, signals_of
+from volumetric.program.layer.edge_tasks import tasks_of
 from volumetric.program.layer.ports import In, Level
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_facts import Facts, Place, facts_of
+from volumetric.program.layer.program_params import metered_by
 from volumetric.program.layer.region import Region
-from volumetric.program.layer.tasks import tasks_of
+from volumetric.program.layer.region_learning import Keep
 
 OF_FAMILY: Final[Mapping[str, Keep]] = MappingProxyType(
     {"observation": "freeze", "state": "runtime", "memory": "runtime", "residual": "freeze", "action": "freeze"}
@@ -38,7 +38,7 @@ def keep_of(region: Region) -> Keep:
     return OF_FAMILY.get(region.family, "runtime")
 
 
-def without_learning(program: Program, log: Log) -> Program:
+def drop_learning(program: Program, log: CompileLog) -> Program:
     """Remove the learning recipes of regions; their keep does not change."""
     regions: dict[str, Region] = {}
     for name, region in program.canvas.regions.items():
@@ -70,8 +70,8 @@ class Constants:
     exported: tuple[str, ...] = ()
 
 
-def with_constants(
-    program: Program, params: Mapping[str, WeightStore] | None, log: Log, rows: Array | None
+def fold_constants(
+    program: Program, params: Mapping[str, WeightStore] | None, log: CompileLog, rows: Array | None
 ) -> Constants:
     """Replace regions with keep ``"constant"`` or ``"export"`` by constants; note the reason if one cannot be.
 
@@ -82,11 +82,15 @@ def with_constants(
         requires that it depends on no input
     """
     facts = facts_of(program)
-    able = [place for place in _asked(facts) if not _kept(log, place, _hindrance(facts, place, params, rows))]
+    able = [
+        place
+        for place in _constant_candidates(facts)
+        if not _note_kept(log, place, _hindrance(facts, place, params, rows))
+    ]
     if not able or params is None:
         return Constants(program)
     watches = [_watch(facts, place) for place in able]
-    evaluation = evaluated(facts, params, watches, rows)
+    evaluation = evaluate_regions(facts, params, watches, rows)
     constant_rows: dict[str, F32Array] = {}
     for place, watch, values in zip(able, watches, evaluation.rows, strict=True):
         why = None
@@ -94,13 +98,13 @@ def with_constants(
             why = f"it has not settled after {evaluation.count:,} rows; {GIVE}"
         elif not np.isfinite(values).all():
             why = "its content is not finite then"
-        if not _kept(log, place, why):
+        if not _note_kept(log, place, why):
             constant_rows[place.name] = values
     when = f"after {evaluation.count:,} rows" + ("" if rows is not None else ", settled")
-    return _replaced(facts, constant_rows, when, log)
+    return _replace_regions(facts, constant_rows, when, log)
 
 
-def _asked(facts: Facts) -> Iterator[Place]:
+def _constant_candidates(facts: Facts) -> Iterator[Place]:
     live = live_in(facts).regions
     for place in facts.places:
         keep = keep_of(place.region)
@@ -108,7 +112,7 @@ def _asked(facts: Facts) -> Iterator[Place]:
             yield place
 
 
-def _kept(log: Log, place: Place, why: str | None) -> bool:
+def _note_kept(log: CompileLog, place: Place, why: str | None) -> bool:
     if why is not None:
         log.add("kept", "region", [place.name], f"its keep is {keep_of(place.region)!r}, but {why}")
     return why is not None
@@ -121,7 +125,7 @@ def _hindrance(facts: Facts, place: Place, params: object, rows: Array | None) -
             return f"input {name!r} writes to it"
         if place.through == "slots" and getattr(port, "region", None) == place.name:
             return f"output {name!r} reads its positions, and edges its slots"
-    if overlaps(facts)[place.index]:
+    if overlapping_regions(facts)[place.index]:
         return "other regions share its positions"
     meters = live_in(facts).meters
     if place.index in meters:
@@ -134,13 +138,13 @@ def _hindrance(facts: Facts, place: Place, params: object, rows: Array | None) -
     if params is None:
         return "no parameters were passed, so it cannot be evaluated"
     if rows is None:
-        entered = _entered(facts, live_in(facts, place.index))
+        entered = _entering_input(facts, live_in(facts, place.index))
         if entered is not None:
             return f"its content depends on input {entered!r}; {GIVE}"
     return None
 
 
-def _entered(facts: Facts, cone: Live) -> str | None:
+def _entering_input(facts: Facts, cone: LiveParts) -> str | None:
     """Return an input that reaches some regions, or None."""
     clocks = [facts.places[number].region.fires for number in cone.regions]
     clocks += [facts.wires[number].edge.holds for number in cone.edges]
@@ -151,12 +155,12 @@ def _entered(facts: Facts, cone: Live) -> str | None:
     return None
 
 
-def _watch(facts: Facts, place: Place) -> Watch:
+def _watch(facts: Facts, place: Place) -> SettlingWatch:
     cone = live_in(facts, place.index)
-    return Watch(facts, place.index, cone.regions, cone.edges)
+    return SettlingWatch(facts, place.index, cone.regions, cone.edges)
 
 
-def _replaced(facts: Facts, constant_rows: Mapping[str, F32Array], when: str, log: Log) -> Constants:
+def _replace_regions(facts: Facts, constant_rows: Mapping[str, F32Array], when: str, log: CompileLog) -> Constants:
     regions: dict[str, Region] = dict(facts.program.canvas.regions)
     for name, rows in constant_rows.items():
         place = facts.place(name)

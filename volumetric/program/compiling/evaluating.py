@@ -12,17 +12,17 @@ from volumetric.base._typing import Array, F32Array
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.graph import Graph, GraphBuilder
 from volumetric.graph.interpret import Interpreter
-from volumetric.layers.checks import check_whole
 from volumetric.layers.clock import LONGEST
-from volumetric.layers.scope import Scope
-from volumetric.network.weights import WeightStore
-from volumetric.program.layer.declared import Program
-from volumetric.program.layer.emit import emit_program
-from volumetric.program.layer.facts import Facts
-from volumetric.program.layer.parameters import AGE, all_params
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.field_checks import check_whole
+from volumetric.network.weight_store import WeightStore
+from volumetric.program.layer.emit_program import emit_program
 from volumetric.program.layer.ports import width_of
-from volumetric.program.layer.settle import Held
-from volumetric.program.layer.spec import Program as ProgramLayer
+from volumetric.program.layer.program_declaration import Program
+from volumetric.program.layer.program_facts import Facts
+from volumetric.program.layer.program_layer import Program as ProgramLayer
+from volumetric.program.layer.program_params import AGE, all_params
+from volumetric.program.layer.settle import RegionStep
 from volumetric.program.layer.timing import ALWAYS, CANVAS, CLOCK, all_states, timing_of
 
 MOST_ROWS = 1000
@@ -32,7 +32,7 @@ STILL = 1e-9
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Evaluated:
+class RegionRows:
     """Content of regions.
 
     Attributes
@@ -45,7 +45,7 @@ class Evaluated:
     count: int
 
 
-class Watch:
+class SettlingWatch:
     """A region and its dependencies.
 
     It has settled when all of them stay unchanged until the counts of its clocks repeat: from then on it repeats
@@ -63,14 +63,14 @@ class Watch:
         self._starts = tuple(f"{facts.places[number].name}." for number in regions)
         self._seen = set[bytes]()
 
-    def look(self, before: Mapping[str, Array], after: Mapping[str, Array]) -> None:
+    def observe_step(self, before: Mapping[str, Array], after: Mapping[str, Array]) -> None:
         """Compare the states of a program before and after a row."""
         ends = [(of[CANVAS][:, self._positions] for of in (before, after))]
         ends += [(before[name], now) for name, now in after.items() if self._is_mine(name)]
         counts = after[CLOCK][0, self._counts] if self._counts else np.zeros(0)
         age = after[AGE][0] if AGE in after else np.zeros(0)
         now = np.concatenate([counts, age]).tobytes()
-        if not all(_still(*end) for end in ends):
+        if not all(_is_settled(*end) for end in ends):
             self._seen.clear()
         self.settled = now in self._seen
         self._seen.add(now)
@@ -80,14 +80,14 @@ class Watch:
         return owner + dot in self._starts
 
 
-def _still(before: Array, after: Array) -> bool:
+def _is_settled(before: Array, after: Array) -> bool:
     most = max(1.0, float(np.abs(after).max(initial=0)))
     return bool(np.abs(after - before).max(initial=0) <= STILL * most)
 
 
-def evaluated(
-    facts: Facts, params: Mapping[str, WeightStore], watches: Sequence[Watch], rows: Array | None
-) -> Evaluated:
+def evaluate_regions(
+    facts: Facts, params: Mapping[str, WeightStore], watches: Sequence[SettlingWatch], rows: Array | None
+) -> RegionRows:
     """Run a program from the start of a stream, and return the content of regions after it.
 
     Parameters
@@ -105,12 +105,12 @@ def evaluated(
         done += 1
         if rows is None:
             for watch in watches:
-                watch.look(states, after)
+                watch.observe_step(states, after)
         states = after
-    reading = Interpreter(_read(facts, tuple(states), [watch.region for watch in watches]), np.float64)
+    reading = Interpreter(_read_graph(facts, tuple(states), [watch.region for watch in watches]), np.float64)
     outputs = reading.run([*states.values()], buffers)
     with np.errstate(over="ignore"):  # values that are not finite are reported later
-        return Evaluated(tuple(of[0].astype(np.float32) for of in outputs), done)
+        return RegionRows(tuple(of[0].astype(np.float32) for of in outputs), done)
 
 
 def _row(facts: Facts, names: Sequence[str]) -> Graph:
@@ -118,24 +118,24 @@ def _row(facts: Facts, names: Sequence[str]) -> Graph:
     work, spec = GraphBuilder(), ProgramLayer(program=facts.program)
     x = work.input("x", (1, columns_of(facts.program)))
     states = {f"program/{name}": i for name, i in _states(work, facts).items()}
-    scope = Scope(work=work, param=work.stored, path="program", resumes=True, states=states)
+    scope = Scope(work=work, param=work.stored_tensor, path="program", resumes=True, states=states)
     emit_program(scope, spec, x)
     return work.finish([states[f"program/{name}"] for name in names])
 
 
-def _read(facts: Facts, names: Sequence[str], indices: Sequence[int]) -> Graph:
+def _read_graph(facts: Facts, names: Sequence[str], indices: Sequence[int]) -> Graph:
     """Return the graph of the rows that edges read from regions that do not fire: states → ``[1, rows, d]`` of each."""
     work = GraphBuilder()
     states = _states(work, facts)
-    p = {of.name: work.stored(of.name, of.shape) for of in all_params(facts)}
+    p = {of.name: work.stored_tensor(of.name, of.shape) for of in all_params(facts)}
     never = work.zeros((1, 1))
     fires = {place.index: never for place in facts.places}
-    regions = Held(
-        work=work, facts=facts, p=p, states=states, fires=fires, guard=lambda *_: nullcontext(), learns=False
+    regions = RegionStep(
+        work=work, facts=facts, p=p, states=states, fires=fires, predicate=lambda *_: nullcontext(), learns=False
     )
-    canvas = regions.placed(states[CANVAS], regions.constants(1))
+    canvas = regions.place_values(states[CANVAS], regions.constants(1))
     read_rows = regions.rows(canvas)
-    rows = (read_rows[n, 0] if (n, 0) in read_rows else regions.taken(canvas, facts.places[n]) for n in indices)
+    rows = (read_rows[n, 0] if (n, 0) in read_rows else regions.region_values(canvas, facts.places[n]) for n in indices)
     return work.finish([*rows])
 
 
@@ -164,7 +164,7 @@ def rows_of_run(program: Program, after: int | None, rows: Array | Mapping[str, 
         check_whole("compile: after", after, most=LONGEST)
         assert after is not None
         return np.broadcast_to(np.zeros(columns), (after, columns))
-    array = _of_ports(program, rows) if isinstance(rows, Mapping) else _numbers(rows)
+    array = _of_ports(program, rows) if isinstance(rows, Mapping) else _float_rows(rows)
     if array.ndim != 2 or array.shape[1] != columns or not len(array):
         raise SpecError(
             f"compile: rows must be [T, {columns}], at least one, got {list(array.shape)}",
@@ -173,7 +173,7 @@ def rows_of_run(program: Program, after: int | None, rows: Array | Mapping[str, 
     return array
 
 
-def _numbers(rows: object) -> Array:
+def _float_rows(rows: object) -> Array:
     try:
         array = np.asarray(rows)
     except ValueError:
@@ -184,11 +184,11 @@ def _numbers(rows: object) -> Array:
 
 
 def _of_ports(program: Program, rows: Mapping[str, Array]) -> Array:
-    from volumetric.run.streams.marks import INPUT, by_port
+    from volumetric.run.streams.stream_io import INPUT, inputs_by_port
 
-    port_rows = {name: _numbers(part)[None] for name, part in rows.items()}
+    port_rows = {name: _float_rows(part)[None] for name, part in rows.items()}
     try:
-        inputs = by_port(program.network(), port_rows, 1)
+        inputs = inputs_by_port(program.network(), port_rows, 1)
     except ShapeError as error:
         raise SpecError(f"compile: rows: {error}", hint=error.hint) from None
     if inputs.keys() != {INPUT}:

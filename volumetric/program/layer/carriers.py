@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 
 from volumetric.graph.build import GraphBuilder
-from volumetric.layers.base import ParamSpec
 from volumetric.layers.dense import affine_params
-from volumetric.layers.scope import linear
-from volumetric.program.layer.attention import heads
-from volumetric.program.layer.attention.heads import QKVO, square_maps
-from volumetric.program.layer.facts import Facts, Place
+from volumetric.layers.emit_scope import linear
+from volumetric.layers.layer_spec import ParamSpec
+from volumetric.program.layer.attention import head_ops
+from volumetric.program.layer.attention.head_ops import QKVO, square_maps
 from volumetric.program.layer.meter import Meter
+from volumetric.program.layer.program_facts import Facts, Place
 
 EPS = 1e-5
 """Epsilon of norms."""
@@ -58,7 +58,7 @@ def norm_params(name: str, d: int) -> tuple[ParamSpec, ...]:
     return gain, ParamSpec(name=f"{name}bias", shape=(d,), init="zeros", packable=False)
 
 
-def chosen(work: GraphBuilder, flag: int | None, a: int, b: int) -> int:
+def select_flagged(work: GraphBuilder, flag: int | None, a: int, b: int) -> int:
     """Emit `a` if a flag is 1 and `b` if it is 0: a select, so NaN of the other does not leak. None: `a`."""
     if flag is None:
         return a
@@ -75,27 +75,27 @@ def layer_norm(work: GraphBuilder, p: Mapping[str, int], name: str, x: int) -> i
     return work.reshape(work.norm(rows, p[f"{name}weight"], p[f"{name}bias"], kind="layer", eps=EPS), (*lead, d))
 
 
-def predicted(work: GraphBuilder, p: Mapping[str, int], x: int) -> int:
+def predict_filter(work: GraphBuilder, p: Mapping[str, int], x: int) -> int:
     """Emit x̂ of a filter."""
     return work.add(x, linear(work, p, ("predict.",), layer_norm(work, p, "predict.norm.", x)))
 
 
-def filtered(work: GraphBuilder, p: Mapping[str, int], x: int, z: int, written: int) -> tuple[int, int]:
+def step_filter(work: GraphBuilder, p: Mapping[str, int], x: int, z: int, written: int) -> tuple[int, int]:
     """Emit x' and e of a filter; rows are ``[B, N, d]``, `written` ``[B, N, 1]``."""
-    expected = predicted(work, p, x)
-    z = chosen(work, written, z, expected)
+    expected = predict_filter(work, p, x)
+    z = select_flagged(work, written, z, expected)
     error = work.binary("sub", z, expected)
     gain = work.unary(linear(work, p, ("gain.",), work.concat((expected, z), 2)), "sigmoid")
     return work.add(expected, work.binary("mul", gain, error)), error
 
 
-def remembered(
+def step_memory(
     work: GraphBuilder, p: Mapping[str, int], keys: int, values: int, z: int, written: int
 ) -> tuple[int, int]:
     """Emit κ and μ of a memory after a step, ``[B, S, d]``; z is ``[B, N, d]``, `written` ``[B, N, 1]``."""
     z = work.binary("mul_nonzero", z, written)
     queries = work.affine(linear(work, p, ("memory.q.",), z), work.shape(z)[2] ** -0.5)
-    weights = heads.softmax(work, work.gemm(queries, keys, trans_b=True))
+    weights = head_ops.softmax(work, work.gemm(queries, keys, trans_b=True))
     gate = work.unary(linear(work, p, ("memory.write.",), z), "sigmoid")
     weights = work.binary("mul", weights, work.binary("mul_nonzero", gate, written))
 
@@ -118,11 +118,13 @@ def product(work: GraphBuilder, x: int) -> int:
     return x
 
 
-def bound(work: GraphBuilder, p: Mapping[str, int], count: int, slots: int, values: int) -> int:
+def bind_slots(work: GraphBuilder, p: Mapping[str, int], count: int, slots: int, values: int) -> int:
     """Emit slots bound to the content of a region, ``[B, capacity, d]``; `count` heads."""
     one = {name: work.reshape(i, (1, *work.shape(i))) for name, i in p.items() if name.startswith("bind.")}
     queries, rows = (work.reshape(x, (1, *work.shape(x))) for x in (slots, values))
-    read = work.reshape(heads.cross(work, one, count, queries, rows, rows, prefix="bind."), work.shape(slots))
+    read = work.reshape(
+        head_ops.cross_attention(work, one, count, queries, rows, rows, prefix="bind."), work.shape(slots)
+    )
     bound_slots = layer_norm(work, p, "bind.norm.", work.add(slots, read))
     if "life.up.weight" not in p:
         return bound_slots
@@ -130,7 +132,7 @@ def bound(work: GraphBuilder, p: Mapping[str, int], count: int, slots: int, valu
     return work.binary("mul", bound_slots, work.unary(alive, "sigmoid"))
 
 
-def denoised(work: GraphBuilder, x: int, z: int, level: int, after: int) -> int:
+def step_denoising(work: GraphBuilder, x: int, z: int, level: int, after: int) -> int:
     """Emit a step of DDIM; levels are ``[B, 1, 1]``."""
     zero, one = work.scalar(0.0), work.scalar(1.0)
     level, after = (work.binary("min", work.binary("max", of, zero), one) for of in (level, after))
@@ -143,7 +145,7 @@ def denoised(work: GraphBuilder, x: int, z: int, level: int, after: int) -> int:
     return work.add(work.binary("mul", root_of(work, after), z), remaining)
 
 
-def noised(work: GraphBuilder, x: int, level: int, noise: int) -> int:
+def add_noise(work: GraphBuilder, x: int, level: int, noise: int) -> int:
     """Emit ``√ᾱ x + √(1 - ᾱ) ε``; levels are ``[B, 1, 1]``."""
     level = work.binary("min", work.binary("max", level, work.scalar(0.0)), work.scalar(1.0))
     far = work.binary("mul", root_of(work, work.affine(level, -1.0, 1.0)), noise)
@@ -157,7 +159,7 @@ def root_of(work: GraphBuilder, x: int) -> int:
     return work.binary("mul", work.unary(safe, "sqrt"), there)
 
 
-def reduced(work: GraphBuilder, meter: Meter, error: int) -> int:
+def reduce_errors(work: GraphBuilder, meter: Meter, error: int) -> int:
     """Reduce errors ``[B, N, d]`` to one number for each kind, ``[B, kinds]``."""
     e = error if meter.signed else work.unary(error, "abs")
     batch, kinds = work.shape(error)[0], len(meter.kinds)
@@ -177,20 +179,20 @@ def reduced(work: GraphBuilder, meter: Meter, error: int) -> int:
     return work.broadcast(value, (batch, kinds))
 
 
-def followed(work: GraphBuilder, meter: Meter, meter_state: int, error: int) -> int:
+def follow_meter(work: GraphBuilder, meter: Meter, meter_state: int, error: int) -> int:
     """Emit the state of a meter after a step in which its region fires, ``[B, kinds + 1]``."""
     batch = work.shape(meter_state)[0]
     ones = work.broadcast(work.reshape(work.scalar(1.0), (1, 1)), (batch, 1))
-    r = work.concat((reduced(work, meter, error), ones), 1)
+    r = work.concat((reduce_errors(work, meter, error), ones), 1)
     return work.add(work.affine(meter_state, meter.decay), work.affine(r, 1 - meter.decay))
 
 
-def updated(work: GraphBuilder, meter: Meter, meter_state: int, error: int, fires: int | None) -> int:
+def update_meter(work: GraphBuilder, meter: Meter, meter_state: int, error: int, fires: int | None) -> int:
     """Emit the state of a meter after a step; `fires` is ``[B, 1]``, None: always."""
-    return chosen(work, fires, followed(work, meter, meter_state, error), meter_state)
+    return select_flagged(work, fires, follow_meter(work, meter, meter_state, error), meter_state)
 
 
-def shown(work: GraphBuilder, meter: Meter, meter_state: int) -> int:
+def meter_values(work: GraphBuilder, meter: Meter, meter_state: int) -> int:
     """Emit the values for clocks, ``[B, kinds]``."""
     count = work.shape(meter_state)[1] - 1
     numbers, ones = work.part(meter_state, 1, 0, count), work.part(meter_state, 1, count, count + 1)

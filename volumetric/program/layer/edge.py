@@ -10,18 +10,18 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from volumetric.base.errors import SpecError
-from volumetric.layers.checks import as_number, check_choice, check_whole
 from volumetric.layers.clock import Clock, Inner
-from volumetric.program.layer.masks import Bits, Full, Mask, Rects, Tile
-from volumetric.program.layer.names import (
+from volumetric.layers.field_checks import as_number, check_choice, check_whole
+from volumetric.program.layer.edge_masks import Bits, Full, Mask, Rects, Tile
+from volumetric.program.layer.name_checks import (
     OPERATORS,
     Named,
     check_edge_name,
     check_name,
+    check_named,
     check_word,
-    named,
+    format_value,
     rule_of,
-    shown,
 )
 from volumetric.program.layer.region import clock_of, clock_text
 
@@ -114,7 +114,7 @@ class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
         if isinstance(self.holds, Inner):
             raise SpecError(f"{what}: a condition cannot have inner steps", hint="set them in the region's clock")
         if self.mask is not None and not isinstance(self.mask, Full | Tile | Rects | Bits):
-            raise SpecError(f"{what}: mask must be Full, Tile, Rects or Bits, got {shown(self.mask)}")
+            raise SpecError(f"{what}: mask must be Full, Tile, Rects or Bits, got {format_value(self.mask)}")
         if self.lag is not None:
             check_whole(f"{what}: lag", self.lag, -LONGEST_LAG, most=LONGEST_LAG)
         check_choice(f"{what}: fill", self.fill, ("drop", "hold", "lerp"))
@@ -134,7 +134,7 @@ class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 def _options(what: str, options: Mapping[str, int | float | str]) -> Named[int | float | str]:
     """Return the options with integral numbers as integers, so that equal options have equal texts."""
     checked: dict[str, int | float | str] = {}
-    for name, value in named(f"{what}: options", options, (int, float, str)).items():
+    for name, value in check_named(f"{what}: options", options, (int, float, str)).items():
         check_word(f"{what}: an option", name)
         number = value if isinstance(value, str) else as_number(f"{what}: option {name!r}", value)
         checked[name] = int(number) if isinstance(number, float) and number.is_integer() else number

@@ -11,7 +11,7 @@ from volumetric.program.layer.edge import Edge
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Part:
+class EdgePart:
     """A part of an edge: some of its positions attend to some of its rows.
 
     Attributes
@@ -25,7 +25,7 @@ class Part:
     share: float
 
 
-def parts_of(edge: Edge, written: Array, read: Array, periods: tuple[int, int]) -> tuple[Part, ...]:
+def parts_of(edge: Edge, written: Array, read: Array, periods: tuple[int, int]) -> tuple[EdgePart, ...]:
     """Return the pairs of frames of an edge with a lag.
 
     Frame f of a region with period p is at world time f · p. A written frame f reads time ``(f - lag) · p`` with the
@@ -38,15 +38,15 @@ def parts_of(edge: Edge, written: Array, read: Array, periods: tuple[int, int]) 
     """
     lag = edge.lag or 0
     times = {int(frame) * periods[1]: np.flatnonzero(read == frame) for frame in np.unique(read)}
-    parts: list[Part] = []
+    parts: list[EdgePart] = []
     for frame in np.unique(written).tolist():
         rows = np.flatnonzero(written == frame)
-        sources = filled(edge.fill, edge.order, (frame - lag) * periods[0], sorted(times))
-        parts += [Part(_still(rows), _still(times[time]), share) for time, share in sources]
+        sources = fill_frames(edge.fill, edge.order, (frame - lag) * periods[0], sorted(times))
+        parts += [EdgePart(_frozen_array(rows), _frozen_array(times[time]), share) for time, share in sources]
     return tuple(parts)
 
 
-def filled(fill: str, order: int, target: int, times: list[int]) -> list[tuple[int, float]]:
+def fill_frames(fill: str, order: int, target: int, times: list[int]) -> list[tuple[int, float]]:
     """Return the times to read for a target time, each with its share; `times` are the existing ones, ascending."""
     if target in times:
         return [(target, 1.0)]
@@ -65,6 +65,6 @@ def filled(fill: str, order: int, target: int, times: list[int]) -> list[tuple[i
     return [(before[-1], (after[0] - target) / span), (after[0], (target - before[-1]) / span)]
 
 
-def _still(array: Array) -> Array:
+def _frozen_array(array: Array) -> Array:
     array.setflags(write=False)
     return array

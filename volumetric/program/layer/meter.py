@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from volumetric.base.errors import SpecError
-from volumetric.layers.checks import as_number, check_choice, check_flag, tuple_of
-from volumetric.program.layer.names import check_name, check_word
+from volumetric.layers.field_checks import as_number, check_choice, check_flag, tuple_of
+from volumetric.program.layer.name_checks import check_name, check_word
 
 REDUCES = ("max_mean", "mean", "max", "rms", "l2")
 

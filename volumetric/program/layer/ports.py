@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from volumetric.layers.checks import check_choice, check_whole
-from volumetric.program.layer.names import check_name
+from volumetric.layers.field_checks import check_choice, check_whole
+from volumetric.program.layer.name_checks import check_name
 
 WIDEST = 2**24
 

@@ -13,14 +13,14 @@ from typing import Final
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
-from volumetric.graph.numeric.noise import stream_of
-from volumetric.layers.base import ParamSpec
+from volumetric.graph.numeric.counter_noise import stream_of
 from volumetric.layers.dense import affine_params
+from volumetric.layers.layer_spec import ParamSpec
 from volumetric.program.layer.carriers import norm_params
-from volumetric.program.layer.facts import METERED, Facts, Place
-from volumetric.program.layer.learning import Learning, Mode
-from volumetric.program.layer.names import MODES
+from volumetric.program.layer.name_checks import MODES
 from volumetric.program.layer.ports import Level
+from volumetric.program.layer.program_facts import METERED, Facts, Place
+from volumetric.program.layer.region_learning import Learning, Mode
 
 OF_MODE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -114,12 +114,12 @@ def recipe_states(facts: Facts) -> dict[str, Shape]:
     return shapes
 
 
-def hides(facts: Facts) -> tuple[Place, ...]:
+def hiding_regions(facts: Facts) -> tuple[Place, ...]:
     """Return the regions whose positions training hides."""
     return tuple(place for place in facts.places if "masked_prediction" in recipe_of(place))
 
 
-def diffuses(facts: Facts) -> tuple[Place, ...]:
+def diffusing_regions(facts: Facts) -> tuple[Place, ...]:
     """Return the regions that training adds noise to: diffusive regions with a `Level` port."""
     with_level = {port.region for port in facts.program.inputs.values() if isinstance(port, Level)}
     return tuple(place for place in facts.places if place.carrier == "diffusive" and place.name in with_level)

@@ -11,10 +11,19 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from volumetric.base.errors import SpecError
-from volumetric.layers.checks import as_number, check_choice, check_flag, check_text, check_whole, tuple_of
 from volumetric.layers.clock import Clock
-from volumetric.program.layer.learning import Constraints, Keep, Learning, Semantic
-from volumetric.program.layer.names import CARRIERS, KEEPS, Named, check_name, check_word, named, rule_of, shown
+from volumetric.layers.field_checks import as_number, check_choice, check_flag, check_text, check_whole, tuple_of
+from volumetric.program.layer.name_checks import (
+    CARRIERS,
+    KEEPS,
+    Named,
+    check_name,
+    check_named,
+    check_word,
+    format_value,
+    rule_of,
+)
+from volumetric.program.layer.region_learning import Constraints, Keep, Learning, Semantic
 
 MOST_SLOTS = 65_536
 
@@ -131,7 +140,7 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         for name, kind in _PARTS.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, kind):
-                raise SpecError(f"a region: {name} must be {kind.__name__}, got {shown(value)}")
+                raise SpecError(f"a region: {name} must be {kind.__name__}, got {format_value(value)}")
         if self.carrier == "constant":
             for name in ("clock", "learning", "identity"):
                 if getattr(self, name) is not None:
@@ -181,7 +190,9 @@ def _box(box: Any) -> tuple[tuple[int, int], ...]:
         raise SpecError("a region: box has no sides", hint="use (low, high) along each axis, frames first")
     for side in sides:
         if len(side) != 2:
-            raise SpecError(f"a region: a side of its box must be (low, high), got {shown(side)}", hint="half open")
+            raise SpecError(
+                f"a region: a side of its box must be (low, high), got {format_value(side)}", hint="half open"
+            )
         check_whole("a region: low end of its box", side[0], 0)
         check_whole("a region: high end of its box", side[1])
         if side[0] >= side[1]:
@@ -234,7 +245,7 @@ class Canvas(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
                 f"Canvas: {self.positions:,} positions would take {numbers / 2**28:,.1f} GiB for each stream; "
                 f"at most {MOST_POSITIONS:,} are possible, and {MOST_NUMBERS / 2**28:,.0f} GiB"
             )
-        regions = named("Canvas: regions", self.regions, Region)
+        regions = check_named("Canvas: regions", self.regions, Region)
         if not regions:
             raise SpecError("Canvas: has no regions")
         for name in regions:

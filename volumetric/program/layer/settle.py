@@ -10,20 +10,28 @@ from typing import TypeAlias
 import numpy as np
 
 from volumetric.graph.build import GraphBuilder
-from volumetric.graph.operations.weighing import weigh_rows
-from volumetric.program.layer.carriers import bound, chosen, denoised, filtered, followed, remembered, updated
-from volumetric.program.layer.clocks import follow_together, metered_alike
-from volumetric.program.layer.dispatch import Dispatched
-from volumetric.program.layer.facts import METERED, Facts, Place
-from volumetric.program.layer.parameters import AGE, constants_of, longest, metered_by, rows_of
-from volumetric.program.layer.tasks import tasks_of
+from volumetric.graph.operations.weighted_rows import weigh_rows
+from volumetric.program.layer.carriers import (
+    bind_slots,
+    follow_meter,
+    select_flagged,
+    step_denoising,
+    step_filter,
+    step_memory,
+    update_meter,
+)
+from volumetric.program.layer.edge_dispatch import Dispatched
+from volumetric.program.layer.edge_tasks import tasks_of
+from volumetric.program.layer.emit_clocks import follow_together, metered_alike
+from volumetric.program.layer.program_facts import METERED, Facts, Place
+from volumetric.program.layer.program_params import AGE, constants_of, longest_lags, metered_by, rows_of
 
 New: TypeAlias = "tuple[Place, int, int, int | None]"
 """A region, its new rows, its old rows, and a mask: ``[B, 1 or N, 1]`` of 0 and 1, None: all new."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Held:
+class RegionStep:
     """States of a program during one step, which replaces `states`.
 
     Attributes
@@ -40,19 +48,19 @@ class Held:
     p: Mapping[str, int]
     states: dict[str, int]
     fires: Mapping[int, int]
-    guard: Callable[..., AbstractContextManager[None]]
+    predicate: Callable[..., AbstractContextManager[None]]
     learns: bool = True
 
     def rows(self, canvas: int) -> dict[tuple[int, int], int]:
         """Emit the rows that edges read other than current positions of the canvas, by region and steps back."""
         rows: dict[tuple[int, int], int] = {}
-        back = longest(self.facts)
+        back = longest_lags(self.facts)
         for place in self.facts.places:
             if place.through != "positions":
-                rows[place.index, 0] = self._now(place, canvas)
+                rows[place.index, 0] = self._current_rows(place, canvas)
             if place.index in back:
-                now = rows[place.index, 0] if (place.index, 0) in rows else self.taken(canvas, place)
-                rows |= self._past(place, now, back[place.index])
+                now = rows[place.index, 0] if (place.index, 0) in rows else self.region_values(canvas, place)
+                rows |= self._past_rows(place, now, back[place.index])
         return rows
 
     def constants(self, batch: int) -> list[tuple[Place, int]]:
@@ -68,7 +76,7 @@ class Held:
                 self.states[f"{place.name}.values"] = whole
         return constants
 
-    def present(self) -> dict[int, int]:
+    def read_flags(self) -> dict[int, int]:
         """Emit whether past rows exist for edges with a lag, ``[B, 1]`` of 0 and 1; call it before `grow`."""
         flags: dict[int, int] = {}
         for task in tasks_of(self.facts):
@@ -78,10 +86,10 @@ class Held:
                 flags[task.wire.index] = self.work.binary("greater", self.states[AGE], least)
         return flags
 
-    def grow(self) -> None:
+    def count_step(self) -> None:
         """Count the step."""
         if AGE in self.states:
-            most = self.work.scalar(float(max(longest(self.facts).values())))
+            most = self.work.scalar(float(max(longest_lags(self.facts).values())))
             self.states[AGE] = self.work.binary("min", self.work.affine(self.states[AGE], 1.0, 1.0), most)
 
     def settle(
@@ -100,7 +108,7 @@ class Held:
         side_by_side = work.parted and not self.facts.program.parity
         alike = metered_alike(self.facts, self.fires) if side_by_side else []
         for places in alike:
-            follow_together(work, places, self.states, (before, dispatched.canvas), self.fires, self.guard)
+            follow_together(work, places, self.states, (before, dispatched.canvas), self.fires, self.predicate)
         done = {place.index for places in alike for place in places}
         for place in self.facts.places:
             if place.index in done:
@@ -110,29 +118,29 @@ class Held:
             if not metered and place.carrier not in (*METERED, "memory") and not diffused:
                 continue
             # Values that are also read below if the region does not fire are emitted outside of its guard.
-            flag, written = self._flag(place, 3), self.taken(dispatched.written, place)
+            flag, written = self._flag(place, 3), self.region_values(dispatched.written, place)
             written = written if flag is None else work.binary("mul", written, flag)
-            with self.guard(place.index) if place.carrier == "deterministic" else nullcontext():
-                x, z = self.taken(before, place), self.taken(dispatched.canvas, place)
-            with self.guard(place.index):
+            with self.predicate(place.index) if place.carrier == "deterministic" else nullcontext():
+                x, z = self.region_values(before, place), self.region_values(dispatched.canvas, place)
+            with self.predicate(place.index):
                 error = work.binary("sub", z, x)
                 if place.carrier == "filter":
-                    y, error = filtered(work, self.own(place), x, z, written)
+                    y, error = step_filter(work, self.region_params(place), x, z, written)
                     new.append((place, y, z, flag))
                 elif diffused and levels is not None:
-                    y = denoised(work, x, z, *levels[place.index])
+                    y = step_denoising(work, x, z, *levels[place.index])
                     new.append((place, y, z, written))
                 elif place.carrier == "residual":
                     error = work.binary("mul_nonzero", z, written)
             if place.carrier == "memory":
-                self._remember(place, z, written)
+                self._update_memory(place, z, written)
             if metered or place.carrier in METERED:
                 errors[place.index] = error
         if self.learns or all(flag is None for *_, flag in new):
-            return self.placed(
-                dispatched.canvas, [(place, chosen(work, flag, y, z)) for place, y, z, flag in new]
+            return self.place_values(
+                dispatched.canvas, [(place, select_flagged(work, flag, y, z)) for place, y, z, flag in new]
             ), errors
-        return self._blended(dispatched.canvas, new), errors
+        return self._blend_rows(dispatched.canvas, new), errors
 
     def measure(self, errors: Mapping[int, int]) -> None:
         """Update meters with errors, if their region fires."""
@@ -140,9 +148,9 @@ class Held:
             place = self.facts.places[number]
             if place.meter is not None:
                 name = f"{place.name}.meter"
-                with self.guard(number):
-                    meter_state = followed(self.work, place.meter, self.states[name], error)
-                self.states[name] = chosen(self.work, self.fires.get(number), meter_state, self.states[name])
+                with self.predicate(number):
+                    meter_state = follow_meter(self.work, place.meter, self.states[name], error)
+                self.states[name] = select_flagged(self.work, self.fires.get(number), meter_state, self.states[name])
 
     def measure_read(self, results: Mapping[int, int], before: int, live: Mapping[int, int]) -> None:
         """Update meters of a program with parity with the edges' results minus their queries.
@@ -156,10 +164,10 @@ class Held:
             place = self.facts.places[task.wire.reads]
             if metered_by(task, place) and place.meter is not None:
                 name, number = f"{place.name}.meter", task.wire.index
-                error = self.work.binary("sub", results[number], self.taken(before, task.place))
-                self.states[name] = updated(self.work, place.meter, self.states[name], error, live.get(number))
+                error = self.work.binary("sub", results[number], self.region_values(before, task.place))
+                self.states[name] = update_meter(self.work, place.meter, self.states[name], error, live.get(number))
 
-    def own(self, place: Place) -> dict[str, int]:
+    def region_params(self, place: Place) -> dict[str, int]:
         """Return the parameters of a region by their names within it."""
         start = f"regions.{place.name}."
         return {name.removeprefix(start): i for name, i in self.p.items() if name.startswith(start)}
@@ -171,7 +179,7 @@ class Held:
             return None
         return self.work.reshape(flag, (self.work.shape(flag)[0], *[1] * (axes - 1)))
 
-    def taken(self, x: int, place: Place) -> int:
+    def region_values(self, x: int, place: Place) -> int:
         """Emit the positions of a region."""
         work = self.work
         batch, count, d = work.shape(x)
@@ -182,13 +190,13 @@ class Held:
         rows = work.gather_rows(work.reshape(x, (batch * count, d)), work.constant(ids, "positions"))
         return work.reshape(rows, (batch, len(at), d))
 
-    def placed(self, canvas: int, new: list[tuple[Place, int]]) -> int:
+    def place_values(self, canvas: int, new: list[tuple[Place, int]]) -> int:
         """Emit the canvas with new rows of regions; for positions in several regions the last one wins."""
         if not new:
             return canvas
         work = self.work
         if not self.learns:  # in one pass over the canvas
-            return self._blended(canvas, [(place, rows, rows, None) for place, rows in new])
+            return self._blend_rows(canvas, [(place, rows, rows, None) for place, rows in new])
         batch, count, d = work.shape(canvas)
         from_ = np.arange(batch * count).reshape(batch, count)
         parts, at = [work.reshape(canvas, (batch * count, d))], batch * count
@@ -200,7 +208,7 @@ class Held:
         ids = work.constant(from_.reshape(-1).astype(np.int32), "canvas")
         return work.reshape(work.gather_rows(work.concat(parts, 0), ids), (batch, count, d))
 
-    def _blended(self, canvas: int, new: Sequence[New]) -> int:
+    def _blend_rows(self, canvas: int, new: Sequence[New]) -> int:
         """Emit the canvas with new rows of regions whose flags are 1."""
         work = self.work
         batch, count, d = work.shape(canvas)
@@ -228,40 +236,40 @@ class Held:
         numbers = work.constant(ids.reshape(-1, terms), "rows")
         return work.reshape(weigh_rows(work, near, new_rows, numbers, by), (batch, count, d))
 
-    def _past(self, place: Place, now: int, most: int) -> dict[tuple[int, int], int]:
+    def _past_rows(self, place: Place, now: int, most: int) -> dict[tuple[int, int], int]:
         """Emit the rows of the last steps, and store the current ones."""
         work, name = self.work, f"{place.name}.past"
         batch, rows, d = work.shape(now)
         one = work.reshape(now, (batch, 1, rows, d))
         older = work.reshape(work.binary("greater", self.states[AGE], work.scalar(0.0)), (batch, 1, 1, 1))
-        past = chosen(work, older, self.states[name], work.broadcast(one, (batch, most, rows, d)))
+        past = select_flagged(work, older, self.states[name], work.broadcast(one, (batch, most, rows, d)))
         self.states[name] = work.concat((one, work.part(past, 1, 0, most - 1)), 1) if most > 1 else one
         return {(place.index, k + 1): work.reshape(work.part(past, 1, k, k + 1), (batch, rows, d)) for k in range(most)}
 
-    def _now(self, place: Place, canvas: int) -> int:
+    def _current_rows(self, place: Place, canvas: int) -> int:
         """Emit the rows of a memory, or slots."""
         work, identity = self.work, place.region.identity
         if identity is None:
             return self.states[f"{place.name}.values"]
-        p, (batch, _, d) = self.own(place), work.shape(canvas)
+        p, (batch, _, d) = self.region_params(place), work.shape(canvas)
         learned = work.reshape(p["slots"], (1, identity.capacity, d))
-        heads, values = self.facts.program.heads, self.taken(canvas, place)
+        heads, values = self.facts.program.heads, self.region_values(canvas, place)
         if identity.mode == "ephemeral":
-            return bound(work, p, heads, work.broadcast(learned, (batch, identity.capacity, d)), values)
+            return bind_slots(work, p, heads, work.broadcast(learned, (batch, identity.capacity, d)), values)
         name, flag = f"{place.name}.slots", self._flag(place, 3)
         slots = work.add(learned, self.states[name])
-        with self.guard(place.index):
-            now = bound(work, p, heads, slots, values)
+        with self.predicate(place.index):
+            now = bind_slots(work, p, heads, slots, values)
             moved = work.binary("sub", now, learned)
-        self.states[name] = chosen(work, flag, moved, self.states[name])
-        return chosen(work, flag, now, slots)
+        self.states[name] = select_flagged(work, flag, moved, self.states[name])
+        return select_flagged(work, flag, now, slots)
 
-    def _remember(self, place: Place, z: int, written: int) -> None:
-        work, p, name, flag = self.work, self.own(place), place.name, self._flag(place, 3)
+    def _update_memory(self, place: Place, z: int, written: int) -> None:
+        work, p, name, flag = self.work, self.region_params(place), place.name, self._flag(place, 3)
         learned = work.reshape(p["memory.keys"], (1, *work.shape(p["memory.keys"])))
         before = {of: self.states[f"{name}.{of}"] for of in ("keys", "values")}
-        with self.guard(place.index):
-            keys, values = remembered(work, p, work.add(learned, before["keys"]), before["values"], z, written)
+        with self.predicate(place.index):
+            keys, values = step_memory(work, p, work.add(learned, before["keys"]), before["values"], z, written)
             keys = work.binary("sub", keys, learned)
         for of, now in (("keys", keys), ("values", values)):
-            self.states[f"{name}.{of}"] = chosen(work, flag, now, before[of])
+            self.states[f"{name}.{of}"] = select_flagged(work, flag, now, before[of])

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from volumetric.base.config_tables import record
 from volumetric.base.errors import SpecError
-from volumetric.base.hints import shown
-from volumetric.base.tables import record
-from volumetric.program.layer.declared import MOST_EDGES, VERSION, Program, refuse_edges
+from volumetric.base.hints import format_value
+from volumetric.program.layer.program_declaration import MOST_EDGES, VERSION, Program, refuse_edges
 
 FORMAT = "volumetric.program"
 MOST_BYTES = 64 * 2**20
@@ -24,15 +24,15 @@ _HEAD = ("format", "version")
 
 def program_to_json(program: Program) -> str:
     """Return a program as text. Equal programs have equal texts."""
-    return _lined(program_to_dict(program), 0) + "\n"
+    return _lined_json(program_to_dict(program), 0) + "\n"
 
 
 def program_to_dict(program: Program) -> dict[str, Any]:
     """Return the data of `program_to_json`."""
-    return {"format": FORMAT, "version": VERSION, **written(program)}
+    return {"format": FORMAT, "version": VERSION, **json_value(program)}
 
 
-def written(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return a value as JSON data, without fields that equal their defaults."""
     if isinstance(value, Struct):
         config = value.__struct_config__
@@ -41,11 +41,11 @@ def written(value: Any) -> Any:
             of = getattr(value, field.name)
             default = {} if field.default_factory is not msgspec.NODEFAULT else field.default
             if of != default:
-                out[field.name] = written(of)
+                out[field.name] = json_value(of)
         return out
     if isinstance(value, Mapping):
-        return {name: written(one) for name, one in value.items()}
-    return [written(one) for one in value] if isinstance(value, tuple | list) else value
+        return {name: json_value(one) for name, one in value.items()}
+    return [json_value(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 def program_from_json(text: str | bytes) -> Program:
@@ -61,7 +61,7 @@ def program_from_json(text: str | bytes) -> Program:
     if data.get("format") != FORMAT:
         canvas = "schema_version" in data or "program_version" in data
         raise SpecError(
-            f"program: format is {shown(data.get('format'))}, expected {FORMAT!r}",
+            f"program: format is {format_value(data.get('format'))}, expected {FORMAT!r}",
             hint="`volumetric program import` reads those of canvas-engineering" if canvas else None,
         )
     version = data.get("version")
@@ -69,7 +69,7 @@ def program_from_json(text: str | bytes) -> Program:
         newer = isinstance(version, int) and version > VERSION
         read = f"versions up to {VERSION} are supported"
         hint = f"a newer volumetric wrote it; {read} here" if newer else read
-        raise SpecError(f"program: version {shown(version)} is unknown", hint=hint)
+        raise SpecError(f"program: version {format_value(version)} is unknown", hint=hint)
     edges = data.get("edges")
     if isinstance(edges, list) and len(edges) > MOST_EDGES:
         refuse_edges(len(edges), _width(data))
@@ -84,7 +84,7 @@ def read_json(text: str | bytes, what: str) -> Any:
             refuse_edges(edges, 64)
         raise SpecError(f"{what}: the text has {len(text) / 2**20:,.0f} MiB, the limit is {MOST_BYTES >> 20} MiB")
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse)
     except SpecError as error:
         raise SpecError(f"{what}: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -97,12 +97,12 @@ def _fields(cls: type) -> dict[str, msgspec.structs.FieldInfo]:
     return {field.name: field for field in msgspec.structs.fields(cls)}
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) != len(pairs):
         seen_keys: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen_keys or seen_keys.add(key))
-        raise SpecError(f"duplicate key {shown(twice)}")
+        raise SpecError(f"duplicate key {format_value(twice)}")
     return mapping
 
 
@@ -117,15 +117,17 @@ def _width(data: Mapping[str, Any]) -> int:
     return width if isinstance(width, int) and 0 < width < 2**16 else 64
 
 
-def _lined(value: Any, depth: int) -> str:
+def _lined_json(value: Any, depth: int) -> str:
     """Return JSON text with short values on one line."""
     flat = json.dumps(value, ensure_ascii=False)
     if depth and len(flat) + depth <= SHORT:
         return flat
     if isinstance(value, dict) and value:
-        parts = [f"{json.dumps(name, ensure_ascii=False)}: {_lined(one, depth + 1)}" for name, one in value.items()]
+        parts = [
+            f"{json.dumps(name, ensure_ascii=False)}: {_lined_json(one, depth + 1)}" for name, one in value.items()
+        ]
     elif isinstance(value, list) and value:
-        parts = [_lined(one, depth + 1) for one in value]
+        parts = [_lined_json(one, depth + 1) for one in value]
     else:
         return flat
     pad = "\n" + " " * (depth + 1)

@@ -10,11 +10,11 @@ from volumetric.base.errors import SpecError
 from volumetric.base.hints import suggestion
 from volumetric.layers.clock import Clock, Event, Inner, On
 from volumetric.layers.clock_steps import counters
-from volumetric.program.layer.facts import Facts
-from volumetric.program.layer.parameters import states_of
+from volumetric.program.layer.edge_tasks import tasks_of
 from volumetric.program.layer.ports import Signal
+from volumetric.program.layer.program_facts import Facts
+from volumetric.program.layer.program_params import states_of
 from volumetric.program.layer.recipes import recipe_states
-from volumetric.program.layer.tasks import tasks_of
 
 CANVAS, CLOCK = "canvas", "clock"
 """States: the content of positions, and the counts of clocks minus their start values."""
@@ -110,7 +110,7 @@ def all_states(facts: Facts) -> dict[str, Shape]:
 
 def meter_at(facts: Facts, event: Event) -> tuple[int, int]:
     """Return the region whose meter an event watches, and the index of the kind."""
-    place = facts.place(event.what)
+    place = facts.place(event.watched_name)
     assert place.meter is not None  # as `timing_of` has checked
     return place.index, place.meter.kinds.index(event.kind)
 
@@ -118,25 +118,30 @@ def meter_at(facts: Facts, event: Event) -> tuple[int, int]:
 def _check(facts: Facts, clock: Clock) -> None:
     """Raise `SpecError` if a clock reads an unknown name."""
     if isinstance(clock, Event):
-        if clock.what not in facts.numbers:
-            raise SpecError(f"{clock}: there is no region {clock.what!r}", hint=_near(clock.what, facts.numbers))
-        meter = facts.place(clock.what).meter
+        if clock.watched_name not in facts.numbers:
+            raise SpecError(
+                f"{clock}: there is no region {clock.watched_name!r}",
+                hint=_name_hint(clock.watched_name, facts.numbers),
+            )
+        meter = facts.place(clock.watched_name).meter
         if meter is None:
             raise SpecError(
-                f"{clock}: region {clock.what!r} has no meter",
-                hint=f"add meters=[Meter({clock.what!r}, ({clock.kind!r},))], or use carrier 'residual' or 'filter'",
+                f"{clock}: region {clock.watched_name!r} has no meter",
+                hint=f"add meters=[Meter({clock.watched_name!r}, ({clock.kind!r},))], "
+                "or use carrier 'residual' or 'filter'",
             )
         if clock.kind not in meter.kinds:
             raise SpecError(
-                f"{clock}: the meter of {clock.what!r} has no kind {clock.kind!r}", hint=_near(clock.kind, meter.kinds)
+                f"{clock}: the meter of {clock.watched_name!r} has no kind {clock.kind!r}",
+                hint=_name_hint(clock.kind, meter.kinds),
             )
     if isinstance(clock, On):
         signals = [name for name, port in facts.program.ports.items() if isinstance(port, Signal)]
         if clock.name not in signals:
-            hint = _near(clock.name, signals) if signals else f"add ports={{{clock.name!r}: Signal()}}"
+            hint = _name_hint(clock.name, signals) if signals else f"add ports={{{clock.name!r}: Signal()}}"
             raise SpecError(f"{clock}: there is no signal {clock.name!r}", hint=hint)
 
 
-def _near(name: str, known: object) -> str:
+def _name_hint(name: str, known: object) -> str:
     names = [str(one) for one in known]  # pyright: ignore[reportGeneralTypeIssues]  (a mapping or a sequence)
     return suggestion(name, names, "there are " + ", ".join(names))

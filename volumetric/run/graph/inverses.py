@@ -14,14 +14,14 @@ from typing import Any, Literal, TypeAlias
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError, UnsupportedError
-from volumetric.formula.functions import LEAKY_SLOPE, Activation
+from volumetric.formula.unary_functions import LEAKY_SLOPE, Activation
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.differentiate import differentiate
 from volumetric.layers import Dense, Discrete, LayerNorm, LayerSpec, RMSNorm, Scale, Softcap
-from volumetric.layers.base import LAYERS
 from volumetric.layers.conv import Conv
+from volumetric.layers.emit_scope import Scope
+from volumetric.layers.layer_spec import LAYERS
 from volumetric.layers.pooling import AvgPool
-from volumetric.layers.scope import Scope
 from volumetric.run.plan import DELAYS, Plan, Step
 
 InverseKind = Literal["learned", "transpose", "pinv"]
@@ -56,7 +56,7 @@ class Inverse:
         return {} if self.layer is None else {self.key(p.name): p.shape for p in self.layer.params()}
 
 
-def weighted(plan: Plan) -> set[int]:
+def weighted_values(plan: Plan) -> set[int]:
     """Return the values of a plan that depend on weights: those that can have a target."""
     numbers: set[int] = set()
     for step in plan.steps:
@@ -92,7 +92,7 @@ def plan_inverses(plan: Plan, kind: InverseKind, *, derived: Collection[str]) ->
         A layer has no inverse; the message names it.
     """
     maker: dict[int, Step] = {step.outputs[0]: step for step in plan.steps if step.outputs}
-    below, inverses = weighted(plan), dict[str, Inverse]()
+    below, inverses = weighted_values(plan), dict[str, Inverse]()
     for step in plan.steps:
         if step.op in DELAYS:
             raise UnsupportedError(
@@ -137,7 +137,7 @@ def learned_inverse(
 ) -> LayerSpec:
     """Return the layer that learns the inverse: a transposed convolution for a convolution, else a dense layer."""
     if isinstance(spec, Conv):
-        transposed = _transposed(spec, output_shape, input_shape, activation)
+        transposed = _transposed_conv(spec, output_shape, input_shape, activation)
         if transposed is not None:
             return transposed
     sizes = prod(output_shape), prod(input_shape)
@@ -150,7 +150,7 @@ def learned_inverse(
     return Dense(in_features=sizes[0], out_features=sizes[1], activation=activation)
 
 
-def _transposed(spec: Conv, output_shape: Shape, input_shape: Shape, activation: Activation) -> LayerSpec | None:
+def _transposed_conv(spec: Conv, output_shape: Shape, input_shape: Shape, activation: Activation) -> LayerSpec | None:
     """Return the transposed convolution that outputs images of the size `input_shape`, if there is one."""
     windows = spec.windows()
     if windows.before != spec.zeros(windows.kernel, windows.stride, windows.dilation)[1]:
@@ -180,7 +180,7 @@ def emit_inverse(base: Scope, inverse: Inverse, step: Step, y: int) -> int:
     rows = work.shape(y)[0]
     shape = (rows, *inverse.shape)
     if inverse.layer is not None:
-        keys = {p.name: work.stored(inverse.key(p.name), p.shape) for p in inverse.layer.params()}
+        keys = {p.name: work.stored_tensor(inverse.key(p.name), p.shape) for p in inverse.layer.params()}
         if isinstance(inverse.layer, Dense):
             y = work.reshape(y, (rows, inverse.layer.in_features))
         scope = replace(base, path=f"inverse/{step.where}", param=lambda name, _: keys[name], training=None)
@@ -198,7 +198,7 @@ def emit_inverse(base: Scope, inverse: Inverse, step: Step, y: int) -> int:
             y = work.binary("sub", before_activation(work, spec.activation, y), bias)
         else:
             y = before_activation(work, spec.activation, y)
-        solved = work.stored(inverse.key("pinv"), (spec.in_features, spec.out_features))
+        solved = work.stored_tensor(inverse.key("pinv"), (spec.in_features, spec.out_features))
         x = work.gemm(y, work.reshape(solved, (1, spec.in_features, spec.out_features)), trans_b=True)
     return work.reshape(x, shape)
 
@@ -206,9 +206,9 @@ def emit_inverse(base: Scope, inverse: Inverse, step: Step, y: int) -> int:
 def before_activation(work: GraphBuilder, name: str, y: int) -> int:
     """Emit the inverse of an activation at `y`; if it is not unique or does not exist, a simple nearby value."""
     if name == "tanh":
-        return _half_log_odds(work, _within(work, y, -0.999, 0.999))
+        return _half_log_odds(work, _clamp_to(work, y, -0.999, 0.999))
     if name == "sigmoid":  # σ(x) = (1 + tanh(x / 2)) / 2
-        return work.affine(_half_log_odds(work, work.affine(_within(work, y, 0.001, 0.999), 2.0, -1.0)), 2.0)
+        return work.affine(_half_log_odds(work, work.affine(_clamp_to(work, y, 0.001, 0.999), 2.0, -1.0)), 2.0)
     if name == "leaky_relu":
         zero = work.scalar(0.0)
         below = work.affine(work.binary("min", y, zero), 1 / LEAKY_SLOPE)
@@ -216,7 +216,7 @@ def before_activation(work: GraphBuilder, name: str, y: int) -> int:
     return y
 
 
-def _within(work: GraphBuilder, y: int, low: float, high: float) -> int:
+def _clamp_to(work: GraphBuilder, y: int, low: float, high: float) -> int:
     return work.binary("min", work.binary("max", y, work.scalar(low)), work.scalar(high))
 
 
@@ -230,11 +230,11 @@ Cross: TypeAlias = Callable[[Scope, Step, int, int, int], int]
 """``(base, step, x, y, shift)``: how far the input `x` of a step should move for its output `y` to move by `shift`."""
 
 
-def _same(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
+def _cross_reshape(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
     return base.work.reshape(shift, base.work.shape(x))
 
 
-def _scaled(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
+def _cross_scale(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
     spec: Scale = step.attrs["spec"]
     return base.work.affine(shift, 1 / spec.factor if spec.factor else 0.0)
 
@@ -264,7 +264,7 @@ def _norm(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
     return work.binary("mul", work.binary("mul", shift, back), spread)
 
 
-def _pooled(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
+def _cross_pool(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
     """Emit the shift of the elements that were selected, or of all that were averaged."""
     work, spec = base.work, step.attrs["spec"]
     gradient = differentiate(work, {y: shift}, [x])[x]
@@ -273,9 +273,9 @@ def _pooled(base: Scope, step: Step, x: int, y: int, shift: int) -> int:
 
 EXACT: Mapping[str, Cross] = MappingProxyType(
     {
-        **dict.fromkeys(("reshape", "flatten", "discrete", "clamp", "position_embedding"), _same),
-        **dict.fromkeys((f"{kind}_pool{axes}d" for kind in ("max", "avg") for axes in (1, 2, 3)), _pooled),
-        "scale": _scaled,
+        **dict.fromkeys(("reshape", "flatten", "discrete", "clamp", "position_embedding"), _cross_reshape),
+        **dict.fromkeys((f"{kind}_pool{axes}d" for kind in ("max", "avg") for axes in (1, 2, 3)), _cross_pool),
+        "scale": _cross_scale,
         "softcap": _softcap,
         "rms_norm": _norm,
         "layer_norm": _norm,

@@ -23,9 +23,9 @@ import numpy as np
 
 from volumetric.base._typing import ROWS, F32Array, Shape
 from volumetric.base.errors import UnsupportedError
-from volumetric.graph.guards import Guard
 from volumetric.graph.operations.rowwise import LINEAR
 from volumetric.graph.ops import Graph, Node, Tensor
+from volumetric.graph.predicates import Predicate
 from volumetric.run.plan import Plan, Value
 
 DOWN, UP = ":a", ":b"
@@ -117,7 +117,7 @@ def _overlays(graph: Graph, node: Node, ranks: Mapping[str, Sequence[int]]) -> d
     """Return the overlays of the parts of a node by part numbers: separate for a gated product, else one for all."""
     if node.op != "linear":
         return {}
-    keys, parts, attrs = graph.keys(node), node.attrs["parts"], node.attrs
+    keys, parts, attrs = graph.keys_by_role(node), node.attrs["parts"], node.attrs
     groups = [(i,) for i in range(len(parts))] if attrs["combine"] == "gated" else [tuple(range(len(parts)))]
     overlays: dict[tuple[int, ...], Overlay] = {}
     for group in groups:
@@ -133,22 +133,22 @@ def _overlays(graph: Graph, node: Node, ranks: Mapping[str, Sequence[int]]) -> d
 def with_low_rank(graph: Graph, ranks: Mapping[str, Sequence[int]], weights: int) -> Graph:
     """Return a graph in which products add adapters; `weights` is the tensor of `ADAPTERS`."""
     overlays_of(graph, ranks)
-    writer = _Writer(graph, weights)
+    writer = _OverlayWriter(graph, weights)
     nodes: list[Node] = []
     for node in graph.nodes:
         overlays = _overlays(graph, node, ranks)
-        nodes += writer.rewritten(node, overlays) if overlays else [node]
+        nodes += writer.rewrite(node, overlays) if overlays else [node]
     return dataclasses.replace(graph, tensors=tuple(writer.tensors), nodes=tuple(nodes))
 
 
-class _Writer:
+class _OverlayWriter:
     """Writes the nodes of a product with adapters."""
 
     def __init__(self, graph: Graph, weights: int) -> None:
         self._graph, self._weights = graph, weights
         self.tensors = list(graph.tensors)
 
-    def rewritten(self, node: Node, overlays: Mapping[tuple[int, ...], Overlay]) -> list[Node]:
+    def rewrite(self, node: Node, overlays: Mapping[tuple[int, ...], Overlay]) -> list[Node]:
         """Return the mixture of adapters, the product with their sum as its residual, and its activation."""
         attrs, count = node.attrs, len(node.attrs["parts"])
         by_role = dict(zip(attrs["roles"], node.inputs, strict=True))
@@ -156,10 +156,10 @@ class _Writer:
             nodes, added = self._mixture(node, by_role, overlays[tuple(range(count))])
             if "residual" in by_role:
                 total = self._scratch("overlay", self._width(node))
-                nodes.append(self._other(node, "binary", (added, by_role["residual"]), total, name="add"))
+                nodes.append(self._new_node(node, "binary", (added, by_role["residual"]), total, name="add"))
                 added = total
             inputs = {"x": by_role.pop("x"), "residual": added} | {r: i for r, i in by_role.items() if r != "residual"}
-            return [*nodes, self._like(node, inputs, node.outputs[0], residual=True)]
+            return [*nodes, self._with_inputs(node, inputs, node.outputs[0], residual=True)]
         if attrs["softcap"] is not None:
             raise UnsupportedError(f"{node.where}: overlays do not support a soft cap after an activation")
         nodes, parts = [], []
@@ -174,16 +174,18 @@ class _Writer:
             widths = tuple(attrs["parts"][i] for i in group)
             product = self._scratch("product", sum(widths))
             changed = {**LINEAR, **_norm_attrs(node), "parts": widths, "residual": "residual" in inputs}
-            nodes.append(self._like(node, inputs, product, **changed))
+            nodes.append(self._with_inputs(node, inputs, product, **changed))
             parts.append(product)
         last = node.outputs[0] if "residual" not in by_role else self._scratch("activated", self._width(node))
         if attrs["combine"] == "gated":
             facts = {name: attrs[name] for name in ("activation", "limit", "up_offset")}
-            nodes.append(self._other(node, "gated", tuple(parts), last, **facts))
+            nodes.append(self._new_node(node, "gated", tuple(parts), last, **facts))
         else:
-            nodes.append(self._other(node, "unary", tuple(parts), last, name=attrs["activation"], alpha=1.0, beta=0.0))
+            nodes.append(
+                self._new_node(node, "unary", tuple(parts), last, name=attrs["activation"], alpha=1.0, beta=0.0)
+            )
         if "residual" in by_role:
-            nodes.append(self._other(node, "binary", (last, by_role["residual"]), node.outputs[0], name="add"))
+            nodes.append(self._new_node(node, "binary", (last, by_role["residual"]), node.outputs[0], name="add"))
         return nodes
 
     def _mixture(self, node: Node, by_role: Mapping[str, int], overlay: Overlay) -> tuple[list[Node], int]:
@@ -193,29 +195,29 @@ class _Writer:
         """
         nodes, branches, width = [], [], sum(overlay.widths)
         for adapter in range(overlay.count):
-            guard = node.guard or Guard(self._weights, adapter)
+            guard = node.predicate or Predicate(self._weights, adapter)
             keys, shapes = overlay.factor_keys(adapter), overlay.factor_shapes
             a, b = (self._parameter(key, shape) for key, shape in zip(keys, shapes, strict=True))
             low, branch = self._scratch("low rank", overlay.rank), self._scratch("adapter", width)
             down = {"x": by_role["x"], "weight.0": a, **_norm_of(by_role)}
             first = self._product(node, down, low, overlay.rank, **_norm_attrs(node))
             last = self._product(node, {"x": low, "weight.0": b}, branch, width)
-            nodes += [dataclasses.replace(one, guard=guard) for one in (first, last)]
+            nodes += [dataclasses.replace(one, predicate=guard) for one in (first, last)]
             branches.append(branch)
         mixture = self._scratch("overlay", width)
-        nodes.append(self._other(node, "mix", (self._weights, *branches), mixture, weighted=True))
+        nodes.append(self._new_node(node, "mix", (self._weights, *branches), mixture, weighted=True))
         return nodes, mixture
 
     def _product(self, node: Node, by_role: Mapping[str, int], output: int, width: int, **attrs: Any) -> Node:
         facts = {**LINEAR, "parts": (width,), "roles": tuple(by_role), **attrs}
-        return self._other(node, "linear", tuple(by_role.values()), output, **facts)
+        return self._new_node(node, "linear", tuple(by_role.values()), output, **facts)
 
-    def _like(self, node: Node, by_role: Mapping[str, int], output: int, **attrs: Any) -> Node:
+    def _with_inputs(self, node: Node, by_role: Mapping[str, int], output: int, **attrs: Any) -> Node:
         """Return the node with other inputs, by role, and other attributes."""
         changed = MappingProxyType({**node.attrs, **attrs, "roles": tuple(by_role)})
         return dataclasses.replace(node, inputs=tuple(by_role.values()), outputs=(output,), attrs=changed)
 
-    def _other(self, node: Node, op: str, inputs: tuple[int, ...], output: int, **attrs: Any) -> Node:
+    def _new_node(self, node: Node, op: str, inputs: tuple[int, ...], output: int, **attrs: Any) -> Node:
         return dataclasses.replace(node, op=op, inputs=inputs, outputs=(output,), attrs=MappingProxyType(attrs))
 
     def _parameter(self, key: str, shape: Shape) -> int:

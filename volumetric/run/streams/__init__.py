@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
-from volumetric.base.moved import names_that_left
+from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.network import Network, Params
 from volumetric.run.device import RunOptions
-from volumetric.run.streams.resident import ResidentStream, stays_resident
-from volumetric.run.streams.rows import RowStream
+from volumetric.run.streams.resident_stream import ResidentStream, stays_resident
+from volumetric.run.streams.row_stream import RowStream
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
@@ -43,4 +43,4 @@ def open_stream(
     return RowStream(device, machine, params, batch=batch, options=options)
 
 
-__getattr__ = names_that_left(__name__)
+__getattr__ = moved_names_getattr(__name__)

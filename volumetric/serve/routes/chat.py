@@ -11,29 +11,29 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volumetric.base.errors import GenerationError
-from volumetric.generate.drafting import PromptLookup
+from volumetric.generate.drafters import PromptLookup
 from volumetric.generate.prompt import check_ids
-from volumetric.serve.answers import AnswerForm
-from volumetric.serve.bodies import body_of
-from volumetric.serve.channels import FINAL
-from volumetric.serve.completing import complete, engine_of, jobs_of
-from volumetric.serve.event_stream import present
-from volumetric.serve.fields.chat import ChatRequest
-from volumetric.serve.forms import grammar_of, held_to_form
-from volumetric.serve.problem import bad, problem_of
+from volumetric.serve.answer_grammar import answers_in_form, grammar_of
+from volumetric.serve.bodies import read_body
+from volumetric.serve.completion_answers import ChatAnswer
+from volumetric.serve.event_stream import cancel_on_disconnect
+from volumetric.serve.fields.chat_request import ChatRequest
+from volumetric.serve.harmony import FINAL
+from volumetric.serve.output_parser import OutputFormat
+from volumetric.serve.problem import bad_request, problem_of
+from volumetric.serve.respond import complete, engine_of, jobs_of
 from volumetric.serve.serving import size_of
-from volumetric.serve.shapes import ChatShape
-from volumetric.serve.tools.asked import tools_of
-from volumetric.serve.tools.families import functions, instructions
-from volumetric.serve.tools.history import told_calls
+from volumetric.serve.tools.call_form_families import functions_json, instructions
+from volumetric.serve.tools.call_history import calls_for_template
+from volumetric.serve.tools.request_tools import tools_of
 
 if TYPE_CHECKING:
-    from volumetric.generate.drafting import Drafter
+    from volumetric.generate.drafters import Drafter
     from volumetric.generate.grammar import Grammar
-    from volumetric.generate.scheduling.job import Job
+    from volumetric.generate.scheduling.jobs import Job
     from volumetric.serve.chat_format import ChatFormat
-    from volumetric.serve.serving import Served, Serving
-    from volumetric.serve.tools.asked import AskedTools
+    from volumetric.serve.serving import ServedModel, Serving
+    from volumetric.serve.tools.request_tools import RequestTools
 
 _TAIL = 16
 """Tokens at the end of a prompt that are searched for a mark of reasoning."""
@@ -42,16 +42,18 @@ _TAIL = 16
 async def chat(request: Request) -> Response:
     """Answer a conversation."""
     serving: Serving = request.app.state.serving
-    body = await body_of(request, ChatRequest)
-    async with present(request.receive):
-        conversation = await conversation_of(serving, body)
+    body = await read_body(request, ChatRequest)
+    async with cancel_on_disconnect(request.receive):
+        conversation = await prepare_chat(serving, body)
     sizes = [len(job.prompt) for job in conversation.jobs]
-    shape = ChatShape(**conversation.served.told_of(body), sizes=sizes, texts=body.texts, form=conversation.form)
+    shape = ChatAnswer(
+        **conversation.served.answer_options(body), sizes=sizes, texts=body.texts, form=conversation.form
+    )
     return await complete(request, conversation.served, conversation.jobs, shape, stream=bool(body.stream))
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class PreparedChat:
     """A conversation that is ready to be answered.
 
     Attributes
@@ -61,12 +63,12 @@ class Conversation:
     form : the format of the answers; None: all generated text is content
     """
 
-    served: Served
+    served: ServedModel
     jobs: Sequence[Job]
-    form: AnswerForm | None
+    form: OutputFormat | None
 
 
-async def conversation_of(serving: Serving, body: ChatRequest) -> Conversation:
+async def prepare_chat(serving: Serving, body: ChatRequest) -> PreparedChat:
     """Prepare a conversation with its tools, constraints and sampling parameters.
 
     Tools, constraints, drafts, reasoning and channels cost nothing unless the request or the model's chat format has
@@ -85,39 +87,39 @@ async def conversation_of(serving: Serving, body: ChatRequest) -> Conversation:
         tools = tools_of(body.tools, body.tool_choice, parallel=body.parallel_tool_calls is not False)
     style = served.chat_format(tools=tools is not None)
     if style.channels is not None and going_on and tools is not None:
-        raise bad("this model continues a message only without tools", param="continue_final_message")
+        raise bad_request("this model continues a message only without tools", param="continue_final_message")
     formed = body.response_format is not None or bool(body.forms)
-    has_form = formed and held_to_form(
+    has_form = formed and answers_in_form(
         body, body.response_format, None if tools is None else (tools, style.channels or style.calls)
     )
     drafter = form = grammar = None
     try:
-        messages, args, size = await serving.aside(
+        messages, args, size = await serving.run_in_thread(
             _messages, served, not serving.settings.parse_special, body, style, tools, args
         )
-        ids = await serving.aside(conversation_ids, served, messages, args, going_on, size=size)
+        ids = await serving.run_in_thread(conversation_ids, served, messages, args, going_on, size=size)
         if body.prediction is not None:
-            drafter = await serving.aside(_drafter, served, body.predicted, size=len(body.predicted))
+            drafter = await serving.run_in_thread(_drafter, served, body.predicted, size=len(body.predicted))
     except GenerationError as error:
         raise problem_of(error, param="messages") from None
     if formed or tools is not None or not style.plain:
-        ids, form, grammar = await _formed(serving, served, body, style, tools, ids, has_form=has_form)
-    shown = () if form is None else form.shown
+        ids, form, grammar = await _prepare_form(serving, served, body, style, tools, ids, has_form=has_form)
+    shown = () if form is None else form.special_tokens
     make = partial(jobs_of, grammar=grammar, drafter=drafter, shown=shown, param="messages")
-    jobs = await serving.aside(make, body, served, [ids], serving.settings)
-    return Conversation(served, jobs, form)
+    jobs = await serving.run_in_thread(make, body, served, [ids], serving.settings)
+    return PreparedChat(served, jobs, form)
 
 
-async def _formed(
+async def _prepare_form(
     serving: Serving,
-    served: Served,
+    served: ServedModel,
     body: ChatRequest,
     style: ChatFormat,
-    tools: AskedTools | None,
+    tools: RequestTools | None,
     ids: list[int],
     *,
     has_form: bool,
-) -> tuple[list[int], AnswerForm, Grammar | None]:
+) -> tuple[list[int], OutputFormat, Grammar | None]:
     """Return the prompt, the answer format and the grammar of a request whose answers are more than plain text.
 
     Parameters
@@ -133,7 +135,7 @@ async def _formed(
     calls = replace(calls, inside=bool(calls.aloud) and tail.endswith(calls.trigger))
     if has_form and going_on and tools is not None:
         message = "cannot be combined with both tools and a constraint: the message may be a call or an answer"
-        raise bad(f"continue_final_message {message}", param="continue_final_message")
+        raise bad_request(f"continue_final_message {message}", param="continue_final_message")
     thinking = style.thinking
     # An answer that is constrained from its first token on has no reasoning.
     if channels is not None or has_form or (tools is not None and tools.required):
@@ -151,7 +153,7 @@ async def _formed(
     if channels is not None:
         body.stop_token_ids = [*(body.stop_token_ids or ()), *channels.ends]
     read = tools is not None or (bool(calls.aloud or calls.spoken) and not has_form and not going_on)
-    form = AnswerForm(
+    form = OutputFormat(
         tools=() if tools is None else tools.tools,
         calls=calls if read and channels is None else None,
         apart=has_form,
@@ -165,11 +167,11 @@ async def _formed(
 
 
 def _messages(
-    served: Served,
+    served: ServedModel,
     plain: bool,
     body: ChatRequest,
     style: ChatFormat,
-    tools: AskedTools | None,
+    tools: RequestTools | None,
     args: dict[str, Any],
 ) -> tuple[list[dict[str, Any]], dict[str, Any], int]:
     """Return the messages and template arguments of a request in the form that templates expect, and their size.
@@ -183,25 +185,25 @@ def _messages(
     messages, declarations = body.conversation(), () if tools is None else tools.declarations
     messages, args, declarations = as_data(served, plain, messages, args, declarations)
     if any("tool_calls" in message for message in messages):
-        messages = told_calls(messages, style.source, None if style.channels is not None else style.calls)
+        messages = calls_for_template(messages, style.source, None if style.channels is not None else style.calls)
     if tools is not None:
-        messages = _told_of_tools(messages, replace(tools, declarations=declarations), style, args)
+        messages = _with_tool_declarations(messages, replace(tools, declarations=declarations), style, args)
     return messages, args, size_of((messages, args))
 
 
-def _told_of_tools(
-    messages: list[dict[str, Any]], tools: AskedTools, style: ChatFormat, args: dict[str, Any]
+def _with_tool_declarations(
+    messages: list[dict[str, Any]], tools: RequestTools, style: ChatFormat, args: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Declare tools to the model, in the messages or in the template's arguments."""
     if style.telling == "template":
         args["tools"] = list(tools.declarations)
         return messages
     if style.telling == "message":
-        return with_system(messages, tools=functions(tools))
+        return with_system(messages, tools=functions_json(tools))
     return with_system(messages, instructions(tools, style.calls))
 
 
-def _drafter(served: Served, predicted: str) -> Callable[[], Drafter] | None:
+def _drafter(served: ServedModel, predicted: str) -> Callable[[], Drafter] | None:
     """Return a factory of drafters that propose the tokens of a text; None if it is empty."""
     tokenizer = served.model.tokenizer
     if not predicted or tokenizer is None:
@@ -224,18 +226,20 @@ def template_args(body: ChatRequest) -> dict[str, Any]:
     args = dict(body.chat_template_kwargs or {})
     for name in ("messages", "tools", "add_generation_prompt"):
         if name in args:
-            raise bad(f"chat_template_kwargs cannot have {name!r}", param="chat_template_kwargs")
+            raise bad_request(f"chat_template_kwargs cannot have {name!r}", param="chat_template_kwargs")
     if body.reasoning_effort is not None:
         args["reasoning_effort"] = body.reasoning_effort
     going_on = bool(body.continue_final_message)
     if going_on and body.add_generation_prompt:
-        raise bad("continue_final_message and add_generation_prompt exclude each other", param="add_generation_prompt")
+        raise bad_request(
+            "continue_final_message and add_generation_prompt exclude each other", param="add_generation_prompt"
+        )
     args["add_generation_prompt"] = not going_on if body.add_generation_prompt is None else body.add_generation_prompt
     return args
 
 
 def as_data(
-    served: Served,
+    served: ServedModel,
     plain: bool,
     messages: Sequence[dict[str, Any]],
     args: dict[str, Any],
@@ -252,7 +256,7 @@ def as_data(
 
 
 def conversation_ids(
-    served: Served, messages: list[dict[str, Any]], args: dict[str, Any], going_on: bool = False
+    served: ServedModel, messages: list[dict[str, Any]], args: dict[str, Any], going_on: bool = False
 ) -> list[int]:
     """Return the token ids of a conversation from `as_data`; `going_on` leaves the last message open.
 

@@ -10,63 +10,65 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volumetric.base.errors import GenerationError
-from volumetric.serve.bodies import body_of
-from volumetric.serve.completing import check_room, complete, engine_of, jobs_of
-from volumetric.serve.echo import EchoShape
-from volumetric.serve.event_stream import present
-from volumetric.serve.fields.completion import CompletionRequest
-from volumetric.serve.filling import filling_of
-from volumetric.serve.forms import grammar_of
+from volumetric.serve.answer_grammar import grammar_of
+from volumetric.serve.bodies import read_body
+from volumetric.serve.completion_answers import TextAnswer
+from volumetric.serve.echo import EchoAnswer
+from volumetric.serve.event_stream import cancel_on_disconnect
+from volumetric.serve.fields.completion_request import CompletionRequest
+from volumetric.serve.fill_in_middle import fill_in_middle_of
 from volumetric.serve.problem import problem_of
-from volumetric.serve.shapes import TextShape
+from volumetric.serve.respond import check_room, complete, engine_of, jobs_of
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
-    from volumetric.serve.serving import Served, Serving
+    from volumetric.serve.serving import ServedModel, Serving
 
 
 async def completions(request: Request) -> Response:
     """Continue prompts."""
     serving: Serving = request.app.state.serving
-    body = await body_of(request, CompletionRequest)
+    body = await read_body(request, CompletionRequest)
     served = serving.model(body.model)
     engine_of(served)
     body.check()
     context = served.model.info.context
     whole = body.add_special_tokens is not False
-    encode = partial(served.model.encode if whole else partial(_bare, served.model), limit=context)
+    encode = partial(served.model.encode if whole else partial(_encode_bare, served.model), limit=context)
     if body.suffix:
-        filling = filling_of(served.name, served.model.tokenizer)
+        filling = fill_in_middle_of(served.name, served.model.tokenizer)
         body.stop_token_ids = [*(body.stop_token_ids or ()), *filling.ends]
         encode = partial(filling.prompt, after=body.suffix, limit=context)
-    async with present(request.receive):
+    async with cancel_on_disconnect(request.receive):
         try:
-            sources = await serving.aside(_prompts, served, body)
-            prompts = [await serving.aside(encode, one, size=len(one) + len(body.suffix or "")) for one in sources]
+            sources = await serving.run_in_thread(_prompts, served, body)
+            prompts = [
+                await serving.run_in_thread(encode, one, size=len(one) + len(body.suffix or "")) for one in sources
+            ]
         except GenerationError as error:
             raise problem_of(error, param="prompt") from None
         grammar = await grammar_of(serving, served, body)
-    fields = served.told_of(body) | {"sizes": list(map(len, prompts)), "texts": body.texts}
-    shape = TextShape(**fields)
+    fields = served.answer_options(body) | {"sizes": list(map(len, prompts)), "texts": body.texts}
+    shape = TextAnswer(**fields)
     if body.echo:
         texts = [one if isinstance(one, str) else served.text(one) for one in sources]
         echoed = list(zip(texts, prompts, strict=True))
-        shape = EchoShape(**fields, prompts=echoed, alone=body.alone)
+        shape = EchoAnswer(**fields, prompts=echoed, alone=body.alone)
         body.max_tokens = 1 if body.alone else body.max_tokens
     scored = bool(body.echo) and body.tops is not None
     make = partial(jobs_of, grammar=grammar, scored=scored, param="prompt")
-    jobs = await serving.aside(make, body, served, prompts, serving.settings)
+    jobs = await serving.run_in_thread(make, body, served, prompts, serving.settings)
     return await complete(request, served, jobs, shape, stream=bool(body.stream))
 
 
-def _bare(model: Model, prompt: str | Sequence[int], limit: int) -> list[int]:
+def _encode_bare(model: Model, prompt: str | Sequence[int], limit: int) -> list[int]:
     """Return a prompt's token ids without the special tokens that the tokenizer adds around a text."""
     if isinstance(prompt, str) and prompt and model.tokenizer is not None:
         prompt = model.tokenizer.encode(prompt, add_special_tokens=False, limit=limit)
     return model.encode(prompt)
 
 
-def _prompts(served: Served, body: CompletionRequest) -> list[str | list[int]]:
+def _prompts(served: ServedModel, body: CompletionRequest) -> list[str | list[int]]:
     """Return the prompts. Raises `RequestError`, and `DoesNotFitError` for too many ids before checking each."""
     prompts = body.prompts()
     for prompt in prompts:

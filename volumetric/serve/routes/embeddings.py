@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from volumetric.base._typing import F32Array
 from volumetric.base.errors import DoesNotFitError, VolumetricError
-from volumetric.serve.bodies import body_of
-from volumetric.serve.event_stream import present
-from volumetric.serve.fields.embedding import EmbeddingRequest
-from volumetric.serve.problem import bad, problem_of
-from volumetric.serve.serving import encoded
+from volumetric.serve.bodies import read_body
+from volumetric.serve.event_stream import cancel_on_disconnect
+from volumetric.serve.fields.embedding_request import EmbeddingRequest
+from volumetric.serve.problem import bad_request, problem_of
+from volumetric.serve.serving import json_bytes
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
@@ -25,34 +25,38 @@ if TYPE_CHECKING:
 async def embeddings(request: Request) -> Response:
     """Embed texts. Requests run one after the other: an encoder batches the texts of each."""
     serving: Serving = request.app.state.serving
-    body = await body_of(request, EmbeddingRequest)
+    body = await read_body(request, EmbeddingRequest)
     served = serving.model(body.model)
     body.check()
     texts = body.texts()
     if served.engine is not None:
-        raise bad(f"{served.name} generates text; serve an encoder for embeddings", param="model")
+        raise bad_request(f"{served.name} generates text; serve an encoder for embeddings", param="model")
     try:
-        async with present(request.receive), served.embedding:
-            rows, tokens = await serving.encoding(_embedded, served.model, texts, body.truncate_prompt_tokens)
+        async with cancel_on_disconnect(request.receive), served.embedding:
+            rows, tokens = await serving.encoding(_embed_texts, served.model, texts, body.truncate_prompt_tokens)
     except VolumetricError as error:
         raise problem_of(error, param="input") from None
     body.check_width(rows.shape[1])
     data = [
-        {"object": "embedding", "index": i, "embedding": _told(row, base64_text=body.encoding_format == "base64")}
+        {
+            "object": "embedding",
+            "index": i,
+            "embedding": _encode_vector(row, base64_text=body.encoding_format == "base64"),
+        }
         for i, row in enumerate(rows)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     answer = {"object": "list", "data": data, "model": served.name, "usage": usage}
-    return Response(encoded(answer), media_type="application/json")
+    return Response(json_bytes(answer), media_type="application/json")
 
 
-def _told(row: F32Array, *, base64_text: bool) -> str | list[float]:
+def _encode_vector(row: F32Array, *, base64_text: bool) -> str | list[float]:
     if base64_text:
         return base64.b64encode(np.ascontiguousarray(row, "<f4").tobytes()).decode()
     return row.tolist()
 
 
-def _embedded(model: Model, texts: list[str], cut: int | None) -> tuple[F32Array, int]:
+def _embed_texts(model: Model, texts: list[str], cut: int | None) -> tuple[F32Array, int]:
     """Return embeddings, and their number of tokens; texts that are too long are truncated only if `cut` is set.
 
     Raises

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 if TYPE_CHECKING:
-    from volumetric.generate.scheduling.stats import Histogram, Stats
+    from volumetric.generate.scheduling.scheduler_stats import Histogram, SchedulerStats
     from volumetric.serve.engine import Engine
     from volumetric.serve.serving import Serving
 
@@ -64,7 +64,7 @@ async def metrics(request: Request) -> Response:
     return Response(text.encode(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _scheduler_lines(stats: Mapping[str, Stats]) -> Iterator[str]:
+def _scheduler_lines(stats: Mapping[str, SchedulerStats]) -> Iterator[str]:
     """Yield the Prometheus lines of the schedulers, by model."""
     for kind, table in (("counter", _COUNTERS), ("gauge", _GAUGES)):
         for field, (name, help_text) in table.items():

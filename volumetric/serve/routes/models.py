@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volumetric.serve.problem import RequestError
-from volumetric.serve.serving import encoded
+from volumetric.serve.serving import json_bytes
 
 if TYPE_CHECKING:
     from volumetric.serve.serving import Serving
@@ -18,14 +18,14 @@ async def models(request: Request) -> Response:
     """List the models."""
     serving: Serving = request.app.state.serving
     entries = [served.describe(serving.created, serving.settings) for served in serving.models.values()]
-    return Response(encoded({"object": "list", "data": entries}), media_type="application/json")
+    return Response(json_bytes({"object": "list", "data": entries}), media_type="application/json")
 
 
 async def model(request: Request) -> Response:
     """Describe a model."""
     serving: Serving = request.app.state.serving
     served = serving.model(request.path_params["name"])
-    return Response(encoded(served.describe(serving.created, serving.settings)), media_type="application/json")
+    return Response(json_bytes(served.describe(serving.created, serving.settings)), media_type="application/json")
 
 
 async def health(request: Request) -> Response:
@@ -40,4 +40,4 @@ async def health(request: Request) -> Response:
     if seconds:
         message = f"a device has not answered for {seconds:.0f} s; it seems to hang"
         raise RequestError(503, message, kind="server_error", code="engine_stuck")
-    return Response(encoded({"status": "ok"}), media_type="application/json")
+    return Response(json_bytes({"status": "ok"}), media_type="application/json")

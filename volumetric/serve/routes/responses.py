@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from volumetric.serve.answers import AnswerForm
-from volumetric.serve.bodies import body_of
-from volumetric.serve.completing import complete
-from volumetric.serve.event_stream import present
-from volumetric.serve.fields.response import ResponseRequest
+from volumetric.serve.bodies import read_body
+from volumetric.serve.event_stream import cancel_on_disconnect
+from volumetric.serve.fields.response_request import ResponseRequest
+from volumetric.serve.output_parser import OutputFormat
 from volumetric.serve.problem import RequestError
-from volumetric.serve.responses.asked import chat_of, in_its_words
-from volumetric.serve.responses.shape import ResponseShape
-from volumetric.serve.routes.chat import conversation_of
+from volumetric.serve.respond import complete
+from volumetric.serve.responses.answer import ResponseAnswer
+from volumetric.serve.responses.chat_conversion import chat_of, with_response_names
+from volumetric.serve.routes.chat import prepare_chat
 
 if TYPE_CHECKING:
     from volumetric.serve.serving import Serving
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 async def responses(request: Request) -> Response:
     """Answer a request with output items."""
     serving: Serving = request.app.state.serving
-    body = await body_of(request, ResponseRequest)
-    chat = await serving.aside(chat_of, body)
+    body = await read_body(request, ResponseRequest)
+    chat = await serving.run_in_thread(chat_of, body)
     try:
-        async with present(request.receive):
-            conversation = await conversation_of(serving, chat)
-        shape = ResponseShape(
+        async with cancel_on_disconnect(request.receive):
+            conversation = await prepare_chat(serving, chat)
+        shape = ResponseAnswer(
             body=body,
             params=conversation.jobs[0].params,
             model=conversation.served.name,
             text_of=conversation.served.text_of,
-            form=conversation.form or AnswerForm(),
+            form=conversation.form or OutputFormat(),
         )
         return await complete(request, conversation.served, conversation.jobs, shape, stream=bool(body.stream))
     except RequestError as problem:
-        raise in_its_words(problem) from None
+        raise with_response_names(problem) from None

@@ -7,10 +7,6 @@ from typing import Final
 
 from volumetric.train.memory.assoc_recall import TASK as _ASSOC_RECALL
 from volumetric.train.memory.assoc_recall import assoc_recall as assoc_recall
-from volumetric.train.memory.base import MemoryTask as MemoryTask
-from volumetric.train.memory.baselines import baseline as baseline
-from volumetric.train.memory.baselines import baselines_of as baselines_of
-from volumetric.train.memory.baselines import score as score
 from volumetric.train.memory.copy import TASK as _COPY
 from volumetric.train.memory.copy import copy as copy
 from volumetric.train.memory.delayed_recall import TASK as _DELAYED_RECALL
@@ -21,6 +17,10 @@ from volumetric.train.memory.flip_flop import TASK as _FLIP_FLOP
 from volumetric.train.memory.flip_flop import flip_flop as flip_flop
 from volumetric.train.memory.majority import TASK as _MAJORITY
 from volumetric.train.memory.majority import majority as majority
+from volumetric.train.memory.memory_baselines import baseline as baseline
+from volumetric.train.memory.memory_baselines import baselines_of as baselines_of
+from volumetric.train.memory.memory_baselines import score as score
+from volumetric.train.memory.memory_task import MemoryTask as MemoryTask
 from volumetric.train.memory.n_back import TASK as _N_BACK
 from volumetric.train.memory.n_back import n_back as n_back
 from volumetric.train.memory.parity import TASK as _PARITY

@@ -8,7 +8,7 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, places
+from volumetric.train.memory.memory_task import NOT_ASKED, DrawnSamples, MemoryTask, Split, places
 from volumetric.train.problems import Problem
 
 _QUERY, _KEY = 1, 2  # 0 is a blank
@@ -36,7 +36,7 @@ def _tokens(pairs: int) -> int:
     return 2 * (pairs + _LONE) + _KINDS - pairs
 
 
-def _draw(random: np.random.Generator, count: int, length: int, pairs: int) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, pairs: int) -> DrawnSamples:
     """Draw `count` samples with `pairs` pairs each; return token ids and answers, int64 ``[count, length]``."""
     x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
     each = np.arange(count)[:, None]

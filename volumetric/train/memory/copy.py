@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between
+from volumetric.train.memory.memory_task import NOT_ASKED, DrawnSamples, MemoryTask, Split, draw_between
 from volumetric.train.problems import Problem
 
 _START, _GO, _FIRST = 1, 2, 3  # 0 is a blank
@@ -23,11 +23,11 @@ def copy(seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split 
     return TASK.problem(seed, samples, length, split, epoch)
 
 
-def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int) -> DrawnSamples:
     x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
     each = np.arange(count)[:, None]
     order = random.permuted(np.tile(np.arange(_OTHERS + _ITEMS) % _SYMBOLS, (count, 1)), axis=1)
-    pause = between(random, _SHORTEST_PAUSE, np.full(count, length - _FIXED - 1))
+    pause = draw_between(random, _SHORTEST_PAUSE, np.full(count, length - _FIXED - 1))
     first = (length - _FIXED - pause)[:, None]  # blanks before everything
     x[each, first + np.arange(_OTHERS)] = _FIRST + order[:, :_OTHERS]
     x[each, first + _OTHERS] = _START

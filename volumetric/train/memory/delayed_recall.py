@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between, places
+from volumetric.train.memory.memory_task import NOT_ASKED, DrawnSamples, MemoryTask, Split, draw_between, places
 from volumetric.train.problems import Problem
 
 _STORE, _IGNORE, _QUERY, _FIRST = 1, 2, 3, 4  # 0 is a blank
@@ -34,11 +34,11 @@ def delayed_recall(
     return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
 
-def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> DrawnSamples:
     x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
     each = np.arange(count)
     mark = random.integers(0, max(1, length // 10 - 1), count)
-    query = mark + 1 + between(random, _NEAREST, length - 2 - mark)
+    query = mark + 1 + draw_between(random, _NEAREST, length - 2 - mark)
     order = random.permuted(np.tile(np.arange(_SYMBOLS), (count, 1)), axis=1)
     x[each, mark], x[each, mark + 1] = _STORE, _FIRST + order[:, 0]
     x[each, query], y[each, query] = _QUERY, order[:, 0]

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split
+from volumetric.train.memory.memory_task import NOT_ASKED, DrawnSamples, MemoryTask, Split
 from volumetric.train.problems import Problem
 
 _QUERY: Final = 4  # 0 and 1 open, 2 and 3 close brackets of the two kinds
@@ -32,7 +32,7 @@ def dyck2(
     return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
 
-def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> DrawnSamples:
     x, y = np.empty((0, length), np.int64), np.empty((0, length), np.int64)
     while len(x) < count:  # some have no two brackets to swap
         words, far = _words(random, count, length)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split
+from volumetric.train.memory.memory_task import NOT_ASKED, DrawnSamples, MemoryTask, Split
 from volumetric.train.problems import Problem
 
 _WRITE, _READ, _IGNORE, _ZERO = 1, 2, 3, 4  # 0 is a read without its bit; 5 is the bit 1
@@ -32,7 +32,7 @@ def flip_flop(
     return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
 
-def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> DrawnSamples:
     pairs, spare = divmod(length, 2)  # an odd first row is blank
     chosen = random.random((count, pairs))
     kind = np.where(chosen < _RARE, _WRITE, np.where(chosen < 2 * _RARE, _READ, _IGNORE))
@@ -45,15 +45,15 @@ def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> 
         kind[writes, i - 1], bits[writes, i - 1] = _IGNORE, 1 - bits[writes, i]
     x = np.zeros((count, length), np.int64)
     x[:, spare::2], x[:, spare + 1 :: 2] = kind, np.where(kind == _READ, 0, _ZERO + bits)
-    return x, _latched(x, 0 if dense else _LATE)
+    return x, _run_latch(x, 0 if dense else _LATE)
 
 
 def solve(inputs: Array) -> Array:
     """Process the pairs with a latch."""
-    return _latched(inputs, _LATE)
+    return _run_latch(inputs, _LATE)
 
 
-def _latched(inputs: Array, late: int) -> Array:
+def _run_latch(inputs: Array, late: int) -> Array:
     answers = np.full(inputs.shape, NOT_ASKED)
     bit, since = np.zeros(len(inputs), np.int64), np.zeros(len(inputs), np.int64)
     for t in range(inputs.shape[1] % 2, inputs.shape[1], 2):

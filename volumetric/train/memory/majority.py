@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between
+from volumetric.train.memory.memory_task import NOT_ASKED, DrawnSamples, MemoryTask, Split, draw_between
 from volumetric.train.problems import Problem
 
 _MINUS, _PLUS, _QUERY = 1, 2, 3  # 0 is a blank
@@ -31,11 +31,11 @@ def majority(
     return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
 
-def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> DrawnSamples:
     x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
     room = length - 1 - _CLEAR
     margin, plus = random.integers(1, _MARGIN + 1, count), random.integers(0, 2, count)
-    even = between(random, 0, np.full(count, (room - _MARGIN) // 4))  # half of the votes that cancel
+    even = draw_between(random, 0, np.full(count, (room - _MARGIN) // 4))  # half of the votes that cancel
     at = np.arange(room)
     order = np.where(at < (even + margin)[:, None], 1 + plus[:, None], 0)
     order = np.where((at >= (even + margin)[:, None]) & (at < (2 * even + margin)[:, None]), 2 - plus[:, None], order)

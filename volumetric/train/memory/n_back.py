@@ -8,7 +8,7 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split
+from volumetric.train.memory.memory_task import NOT_ASKED, DrawnSamples, MemoryTask, Split
 from volumetric.train.problems import Problem
 
 _SYMBOLS: Final = 8
@@ -26,7 +26,7 @@ def n_back(
     return TASK.problem(seed, samples, length, split, epoch, shortest=n + 2, n=n)
 
 
-def _draw(random: np.random.Generator, count: int, length: int, n: int) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, n: int) -> DrawnSamples:
     x = random.integers(0, _SYMBOLS, (count, length))
     for t in range(n + 1, length):
         back = x[:, t - n]

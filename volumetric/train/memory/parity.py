@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between
+from volumetric.train.memory.memory_task import NOT_ASKED, DrawnSamples, MemoryTask, Split, draw_between
 from volumetric.train.problems import Problem
 
 _BEGIN, _QUERY = 2, 3  # in addition to 0 and 1
@@ -31,11 +31,11 @@ def parity(
     return TASK.problem(seed, samples, length, split, epoch, dense=dense)
 
 
-def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> DrawnSamples:
     x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
     head = min(_HEAD, (length - 2) // 3)
     ones = random.integers(0, _MOST + 1, count)
-    tail = between(random, head, np.full(count, length - 2 - head))
+    tail = draw_between(random, head, np.full(count, length - 2 - head))
     bits = random.permuted((np.arange(head) < ones[:, None]).astype(np.int64), axis=1)
     first = (length - 1 - head - tail)[:, None]
     np.put_along_axis(x, first + np.arange(head), bits, 1)

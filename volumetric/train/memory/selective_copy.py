@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, places
+from volumetric.train.memory.memory_task import NOT_ASKED, DrawnSamples, MemoryTask, Split, places
 from volumetric.train.problems import Problem
 
 _GO, _NOISE, _FIRST = 0, 1, 5  # noise: four tokens
@@ -21,7 +21,7 @@ def selective_copy(
     return TASK.problem(seed, samples, length, split, epoch)
 
 
-def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int) -> DrawnSamples:
     y = np.full((count, length), NOT_ASKED)
     x = random.integers(_NOISE, _FIRST, (count, length))
     order = random.permuted(np.tile(np.arange(_ITEMS) % _SYMBOLS, (count, 1)), axis=1)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric.base._typing import Array
-from volumetric.train.memory.base import Drawn, MemoryTask, Split
+from volumetric.train.memory.memory_task import DrawnSamples, MemoryTask, Split
 from volumetric.train.problems import Problem
 
 _SINES: Final = 4
@@ -21,7 +21,7 @@ def sines(seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split
     return TASK.problem(seed, samples, length, split, epoch)
 
 
-def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int) -> DrawnSamples:
     speed = random.uniform(0.1, 2.2, (count, 1, _SINES))
     phase = random.uniform(0, 2 * np.pi, (count, 1, _SINES))
     wave = 0.5 * np.sin(speed * np.arange(length + 1)[:, None] + phase).sum(2, keepdims=True)

@@ -13,25 +13,25 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import SpecError
 from volumetric.builders import auto_stack, chain
-from volumetric.devices.open import AnyDevice, open_device
-from volumetric.fabric.layer.cells import SLSTM
-from volumetric.fabric.layer.declared import InPort, OutPort, Population
-from volumetric.fabric.layer.edges import LocalRadius
-from volumetric.fabric.layer.graphs import Lattice
-from volumetric.fabric.layer.places import XBand
-from volumetric.fabric.layer.spec import Fabric
+from volumetric.devices.named_devices import AnyDevice, open_device
+from volumetric.fabric.layer.cell_populations import CellPopulation, InPort, OutPort
+from volumetric.fabric.layer.cell_steps import SLSTM
+from volumetric.fabric.layer.edge_rules import LocalRadius
+from volumetric.fabric.layer.fabric_layer import Fabric
+from volumetric.fabric.layer.node_graphs import Lattice
+from volumetric.fabric.layer.node_sets import XBand
 from volumetric.layers import Dense, Embedding, LayerSpec
 from volumetric.network import Network, Params, initialise
-from volumetric.train.config import TrainConfig
 from volumetric.train.data import Batch, StreamData
-from volumetric.train.events import Event, StepEvent
 from volumetric.train.losses import MSE, CrossEntropy
-from volumetric.train.memory.base import MemoryTask
-from volumetric.train.memory.baselines import baseline, score
+from volumetric.train.memory.memory_baselines import baseline, score
+from volumetric.train.memory.memory_task import MemoryTask
 from volumetric.train.optim import Adam
 from volumetric.train.problems import Problem
 from volumetric.train.schedules import Cosine, WarmUp
 from volumetric.train.trainer import train
+from volumetric.train.training_config import TrainConfig
+from volumetric.train.training_events import Event, StepEvent
 
 BASELINES: Final = ("prior", "bag", "last16", "linear")
 _SIDE: Final = 64  # parallel streams, and rows of a call, in evaluation
@@ -41,7 +41,7 @@ _WARM: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class TrialBudget:
     """Budget of learning.
 
     Attributes
@@ -83,15 +83,15 @@ class Trial:
     width: int = 64
     seed: int = 0
     lengths: tuple[int, ...] = ()
-    budget: Budget = field(default_factory=Budget)
+    budget: TrialBudget = field(default_factory=TrialBudget)
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the fields, as JSON data."""
         return {**asdict(self), "lengths": list(self.lengths)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TrialOutcome:
     """Result of a trial.
 
     Attributes
@@ -109,7 +109,7 @@ class Outcome:
     seconds: float = 0.0
 
 
-def run_trial(trial: Trial, task: MemoryTask, *, device: AnyDevice = "cpu") -> Outcome:
+def run_trial(trial: Trial, task: MemoryTask, *, device: AnyDevice = "cpu") -> TrialOutcome:
     """Train and evaluate.
 
     Raises
@@ -121,7 +121,7 @@ def run_trial(trial: Trial, task: MemoryTask, *, device: AnyDevice = "cpu") -> O
     lengths = trial.lengths or (task.length, 4 * task.length)
     if trial.model in BASELINES:
         scores = {n: _baseline(trial, task, n, opened) for n in lengths}
-        return Outcome(trial=trial, scores=scores, seconds=time.perf_counter() - began)
+        return TrialOutcome(trial=trial, scores=scores, seconds=time.perf_counter() - began)
     problem = task.make(trial.seed, 1, lengths[0])
     network = network_for(problem, trial.model, trial.width)
     losses: deque[float] = deque(maxlen=_LOOKS)
@@ -159,7 +159,7 @@ def run_trial(trial: Trial, task: MemoryTask, *, device: AnyDevice = "cpu") -> O
         device=opened,
         stop=lambda: len(losses) == _LOOKS and sum(losses) / _LOOKS < budget.enough,
     )
-    return Outcome(
+    return TrialOutcome(
         trial=trial,
         scores={
             n: _judge(network, result.params, task.make(trial.seed, budget.judged, n, split="test"), opened)
@@ -232,7 +232,7 @@ def _fabric(problem: Problem, width: int) -> Network:
         graph=Lattice(sizes=(_LATTICE, _LATTICE)),
         inputs=(InPort(name="rows", nodes=XBand("low"), dim=width),),
         outputs=(OutPort(name="made", nodes=XBand("high"), dim=width),),
-        populations=(Population(name="cells", cell=SLSTM(hidden=_CELL)),),
+        populations=(CellPopulation(name="cells", cell=SLSTM(hidden=_CELL)),),
         connectivity=(LocalRadius(radius=_REACH),),
         public=_CELL,
         message=_CELL,

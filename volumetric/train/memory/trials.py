@@ -15,20 +15,20 @@ import msgspec
 
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.hints import path_hint
-from volumetric.devices.open import open_device
+from volumetric.devices.named_devices import open_device
 from volumetric.train.memory import TASKS
-from volumetric.train.memory.trial import Budget, Outcome, Trial, run_trial
+from volumetric.train.memory.trial import Trial, TrialBudget, TrialOutcome, run_trial
 
 MAX_BYTES = 100_000_000
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
+class _LogLine(msgspec.Struct, forbid_unknown_fields=True):
     task: str
     model: str
     width: int
     seed: int
     lengths: list[int]
-    budget: Budget
+    budget: TrialBudget
     scores: dict[int, float]
     loss: float | None
     steps: int
@@ -42,9 +42,9 @@ def run_trials(
     workers: int = 1,
     device: str = "cpu",
     log: Path | None = None,
-    tell: Callable[[Outcome], None] | None = None,
+    tell: Callable[[TrialOutcome], None] | None = None,
     stop: Callable[[], bool] | None = None,
-) -> list[Outcome]:
+) -> list[TrialOutcome]:
     """Run trials, and return the outcomes of those that have one, in their order.
 
     Parameters
@@ -79,24 +79,26 @@ def run_trials(
 
 
 def _key(trial: Trial) -> str:
-    return json.dumps(trial.told(), sort_keys=True)
+    return json.dumps(trial.to_dict(), sort_keys=True)
 
 
-def _in_place(trials: Sequence[Trial], workers: int, device: str, stop: Callable[[], bool]) -> Iterator[Outcome]:
+def _in_place(trials: Sequence[Trial], workers: int, device: str, stop: Callable[[], bool]) -> Iterator[TrialOutcome]:
     for trial in trials:
         if stop():
             return
-        yield _try(trial, device)
+        yield _try_trial(trial, device)
 
 
-def _in_processes(trials: Sequence[Trial], workers: int, device: str, stop: Callable[[], bool]) -> Iterator[Outcome]:
+def _in_processes(
+    trials: Sequence[Trial], workers: int, device: str, stop: Callable[[], bool]
+) -> Iterator[TrialOutcome]:
     context = multiprocessing.get_context("spawn")  # a fork would not copy the threads of the kernels
-    waiting, running = list(trials), set[Future[Outcome]]()
+    waiting, running = list(trials), set[Future[TrialOutcome]]()
     pool = ProcessPoolExecutor(min(workers, len(trials)), mp_context=context)
     try:
         while (waiting and not stop()) or running:
             while waiting and len(running) < workers and not stop():
-                running.add(pool.submit(_try, waiting.pop(0), device))
+                running.add(pool.submit(_try_trial, waiting.pop(0), device))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
@@ -104,13 +106,13 @@ def _in_processes(trials: Sequence[Trial], workers: int, device: str, stop: Call
         pool.shutdown(cancel_futures=True)
 
 
-def _try(trial: Trial, device: str) -> Outcome:
+def _try_trial(trial: Trial, device: str) -> TrialOutcome:
     return run_trial(trial, TASKS[trial.task], device=open_device(device, threads=1 if device == "cpu" else None))
 
 
-def _append(log: Path, outcome: Outcome) -> None:
+def _append(log: Path, outcome: TrialOutcome) -> None:
     """Append a line in one write, and sync it to disk."""
-    line = {**outcome.trial.told(), "scores": outcome.scores}
+    line = {**outcome.trial.to_dict(), "scores": outcome.scores}
     line |= {name: getattr(outcome, name) for name in ("loss", "steps", "parameters", "seconds")}
     try:
         with log.open("ab", buffering=0) as file:
@@ -122,7 +124,7 @@ def _append(log: Path, outcome: Outcome) -> None:
         ) from None
 
 
-def read_log(path: Path) -> list[Outcome]:
+def read_log(path: Path) -> list[TrialOutcome]:
     """Read outcomes. An incomplete last line, as after a crash, is removed from the file if all other lines are valid.
 
     Raises
@@ -136,10 +138,10 @@ def read_log(path: Path) -> list[Outcome]:
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint=path_hint(path)) from None
     whole = raw[: raw.rfind(b"\n") + 1]
-    outcomes: list[Outcome] = []
+    outcomes: list[TrialOutcome] = []
     for number, text in enumerate(whole.splitlines(), start=1):
         try:
-            outcomes.append(_outcome(msgspec.json.decode(text, type=_Line)))
+            outcomes.append(_outcome(msgspec.json.decode(text, type=_LogLine)))
         except (msgspec.MsgspecError, SpecError, RecursionError) as error:
             raise CheckpointError(
                 f"{path}, line {number} is not an outcome: {error}", hint="use another file"
@@ -149,7 +151,7 @@ def read_log(path: Path) -> list[Outcome]:
     return outcomes
 
 
-def _outcome(line: _Line) -> Outcome:
+def _outcome(line: _LogLine) -> TrialOutcome:
     trial = Trial(
         task=line.task,
         model=line.model,
@@ -160,7 +162,7 @@ def _outcome(line: _Line) -> Outcome:
     )
     if not all(math.isfinite(value) for value in line.scores.values()):
         raise SpecError("a score is not finite")
-    return Outcome(
+    return TrialOutcome(
         trial=trial,
         scores=line.scores,
         loss=line.loss,
@@ -170,9 +172,9 @@ def _outcome(line: _Line) -> Outcome:
     )
 
 
-def summary(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def summary(outcomes: Sequence[TrialOutcome]) -> list[dict[str, Any]]:
     """Return a row for each task, model and length: mean and standard deviation of the scores over seeds."""
-    groups: dict[tuple[str, str, int], list[Outcome]] = {}
+    groups: dict[tuple[str, str, int], list[TrialOutcome]] = {}
     for outcome in outcomes:
         for length in outcome.scores:
             groups.setdefault((outcome.trial.task, outcome.trial.model, length), []).append(outcome)

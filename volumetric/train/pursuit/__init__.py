@@ -2,7 +2,7 @@
 
 from volumetric.train.pursuit.agent import always_on as always_on
 from volumetric.train.pursuit.agent import triggered as triggered
-from volumetric.train.pursuit.baselines import BASELINES as BASELINES
-from volumetric.train.pursuit.baselines import exact as exact
+from volumetric.train.pursuit.reference_answers import BASELINES as BASELINES
+from volumetric.train.pursuit.reference_answers import exact as exact
 from volumetric.train.pursuit.world import at_home as at_home
 from volumetric.train.pursuit.world import pursuit as pursuit

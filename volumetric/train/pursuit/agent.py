@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from volumetric.program.layer.declared import Program
 from volumetric.program.layer.edge import Edge
-from volumetric.program.layer.learning import Learning
 from volumetric.program.layer.meter import Meter
 from volumetric.program.layer.ports import In, Out, Signal
+from volumetric.program.layer.program_declaration import Program
 from volumetric.program.layer.region import Canvas, Region
+from volumetric.program.layer.region_learning import Learning
 from volumetric.train.pursuit.world import CELLS
 
 METER: Final = "err.prediction"

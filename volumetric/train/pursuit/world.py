@@ -90,7 +90,7 @@ def cell_of(down: Array, aside: Array) -> Array:
     return SIDE * y + x
 
 
-def covered(cells: Array) -> Array:
+def behind_curtain(cells: Array) -> Array:
     """Return which cells are behind the curtain."""
     return np.isin(cells % SIDE, HIDDEN)
 
@@ -109,7 +109,7 @@ def _run(random: np.random.Generator, samples: int, length: int) -> tuple[Array,
 
     A frame with a plan has no bell, and frames at home have neither.
     """
-    free = np.flatnonzero(~covered(np.arange(CELLS)))
+    free = np.flatnonzero(~behind_curtain(np.arange(CELLS)))
     home = np.zeros(samples, np.int64)
     phases = random.integers(0, PHASES, (samples, 2))  # down, aside
     cells, visible = np.zeros((samples, length + 1), np.int64), np.zeros((samples, length + 1), np.bool_)
@@ -119,7 +119,7 @@ def _run(random: np.random.Generator, samples: int, length: int) -> tuple[Array,
     for t in range(length + 1):
         here = cell_of(*phases.T)
         cells[:, t] = np.where(left > 0, home, here)
-        visible[:, t] = (left == 0) & ~covered(here)
+        visible[:, t] = (left == 0) & ~behind_curtain(here)
         if t == length:
             break
         chance = random.random(samples)

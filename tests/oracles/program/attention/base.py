@@ -7,7 +7,7 @@ import numpy as np
 from tests.oracles.base import Arrays, Oracle, oracle_of
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError
-from volumetric.program.layer.attention.base import Attention, Pairs
+from volumetric.program.layer.attention.rule_base import Attention, Pairs
 
 
 @oracle_of(Attention)

@@ -7,11 +7,11 @@ import numpy as np
 from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.program.attention.base import AttentionOracle
 from volumetric.base._typing import Array
-from volumetric.program.layer.attention.base import Pairs
-from volumetric.program.layer.attention.moved import Copy
+from volumetric.program.layer.attention.row_rules import CopyAttention
+from volumetric.program.layer.attention.rule_base import Pairs
 
 
-@oracle_of(Copy)
+@oracle_of(CopyAttention)
 class CopyOracle(AttentionOracle):
     def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
         beyond = max(pairs.queries - pairs.keys, 0)

@@ -10,7 +10,7 @@ from tests.oracles.base import Arrays
 from tests.oracles.dense import affine
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.softmax import softmax
-from volumetric.program.layer.attention.heads import SHORTEST
+from volumetric.program.layer.attention.head_ops import SHORTEST
 
 
 def apart(x: Array, heads: int) -> Array:

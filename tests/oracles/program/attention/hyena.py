@@ -9,11 +9,11 @@ from tests.oracles.dense import affine
 from tests.oracles.program.attention.base import AttentionOracle
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
-from volumetric.program.layer.attention.base import Pairs
-from volumetric.program.layer.attention.frequencies import Hyena, bins, transform_length
+from volumetric.program.layer.attention.fft_rules import HyenaAttention, bins, transform_length
+from volumetric.program.layer.attention.rule_base import Pairs
 
 
-@oracle_of(Hyena)
+@oracle_of(HyenaAttention)
 class HyenaOracle(AttentionOracle):
     def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
         count, d = pairs.queries, values.shape[-1]

@@ -9,15 +9,15 @@ from tests.oracles.dense import affine
 from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import apart, only, together
 from volumetric.base._typing import Array
-from volumetric.program.layer.attention.base import Pairs
-from volumetric.program.layer.attention.by_heads import LEAST, Linear
+from volumetric.program.layer.attention.head_rules import LEAST, LinearAttention
+from volumetric.program.layer.attention.rule_base import Pairs
 
 
-@oracle_of(Linear)
+@oracle_of(LinearAttention)
 class LinearOracle(AttentionOracle):
     def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
         q, k = (_feature(apart(affine(p, n, x), self.heads)) for n, x in (("q.", queries), ("k.", keys)))
-        v, seen = apart(affine(p, "v.", values), self.heads), self.seen(pairs)
+        v, seen = apart(affine(p, "v.", values), self.heads), self.visible(pairs)
         if seen is None:
             met, total = q @ (k.swapaxes(2, 3) @ v), q @ k.sum(2)[..., None]
         else:

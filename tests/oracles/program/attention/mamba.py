@@ -13,11 +13,11 @@ from volumetric.graph.numeric.activations import activate
 from volumetric.graph.numeric.softmax import softmax
 from volumetric.graph.operations.linear_scan import run_linear_scan
 from volumetric.graph.operations.state_space import softplus
-from volumetric.program.layer.attention.base import Pairs
-from volumetric.program.layer.attention.scanned import EPS, Mamba
+from volumetric.program.layer.attention.rule_base import Pairs
+from volumetric.program.layer.attention.scan_rules import EPS, MambaAttention
 
 
-@oracle_of(Mamba)
+@oracle_of(MambaAttention)
 class MambaOracle(AttentionOracle):
     def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
         batch, count, d = values.shape

@@ -9,13 +9,13 @@ from tests.oracles.dense import affine
 from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import cross
 from volumetric.base._typing import Array
-from volumetric.graph.numeric.largest import keep_largest
+from volumetric.graph.numeric.keep_largest import keep_largest
 from volumetric.graph.numeric.softmax import softmax
-from volumetric.program.layer.attention.base import Pairs
-from volumetric.program.layer.attention.composed import Mixture
+from volumetric.program.layer.attention.composed_rules import MixtureAttention
+from volumetric.program.layer.attention.rule_base import Pairs
 
 
-@oracle_of(Mixture)
+@oracle_of(MixtureAttention)
 class MixtureOracle(AttentionOracle):
     def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
         parts = self.ranges(pairs.keys)

@@ -8,11 +8,11 @@ from tests.oracles.base import Arrays, oracle_of
 from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import cross
 from volumetric.base._typing import Array
-from volumetric.program.layer.attention.base import Pairs
-from volumetric.program.layer.attention.composed import COMPRESS, READOUT, Perceiver
+from volumetric.program.layer.attention.composed_rules import COMPRESS, READOUT, PerceiverAttention
+from volumetric.program.layer.attention.rule_base import Pairs
 
 
-@oracle_of(Perceiver)
+@oracle_of(PerceiverAttention)
 class PerceiverOracle(AttentionOracle):
     def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
         latents = np.broadcast_to(p["latents"], (len(queries), *p["latents"].shape))

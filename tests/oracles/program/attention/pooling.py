@@ -7,16 +7,16 @@ from tests.oracles.dense import affine
 from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import only
 from volumetric.base._typing import Array
-from volumetric.program.layer.attention.base import Pairs
-from volumetric.program.layer.attention.moved import Pooling, shares
+from volumetric.program.layer.attention.row_rules import PoolingAttention, mean_shares
+from volumetric.program.layer.attention.rule_base import Pairs
 
 
-@oracle_of(Pooling)
+@oracle_of(PoolingAttention)
 class PoolingOracle(AttentionOracle):
     def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        seen = self.seen(pairs)
+        seen = self.visible(pairs)
         if seen is None:
             mean = values.mean(1, keepdims=True).repeat(pairs.queries, 1)
         else:
-            mean = shares(seen).astype(values.dtype) @ values
+            mean = mean_shares(seen).astype(values.dtype) @ values
         return only(affine(p, "proj.", mean), seen)

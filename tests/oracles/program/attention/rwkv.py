@@ -10,11 +10,11 @@ from tests.oracles.program.attention.base import AttentionOracle
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
 from volumetric.graph.operations.linear_scan import run_linear_scan
-from volumetric.program.layer.attention.base import Pairs
-from volumetric.program.layer.attention.scanned import BOUND, LEAST, RWKV
+from volumetric.program.layer.attention.rule_base import Pairs
+from volumetric.program.layer.attention.scan_rules import BOUND, LEAST, RwkvAttention
 
 
-@oracle_of(RWKV)
+@oracle_of(RwkvAttention)
 class RWKVOracle(AttentionOracle):
     def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
         weight = np.exp(np.clip(affine(p, "k.", keys), -BOUND, BOUND))

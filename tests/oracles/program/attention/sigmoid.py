@@ -7,12 +7,12 @@ from tests.oracles.program.attention.base import AttentionOracle
 from tests.oracles.program.attention.heads import hidden, only, read, scores
 from volumetric.base._typing import Array
 from volumetric.graph.numeric.activations import sigmoid
-from volumetric.program.layer.attention.base import Pairs
-from volumetric.program.layer.attention.by_heads import Sigmoid
+from volumetric.program.layer.attention.head_rules import SigmoidAttention
+from volumetric.program.layer.attention.rule_base import Pairs
 
 
-@oracle_of(Sigmoid)
+@oracle_of(SigmoidAttention)
 class SigmoidOracle(AttentionOracle):
     def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
-        seen = self.seen(pairs)
+        seen = self.visible(pairs)
         return only(read(p, sigmoid(hidden(scores(p, self.heads, queries, keys), seen)), values), seen)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from volumetric.devices.cpu.graph.steps import moved, rule
+from volumetric.devices.cpu.graph.graph_rules import move_nanoseconds, rule
 from volumetric.devices.cpu.kernels.graph.cells import CODES
-from volumetric.devices.cpu.kernels.graph.nodes import CELL_ARGUMENTS, CELL_GRAD_ARGUMENTS
-from volumetric.devices.cpu.steps import Draft
-from volumetric.graph.numeric.cells import CELLS
-from volumetric.graph.operations.recurrent_inputs import step_back_inputs
+from volumetric.devices.cpu.kernels.graph.fused_cells import CELL_ARGUMENTS, CELL_GRAD_ARGUMENTS
+from volumetric.devices.cpu.step_builder import StepBuilder
+from volumetric.graph.numeric.numpy_cells import CELLS
+from volumetric.graph.operations.recurrent_inputs import cell_grad_inputs
 from volumetric.graph.ops import Node
 
 UNIT = 2.0
@@ -21,46 +21,46 @@ def results(node: Node, *, keep: bool) -> dict[str, int | None]:
     cell = CELLS[node.attrs["cell"]]
     y, *more = node.outputs
     others = more.pop(0) if len(cell.states) > 1 else None
-    return {"y": y, "others": others, "kept": more[0] if cell.keeps and keep else None}
+    return {"y": y, "others": others, "saved": more[0] if cell.keeps and keep else None}
 
 
 @rule("cell")
-def cell(draft: Draft, node: Node) -> None:
+def cell(builder: StepBuilder, node: Node) -> None:
     """A time step of all rows."""
     of = CELLS[node.attrs["cell"]]
     from_x, from_h, bias, *before = node.inputs
-    rows, size = draft.shape(node.outputs[0])
-    draft.add(
+    rows, size = builder.shape(node.outputs[0])
+    builder.add(
         "cell",
         CELL_ARGUMENTS,
         CODES.index(of.name),
         of.blocks,
         reads={"from_x": from_x, "from_h": from_h, "bias": bias, "before": before[0] if before else None},
         writes=results(node, keep=True),
-        work=UNIT * rows * size + moved(*(draft.sizes[i] for i in node.inputs)),
+        work=UNIT * rows * size + move_nanoseconds(*(builder.sizes[i] for i in node.inputs)),
         rows=rows,
-        sets=draft.shape(bias)[0],
+        sets=builder.shape(bias)[0],
         size=size,
     )
 
 
 @rule("cell_grad")
-def cell_grad(draft: Draft, node: Node) -> None:
+def cell_grad(builder: StepBuilder, node: Node) -> None:
     """The backward pass of `cell`."""
-    of, inputs = CELLS[node.attrs["cell"]], step_back_inputs(node.inputs, node.attrs)
-    rows, size = draft.shape(inputs.y)
+    of, inputs = CELLS[node.attrs["cell"]], cell_grad_inputs(node.inputs, node.attrs)
+    rows, size = builder.shape(inputs.y)
     g_x, *more = node.outputs
     g_h = more.pop(0) if of.apart else None
     reads: dict[str, Any] = {"gy": inputs.gy, "y": inputs.y}
-    reads |= {name: next(iter(getattr(inputs, name)), None) for name in ("g_others", "others", "kept", "before")}
-    draft.add(
+    reads |= {name: next(iter(getattr(inputs, name)), None) for name in ("g_others", "others", "saved", "before")}
+    builder.add(
         "cell_grad",
         CELL_GRAD_ARGUMENTS,
         CODES.index(of.name),
         of.blocks,
         reads=reads,
         writes={"g_x": g_x, "g_h": g_h, "g_before": more[0] if more else None},
-        work=UNIT / 2 * rows * size + moved(*(draft.sizes[i] for i in node.inputs)),
+        work=UNIT / 2 * rows * size + move_nanoseconds(*(builder.sizes[i] for i in node.inputs)),
         rows=rows,
         size=size,
     )

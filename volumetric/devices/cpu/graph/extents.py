@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from volumetric.devices.cpu.steps import Draft
+from volumetric.devices.cpu.step_builder import StepBuilder
 
 Storage: TypeAlias = "int | str"
 
 
-def extents_of(draft: Draft) -> Callable[[int], tuple[Storage, int]]:
+def extents_of(builder: StepBuilder) -> Callable[[int], tuple[Storage, int]]:
     """Return a function from a tensor to its storage, and its first byte there."""
-    of = draft.roots() if draft.shared is None else draft.shared.of
-    start = [0] * len(of) if draft.shared is None else draft.shared.start
-    keys = [draft.graph.tensors[i].key for i in of]
+    of = builder.roots() if builder.shared is None else builder.shared.of
+    start = [0] * len(of) if builder.shared is None else builder.shared.start
+    keys = [builder.graph.tensors[i].key for i in of]
 
     def extent(tensor: int) -> tuple[Storage, int]:
-        if tensor in draft.parts:
-            whole, at = draft.parts[tensor]
+        if tensor in builder.parts:
+            whole, at = builder.parts[tensor]
             storage, first = extent(whole)
             return storage, first + at
         return (keys[tensor] or of[tensor], start[tensor]) if tensor < len(of) else (tensor, 0)

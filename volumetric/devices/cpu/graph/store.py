@@ -9,7 +9,7 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError
-from volumetric.devices.cpu.arena import Scratch, aligned_array
+from volumetric.devices.cpu.arena import CallScratch, aligned_array
 
 
 class CpuStore:
@@ -23,10 +23,10 @@ class CpuStore:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.scratch = Scratch()
+        self.scratch = CallScratch()
         self.buffers: dict[str, Array] = {}
 
-    def put(self, key: str, value: Array) -> None:
+    def write(self, key: str, value: Array) -> None:
         """Copy `value` into a new buffer, or into an old one of the same shape and type."""
         value = np.asarray(value)
         kind = np.int32 if np.issubdtype(value.dtype, np.integer) else np.float32
@@ -38,17 +38,17 @@ class CpuStore:
         with self.lock:
             old[...] = value
 
-    def put_together(self, values: Mapping[str, Array]) -> None:
+    def write_together(self, values: Mapping[str, Array]) -> None:
         """Put several."""
         for key, value in values.items():
-            self.put(key, value)
+            self.write(key, value)
 
     def get(self, key: str) -> Array:
         """Copy a buffer."""
         with self.lock:
             return self.buffers[key].copy()
 
-    def seen(self, key: str) -> Array | None:
+    def host_view(self, key: str) -> Array | None:
         """Return a buffer without copying."""
         return self.buffers[key]
 

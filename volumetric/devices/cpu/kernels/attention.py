@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.append import STORAGE_BYTES
 from volumetric.devices.cpu.kernels.jit import kernel
 from volumetric.devices.cpu.kernels.maths import exp, tanh
-from volumetric.devices.cpu.kernels.memory import load_f32, store_f32
+from volumetric.devices.cpu.kernels.memory_access import load_f32, store_f32
+from volumetric.devices.cpu.kernels.panel_microkernels import float_tiles
+from volumetric.devices.cpu.kernels.rope_kv_append import STORAGE_BYTES
 from volumetric.devices.cpu.kernels.simd import (
     as_brain,
     first_lanes,
@@ -35,9 +36,9 @@ from volumetric.devices.cpu.kernels.simd import (
     store_first,
     total,
 )
-from volumetric.devices.cpu.kernels.steps import (
-    before,
+from volumetric.devices.cpu.kernels.step_words import (
     first_row,
+    first_row_position,
     last_row,
     number,
     scratch,
@@ -46,7 +47,6 @@ from volumetric.devices.cpu.kernels.steps import (
     state_word,
     word,
 )
-from volumetric.devices.cpu.kernels.tiles import float_tiles
 
 f32 = np.float32
 
@@ -188,7 +188,7 @@ def _attend_tile(storage, size_of, form, rows, wide, step, control, room, row, h
     kv_head = head // (word(step, 1) // word(step, 2))
     keys = state_word(control, state, 0) + kv_head * capacity * size * size_of
     values = state_word(control, state, 1) + kv_head * capacity * padded * size_of
-    place = row + before(word(step, 9), control)
+    place = row + first_row_position(word(step, 9), control)
     low = seen_from(step, place) // 16 * 16
     start = low - state_word(control, state, 3)  # row of the cache
     panels = (until - low + 15) // 16
@@ -251,7 +251,7 @@ def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
 
     def attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, 1)
-        origin = before(word(step, 9), control)
+        origin = first_row_position(word(step, 9), control)
         start = first_row(control)
         end = last_row(step, control)
         tiles = (end - start + rows - 1) // rows
@@ -293,7 +293,7 @@ def attend_few(storage: str, rounded: int, together: int, wide: int) -> Callable
 
     def attend_few(step: Any, thread: Any, threads: Any, control: Any) -> None:
         parts = word(step, 1) // together
-        origin = before(word(step, 9), control)
+        origin = first_row_position(word(step, 9), control)
         start = first_row(control)
         end = last_row(step, control)
         tasks = (end - start) * parts

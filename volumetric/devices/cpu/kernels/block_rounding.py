@@ -14,8 +14,8 @@ from llvmlite import ir
 from numba import types
 
 from volumetric.devices.cpu.kernels.bytedot import ByteDot
-from volumetric.devices.cpu.kernels.emit import F32X, I8, I32X, LANES, Emitter, constant
 from volumetric.devices.cpu.kernels.jit import kernel
+from volumetric.devices.cpu.kernels.llvm_emitter import F32X, I8, I32X, LANES, Emitter, constant
 from volumetric.devices.cpu.kernels.simd import (
     Floats,
     Ints,
@@ -55,9 +55,9 @@ def quantise_row(x, out, padded):
         limit = splat(f32(math.inf))
         step = where_less(tops, limit, tops * splat(f32(1.0 / _CODES)), splat(f32(math.nan)))
         inverse = where_less(splat(f32(1e-30)), tops, splat(f32(_CODES)) / tops, splat(f32(0.0)))
-        _put(steps + 4 * start, step, count)
+        _store_codes(steps + 4 * start, step, count)
         room = steps + 3 * rest + 4 * start  # of the sums, which come last
-        _put(room, inverse, count)
+        _store_codes(room, inverse, count)
         for block in range(count):
             _round_block(here + 128 * block, room + 4 * block, out + 32 * (start + block))
     for some in range(0, blocks, _TOGETHER):
@@ -65,13 +65,13 @@ def quantise_row(x, out, padded):
         first = _half_sums(out + 32 * start, count, 0)
         whole = first + _half_sums(out + 32 * start, count, 1)
         at = steps + 4 * start
-        _put(at + rest, as_bits(times(whole, -8)), count)
-        _put(at + 2 * rest, load(at) * as_floats(whole), count)
-        _put(at + 3 * rest, as_bits(times(first, -8)), count)
+        _store_codes(at + rest, as_bits(times(whole, -8)), count)
+        _store_codes(at + 2 * rest, load(at) * as_floats(whole), count)
+        _store_codes(at + 3 * rest, as_bits(times(first, -8)), count)
 
 
 @kernel
-def _put(address, value, count):
+def _store_codes(address, value, count):
     if count == _TOGETHER:
         store(address, value)
     else:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from volumetric.devices.cpu.kernels.emit import I8, I16, I32, LANES, Emitter
-from volumetric.devices.cpu.kernels.panels import Format
-from volumetric.devices.cpu.kernels.target import target
+from volumetric.devices.cpu.kernels.cpu_target import target
+from volumetric.devices.cpu.kernels.llvm_emitter import I8, I16, I32, LANES, Emitter
+from volumetric.devices.cpu.kernels.panels import PanelFormat
 
 _HALF_BYTES = ir.VectorType(I8, 32)
 _HALF_WORDS = ir.VectorType(I16, 16)
@@ -18,7 +18,7 @@ _HALF_INTS = ir.VectorType(I32, 8)
 _QUARTER_BYTES = ir.VectorType(I8, 16)
 
 
-def multiplies_bytes(form: Format) -> bool:
+def multiplies_bytes(form: PanelFormat) -> bool:
     """Whether this machine's byte products are correct for all codes of a form.
 
     Codes above 127 with floors are not centred at 0: AVX2's sums of two products overflow for them, and NEON reads the

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from volumetric.devices.cpu.kernels.formulas import or_registered
-from volumetric.devices.cpu.kernels.graph.curves import apply, apply_by
+from volumetric.devices.cpu.kernels.formula_kernels import allow_registered
 from volumetric.devices.cpu.kernels.graph.elementwise import pair
+from volumetric.devices.cpu.kernels.graph.unary import apply, apply_by
 from volumetric.devices.cpu.kernels.simd import load, splat, store
-from volumetric.devices.cpu.kernels.steps import last_row, number, slot_address, slot_stride, word
+from volumetric.devices.cpu.kernels.step_words import last_row, number, slot_address, slot_stride, word
 
 UNARY_ARGUMENTS = ("input", "output", "width", "alpha", "beta")
 
 
-@or_registered(apply_by)
+@allow_registered(apply_by)
 def unary(code: int) -> Callable[..., None]:
     """Function number `code` of each element."""
 

@@ -28,7 +28,7 @@ from numba.core.runtime._nrt_python import c_helpers
 
 import volumetric
 from volumetric.base.registry import import_named
-from volumetric.devices.cpu.kernels import parts
+from volumetric.devices.cpu.kernels import inner_kernels
 from volumetric.devices.cpu.kernels.kernel_files import KernelFiles
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def _sources(module: Path) -> set[Path]:
     files = {module, Path(__file__).resolve(), *_package_of(module)}
     unread = list(files)
     while unread:
-        new = _imported(unread.pop()) - files
+        new = _imported_files(unread.pop()) - files
         files |= new
         unread += new
     return files
@@ -81,7 +81,7 @@ def _package_of(module: Path) -> set[Path]:
 
 
 @cache
-def _imported(path: Path) -> set[Path]:
+def _imported_files(path: Path) -> set[Path]:
     """The files of this package that `path` imports at top level; for a package outside the kernels, all files."""
     files = set[Path]()
     for source, what, whole in _IMPORT.findall(_read(path).decode()):
@@ -119,7 +119,7 @@ def cache_directory(module: Path) -> Path | None:
     return root / source_hash(module) if root else None
 
 
-class _Locator:
+class _CacheLocator:
     """Tells Numba's cache where to store a function of this package, and when it is stale."""
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
@@ -127,7 +127,7 @@ class _Locator:
         self._module = Path(path).resolve()
 
     @classmethod
-    def from_function(cls, function: Callable[..., Any], path: str) -> _Locator | None:
+    def from_function(cls, function: Callable[..., Any], path: str) -> _CacheLocator | None:
         """Return a locator, or None if there is no cache directory."""
         return cls(function, path) if cache_root() is not None else None
 
@@ -148,11 +148,11 @@ class _Locator:
         return self._stem
 
 
-class _Implementation(CompileResultCacheImpl):
-    _locator_classes = [_Locator]  # noqa: RUF012 - the attribute that Numba reads
+class _CacheImplementation(CompileResultCacheImpl):
+    _locator_classes = [_CacheLocator]  # noqa: RUF012 - the attribute that Numba reads
 
 
-class _CodeAlone(_Implementation):
+class _CodeOnlyCache(_CacheImplementation):
     """Caches the machine code of a function that is never part of another.
 
     Numba also stores the bitcode, to link it into other functions, and parses all of it on loading: three quarters of
@@ -168,7 +168,7 @@ class _CodeAlone(_Implementation):
         return (name, kind, (code, llvmlite.binding.parse_assembly(names).as_bitcode())), *rest
 
 
-class _ModuleAlone(_Implementation):
+class _ModuleOnlyCache(_CacheImplementation):
     """Caches the module of a part in separate files, as the same function may be cached as an entry, too (`kernel`)."""
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
@@ -177,23 +177,23 @@ class _ModuleAlone(_Implementation):
 
     def reduce(self, cres: Any) -> Any:
         """Return the data to pickle of a part, see `parts.reduced`."""
-        return parts.reduced(cres)
+        return inner_kernels.reduce_inner_kernel(cres)
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
         """Return the unpickled part, see `parts.rebuilt`."""
-        return parts.rebuilt(target_context, payload)
+        return inner_kernels.rebuild_inner_kernel(target_context, payload)
 
 
 class _KernelCache(FunctionCache):
-    _impl_class = _Implementation
+    _impl_class = _CacheImplementation
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file = KernelFiles(self._cache_path, self._impl.filename_base)
 
-    def holds(self, signature: Any, target_context: Any) -> bool:
+    def has(self, signature: Any, target_context: Any) -> bool:
         """Whether the function is compiled for `signature`, in memory or on disk."""
-        return self._cache_file.holds(self._index_key(signature, target_context.codegen()))
+        return self._cache_file.has(self._index_key(signature, target_context.codegen()))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load without `target_context.refresh`, which Numba's own method calls first.
@@ -211,11 +211,11 @@ class _KernelCache(FunctionCache):
 
 
 class _EntryCache(_KernelCache):
-    _impl_class = _CodeAlone
+    _impl_class = _CodeOnlyCache
 
 
-class _PartCache(_KernelCache):
-    _impl_class = _ModuleAlone
+class _InnerCache(_KernelCache):
+    _impl_class = _ModuleOnlyCache
 
 
 @cache
@@ -236,15 +236,15 @@ def kernel(function: _Function) -> _Function:
 
     It is compiled for the kernels that call it (`parts`), and, if Python calls it, a second time as an `entry`.
     """
-    compiled: Any = parts.Part(function, _options(), entry)
+    compiled: Any = inner_kernels.InnerKernel(function, _options(), entry)
     if cache_root() is not None:
-        compiled._cache = _PartCache(function)
+        compiled._cache = _InnerCache(function)
     return compiled
 
 
 def entry(function: _Function) -> _Function:
     """Compile `function`, which only Python calls and no kernel, like `kernel`; it loads in a third of the time."""
-    compiled: Any = numba.njit(pipeline_class=parts.Passes, **_options())(function)
+    compiled: Any = numba.njit(pipeline_class=inner_kernels.KernelPasses, **_options())(function)
     if cache_root() is not None:
         compiled._cache = _EntryCache(function)
     return compiled
@@ -277,14 +277,18 @@ def _operation(function: Callable[..., None]) -> Any:
         raise TypeError(f"{function.__qualname__} may only close over strings and integers")
     options = {"error_model": "numpy", "fastmath": set(FASTMATH), "nopython": True}
     operation: Any = CFunc(
-        function, (OPERATION.args, OPERATION.return_type), locals={}, options=options, pipeline_class=parts.Passes
+        function,
+        (OPERATION.args, OPERATION.return_type),
+        locals={},
+        options=options,
+        pipeline_class=inner_kernels.KernelPasses,
     )
     if cache_root() is not None:
         operation._cache = _EntryCache(function)
     return operation
 
 
-class Library:
+class KernelLibrary:
     """Operations by name, compiled on first use, so that a table compiles only the operations it uses.
 
     The name of an operation of a package is ``module:function``: the operation, or its factory if there are constants.
@@ -308,7 +312,7 @@ class Library:
         self._compiled: dict[tuple[str, tuple[str | int, ...]], Any] = {}
         self._open: dict[tuple[str, tuple[str | int, ...]], Any] = {}
 
-    def compiled(self, name: str, *constants: str | int) -> Any:
+    def compile(self, name: str, *constants: str | int) -> Any:
         """Return operation `name`, specialised to `constants`; steps store its ``.address``."""
         key = name, constants
         if key not in self._compiled:
@@ -319,7 +323,7 @@ class Library:
 
     def address(self, name: str, *constants: str | int) -> int:
         """Return the address of operation `name`, specialised to `constants`."""
-        return self.compiled(name, *constants).address
+        return self.compile(name, *constants).address
 
     def is_ready(self, name: str, *constants: str | int) -> bool:
         """Whether the operation was compiled before, by this process or by one that cached it."""
@@ -327,7 +331,7 @@ class Library:
             return True
         operation = self._operation((name, constants))
         cache = operation._cache
-        return isinstance(cache, _KernelCache) and cache.holds(operation._sig, operation._targetdescr.target_context)
+        return isinstance(cache, _KernelCache) and cache.has(operation._sig, operation._targetdescr.target_context)
 
     def _operation(self, key: tuple[str, tuple[str | int, ...]]) -> Any:
         """Return an operation that is not compiled yet; the same object until it is compiled."""

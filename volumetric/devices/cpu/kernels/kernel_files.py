@@ -60,7 +60,7 @@ class KernelFiles:
         except _BROKEN:
             return None
 
-    def holds(self, key: object) -> bool:
+    def has(self, key: object) -> bool:
         """Whether there is a file for `key`."""
         return self.path(key).exists()
 

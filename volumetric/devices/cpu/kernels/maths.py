@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.formulas import one_of
+from volumetric.devices.cpu.kernels.formula_kernels import one_of
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import (
+from volumetric.devices.cpu.kernels.masked_load import (
     bits_of,
     both_bits,
     larger,
@@ -37,7 +37,7 @@ from volumetric.devices.cpu.kernels.simd import (
     with_exponent,
     with_sign,
 )
-from volumetric.formula import functions
+from volumetric.formula import unary_functions
 
 f32 = np.float32
 
@@ -189,7 +189,7 @@ def floor(x):
 
 
 @kernel
-def turned(x, quarters):
+def sin_quarter_turned(x, quarters):
     """``sin(x + quarters π / 2)``: x = n π / 2 + r, |r| ≤ π / 4, and polynomials (Cephes); to 1e-7 for |x| ≤ 8192."""
     n = nearest(x * splat(f32(0.63661977)))
     whole = as_floats(n)
@@ -229,17 +229,17 @@ def log_of_one_plus(x):
 
 WORDS = (
     *(erf, exp, floor, larger, log, log_of_one_plus, magnitude, negative, positive, root, sigmoid, sign, smaller),
-    *(softplus, splat, tanh, turned, where_at_most, where_equal, where_less),
+    *(softplus, splat, tanh, sin_quarter_turned, where_at_most, where_equal, where_less),
 )
 """Functions available to formulas."""
 
-ACTIVATIONS = tuple(functions.ACTIVATIONS.own)
+ACTIVATIONS = tuple(unary_functions.ACTIVATIONS.own)
 """Index = the code that a step holds."""
 
-activate = one_of(__name__, "activate", "x", [each.value for each in functions.ACTIVATIONS.own.values()], WORDS)
+activate = one_of(__name__, "activate", "x", [each.value for each in unary_functions.ACTIVATIONS.own.values()], WORDS)
 """(code, x) → activation number `code` of `ACTIVATIONS`."""
 
 
 def activate_by(name: str) -> Any:
     """Return `activate` for an activation registered by a package."""
-    return one_of(__name__, "activate", "x", [functions.ACTIVATIONS[name].value], WORDS)
+    return one_of(__name__, "activate", "x", [unary_functions.ACTIVATIONS[name].value], WORDS)

@@ -14,8 +14,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from volumetric.devices.cpu.kernels.blocks.codes import (
-    Unit,
+from volumetric.devices.cpu.kernels.blocks.unpack_codes import (
+    PanelUnit,
     code_bytes,
     floor_vectors,
     numbers,
@@ -24,7 +24,7 @@ from volumetric.devices.cpu.kernels.blocks.codes import (
     unit_of,
 )
 from volumetric.devices.cpu.kernels.bytedot import BlockSums, ByteDot
-from volumetric.devices.cpu.kernels.emit import F32X, Emitter, constant
+from volumetric.devices.cpu.kernels.llvm_emitter import F32X, Emitter, constant
 from volumetric.devices.cpu.kernels.panels import BY_NAME
 
 _AHEAD = 4096
@@ -54,7 +54,7 @@ def emit_packed_panels(
 
 
 def _rounded_unit(
-    e: Emitter, unit: Unit, vectors: list[Any], index: Any, units: Any, sums: list[ir.Value]
+    e: Emitter, unit: PanelUnit, vectors: list[Any], index: Any, units: Any, sums: list[ir.Value]
 ) -> list[ir.Value]:
     codes = unit.codes
     dot, parts = ByteDot(e, codes.zero), 32 // codes.group
@@ -76,7 +76,9 @@ def _rounded_unit(
     return sums
 
 
-def _group_sum(e: Emitter, dot: ByteDot, unit: Unit, block: int, part: int, quants: Any, start: ir.Value) -> ir.Value:
+def _group_sum(
+    e: Emitter, dot: ByteDot, unit: PanelUnit, block: int, part: int, quants: Any, start: ir.Value
+) -> ir.Value:
     """Integer dot products of one group of a block of 32; two sums for a whole block, to shorten the chain."""
     codes = unit.codes
     if codes.planes == (4,) and codes.table is None:
@@ -91,7 +93,7 @@ def _group_sum(e: Emitter, dot: ByteDot, unit: Unit, block: int, part: int, quan
     return e.tree(sums, e.b.add)
 
 
-def _nibble_sum(e: Emitter, dot: ByteDot, unit: Unit, block: int, quants: Any, sums: ir.Value) -> ir.Value:
+def _nibble_sum(e: Emitter, dot: ByteDot, unit: PanelUnit, block: int, quants: Any, sums: ir.Value) -> ir.Value:
     """The same for plain nibbles: upper ones need no shift if the instruction cannot saturate."""
     high = e.ints(0)
     for j in range(4):
@@ -108,7 +110,7 @@ def _nibble_sum(e: Emitter, dot: ByteDot, unit: Unit, block: int, quants: Any, s
 
 
 def _exact_unit(
-    e: Emitter, unit: Unit, vectors: list[Any], index: Any, units: Any, sums: list[ir.Value]
+    e: Emitter, unit: PanelUnit, vectors: list[Any], index: Any, units: Any, sums: list[ir.Value]
 ) -> list[ir.Value]:
     rows = [e.at(x, e.b.mul(index, constant(64 * 4))) for x in vectors]
     for k, value in enumerate(numbers(e, unit)):

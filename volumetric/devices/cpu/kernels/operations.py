@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from volumetric.devices.cpu.kernels import append, attention, likeliest, pieces, products, rounded_attention, rows
-from volumetric.devices.cpu.kernels.jit import Library
+from volumetric.devices.cpu.kernels import (
+    argmax,
+    attention,
+    products,
+    ragged,
+    rope_kv_append,
+    rounded_attention,
+    row_operations,
+)
+from volumetric.devices.cpu.kernels.jit import KernelLibrary
 
 
 def _of(module: str, name: str, *, plain: bool = True) -> Callable[..., Callable[..., None]]:
@@ -19,47 +27,47 @@ def _of(module: str, name: str, *, plain: bool = True) -> Callable[..., Callable
     return make
 
 
-ROWS = Library(
+ROWS = KernelLibrary(
     f"{__name__}:ROWS",
     {
-        "angles": append.angles,
-        "norm": rows.norm,
-        "add": rows.add,
-        "concat": rows.concat,
+        "angles": rope_kv_append.angles,
+        "norm": row_operations.norm,
+        "add": row_operations.add,
+        "concat": row_operations.concat,
         "prepare": products.prepare,
-        "likeliest": likeliest.likeliest,
-        "feed": likeliest.feed,
-        "each_piece": pieces.each_piece,
-        "gather": rows.gather,
+        "likeliest": argmax.argmax_share,
+        "feed": argmax.feed_tokens,
+        "each_piece": ragged.each_sequence,
+        "gather": row_operations.gather,
     },
     {
-        "append": append.append,
-        "embedding": rows.embedding,
-        "position_embedding": rows.position_embedding,
+        "append": rope_kv_append.append,
+        "embedding": row_operations.embedding,
+        "position_embedding": row_operations.position_embedding,
         "attend": attention.attend,
         "attend_few": attention.attend_few,
-        "attend_rounded": rounded_attention.attend_rounded,
-        "open_cache": rounded_attention.open_cache,
+        "attend_rounded": rounded_attention.attend_bfloat16,
+        "open_cache": rounded_attention.unpack_cache,
         "vector_product": products.vector_product,
         "rows_product": products.rows_product,
         "tile_product": products.tile_product,
-        "matrix_product": _of("amx.product", "matrix_product", plain=False),
-        "recall": _of("cells", "recall"),
-        "retain": _of("cells", "retain"),
-        "cell": _of("cells", "cell", plain=False),
-        "keep_largest": _of("mixing", "keep_largest"),
-        "mix": _of("mixing", "mix"),
+        "matrix_product": _of("amx.matrix_product", "matrix_product", plain=False),
+        "recall": _of("row_cells", "load_states"),
+        "retain": _of("row_cells", "store_states"),
+        "cell": _of("row_cells", "cell", plain=False),
+        "keep_largest": _of("gates", "keep_largest"),
+        "mix": _of("gates", "mix_branches"),
         "softmax": _of("softmax", "softmax"),
         "unary": _of("elements", "unary", plain=False),
         "binary": _of("elements", "binary", plain=False),
-        "gated": _of("mixing", "gated", plain=False),
-        "route": _of("mixtures.routing", "route"),
-        "spread": _of("mixtures.routing", "spread"),
-        "unite": _of("mixtures.routing", "unite"),
-        "each_expert": _of("mixtures.each", "each_expert"),
-        "columns": _of("scans.conv", "columns"),
-        "grouped_norm": _of("scans.norm", "grouped_norm"),
-        "causal_conv": _of("scans.conv", "causal_conv", plain=False),
-        "selective_scan": _of("scans.selective", "selective_scan", plain=False),
+        "gated": _of("gates", "gate_elements", plain=False),
+        "route": _of("mixtures.expert_routes", "route_rows"),
+        "spread": _of("mixtures.expert_routes", "spread_to_experts"),
+        "unite": _of("mixtures.expert_routes", "sum_experts"),
+        "each_expert": _of("mixtures.each_expert", "each_expert"),
+        "columns": _of("scans.causal_conv_kernel", "columns"),
+        "grouped_norm": _of("scans.grouped_norm", "grouped_norm"),
+        "causal_conv": _of("scans.causal_conv_kernel", "causal_conv", plain=False),
+        "selective_scan": _of("scans.selective_scan_kernel", "selective_scan", plain=False),
     },
 )

@@ -12,10 +12,10 @@ float16  256   the same with 2-byte numbers
 bfloat16 256   4 vectors of 16 rows × 2 k, the form that products of pairs take
 ======== ===== ===============================================================================
 
-Integers have units of 64 k, which `Codes` describes: the bits of the codes, plane by plane, then scales, then floors
-(value = scale · code + floor), 16 rows together. They are in the stream because a second stream of scales was measured
-to halve the bandwidth. If scales are small integers, a head with the float16 that multiplies them (and one for the
-floors) precedes every 4 units. All units and heads are multiples of 64 bytes, so aligned panels stay aligned.
+Integers have units of 64 k, which `CodeLayout` describes: the bits of the codes, plane by plane, then scales, then
+floors (value = scale · code + floor), 16 rows together. They are in the stream because a second stream of scales was
+measured to halve the bandwidth. If scales are small integers, a head with the float16 that multiplies them (and one for
+the floors) precedes every 4 units. All units and heads are multiples of 64 bytes, so aligned panels stay aligned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functools import cached_property
 from typing import Literal
 
 from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, BlockFormat
-from volumetric.dtypes.blocks.format import FloorKind, Resident, ScaleKind
+from volumetric.dtypes.blocks.format import DeviceLayout, FloorKind, ScaleKind
 
 ROWS = 16
 """Rows of a panel."""
@@ -67,7 +67,7 @@ class SmallFloat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Codes:
+class CodeLayout:
     """A unit of 64 codes of 16 rows.
 
     A plane of b bits has b vectors for each 32 k. In a 32-bit lane of vector w, the b bits from bit ``8 i + b c`` on
@@ -119,12 +119,12 @@ class Codes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Format:
+class PanelFormat:
     """One panel layout; `codes` if weights are codes, in units of 64 k, else `unit` and `unit_bytes` of floats."""
 
     name: str
     unit: int = UNIT
-    codes: Codes | None = None
+    codes: CodeLayout | None = None
     float_bytes: int = 0
 
     @property
@@ -177,22 +177,22 @@ def _kernel_name(text: str) -> str:
 
 
 _CODES = {
-    "int8:g32": Codes(planes=(8,), zero=128),
-    "int4:g32": Codes(planes=(4,), zero=8),
-    "uint4:g32": Codes(planes=(4,), floors="float16"),
-    "uint8:g32": Codes(planes=(8,), floors="float16"),
-    "int2:g32": Codes(planes=(2,), zero=2),
-    "uint2:g32": Codes(planes=(2,), floors="float16"),
-    "int8:g32:float32": Codes(planes=(8,), zero=128, scales="float32"),
-    "int4:g32:float32": Codes(planes=(4,), zero=8, scales="float32"),
-    "float8_e4m3fn:g32": Codes(planes=(8,), scales="float32", floats=_E4M3),
-    "float8_e5m2:g32": Codes(planes=(8,), scales="float32", floats=_E5M2),
+    "int8:g32": CodeLayout(planes=(8,), zero=128),
+    "int4:g32": CodeLayout(planes=(4,), zero=8),
+    "uint4:g32": CodeLayout(planes=(4,), floors="float16"),
+    "uint8:g32": CodeLayout(planes=(8,), floors="float16"),
+    "int2:g32": CodeLayout(planes=(2,), zero=2),
+    "uint2:g32": CodeLayout(planes=(2,), floors="float16"),
+    "int8:g32:float32": CodeLayout(planes=(8,), zero=128, scales="float32"),
+    "int4:g32:float32": CodeLayout(planes=(4,), zero=8, scales="float32"),
+    "float8_e4m3fn:g32": CodeLayout(planes=(8,), scales="float32", floats=_E4M3),
+    "float8_e5m2:g32": CodeLayout(planes=(8,), scales="float32", floats=_E5M2),
 }
 
 
-def _codes_of(form: BlockFormat, resident: Resident) -> Codes:
+def _codes_of(form: BlockFormat, resident: DeviceLayout) -> CodeLayout:
     """Panels of a block format: scales of more than 32 neighbours are in the head."""
-    return Codes(
+    return CodeLayout(
         planes=form.planes,
         zero=form.zero if form.table is None else 128,
         group=min(form.group, BLOCK),
@@ -208,11 +208,11 @@ _CODES |= {
     if form.resident is not None
 }
 
-FORMATS: dict[str, Format] = {
-    "float32": Format(name="float32", unit=8, float_bytes=512),
-    "float16": Format(name="float16", unit=8, float_bytes=256),
-    "bfloat16": Format(name="bfloat16", unit=8, float_bytes=256),
-} | {text: Format(name=_kernel_name(text), codes=codes) for text, codes in _CODES.items()}
+FORMATS: dict[str, PanelFormat] = {
+    "float32": PanelFormat(name="float32", unit=8, float_bytes=512),
+    "float16": PanelFormat(name="float16", unit=8, float_bytes=256),
+    "bfloat16": PanelFormat(name="bfloat16", unit=8, float_bytes=256),
+} | {text: PanelFormat(name=_kernel_name(text), codes=codes) for text, codes in _CODES.items()}
 """Text of a `Scheme` → its panel layout; every other scheme is converted to float32."""
 
 BY_NAME = {form.name: form for form in FORMATS.values()}

@@ -109,7 +109,7 @@ def code_step(top):
 
 
 @kernel
-def prepare_row(x, out, room, n, rounding, kind, eps, weight, bias):
+def prepare_activations(x, out, room, n, rounding, kind, eps, weight, bias):
     """Normalise one row of `n` numbers into `out`, through the float row `room` if `rounding` is not 0, float32."""
     padded = (n + 63) // 64 * 64
     if rounding == 0:

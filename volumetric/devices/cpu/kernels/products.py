@@ -17,15 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from volumetric.devices.cpu.kernels.forms import AHEAD, some_rows
 from volumetric.devices.cpu.kernels.jit import kernel
 from volumetric.devices.cpu.kernels.maths import activate, tanh
-from volumetric.devices.cpu.kernels.memory import fetch_to_read, fetch_to_write, load_i32
+from volumetric.devices.cpu.kernels.matmul_dispatch import AHEAD, some_rows
+from volumetric.devices.cpu.kernels.memory_access import fetch_to_read, fetch_to_write, load_i32
+from volumetric.devices.cpu.kernels.panel_microkernels import byte_block_bytes
 from volumetric.devices.cpu.kernels.panels import BY_NAME
-from volumetric.devices.cpu.kernels.prepare import prepare_row
+from volumetric.devices.cpu.kernels.prepare import prepare_activations
 from volumetric.devices.cpu.kernels.simd import load, splat, store, store_first, where_less
-from volumetric.devices.cpu.kernels.steps import last_row, number, scratch, slot_address, slot_stride, word
-from volumetric.devices.cpu.kernels.tiles import byte_block_bytes
+from volumetric.devices.cpu.kernels.step_words import last_row, number, scratch, slot_address, slot_stride, word
 from volumetric.devices.cpu.kernels.unpack import unpack_bytes, unpack_floats
 
 VECTOR_ROWS = 4
@@ -95,7 +95,7 @@ UNGATED, GATED, BOUNDED = range(3)
 
 @kernel
 def _prepare(step, control, row, out, room):
-    prepare_row(
+    prepare_activations(
         slot_address(control, word(step, _INPUT)) + row * slot_stride(control, word(step, _INPUT)),
         out,
         room,
@@ -140,7 +140,7 @@ def with_bias(address, panel, value):
     return value
 
 
-def gating(limit: float | None) -> int:
+def gating_code(limit: float | None) -> int:
     """Return the gating mode of a product of two matrices with this limit."""
     return GATED if limit is None else BOUNDED
 
@@ -267,7 +267,7 @@ def tile_product(kind: str, activation: int, gated: int, rows: int, wide: int) -
 
     Scratch: one unpacked group of panels and one tile of results.
     """
-    name, form, unit_bytes = _opened(kind)
+    name, form, unit_bytes = _unpacked_kind(kind)
     opens = int(unit_bytes > 0)
     bytes_ = int(form.startswith("bytes"))
     group = max(wide, 2) if gated else wide
@@ -316,7 +316,7 @@ def tile_product(kind: str, activation: int, gated: int, rows: int, wide: int) -
     return tile_product
 
 
-def _opened(kind: str) -> tuple[str, str, int]:
+def _unpacked_kind(kind: str) -> tuple[str, str, int]:
     """Format of a kind, the kind its panels are unpacked to, and the bytes of an unpacked unit; 0 = not unpacked."""
     name, _, how = kind.partition(":")
     form = BY_NAME[name]
@@ -335,4 +335,4 @@ def vector_scratch(k: int, row_bytes: int, wide: int) -> int:
 def tile_scratch(k: int, kind: str, rows: int, wide: int) -> int:
     """Bytes of scratch that `tile_product` needs (and `prepare`, which needs one float row)."""
     units = (k + 63) // 64
-    return max((rows * 64 + units * _opened(kind)[2]) * max(wide, 2), units * 256)
+    return max((rows * 64 + units * _unpacked_kind(kind)[2]) * max(wide, 2), units * 256)

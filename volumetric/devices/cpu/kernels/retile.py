@@ -10,7 +10,7 @@ about 20 cycles a vector: 10 ms on one core. Loading is bound by reading the fil
 from __future__ import annotations
 
 from volumetric.devices.cpu.kernels.jit import entry, kernel
-from volumetric.devices.cpu.kernels.memory import load_u16, load_u32, store_i16, store_i32
+from volumetric.devices.cpu.kernels.memory_access import load_u16, load_u32, store_i16, store_i32
 
 
 @entry

@@ -1,9 +1,9 @@
 """Attention of many rows with bfloat16 products, for devices that round activations anyway.
 
-`append` has rounded queries, keys and values to bfloat16, in whatever type they are stored. `open_cache` copies keys
+`append` has rounded queries, keys and values to bfloat16, in whatever type they are stored. `unpack_cache` copies keys
 and values of one layer to panels of bfloat16 pairs: keys ``[kv_head, position / 16, head_dim / 2]`` and values
 ``[kv_head, head_dim / 16, position / 2]`` of 16 × 2 numbers, head dimensions padded with zeros to whole vectors.
-`attend_rounded` rounds softmax weights and multiplies with `brain_tile`; sums and the softmax are float32. Copying
+`attend_bfloat16` rounds softmax weights and multiplies with `brain_tile`; sums and the softmax are float32. Copying
 costs 2 · kv_heads · head_dim numbers a position, the products 4 · heads · head_dim · rows, so for a prompt the copy is
 negligible.
 
@@ -31,27 +31,27 @@ from volumetric.devices.cpu.kernels.attention import (
     store_mixed,
 )
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.memory import store_f32
+from volumetric.devices.cpu.kernels.memory_access import store_f32
+from volumetric.devices.cpu.kernels.panel_microkernels import brain_tiles
 from volumetric.devices.cpu.kernels.simd import first_lanes, load, load_half, splat, store_brain, store_pairs
-from volumetric.devices.cpu.kernels.steps import (
-    before,
+from volumetric.devices.cpu.kernels.step_words import (
     first_row,
+    first_row_position,
     last_row,
     number,
-    opened_cache,
     scratch,
     slot_address,
     state_word,
+    unpacked_cache,
     word,
 )
-from volumetric.devices.cpu.kernels.tiles import brain_tiles
 
 f32 = np.float32
 
 (_HEADS, _KV_HEADS, _HEAD_DIM, _, _, _SOFTCAP, _STATE, _QUERIES, _HELD, _, _) = range(1, len(ATTEND_ARGUMENTS))
 
 
-def opened_bytes(kv_heads: int, head_dim: int) -> int:
+def unpacked_cache_bytes(kv_heads: int, head_dim: int) -> int:
     """Bytes of an unpacked cache for each position."""
     return 2 * 2 * kv_heads * (-(-head_dim // 16) * 16)
 
@@ -65,7 +65,7 @@ def _numbers(size_of, address):
 
 
 @kernel
-def _open_keys(source, out, size, size_of):
+def _unpack_keys(source, out, size, size_of):
     """One panel of keys: dimensions in pairs, zeros up to a whole number of vectors."""
     zero = splat(f32(0.0))
     for i in range(0, (size + 15) // 16 * 16, 2):
@@ -75,7 +75,7 @@ def _open_keys(source, out, size, size_of):
 
 
 @kernel
-def _open_values(source, out, padded, size_of, panel_stride, valid):
+def _unpack_values(source, out, padded, size_of, panel_stride, valid):
     """16 positions of values, in pairs of positions.
 
     Positions from `valid` on become zeros: an earlier use of the cache may have left NaN there, which a weight of 0
@@ -90,7 +90,7 @@ def _open_values(source, out, padded, size_of, panel_stride, valid):
             store_pairs(out + i // 16 * panel_stride + 64 * pair, first, second)
 
 
-def open_cache(storage: str) -> Callable[..., None]:
+def unpack_cache(storage: str) -> Callable[..., None]:
     """Copy the positions of a layer's cache that are visible to the rows of this call."""
     size_of = 4 if storage == "float32" else 2
 
@@ -99,18 +99,18 @@ def open_cache(storage: str) -> Callable[..., None]:
         padded = (size + 15) // 16 * 16
         state = word(step, _STATE)
         capacity, first = state_word(control, state, 2), state_word(control, state, 3)
-        room, places = opened_cache(control)
-        origin = before(word(step, _HELD), control)
+        room, places = unpacked_cache(control)
+        origin = first_row_position(word(step, _HELD), control)
         low = seen_from(step, origin + first_row(control)) // 16
         end = origin + last_row(step, control)
         panels = (end + 15) // 16 - low
         for task in range(panels * kv_heads * thread // threads, panels * kv_heads * (thread + 1) // threads):
             head, panel = task // panels, low - first // 16 + task % panels
             keys = state_word(control, state, 0) + (head * capacity + panel * 16) * size * size_of
-            _open_keys(keys, room + (head * places + panel * 16) * padded * 2, size, size_of)
+            _unpack_keys(keys, room + (head * places + panel * 16) * padded * 2, size, size_of)
             values = state_word(control, state, 1) + (head * capacity + panel * 16) * padded * size_of
             out = room + (kv_heads + head) * places * padded * 2 + panel * 8 * 64
-            _open_values(values, out, padded, size_of, places * 32, end - first - panel * 16)
+            _unpack_values(values, out, padded, size_of, places * 32, end - first - panel * 16)
 
     return open_cache
 
@@ -127,9 +127,9 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
     """As `_attend_tile` for consecutive rows of a head."""
     size, heads, kv_heads = word(step, _HEAD_DIM), word(step, _HEADS), word(step, _KV_HEADS)
     padded = (size + 15) // 16 * 16
-    opened, places = opened_cache(control)
+    opened, places = unpacked_cache(control)
     kv_head = head // (heads // kv_heads)
-    place = row + before(word(step, _HELD), control)
+    place = row + first_row_position(word(step, _HELD), control)
     low = seen_from(step, place) // 16 * 16
     start = low - state_word(control, word(step, _STATE), 3)  # row of the cache, and of its copy
     panels = (until - low + 15) // 16
@@ -154,7 +154,7 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
     store_mixed(step, control, room, row, head, valid, 1)
 
 
-def attend_rounded(rows: int, wide: int) -> Callable[..., None]:
+def attend_bfloat16(rows: int, wide: int) -> Callable[..., None]:
     """Attention over the unpacked cache in tiles of `rows` rows × `wide` panels.
 
     Scratch: `rows` rows of scores, of weighted values, of rounded queries, and their sums.
@@ -162,7 +162,7 @@ def attend_rounded(rows: int, wide: int) -> Callable[..., None]:
 
     def attend_rounded(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, _HEADS)
-        origin = before(word(step, _HELD), control)
+        origin = first_row_position(word(step, _HELD), control)
         start = first_row(control)
         end = last_row(step, control)
         tiles = (end - start + rows - 1) // rows

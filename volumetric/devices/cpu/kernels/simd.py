@@ -15,8 +15,8 @@ from numba import types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model
 
-from volumetric.devices.cpu.kernels.emit import F32, F32X, I8, I32, I32X, I64, LANES, Emitter
 from volumetric.devices.cpu.kernels.jit import intrinsic
+from volumetric.devices.cpu.kernels.llvm_emitter import F32, F32X, I8, I32, I32X, I64, LANES, Emitter
 
 
 class VectorType(types.Type):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import load_part, load_part_or, store_part, where_equal
+from volumetric.devices.cpu.kernels.masked_load import load_part, load_part_or, store_part, where_equal
 from volumetric.devices.cpu.kernels.maths import exp
 from volumetric.devices.cpu.kernels.simd import largest, load, peak, splat, store, total, where_less
-from volumetric.devices.cpu.kernels.steps import last_row, slot_address, slot_stride, word
+from volumetric.devices.cpu.kernels.step_words import last_row, slot_address, slot_stride, word
 
 f32 = np.float32
 

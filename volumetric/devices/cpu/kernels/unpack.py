@@ -11,20 +11,20 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from volumetric.devices.cpu.kernels.blocks.codes import (
-    Unit,
+from volumetric.devices.cpu.kernels.blocks.read_codes import read_codes
+from volumetric.devices.cpu.kernels.blocks.unpack_codes import (
+    PanelUnit,
     code_bytes,
     floor_vectors,
     numbers,
     scale_vectors,
     unit_of,
 )
-from volumetric.devices.cpu.kernels.blocks.lookup import read_codes
-from volumetric.devices.cpu.kernels.emit import Emitter, constant
 from volumetric.devices.cpu.kernels.jit import intrinsic, kernel
-from volumetric.devices.cpu.kernels.memory import bits_float, half_value, load_f32, load_u16, store_f32
+from volumetric.devices.cpu.kernels.llvm_emitter import Emitter, constant
+from volumetric.devices.cpu.kernels.memory_access import bits_float, half_value, load_f32, load_u16, store_f32
+from volumetric.devices.cpu.kernels.panel_microkernels import byte_block_bytes
 from volumetric.devices.cpu.kernels.panels import BY_NAME
-from volumetric.devices.cpu.kernels.tiles import byte_block_bytes
 
 FORMAT_CODES = {name: code for code, name in enumerate(BY_NAME)}
 """Format name → number, for kernels that choose at run time."""
@@ -56,7 +56,7 @@ def _unpacker(emit: Any, name: Any) -> Any:
     return types.void(name, types.int64, types.int64, types.int64), generate
 
 
-def _emit_bytes(e: Emitter, unit: Unit, out: Any, index: Any) -> None:
+def _emit_bytes(e: Emitter, unit: PanelUnit, out: Any, index: Any) -> None:
     block_bytes = byte_block_bytes(unit.codes.zero, unit.codes.group)
     for block in range(2):
         here = e.at(out, e.b.mul(e.b.add(e.b.mul(index, constant(2)), constant(block)), constant(block_bytes)))
@@ -66,7 +66,7 @@ def _emit_bytes(e: Emitter, unit: Unit, out: Any, index: Any) -> None:
             e.store(e.at(here, 64 * (8 + i)), value, align=64)
 
 
-def _emit_floats(e: Emitter, unit: Unit, out: Any, index: Any) -> None:
+def _emit_floats(e: Emitter, unit: PanelUnit, out: Any, index: Any) -> None:
     here = e.at(out, e.b.mul(index, constant(64 * 64)))
     for k, value in enumerate(numbers(e, unit)):
         e.store(e.at(here, 64 * k), value, align=64)

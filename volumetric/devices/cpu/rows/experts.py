@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from volumetric.devices.cpu.kernels.mixtures.each import EACH_EXPERT_ARGUMENTS
-from volumetric.devices.cpu.kernels.mixtures.routing import ROUTE_ARGUMENTS, SPREAD_ARGUMENTS, UNITE_ARGUMENTS
+from volumetric.devices.cpu.kernels.mixtures.each_expert import EACH_EXPERT_ARGUMENTS
+from volumetric.devices.cpu.kernels.mixtures.expert_routes import ROUTE_ARGUMENTS, SPREAD_ARGUMENTS, UNITE_ARGUMENTS
 from volumetric.devices.cpu.kernels.panels import BY_NAME, prepared_bytes
-from volumetric.devices.cpu.placement import padded
-from volumetric.devices.cpu.resident import Matrix
-from volumetric.devices.cpu.rows.draft import RowDraft, rule
-from volumetric.devices.cpu.rows.products import made_ready, paired_product, products
-from volumetric.devices.cpu.steps import Operation, Step
-from volumetric.graph.experts import products_of
+from volumetric.devices.cpu.placement import padded_bytes
+from volumetric.devices.cpu.resident_weights import PanelMatrix
+from volumetric.devices.cpu.rows.products import expert_product, prepare_rows, products
+from volumetric.devices.cpu.rows.row_step_builder import RowStepBuilder, rule
+from volumetric.devices.cpu.step_builder import Operation, OperationStep
+from volumetric.graph.expert_fusion import expert_products
 from volumetric.graph.ops import Node
 
 _SCORING: dict[str, tuple[str, ...]] = {
@@ -33,36 +33,38 @@ _SCORING: dict[str, tuple[str, ...]] = {
 
 
 @rule("experts")
-def experts(draft: RowDraft, node: Node) -> None:
+def experts(builder: RowStepBuilder, node: Node) -> None:
     """A mixture of experts, including the choice before it and the sum after it."""
-    pairs = list(products_of(draft.graph, node))
-    weights = _weights(draft, node)
-    if draft.form(node) == "few" or not _alike(draft, pairs):
-        _guarded(draft, node, pairs, weights)
+    pairs = list(expert_products(builder.graph, node))
+    weights = _weights(builder, node)
+    if builder.form(node) == "few" or not _have_one_form(builder, pairs):
+        _predicated_experts(builder, node, pairs, weights)
     else:
-        _grouped(draft, node, pairs, weights)
+        _grouped_experts(builder, node, pairs, weights)
 
 
-def _weights(draft: RowDraft, node: Node) -> int:
+def _weights(builder: RowStepBuilder, node: Node) -> int:
     """Append the computation of weights from choices, and return their value."""
-    value = _named(node, "choice")
+    value = _named_input(node, "choice")
     attrs = {"k": node.attrs["top_k"], "name": "relu", "alpha": 1.0, "beta": 0.0}
     for op in _SCORING[node.attrs["scoring"]]:
         if op != "keep_largest" or node.attrs["top_k"] < node.attrs["count"]:
-            output = draft.value(node.attrs["count"])
-            _append(draft, node, op, (value,), output, attrs)
+            output = builder.value(node.attrs["count"])
+            _append(builder, node, op, (value,), output, attrs)
             value = output
     return value
 
 
-def _append(draft: RowDraft, node: Node, op: str, inputs: Sequence[int], output: int, attrs: dict[str, Any]) -> None:
+def _append(
+    builder: RowStepBuilder, node: Node, op: str, inputs: Sequence[int], output: int, attrs: dict[str, Any]
+) -> None:
     """Append the steps of one operation of a mixture."""
     expanded = replace(node, op=op, inputs=tuple(inputs), outputs=(output,), attrs=MappingProxyType(attrs))
-    rule.append(draft, expanded)
+    rule.append(builder, expanded)
 
 
-def _named(node: Node, role: str) -> int:
-    tensor = node.named(role)
+def _named_input(node: Node, role: str) -> int:
+    tensor = node.input_by_role(role)
     if tensor is None:
         raise KeyError(role)
     return tensor
@@ -71,20 +73,20 @@ def _named(node: Node, role: str) -> int:
 # ---- few rows
 
 
-def _guarded(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], weights: int) -> None:
-    x, out = _named(node, "x"), node.outputs[0]
-    width, branches = draft.width(out), []
+def _predicated_experts(builder: RowStepBuilder, node: Node, pairs: Sequence[tuple[Node, Node]], weights: int) -> None:
+    x, out = _named_input(node, "x"), node.outputs[0]
+    width, branches = builder.width(out), []
     for expert, (first, last) in enumerate(pairs):
-        hidden, branch, at = draft.value(_hidden(first)), draft.value(width), len(draft.steps)
-        products(draft, first, x, hidden)
-        products(draft, last, hidden, branch)
-        draft.guard(at, weights, expert)
+        hidden, branch, at = builder.value(_hidden(first)), builder.value(width), len(builder.steps)
+        products(builder, first, x, hidden)
+        products(builder, last, hidden, branch)
+        builder.add_predicate(at, weights, expert)
         branches.append(branch)
-    residual = node.named("residual")
-    mixed = out if residual is None else draft.value(width)
-    _append(draft, node, "mix", (weights, *branches), mixed, {"weighted": True})
+    residual = node.input_by_role("residual")
+    mixed = out if residual is None else builder.value(width)
+    _append(builder, node, "mix", (weights, *branches), mixed, {"weighted": True})
     if residual is not None:
-        _append(draft, node, "binary", (mixed, residual), out, {"name": "add"})
+        _append(builder, node, "binary", (mixed, residual), out, {"name": "add"})
 
 
 def _hidden(first: Node) -> int:
@@ -96,7 +98,7 @@ def _hidden(first: Node) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Routes:
+class _RouteBuffers:
     """The slots of a call's routing tables.
 
     Attributes
@@ -118,40 +120,44 @@ class _Routes:
         return self.starts, self.rows, self.factors, self.places
 
 
-def _alike(draft: RowDraft, pairs: Sequence[tuple[Node, Node]]) -> bool:
+def _have_one_form(builder: RowStepBuilder, pairs: Sequence[tuple[Node, Node]]) -> bool:
     """Whether the matrices of all experts have one form, so that their rows are prepared in the same way."""
 
     def forms(nodes: Sequence[Node]) -> set[tuple[object, ...]]:
-        matrices = [draft.settings.weights.matrices(node) for node in nodes]
+        matrices = [builder.settings.weights.matrices(node) for node in nodes]
         return {(len(some), some[0].form.name, some[0].gated) for some in matrices}
 
     formats = [forms([pair[i] for pair in pairs]) for i in range(2)]
     return all(len(some) == 1 and next(iter(some))[0] == 1 for some in formats)
 
 
-def _grouped(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], weights: int) -> None:
+def _grouped_experts(builder: RowStepBuilder, node: Node, pairs: Sequence[tuple[Node, Node]], weights: int) -> None:
     """Append a mixture whose rows are sorted by expert, so that each matrix is read once for all its rows."""
     first, last = pairs[0]
-    out, width, inner = node.outputs[0], draft.width(node.outputs[0]), _hidden(first)
-    routes = _route(draft, node, weights)
-    [matrix] = draft.settings.weights.matrices(first)
-    ready = made_ready(draft, first, matrix, _named(node, "x"))
-    size = _row_bytes(draft, matrix)
-    spread = _pairs(draft, routes, size)
+    out, width, inner = node.outputs[0], builder.width(node.outputs[0]), _hidden(first)
+    routes = _route(builder, node, weights)
+    [matrix] = builder.settings.weights.matrices(first)
+    ready = prepare_rows(builder, first, matrix, _named_input(node, "x"))
+    size = _row_bytes(builder, matrix)
+    spread = _pairs(builder, routes, size)
     arguments: dict[str, Any] = {"input": ready, "row_bytes": size, "count": routes.count, "starts": routes.starts}
     arguments |= {"rows": routes.rows, "output": spread, "tail": node.tail}
-    draft.add("spread", SPREAD_ARGUMENTS, reads=(ready, routes.starts, routes.rows), writes=(spread,), **arguments)
-    hidden_bytes, output_bytes = padded(4 * inner), padded(4 * width)
-    hidden, outputs = _pairs(draft, routes, hidden_bytes), _pairs(draft, routes, output_bytes)
-    steps = _products(draft, [pair[0] for pair in pairs])
-    _each(draft, routes, steps, (spread, size), (hidden, hidden_bytes))
-    [matrix] = draft.settings.weights.matrices(last)
-    second, size = hidden, _row_bytes(draft, matrix)
-    if draft.settings.rounding(matrix) != "float32" or not size == hidden_bytes == 4 * inner:
-        second = _pairs(draft, routes, size)
-        _each(draft, routes, [paired_product(draft, last, matrix, "prepare")], (hidden, hidden_bytes), (second, size))
-    _each(draft, routes, _products(draft, [pair[1] for pair in pairs]), (second, size), (outputs, output_bytes))
-    residual = node.named("residual")
+    builder.add("spread", SPREAD_ARGUMENTS, reads=(ready, routes.starts, routes.rows), writes=(spread,), **arguments)
+    hidden_bytes, output_bytes = padded_bytes(4 * inner), padded_bytes(4 * width)
+    hidden, outputs = _pairs(builder, routes, hidden_bytes), _pairs(builder, routes, output_bytes)
+    steps = _products(builder, [pair[0] for pair in pairs])
+    _add_each_expert(builder, routes, steps, (spread, size), (hidden, hidden_bytes))
+    [matrix] = builder.settings.weights.matrices(last)
+    second, size = hidden, _row_bytes(builder, matrix)
+    if builder.settings.rounding_of(matrix) != "float32" or not size == hidden_bytes == 4 * inner:
+        second = _pairs(builder, routes, size)
+        _add_each_expert(
+            builder, routes, [expert_product(builder, last, matrix, "prepare")], (hidden, hidden_bytes), (second, size)
+        )
+    _add_each_expert(
+        builder, routes, _products(builder, [pair[1] for pair in pairs]), (second, size), (outputs, output_bytes)
+    )
+    residual = node.input_by_role("residual")
     arguments = {"input": outputs, "pair_bytes": output_bytes, "most": routes.most, "factors": routes.factors}
     arguments |= {
         "places": routes.places,
@@ -160,39 +166,45 @@ def _grouped(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], we
         "width": width,
     }
     reads = (outputs, routes.factors, routes.places, *(() if residual is None else (residual,)))
-    draft.add("unite", UNITE_ARGUMENTS, reads=reads, writes=(out,), tail=node.tail, **arguments)
+    builder.add("unite", UNITE_ARGUMENTS, reads=reads, writes=(out,), tail=node.tail, **arguments)
 
 
-def _route(draft: RowDraft, node: Node, weights: int) -> _Routes:
+def _route(builder: RowStepBuilder, node: Node, weights: int) -> _RouteBuffers:
     count, most = node.attrs["count"], node.attrs["top_k"]
     sizes = {"starts": count + 2, "rows": most, "factors": most, "places": most}
-    routes = _Routes(count=count, most=most, **{name: draft.temporary(4 * size) for name, size in sizes.items()})
+    routes = _RouteBuffers(
+        count=count, most=most, **{name: builder.temporary(4 * size) for name, size in sizes.items()}
+    )
     arguments: dict[str, Any] = {"weights": weights, "count": count, "most": most, "starts": routes.starts}
     arguments |= {"rows": routes.rows, "factors": routes.factors, "places": routes.places, "tail": node.tail}
-    draft.add("route", ROUTE_ARGUMENTS, reads=(weights,), writes=routes.all, **arguments)
+    builder.add("route", ROUTE_ARGUMENTS, reads=(weights,), writes=routes.all, **arguments)
     return routes
 
 
-def _row_bytes(draft: RowDraft, matrix: Matrix) -> int:
+def _row_bytes(builder: RowStepBuilder, matrix: PanelMatrix) -> int:
     """Bytes of a row prepared for a matrix."""
-    return prepared_bytes(matrix.k, draft.settings.rounding(matrix))
+    return prepared_bytes(matrix.k, builder.settings.rounding_of(matrix))
 
 
-def _pairs(draft: RowDraft, routes: _Routes, size: int) -> int:
+def _pairs(builder: RowStepBuilder, routes: _RouteBuffers, size: int) -> int:
     """Return a value with room for `size` bytes per possible pair."""
-    return draft.temporary(routes.most * size)
+    return builder.temporary(routes.most * size)
 
 
-def _products(draft: RowDraft, nodes: Sequence[Node]) -> list[Step]:
+def _products(builder: RowStepBuilder, nodes: Sequence[Node]) -> list[OperationStep]:
     """Append the product of each expert, in the form for many rows if an expert may have so many."""
-    matrices = [draft.settings.weights.matrices(node)[0] for node in nodes]
-    direct = draft.form(nodes[0]) == "some" and matrices[0].form.is_coded
-    name = "rows_product" if direct else draft.settings.product_of_many(matrices[0])
-    return [paired_product(draft, node, matrix, name) for node, matrix in zip(nodes, matrices, strict=True)]
+    matrices = [builder.settings.weights.matrices(node)[0] for node in nodes]
+    direct = builder.form(nodes[0]) == "some" and matrices[0].form.is_coded
+    name = "rows_product" if direct else builder.settings.product_of_many(matrices[0])
+    return [expert_product(builder, node, matrix, name) for node, matrix in zip(nodes, matrices, strict=True)]
 
 
-def _each(
-    draft: RowDraft, routes: _Routes, steps: Sequence[Step], source: tuple[int, int], target: tuple[int, int]
+def _add_each_expert(
+    builder: RowStepBuilder,
+    routes: _RouteBuffers,
+    steps: Sequence[OperationStep],
+    source: tuple[int, int],
+    target: tuple[int, int],
 ) -> None:
     """Append a step that runs each of `steps` over the rows of as many experts.
 
@@ -205,7 +217,7 @@ def _each(
     # Tiles of integer panels unpack these first, which pays only for many rows.
     kind = "" if prepares else str(some.constants[0]).partition(":")[0]
     direct = some.name in ("tile_product", "matrix_product") and BY_NAME[kind].is_coded
-    step = draft.step(
+    step = builder.step(
         "each_expert",
         EACH_EXPERT_ARGUMENTS[2:],
         reads=(source[0], routes.starts),
@@ -219,8 +231,8 @@ def _each(
         output=target[0],
         output_bytes=target[1],
         few=Operation("rows_product", some.constants[:3]) if direct else 0,
-        few_rows=draft.settings.direct_rows if direct else 0,
+        few_rows=builder.settings.direct_rows if direct else 0,
         tail=some.tail,
         note=f"{len(steps)} {some.note}",
     )
-    draft.steps.append(replace(step, body=tuple(steps)))
+    builder.steps.append(replace(step, body=tuple(steps)))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from volumetric.base.errors import UnsupportedError
-from volumetric.devices.gpu.commands import Executor
-from volumetric.devices.gpu.context import GpuContext
-from volumetric.devices.gpu.graph.program import GpuProgram
+from volumetric.devices.gpu.gpu_commands import Executor
+from volumetric.devices.gpu.gpu_context import GpuContext
+from volumetric.devices.gpu.graph.gpu_program import GpuProgram
 from volumetric.devices.gpu.graph.store import GpuStore
 from volumetric.devices.gpu.kernels.dispatch import Caps
-from volumetric.devices.gpu.kernels.graph.launch import Request
-from volumetric.devices.gpu.kernels.graph.table import lower
-from volumetric.devices.gpu.native import NativeExecutor
+from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweringRequest
+from volumetric.devices.gpu.kernels.graph.kernel_table import lower
+from volumetric.devices.gpu.native_executor import NativeExecutor
 from volumetric.dtypes import Scheme
-from volumetric.graph.device import Rounds
+from volumetric.graph.graph_device import Rounds
 from volumetric.graph.ops import Graph
 
 
@@ -26,11 +26,11 @@ class GpuGraphs:
         self._executor = executor or NativeExecutor(context)
 
     @staticmethod
-    def rounds(scheme: Scheme) -> Rounds | None:
+    def rounding_of(scheme: Scheme) -> Rounds | None:
         """Return how weights are rounded to `scheme` in a forward pass."""
         shape, attrs = (1, 4096), {"scheme": str(scheme)}
         try:
-            lower(Request(op="fake_quant", inputs=(shape,), outputs=(shape,), attrs=attrs, caps=Caps()))
+            lower(LoweringRequest(op="fake_quant", inputs=(shape,), outputs=(shape,), attrs=attrs, caps=Caps()))
         except UnsupportedError:
             return None
         return "native"

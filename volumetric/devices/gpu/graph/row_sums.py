@@ -14,8 +14,8 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.graph.ops import Graph, Node, Tensor
-from volumetric.graph.pruning import pruned
-from volumetric.graph.rewriting import Rewriting
+from volumetric.graph.pruning import prune
+from volumetric.graph.rewriter import GraphRewriter
 
 LONGEST = 64
 """Rows that one invocation sums; for more, partial sums are summed in turn."""
@@ -24,7 +24,7 @@ LONGEST = 64
 def list_sums(graph: Graph) -> Graph:
     """Let sums of rows by constant ids read lists; sums by other ids, or by ids out of range, stay as they are."""
     constants = dict(graph.constants)
-    work, known = Rewriting(graph), dict[tuple[int, int], list[tuple[int, int]]]()
+    work, known = GraphRewriter(graph), dict[tuple[int, int], list[tuple[int, int]]]()
 
     def constant(value: Array) -> int:
         constants[len(work.tensors)] = value.astype(np.int32)
@@ -38,7 +38,7 @@ def list_sums(graph: Graph) -> Graph:
         work.where = node.where
         source, rows = node.inputs[1], node.attrs["rows"]
         if (source, rows) not in known:
-            lists = levels(np.asarray(graph.constants[source]), rows)
+            lists = sum_levels(np.asarray(graph.constants[source]), rows)
             known[source, rows] = [(constant(order), constant(starts)) for order, starts in lists]
         x, (*before, (order, starts)) = node.inputs[0], known[source, rows]
         for part, ends in before:
@@ -47,10 +47,10 @@ def list_sums(graph: Graph) -> Graph:
         work.emit_to(node.outputs, "sum_listed", (x, order, starts), longest=LONGEST)
     if not known:
         return graph
-    return pruned(replace(graph, tensors=tuple(work.tensors), nodes=tuple(work.nodes), constants=constants))
+    return prune(replace(graph, tensors=tuple(work.tensors), nodes=tuple(work.nodes), constants=constants))
 
 
-def levels(ids: Array, rows: int) -> list[tuple[Array, Array]]:
+def sum_levels(ids: Array, rows: int) -> list[tuple[Array, Array]]:
     """Return the list and the starts of one or more successive ``sum_listed`` that sum rows by `ids`."""
     order, counts = np.argsort(ids, kind="stable"), np.bincount(ids, minlength=rows)
     lists: list[tuple[Array, Array]] = []

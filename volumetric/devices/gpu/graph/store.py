@@ -12,13 +12,13 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError
-from volumetric.devices.gpu.context import GpuContext
-from volumetric.devices.gpu.graph.packing import Packed
+from volumetric.devices.gpu.gpu_context import GpuContext
+from volumetric.devices.gpu.graph.packed_tensors import PackedTensors
 from volumetric.graph.ops import Tensor
 
 
 @dataclass(slots=True)
-class Held:
+class StoreBuffer:
     """One tensor, its buffer or the buffer it is a part of from `start` on, and the number of stores that have it."""
 
     buffer: Any
@@ -46,11 +46,11 @@ class GpuStore:
     def __init__(self, context: GpuContext) -> None:
         self.lock = threading.RLock()
         self._context = context
-        self._held: dict[str, Held] = {}
-        self.packed: Packed | None = None
+        self._entries: dict[str, StoreBuffer] = {}
+        self.packed: PackedTensors | None = None
         """Tensors that are parts of one buffer; programs read that buffer, see `packing`."""
 
-    def put_together(self, values: Mapping[str, Array]) -> None:
+    def write_together(self, values: Mapping[str, Array]) -> None:
         """Create tensors, packing small ones, once in the life of a store.
 
         Raises
@@ -58,21 +58,21 @@ class GpuStore:
         ShapeError : a tensor exists with another shape or type
         DeviceError : it exceeds the GPU
         """
-        small = [key for key, value in values.items() if value.size <= SMALL and key not in self._held]
+        small = [key for key, value in values.items() if value.size <= SMALL and key not in self._entries]
         if self.packed is None and len(small) >= FEW and all(values[key].dtype == np.float32 for key in small):
             starts, end = dict[str, int](), 0
             for key in small:
                 starts[key] = end
                 end += values[key].size
-            self.put(PACKED, np.zeros(end, np.float32))
-            self.packed = Packed(PACKED, end, starts)
+            self.write(PACKED, np.zeros(end, np.float32))
+            self.packed = PackedTensors(PACKED, end, starts)
             for key, start in starts.items():
                 own = values[key]
-                self._held[key] = Held(self._held[PACKED].buffer, own.shape, own.dtype, 0, 4 * start)
+                self._entries[key] = StoreBuffer(self._entries[PACKED].buffer, own.shape, own.dtype, 0, 4 * start)
         for key, value in values.items():
-            self.put(key, value)
+            self.write(key, value)
 
-    def put(self, key: str, value: Array) -> None:
+    def write(self, key: str, value: Array) -> None:
         """Create a buffer, or overwrite it.
 
         Raises
@@ -81,10 +81,10 @@ class GpuStore:
         DeviceError : it exceeds the GPU
         """
         value = np.ascontiguousarray(value, np.int32 if np.issubdtype(value.dtype, np.integer) else np.float32)
-        entry = self._held.get(key)
+        entry = self._entries.get(key)
         if entry is None:
             buffer = self._context.buffer(value.nbytes, key)
-            entry = self._held[key] = Held(buffer, value.shape, value.dtype)
+            entry = self._entries[key] = StoreBuffer(buffer, value.shape, value.dtype)
         elif entry.shape != value.shape or entry.dtype != value.dtype:
             raise ShapeError(
                 f"buffer {key!r} is {entry.dtype} {list(entry.shape)}, got {value.dtype} {list(value.shape)}"
@@ -95,20 +95,20 @@ class GpuStore:
 
     def get(self, key: str) -> Array:
         """Wait for the GPU and copy a buffer back. Raises `KeyError`."""
-        entry = self._held[key]
+        entry = self._entries[key]
         if 0 in entry.shape:
             return np.empty(entry.shape, entry.dtype)
         with self.lock:
             raw = self._context.read(entry.buffer, entry.dtype.itemsize * prod(entry.shape), entry.start)
         return raw.view(entry.dtype).reshape(entry.shape).copy()
 
-    def seen(self, key: str) -> Array | None:
+    def host_view(self, key: str) -> Array | None:
         """Return None: buffers are on the device."""
         return None
 
     def keys(self) -> Iterable[str]:
         """Names of all tensors."""
-        return [key for key in self._held if key != PACKED]
+        return [key for key in self._entries if key != PACKED]
 
     def share(self, keys: Iterable[str]) -> GpuStore:
         """Return a new store that shares these buffers, for reading by both.
@@ -123,8 +123,8 @@ class GpuStore:
         if parts:
             raise SpecError(f"{parts[0]!r} is part of a packed buffer", hint="copy it with `put` and `get`")
         store = GpuStore(self._context)
-        store._held = {key: self._held[key] for key in keys}
-        for entry in store._held.values():
+        store._entries = {key: self._entries[key] for key in keys}
+        for entry in store._entries.values():
             entry.stores += 1
         return store
 
@@ -133,7 +133,7 @@ class GpuStore:
 
         A part of a packed buffer is freed with that buffer.
         """
-        entry = self._held.pop(key)
+        entry = self._entries.pop(key)
         if self.packed is not None and key in self.packed.starts:
             return
         entry.stores -= 1
@@ -142,7 +142,7 @@ class GpuStore:
 
     def buffer(self, key: str) -> Any:
         """Return the buffer of `key`, or the packed buffer it is a part of. Raises `KeyError`."""
-        return self._held[key].buffer
+        return self._entries[key].buffer
 
     def check(self, tensor: Tensor) -> None:
         """Raise unless there is a buffer with the shape and type of a keyed tensor.
@@ -152,7 +152,7 @@ class GpuStore:
         SpecError : the buffer does not exist
         ShapeError : it has another shape or type
         """
-        entry = self._held.get(tensor.key or "")
+        entry = self._entries.get(tensor.key or "")
         if entry is None:
             raise SpecError(f"the store has no buffer {tensor.key!r}", hint="put its first value into the store")
         if entry.shape != tensor.shape or entry.dtype != np.dtype(tensor.dtype):
@@ -163,5 +163,5 @@ class GpuStore:
 
     def close(self) -> None:
         """Free every buffer."""
-        for key in list(self._held):
+        for key in list(self._entries):
             self.drop(key)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from volumetric.base.errors import UnsupportedError
-from volumetric.devices.gpu.kernels.dispatch import Caps, Constant, Dispatch, Grid, ceil_div, power_of_two
+from volumetric.devices.gpu.kernels.dispatch import Caps, Constant, Dispatch, WorkgroupGrid, ceil_div, power_of_two
 from volumetric.devices.gpu.kernels.matmul import NORMS
 
 PAGE = 32
@@ -149,7 +149,7 @@ def append(shape: AttentionShape) -> Dispatch:
     constants = shape.input_constants() | {"WG": 64}
     return Dispatch(
         kernel="attend_append",
-        grid=Grid(x=shape.heads + 2 * shape.kv_heads, rows_each=1, over="others"),
+        grid=WorkgroupGrid(x=shape.heads + 2 * shape.kv_heads, rows_each=1, over="multi_rows"),
         constants=constants,
         preludes=(*shape.preludes, "warmth"),
     )
@@ -178,7 +178,7 @@ def rows(shape: AttentionShape, caps: Caps, cut: RowsTuning | None = None) -> Di
     )
     return Dispatch(
         kernel="attend_rows",
-        grid=Grid(x=shape.heads, rows_each=1, over="blocks"),
+        grid=WorkgroupGrid(x=shape.heads, rows_each=1, over="blocks"),
         constants=constants,
         preludes=shape.preludes,
     )
@@ -303,7 +303,7 @@ def split(shape: AttentionShape, caps: Caps, rows: int = 1) -> Dispatch:
     )
     return Dispatch(
         kernel="attend_split",
-        grid=Grid(x=shape.heads // tuning.block, z=tuning.splits, rows_each=1, over="singles"),
+        grid=WorkgroupGrid(x=shape.heads // tuning.block, z=tuning.splits, rows_each=1, over="singles"),
         constants=constants,
         preludes=(*shape.preludes, "warmth"),
     )
@@ -323,7 +323,7 @@ def combine(shape: AttentionShape, caps: Caps, rows: int = 1) -> Dispatch:
     }
     return Dispatch(
         kernel="attend_combine",
-        grid=Grid(x=ceil_div(width // 4, 64), rows_each=1, over="singles"),
+        grid=WorkgroupGrid(x=ceil_div(width // 4, 64), rows_each=1, over="singles"),
         constants=constants,
         preludes=("source/partials",),
     )

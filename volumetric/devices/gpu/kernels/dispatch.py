@@ -40,12 +40,12 @@ class Caps:
     unroll: int = 32
     max_rounds: int = 0
 
-    def pieces(self, rounds: int, count: int = 1) -> int:
+    def launches_needed(self, rounds: int, count: int = 1) -> int:
         """Number of parts to split `count` steps of `rounds` rounds each into; a sixteenth is kept for other loops."""
         return ceil_div(count * rounds, max(self.max_rounds * 15 // 16, 1)) if self.max_rounds and count else 1
 
 
-class Rows(NamedTuple):
+class CallRows(NamedTuple):
     """Rows of a call.
 
     Attributes
@@ -64,17 +64,17 @@ class Rows(NamedTuple):
     lengths: tuple[int, ...] = ()
 
     @property
-    def others(self) -> int:
+    def multi_rows(self) -> int:
         """Rows of sequences with several rows."""
         return self.total - self.singles
 
 
-ONE_ROW = Rows(1)
+ONE_ROW = CallRows(1)
 """Rows for launches whose grids do not depend on rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class WorkgroupGrid:
     """Workgroups of a dispatch; with `rows_each`, the y axis counts blocks of so many of the rows selected by `over`.
 
     Each row counts `times`, and there are `extra` further blocks.
@@ -84,11 +84,11 @@ class Grid:
     y: int = 1
     z: int = 1
     rows_each: int | None = None
-    over: Literal["total", "singles", "others", "blocks", "pieces"] = "total"
+    over: Literal["total", "singles", "multi_rows", "blocks", "pieces"] = "total"
     times: int = 1
     extra: int = 0
 
-    def size(self, rows: Rows, limit: int) -> tuple[int, int, int]:
+    def size(self, rows: CallRows, limit: int) -> tuple[int, int, int]:
         """Group counts for `rows`; a one-dimensional grid beyond `limit` is folded (`flat_group` in WGSL undoes it)."""
         if self.rows_each is not None:
             return self.x, ceil_div(getattr(rows, self.over) * self.times, self.rows_each) + self.extra, self.z
@@ -103,7 +103,7 @@ class Dispatch:
     """One kernel launch. Buffers are bound by the names declared in the shader."""
 
     kernel: str
-    grid: Grid
+    grid: WorkgroupGrid
     constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
     preludes: tuple[str, ...] = ()
     args: tuple[int, ...] = ()

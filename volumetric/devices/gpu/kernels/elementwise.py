@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from volumetric.devices.gpu.kernels.dispatch import Constant, Dispatch, Grid, ceil_div, power_of_two
-from volumetric.devices.gpu.kernels.formats import WeightFormat
+from volumetric.devices.gpu.kernels.dispatch import Constant, Dispatch, WorkgroupGrid, ceil_div, power_of_two
 from volumetric.devices.gpu.kernels.matmul import bounds
+from volumetric.devices.gpu.kernels.weight_formats import WeightFormat
 
 _GROUP = 128
 MIXED = 4
@@ -25,13 +25,13 @@ def norm(*, width: int, groups: int, kind: str, eps: float, unit_offset: bool, w
         "HAS_NORM_WEIGHT": weight,
         "HAS_NORM_BIAS": bias,
     }
-    return Dispatch(kernel="norm", grid=Grid(x=groups, rows_each=1), constants=constants)
+    return Dispatch(kernel="norm", grid=WorkgroupGrid(x=groups, rows_each=1), constants=constants)
 
 
 def softmax(*, width: int) -> Dispatch:
     """Softmax over rows of `width`. Buffers: x, y."""
     constants: dict[str, Constant] = {"WG": _GROUP, "WIDTH": width}
-    return Dispatch(kernel="softmax", grid=Grid(x=1, rows_each=1), constants=constants)
+    return Dispatch(kernel="softmax", grid=WorkgroupGrid(x=1, rows_each=1), constants=constants)
 
 
 def unary(*, width: int, name: str, alpha: float = 1.0, beta: float = 0.0) -> Dispatch:
@@ -39,7 +39,7 @@ def unary(*, width: int, name: str, alpha: float = 1.0, beta: float = 0.0) -> Di
     width4 = ceil_div(width, 4)
     return Dispatch(
         kernel="map",
-        grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1),
+        grid=WorkgroupGrid(x=ceil_div(width4, _GROUP), rows_each=1),
         constants={"WG": _GROUP, "WIDTH4": width4, "ALPHA": float(alpha), "BETA": float(beta)},
         preludes=(f"unary/{name}",),
     )
@@ -50,18 +50,18 @@ def binary(*, width: int, name: str) -> Dispatch:
     width4 = ceil_div(width, 4)
     return Dispatch(
         kernel="join",
-        grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1),
+        grid=WorkgroupGrid(x=ceil_div(width4, _GROUP), rows_each=1),
         constants={"WG": _GROUP, "WIDTH4": width4},
         preludes=(f"graph/binary/{name}",),
     )
 
 
-def gated(*, width: int, activation: str, limit: float | None = None, up_offset: float = 0.0) -> Dispatch:
+def gated_activation(*, width: int, activation: str, limit: float | None = None, up_offset: float = 0.0) -> Dispatch:
     """Activation of one value times another, bounded by `limit` if there is one. Buffers: x, factor, y, ctl."""
     width4 = ceil_div(width, 4)
     return Dispatch(
         kernel="gated",
-        grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1),
+        grid=WorkgroupGrid(x=ceil_div(width4, _GROUP), rows_each=1),
         constants={"WG": _GROUP, "WIDTH4": width4, **bounds(limit, up_offset)},
         preludes=(f"unary/{activation}", "bounded"),
     )
@@ -71,7 +71,7 @@ def keep_largest(*, width: int, count: int) -> Dispatch:
     """The largest elements of each row, -inf for the others. Buffers: x, y."""
     return Dispatch(
         kernel="keep_largest",
-        grid=Grid(x=1, rows_each=1),
+        grid=WorkgroupGrid(x=1, rows_each=1),
         constants={"WG": min(_GROUP, power_of_two(max(width, 32))), "WIDTH": width, "KEEP": count},
         preludes=("order",),
     )
@@ -93,7 +93,7 @@ def mix(*, width: int, branches: int, first: int, count: int, weighted: bool = T
         "COUNT": count,
         "WEIGHTED": weighted,
     }
-    return Dispatch(kernel="mix", grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1), constants=constants)
+    return Dispatch(kernel="mix", grid=WorkgroupGrid(x=ceil_div(width4, _GROUP), rows_each=1), constants=constants)
 
 
 def concat(*, width: int, at: int, out_width: int) -> Dispatch:
@@ -106,7 +106,7 @@ def concat(*, width: int, at: int, out_width: int) -> Dispatch:
         "X_STRIDE": ceil_div(width, 4) * 4,
         "Y_STRIDE": ceil_div(out_width, 4) * 4,
     }
-    return Dispatch(kernel="concat", grid=Grid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
+    return Dispatch(kernel="concat", grid=WorkgroupGrid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
 
 
 def columns(*, width: int, start: int, of_width: int) -> Dispatch:
@@ -119,7 +119,7 @@ def columns(*, width: int, start: int, of_width: int) -> Dispatch:
         "X_STRIDE": ceil_div(of_width, 4) * 4,
         "Y_STRIDE": ceil_div(width, 4) * 4,
     }
-    return Dispatch(kernel="concat", grid=Grid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
+    return Dispatch(kernel="concat", grid=WorkgroupGrid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
 
 
 def embedding(*, width: int, layout: WeightFormat, scale: float, first: int, units: int) -> Dispatch:
@@ -129,7 +129,7 @@ def embedding(*, width: int, layout: WeightFormat, scale: float, first: int, uni
     """
     return Dispatch(
         kernel="embedding",
-        grid=Grid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
+        grid=WorkgroupGrid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
         constants=_table(width, layout) | {"SCALE": float(scale)},
         preludes=layout.preludes,
         args=(first, units),
@@ -140,7 +140,7 @@ def position_embedding(*, width: int, layout: WeightFormat, offset: int, limit: 
     """Add rows of a table by position. Buffers: x, weights, scales, y, ctl."""
     return Dispatch(
         kernel="position_embedding",
-        grid=Grid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
+        grid=WorkgroupGrid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
         constants=_table(width, layout) | {"OFFSET": offset, "LIMIT": limit},
         preludes=layout.preludes,
     )
@@ -154,7 +154,7 @@ def argmax(*, width: int, final: bool) -> Dispatch:
     """One of the two launches of the argmax of each row. Buffers: x and winners, or winners, token, control."""
     return Dispatch(
         kernel="argmax",
-        grid=Grid(x=1 if final else ARGMAX_GROUPS, rows_each=1),
+        grid=WorkgroupGrid(x=1 if final else ARGMAX_GROUPS, rows_each=1),
         constants={"WG": _GROUP, "WIDTH": width, "PARTIAL": ARGMAX_GROUPS, "FINAL": final},
     )
 
@@ -163,6 +163,6 @@ def copy_pages(vectors: int) -> Dispatch:
     """Copy pages of `vectors` 16-byte words within a buffer; each row of the call is a page. Buffers: pages, moves."""
     return Dispatch(
         kernel="copy_pages",
-        grid=Grid(x=ceil_div(vectors, _GROUP), rows_each=1),
+        grid=WorkgroupGrid(x=ceil_div(vectors, _GROUP), rows_each=1),
         constants={"WG": _GROUP, "VECTORS": vectors},
     )

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from volumetric.devices.gpu.kernels.dispatch import Constant, Dispatch, Grid, ceil_div, power_of_two
-from volumetric.devices.gpu.kernels.stacks import Stack
+from volumetric.devices.gpu.kernels.dispatch import Constant, Dispatch, WorkgroupGrid, ceil_div, power_of_two
+from volumetric.devices.gpu.kernels.matrix_stacks import MatrixStack
 
 SCORINGS = MappingProxyType({"given": 0, "largest": 1, "softmax": 2, "softmax_all": 3})
 _GROUP = 128
 
 
-def choose(*, count: int, keep: int, scoring: str) -> Dispatch:
+def choose_experts(*, count: int, keep: int, scoring: str) -> Dispatch:
     """The experts of each row and their weights. Buffers: choice, chosen (8 bytes for each slot of a row)."""
     return Dispatch(
         kernel="choose",
-        grid=Grid(x=1, rows_each=1),
+        grid=WorkgroupGrid(x=1, rows_each=1),
         constants={
             "WG": min(_GROUP, power_of_two(max(count, 32))),
             "COUNT": count,
@@ -28,7 +28,7 @@ def choose(*, count: int, keep: int, scoring: str) -> Dispatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Routes:
+class ExpertRoutes:
     """Rows of up to `pairs` pairs of a row and an expert in the order of experts, for two successive products.
 
     Attributes
@@ -67,12 +67,12 @@ class Routes:
             "SECOND_AT": second,
             "SECOND_EACH": self.each[1],
         }
-        return Dispatch(kernel="group_rows", grid=Grid(x=self.experts), constants=constants)
+        return Dispatch(kernel="group_rows", grid=WorkgroupGrid(x=self.experts), constants=constants)
 
-    def stack(self, product: int) -> Stack:
+    def stack(self, product: int) -> MatrixStack:
         """Row lookup of the first or the second product. Another buffer: routes."""
         constants = {"PAIRS": self.pairs, "BLOCKS_AT": self.starts()[product], "GATHERED": product == 0}
-        return Stack(
+        return MatrixStack(
             prelude="stack/grouped", constants=MappingProxyType(constants), times=self.slots, extra=self.experts
         )
 
@@ -86,7 +86,9 @@ class Routes:
             "PAIRS": self.pairs,
             "HAS_RESIDUAL": residual,
         }
-        return Dispatch(kernel="collect", grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1), constants=constants)
+        return Dispatch(
+            kernel="collect", grid=WorkgroupGrid(x=ceil_div(width4, _GROUP), rows_each=1), constants=constants
+        )
 
     def _blocks(self, each: int) -> int:
         return ceil_div(self.pairs, each) + self.experts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from volumetric.devices.gpu.kernels.dispatch import Caps, Dispatch, Grid, ceil_div
+from volumetric.devices.gpu.kernels.dispatch import Caps, Dispatch, WorkgroupGrid, ceil_div
 
 KERNEL = "genomes"
 _LANES = 64
@@ -50,5 +50,5 @@ def genomes(shape: GenomeShape, caps: Caps) -> Dispatch:
     across = min(shape.genomes, _FOLD)
     folds = ceil_div(shape.genomes, _FOLD)
     # The grid keeps three axes, so that samples, the middle one, are never folded away.
-    grid = Grid(x=across, y=ceil_div(shape.samples, lanes), z=folds)
+    grid = WorkgroupGrid(x=across, y=ceil_div(shape.samples, lanes), z=folds)
     return Dispatch(kernel=KERNEL, grid=grid, constants={"WG": lanes})

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from volumetric.devices.gpu.kernels.dispatch import Caps, Constant, Dispatch, Grid, ceil_div, power_of_two
-from volumetric.devices.gpu.kernels.formats import WeightFormat
-from volumetric.devices.gpu.kernels.guards import NONE, Guard
-from volumetric.devices.gpu.kernels.stacks import ONE, Stack
+from volumetric.devices.gpu.kernels.dispatch import Caps, Constant, Dispatch, WorkgroupGrid, ceil_div, power_of_two
+from volumetric.devices.gpu.kernels.matrix_stacks import ONE, MatrixStack
+from volumetric.devices.gpu.kernels.row_predicate import NONE, RowPredicate
+from volumetric.devices.gpu.kernels.weight_formats import WeightFormat
 
 NORMS = {None: 0, "rms": 1, "layer": 2}
 _STAGE_BYTES = 24576
@@ -108,7 +108,7 @@ class MatvecTuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partials:
+class SplitPartials:
     """x of an output projection as attention writes it: `splits` partial results of `heads` heads for each row."""
 
     splits: int
@@ -117,7 +117,7 @@ class Partials:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PieceStates:
+class SequenceStates:
     """x of a recurrent product: for each sequence, the value before its row `step` from a fixed state of `ring`."""
 
     ring: int
@@ -125,7 +125,7 @@ class PieceStates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slots:
+class ExpertSlots:
     """x whose rows are the results of `count` experts, `width` numbers each; ``k`` counts whole units of each."""
 
     count: int
@@ -166,12 +166,12 @@ def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
         and units * team // rows // (2 * workgroup) >= caps.invocations // 1024
     ):
         workgroup *= 2
-    cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=max(min(workgroup, widest), team))
+    cut = matvec_tuning(shape, caps, team=team, rows=rows, workgroup=max(min(workgroup, widest), team))
     while not fits_memory(shape, cut, caps) and cut.team > 1:
         team, workgroup, unroll = cut.team, cut.workgroup, max(cut.unroll - 1, 1)
         if cut.unroll == 1:
             team, workgroup = (team, workgroup // 2) if workgroup > max(team, 64) else (team // 2, workgroup)
-        cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=workgroup, unroll=unroll)
+        cut = matvec_tuning(shape, caps, team=team, rows=rows, workgroup=workgroup, unroll=unroll)
     return cut
 
 
@@ -231,14 +231,14 @@ def _least_rounds(shape: MatmulShape, units: int, blocks: int, caps: Caps) -> tu
 def _fitting_batch(shape: MatmulShape, caps: Caps, batch: int, team: int, rows: int, workgroup: int) -> MatvecTuning:
     """Complete a tuning for several rows of x; if workgroup memory is short it processes fewer at once."""
     workgroup = max(min(workgroup, caps.max_workgroup), team, 4 * batch)
-    cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=workgroup, batch=batch)
+    cut = matvec_tuning(shape, caps, team=team, rows=rows, workgroup=workgroup, batch=batch)
     while not fits_memory(shape, cut, caps) and (cut.batch > 1 or cut.team > 1):
         batch, team = (batch // 2, team) if batch > 1 else (batch, team // 2)
-        cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=workgroup, unroll=1, batch=batch)
+        cut = matvec_tuning(shape, caps, team=team, rows=rows, workgroup=workgroup, unroll=1, batch=batch)
     return cut
 
 
-def cut_matvec(
+def matvec_tuning(
     shape: MatmulShape, caps: Caps, *, team: int, rows: int, workgroup: int, unroll: int | None = None, batch: int = 1
 ) -> MatvecTuning:
     """Complete a tuning: chunks of x that fit workgroup memory, and units in flight if not set."""
@@ -263,7 +263,7 @@ def cut_matvec(
     )
 
 
-def neighbour_cuts(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> list[MatvecTuning]:
+def neighbour_tunings(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> list[MatvecTuning]:
     """Legal tunings that differ from `cut` in one choice: the next candidates of a search."""
     lanes = caps.subgroup_size or 32
     choices = {
@@ -287,7 +287,7 @@ def neighbour_cuts(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> list[Ma
             legal = lanes <= changed["team"] <= changed["workgroup"] <= caps.max_workgroup
             loads = changed["rows"] * shape.parts * changed["unroll"]
             if legal and changed["rows"] in (1, 2, 4) and changed["unroll"] >= 1 and loads <= 16:
-                neighbour = cut_matvec(shape, caps, **changed)
+                neighbour = matvec_tuning(shape, caps, **changed)
                 wasteful = neighbour.chunk * neighbour.chunks >= 2 * max(shape.format.pieces(shape.k), neighbour.team)
                 if not wasteful and fits_memory(shape, neighbour, caps):
                     cuts.append(neighbour)
@@ -310,7 +310,7 @@ def _best_unroll(steps: int, most: int) -> int:
     return min(range(1, most + 1), key=lambda u: ceil_div(steps, u) * (u + _ROUND_COST))
 
 
-def spreads(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> bool:
+def outputs_are_spread(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> bool:
     """Whether the outputs of a team divide equally among its invocations."""
     return 1 < cut.team <= caps.subgroup_size and cut.rows * cut.batch % cut.team == 0
 
@@ -321,10 +321,10 @@ def matvec(
     *,
     first: int,
     units: int,
-    source: Partials | PieceStates | Slots | None = None,
+    source: SplitPartials | SequenceStates | ExpertSlots | None = None,
     tuning: MatvecTuning | None = None,
-    guard: Guard = NONE,
-    stack: Stack = ONE,
+    guard: RowPredicate = NONE,
+    stack: MatrixStack = ONE,
 ) -> Dispatch:
     """One row, or as many at once as `tuning` says, times the rows of a shard: outputs `first` … `first + units`.
 
@@ -348,14 +348,14 @@ def matvec(
     }
     operand = "operand/int8" if shape.int8 and shape.format.integer else "operand/float32"
     where = "source/rows"
-    if isinstance(source, Partials):
+    if isinstance(source, SplitPartials):
         where = "source/partials"
         constants |= {"SPLITS": source.splits, "HEADS": source.heads, "HEAD_DIM": source.head_dim}
-    of_pieces = isinstance(source, PieceStates)
-    if isinstance(source, PieceStates):
+    of_pieces = isinstance(source, SequenceStates)
+    if isinstance(source, SequenceStates):
         where = "source/states"
         constants |= {"RING": source.ring}
-    if isinstance(source, Slots):
+    if isinstance(source, ExpertSlots):
         where = "source/slots"
         constants |= {"PIECES": shape.format.pieces(source.width), "GROUPS": shape.format.groups(source.width)}
         constants |= {"SLOT_WIDTH": source.width}
@@ -363,7 +363,7 @@ def matvec(
     many = tuning.batch > 1
     over = "pieces" if of_pieces else "total"
     share = ("batch/pieces" if of_pieces else "batch/many") if many else "batch/one"
-    grid = Grid(x=groups, rows_each=tuning.batch, over=over) if many else Grid(x=groups)
+    grid = WorkgroupGrid(x=groups, rows_each=tuning.batch, over=over) if many else WorkgroupGrid(x=groups)
     return Dispatch(
         kernel="matvec",
         grid=stack.grid(groups, tuning.batch) or grid,
@@ -376,7 +376,7 @@ def matvec(
             where,
             guard.prelude,
             operand,
-            "sums/spread" if spreads(shape, tuning, caps) else "sums/whole",
+            "sums/spread" if outputs_are_spread(shape, tuning, caps) else "sums/whole",
         ),
-        args=(source.step,) if isinstance(source, PieceStates) else (),
+        args=(source.step,) if isinstance(source, SequenceStates) else (),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from volumetric.devices.gpu.kernels.dispatch import Constant, Dispatch, Grid, ceil_div, power_of_two
+from volumetric.devices.gpu.kernels.dispatch import Constant, Dispatch, WorkgroupGrid, ceil_div, power_of_two
 from volumetric.devices.gpu.kernels.recurrence import RING
 
 _GROUP = 64
@@ -39,7 +39,7 @@ def causal_conv(shape: ConvShape, *, rows: int) -> Dispatch:
     slices = 1 if rows == 1 else _SLICES
     return Dispatch(
         kernel="causal_conv",
-        grid=Grid(x=ceil_div(shape.channels, _GROUP), z=slices, rows_each=1, over="pieces"),
+        grid=WorkgroupGrid(x=ceil_div(shape.channels, _GROUP), z=slices, rows_each=1, over="pieces"),
         constants={
             "WG": _GROUP,
             "CHANNELS": shape.channels,
@@ -110,7 +110,7 @@ def selective_scan(shape: ScanShape, *, rows: int) -> Dispatch:
         constants[f"{name.upper()}_START"] = shape.starts.get(name, 0)
     return Dispatch(
         kernel="selective_scan",
-        grid=Grid(x=ceil_div(shape.heads * shape.head_dim, _GROUP // parts), rows_each=1, over="pieces"),
+        grid=WorkgroupGrid(x=ceil_div(shape.heads * shape.head_dim, _GROUP // parts), rows_each=1, over="pieces"),
         constants=constants,
         preludes=("unary/softplus",),
     )

@@ -1,6 +1,6 @@
 """WGSL compute shaders and the linker that joins them into modules. Text only: nothing here uses a GPU."""
 
-from volumetric.devices.gpu.shaders.linker import Binding, Linked, Target, available, link, read
-from volumetric.devices.gpu.shaders.rounds import rounds
+from volumetric.devices.gpu.shaders.linker import Binding, LinkedShader, ShaderTarget, available, link, read_shader
+from volumetric.devices.gpu.shaders.loop_bounds import loop_rounds_bound
 
-__all__ = ["Binding", "Linked", "Target", "available", "link", "read", "rounds"]
+__all__ = ["Binding", "LinkedShader", "ShaderTarget", "available", "link", "loop_rounds_bound", "read_shader"]

@@ -19,7 +19,7 @@ _WORKGROUP = re.compile(r"\bvar<workgroup>\s+(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Declaration:
+class WgslDeclaration:
     """Top-level text of a module; `name` is that of a function or of a workgroup variable, else empty."""
 
     name: str
@@ -32,7 +32,7 @@ class Declaration:
         return frozenset(_NAME.findall(self.text))
 
 
-def declarations(text: str) -> Iterator[Declaration]:
+def declarations(text: str) -> Iterator[WgslDeclaration]:
     """Yield the top-level declarations of a module without comments."""
     start, depth = 0, 0
     for mark in _MARK.finditer(text):
@@ -45,23 +45,23 @@ def declarations(text: str) -> Iterator[Declaration]:
 
 
 @lru_cache(128)
-def needed(text: str) -> str:
+def keep_reachable(text: str) -> str:
     """Return the text without functions and workgroup variables that no entry point reaches.
 
     It runs before constants are known, for a few texts that each become many modules.
     """
     parts = list(declarations(text))
     named = {part.name: part for part in parts if part.name}
-    reached = _reached(named, [part for part in parts if part.entry])
+    reached = _reachable(named, [part for part in parts if part.entry])
     return "".join(part.text for part in parts if not part.name or part.name in reached)
 
 
-def _declaration(text: str) -> Declaration:
+def _declaration(text: str) -> WgslDeclaration:
     match = _FUNCTION.search(text) if text.rstrip().endswith("}") else _WORKGROUP.search(text)
-    return Declaration(match.group(1) if match else "", text, entry="@compute" in text)
+    return WgslDeclaration(match.group(1) if match else "", text, entry="@compute" in text)
 
 
-def _reached(named: Mapping[str, Declaration], entries: list[Declaration]) -> set[str]:
+def _reachable(named: Mapping[str, WgslDeclaration], entries: list[WgslDeclaration]) -> set[str]:
     reached = {entry.name for entry in entries}
     pending = list(entries)
     while pending:

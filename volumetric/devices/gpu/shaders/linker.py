@@ -21,9 +21,9 @@ from importlib import resources
 from typing import Literal
 
 from volumetric.base.errors import SpecError
-from volumetric.devices.gpu.shaders.declarations import needed
-from volumetric.devices.gpu.shaders.formulas import FOLDERS, prelude
+from volumetric.devices.gpu.shaders.declarations import keep_reachable
 from volumetric.devices.gpu.shaders.unroll import constant_value, unroll
+from volumetric.devices.gpu.shaders.wgsl_formulas import FOLDERS, prelude
 
 ARGS_BINDING = 15
 _PACKAGE = "volumetric.devices.gpu.shaders"
@@ -43,7 +43,7 @@ Dialect = Literal["naga", "tint"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ShaderTarget:
     """Features available to the linked text.
 
     Attributes
@@ -69,7 +69,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linked:
+class LinkedShader:
     """A module ready to compile.
 
     Attributes
@@ -94,8 +94,8 @@ def available(folder: str = "") -> tuple[str, ...]:
 
 
 def link(
-    kernel: str, *, constants: Mapping[str, int | float | bool], preludes: tuple[str, ...] = (), target: Target
-) -> Linked:
+    kernel: str, *, constants: Mapping[str, int | float | bool], preludes: tuple[str, ...] = (), target: ShaderTarget
+) -> LinkedShader:
     """Join `kernel` with its preludes (``"dtype/int4_g32"``, ``"unary/silu"``, …) for `target`.
 
     Raises
@@ -105,8 +105,8 @@ def link(
     reduce = "reduce_subgroup" if target.subgroup_size else "reduce_workgroup"
     defined = {**constants, "SUBGROUP": target.subgroup_size}
     known = dict(defined)
-    pieces = [read(name) for name in ("std", "maths", reduce, *preludes, kernel)]
-    body = needed("\n".join(pieces))
+    pieces = [read_shader(name) for name in ("std", "maths", reduce, *preludes, kernel)]
+    body = keep_reachable("\n".join(pieces))
     for name, expression in _DERIVED.findall(body):
         value = constant_value(expression, known)
         if value is not None:
@@ -117,7 +117,7 @@ def link(
     header = "\n".join(_constant(name, value) for name, value in defined.items())
     enabled = "enable subgroups;\n" if target.dialect == "tint" and _SUBGROUPS.search(used) else ""
     text = f"{enabled}{header}\n{declared}{used}\n"
-    return Linked(
+    return LinkedShader(
         name=kernel,
         text=text,
         bindings=_bindings(text),
@@ -174,7 +174,7 @@ def _constant(name: str, value: int | float | bool) -> str:
 
 
 @cache
-def read(name: str) -> str:
+def read_shader(name: str) -> str:
     """Return the text of a shader file without its comments, in which a brace or binding must not be taken for code.
 
     Formulas have no file; their text is generated (`formulas`). ``package:name`` is a file of that package.

@@ -81,13 +81,13 @@ def _closing_brace(text: str, start: int) -> int:
 def constant_value(expression: str, constants: Mapping[str, int | float | bool]) -> int | None:
     """Value of an integer expression over `constants`; None if it is anything else."""
     try:
-        return _evaluate(_parsed(expression), constants)
+        return _evaluate(_parse_constant(expression), constants)
     except (SyntaxError, KeyError, TypeError, ZeroDivisionError):
         return None
 
 
 @lru_cache(1024)
-def _parsed(expression: str) -> ast.expr:
+def _parse_constant(expression: str) -> ast.expr:
     return ast.parse(_INTEGER_SUFFIX.sub(r"\1", expression.strip()), mode="eval").body
 
 

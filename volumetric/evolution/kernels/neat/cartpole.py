@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.evolution.kernels.neat.linked import fire, update
+from volumetric.evolution.kernels.neat.linked_genomes import fire, update
 
 _GRAVITY, _TOTAL_MASS, _POLE_MASS, _HALF_LENGTH = 9.8, 1.1, 0.1, 0.5
 _FORCE, _SECONDS = 10.0, 0.02

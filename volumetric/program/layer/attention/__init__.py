@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from volumetric.program.layer.attention.base import (
+from volumetric.program.layer.attention.head_ops import (
+    attend_directly,
+    is_direct,
+    map_constants,
+    reads_transposed,
+    transpose_params,
+)
+from volumetric.program.layer.attention.rule_base import (
     BY_HEADS,
     RULES,
     Attention,
+    AttentionInputs,
     Pairs,
-    Reading,
     attend,
-    attention,
     lowering,
+    register_rule,
     rule_of,
-    stacked,
+    stack_tensors,
 )
-from volumetric.program.layer.attention.heads import attend_directly, is_direct, mapped, reads_turned, turned
 
 __all__ = [
     "BY_HEADS",
     "RULES",
     "Attention",
+    "AttentionInputs",
     "Pairs",
-    "Reading",
     "attend",
     "attend_directly",
-    "attention",
     "is_direct",
     "lowering",
-    "mapped",
-    "reads_turned",
+    "map_constants",
+    "reads_transposed",
+    "register_rule",
     "rule_of",
-    "stacked",
-    "turned",
+    "stack_tensors",
+    "transpose_params",
 ]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.formulas import by_code, placed
+from volumetric.devices.cpu.kernels.formula_kernels import kernel_by_code, statements_of
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import load_part, store_part
+from volumetric.devices.cpu.kernels.masked_load import load_part, store_part
 from volumetric.devices.cpu.kernels.maths import WORDS
 from volumetric.devices.cpu.kernels.simd import splat
-from volumetric.formula.cells import CELLS, Cell
-from volumetric.formula.expression import node, replaced, variable, walk
+from volumetric.formula.cells import CELLS, CellFormula
+from volumetric.formula.expression import node, subexpressions, substitute, variable
 
 f32 = np.float32
 
@@ -46,7 +46,7 @@ def _from_x(x, offset, block, size, left):
 
 
 @kernel
-def joined(own, arrived, offset, left):
+def add_arrived(own, arrived, offset, left):
     """`own` plus the vector at `arrived` (0: nothing)."""
     if arrived != 0:
         own = own + load_part(arrived + offset, left)
@@ -54,7 +54,7 @@ def joined(own, arrived, offset, left):
 
 
 @kernel
-def arriving(arrived, offset, left):
+def arrived_or_zero(arrived, offset, left):
     """The vector at `arrived`, or zeros if it is 0."""
     value = splat(f32(0.0))
     if arrived != 0:
@@ -62,7 +62,7 @@ def arriving(arrived, offset, left):
     return value
 
 
-def _forward(of: Cell) -> list[str]:
+def _forward(of: CellFormula) -> list[str]:
     head, *others = of.after
     loads = {f"x{i}": f"_from_x(x, offset, {i}, size, left)" for i in range(of.blocks)}
     loads |= {f"r{i}": f"_from_h(room, apart, bias, {i}, size, left)" for i in range(of.blocks)}
@@ -70,8 +70,8 @@ def _forward(of: Cell) -> list[str]:
     loads |= {name: f"load_part(c + {i} * c_step, left)" for i, name in enumerate(others)}
     results = [*of.after.values(), *of.keeps.values()]
     # Everything is read before anything is computed: reads branch, and computations without branches overlap.
-    read = [each for each in walk(*results) if each.text in loads]
-    lines, texts = placed([*read, *results], loads)
+    read = [each for each in subexpressions(*results) if each.text in loads]
+    lines, texts = statements_of([*read, *results], loads)
     texts = texts[len(read) :]
     stored = texts[len(of.after) :]
     if stored:
@@ -81,9 +81,9 @@ def _forward(of: Cell) -> list[str]:
     return [*lines, f"store_part(y, {texts[0]}, left)"]
 
 
-def _backward(of: Cell) -> list[str]:
+def _backward(of: CellFormula) -> list[str]:
     head, *others = of.after
-    loads = {f"g_{name}": f"arriving(arrived, {i} * far, left)" for i, name in enumerate(others)}
+    loads = {f"g_{name}": f"arrived_or_zero(arrived, {i} * far, left)" for i, name in enumerate(others)}
     loads |= {name: f"load_part(kept + {4 * i} * size, left)" for i, name in enumerate(of.keeps)}
     loads |= {head: "load_part(h, left)"}
     loads |= {name: f"load_part(c + {i} * c_step, left)" for i, name in enumerate(others)}
@@ -91,15 +91,15 @@ def _backward(of: Cell) -> list[str]:
     loads |= {f"{name}_after": f"load_part(after + {i} * after_step, left)" for i, name in enumerate(others)}
     results = [*of.back.x, *(of.back.r if of.back.x != of.back.r else ()), *of.back.direct.values()]
     whole = {variable(f"g_{head}"): node("joined", variable("gy")) if head in of.direct else variable("gy")}
-    for each in walk(*results):
+    for each in subexpressions(*results):
         if each.op == "add" and each.args[1].text.removeprefix("g_") in others:
-            whole[each] = node(f"joined{others.index(each.args[1].text[2:])}", replaced(each.args[0], whole))
-    results = [replaced(each, whole) for each in results]
-    words = {f"joined{i}": f"joined({{0}}, arrived, {i} * far, left)" for i in range(len(others))}
-    words |= {"joined": "joined({0}, arrived, 0, left)"}
+            whole[each] = node(f"joined{others.index(each.args[1].text[2:])}", substitute(each.args[0], whole))
+    results = [substitute(each, whole) for each in results]
+    words = {f"joined{i}": f"add_arrived({{0}}, arrived, {i} * far, left)" for i in range(len(others))}
+    words |= {"joined": "add_arrived({0}, arrived, 0, left)"}
     # Everything is read before anything is computed: LLVM orders sums by that, and bits depend on it.
-    read = [variable(name) for name in loads if variable(name) in walk(*results)]
-    lines, texts = placed([*read, *results], {**loads, **words})
+    read = [variable(name) for name in loads if variable(name) in subexpressions(*results)]
+    lines, texts = statements_of([*read, *results], {**loads, **words})
     lines += [f"made{i} = {text}" for i, text in enumerate(texts[len(read) :])]
     places = [f"g_x + {4 * i} * size" for i in range(of.blocks)]
     places += [f"g_h + {4 * i} * size" for i in range(of.blocks) if of.back.x != of.back.r]
@@ -107,9 +107,9 @@ def _backward(of: Cell) -> list[str]:
     return [*lines, *(f"store_part({place}, made{i}, left)" for i, place in enumerate(places))]
 
 
-_WORDS = (*WORDS, _from_h, _from_x, arriving, joined, load_part, store_part)
+_WORDS = (*WORDS, _from_h, _from_x, arrived_or_zero, add_arrived, load_part, store_part)
 
-forward = by_code(
+forward = kernel_by_code(
     __name__,
     "forward",
     "x offset room apart bias h c c_step y kept after after_step size left",
@@ -124,7 +124,7 @@ the states before, where those after the second are ``c_step`` bytes apart; for 
 stored), and ``after`` for the states after the first, ``after_step`` bytes apart.
 """
 
-backward = by_code(
+backward = kernel_by_code(
     __name__,
     "backward",
     "gy arrived far y kept after after_step h c c_step g_x g_h carry size left",

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.graph.shares import share
+from volumetric.devices.cpu.kernels.graph.thread_shares import share
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import load_part, load_strided, store_part
-from volumetric.devices.cpu.kernels.memory import load_f32, load_i64, store_f32, store_i64
+from volumetric.devices.cpu.kernels.masked_load import load_part, load_strided, store_part
+from volumetric.devices.cpu.kernels.memory_access import load_f32, load_i64, store_f32, store_i64
 from volumetric.devices.cpu.kernels.simd import load, splat, store
-from volumetric.devices.cpu.kernels.steps import scratch, word
+from volumetric.devices.cpu.kernels.step_words import scratch, word
 
 f32 = np.float32
 
@@ -60,7 +60,7 @@ def _taps(weight, at, width, taps, room):
 
 
 @kernel
-def _reach(keep, t, before, taps):
+def _visible_rows(keep, t, before, taps):
     """Number of previous rows visible to row `t` of its sequence, given the number `before` for the row before."""
     if keep != 0:
         if load_f32(keep + 4 * t) == f32(0.0):
@@ -88,7 +88,7 @@ def depthwise_conv(taps: int) -> Callable[..., None]:
             y = word(step, 5) + 4 * row * length * width
             reach = taps - 1
             for t in range(length):
-                reach = _reach(keep, t, reach, taps)
+                reach = _visible_rows(keep, t, reach, taps)
                 for block in range(some):
                     at = 16 * (first + block)
                     left = width - at
@@ -113,7 +113,7 @@ def depthwise_conv(taps: int) -> Callable[..., None]:
 
 
 @kernel
-def _pull(g, reaches, length, row_bytes, s, weights, taps, left):
+def _input_gradient(g, reaches, length, row_bytes, s, weights, taps, left):
     """Gradient of row `s`, negative for rows before the first: the sum over all rows that read it."""
     total = splat(f32(0.0))
     if s >= 0 and left >= 16 and reaches == 0 and s + taps <= length:
@@ -129,7 +129,7 @@ def _pull(g, reaches, length, row_bytes, s, weights, taps, left):
 
 
 @kernel
-def _met(g, x, past, reaches, length, row_bytes, lag, taps, left):
+def _tap_gradient(g, x, past, reaches, length, row_bytes, lag, taps, left):
     """``Σ_t g[t] x[t - lag]`` over the rows of a sequence that see so far back; four sums hide latency."""
     zero = splat(f32(0.0))
     s0 = zero
@@ -158,7 +158,7 @@ def _met(g, x, past, reaches, length, row_bytes, lag, taps, left):
 
 
 @kernel
-def _summed(g, length, row_bytes, left):
+def _bias_gradient(g, length, row_bytes, left):
     """``Σ_t g[t]``."""
     zero = splat(f32(0.0))
     s0 = zero
@@ -202,17 +202,21 @@ def depthwise_back(taps: int) -> Callable[..., None]:
                     reaches = table
                     reach = taps - 1
                     for t in range(length):
-                        reach = _reach(word(step, 4) + 4 * row * length, t, reach, taps)
+                        reach = _visible_rows(word(step, 4) + 4 * row * length, t, reach, taps)
                         store_i64(table + 8 * t, reach)
                 for s in range(1 - taps, 0):
-                    gradient = _pull(g, reaches, length, row_bytes, s, weights, taps, left)
+                    gradient = _input_gradient(g, reaches, length, row_bytes, s, weights, taps, left)
                     store_part(g_past + (taps - 1 + s) * row_bytes, gradient, left)
                 for s in range(length):
-                    store_part(g_x + s * row_bytes, _pull(g, reaches, length, row_bytes, s, weights, taps, left), left)
+                    store_part(
+                        g_x + s * row_bytes,
+                        _input_gradient(g, reaches, length, row_bytes, s, weights, taps, left),
+                        left,
+                    )
                 for lag in range(taps):
-                    gradient = _met(g, x, past, reaches, length, row_bytes, lag, taps, left)
+                    gradient = _tap_gradient(g, x, past, reaches, length, row_bytes, lag, taps, left)
                     store(sums + 64 * lag, load(sums + 64 * lag) + gradient)
-                bias = bias + _summed(g, length, row_bytes, left)
+                bias = bias + _bias_gradient(g, length, row_bytes, left)
             for lag in range(taps):
                 for lane in range(left):
                     place = word(step, 6) + 4 * ((at + lane) * taps + taps - 1 - lag)

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from volumetric.devices.cpu.kernels.formulas import one_of, or_registered
-from volumetric.devices.cpu.kernels.graph.curves import apply, apply_by, slope, slope_by
-from volumetric.devices.cpu.kernels.graph.shares import flat_share
+from volumetric.devices.cpu.kernels.formula_kernels import allow_registered, one_of
+from volumetric.devices.cpu.kernels.graph.thread_shares import flat_share
+from volumetric.devices.cpu.kernels.graph.unary import apply, apply_by, slope, slope_by
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import load_part, store_part
+from volumetric.devices.cpu.kernels.masked_load import load_part, store_part
 from volumetric.devices.cpu.kernels.maths import WORDS
-from volumetric.devices.cpu.kernels.memory import load_f32
+from volumetric.devices.cpu.kernels.memory_access import load_f32
 from volumetric.devices.cpu.kernels.simd import load, splat, store
-from volumetric.devices.cpu.kernels.steps import number, word
-from volumetric.formula import pairs
+from volumetric.devices.cpu.kernels.step_words import number, word
+from volumetric.formula import binary_functions
 
 UNARY_ARGUMENTS = ("x", "y", "count", "alpha", "beta")
 
 
-@or_registered(apply_by)
+@allow_registered(apply_by)
 def unary(code: int) -> Callable[..., None]:
     """Function number `code` of each element."""
 
@@ -43,7 +43,7 @@ def unary(code: int) -> Callable[..., None]:
 UNARY_GRAD_ARGUMENTS = ("g", "x", "y", "count")
 
 
-@or_registered(slope_by)
+@allow_registered(slope_by)
 def unary_grad(code: int) -> Callable[..., None]:
     """``g · f'(x)`` of each element."""
 
@@ -61,10 +61,10 @@ def unary_grad(code: int) -> Callable[..., None]:
     return unary_grad
 
 
-PAIRS = tuple(pairs.PAIRS)
+PAIRS = tuple(binary_functions.PAIRS)
 """Index = the code of a function of two numbers."""
 
-pair = one_of(__name__, "pair", "a b", [each.value for each in pairs.PAIRS.values()], WORDS)
+pair = one_of(__name__, "pair", "a b", [each.value for each in binary_functions.PAIRS.values()], WORDS)
 """(code, a, b) → function number `code` of `PAIRS`."""
 
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.graph.curves import apply
-from volumetric.devices.cpu.kernels.graph.shares import share
-from volumetric.devices.cpu.kernels.graph.tiles import panel_rows
+from volumetric.devices.cpu.kernels.graph.gemm_microkernels import panel_rows
+from volumetric.devices.cpu.kernels.graph.thread_shares import share
+from volumetric.devices.cpu.kernels.graph.unary import apply
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import load_part, store_part, transpose_block
-from volumetric.devices.cpu.kernels.memory import call_operation, load_f32, load_i64, store_i64
+from volumetric.devices.cpu.kernels.masked_load import load_part, store_part, transpose_block
+from volumetric.devices.cpu.kernels.memory_access import call_operation, load_f32, load_i64, store_i64
 from volumetric.devices.cpu.kernels.simd import splat, store
-from volumetric.devices.cpu.kernels.steps import scratch, slot_address, word
+from volumetric.devices.cpu.kernels.step_words import scratch, slot_address, word
 
 DEPTH = 768
 """k packed at a time: 4 vectors of each are 192 KiB, which stay in a second-level cache."""

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.formulas import one_of, or_registered
-from volumetric.devices.cpu.kernels.graph.shares import share
+from volumetric.devices.cpu.kernels.formula_kernels import allow_registered, one_of
+from volumetric.devices.cpu.kernels.graph.thread_shares import share
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import load_part, load_part_or, store_part, where_equal
+from volumetric.devices.cpu.kernels.masked_load import load_part, load_part_or, store_part, where_equal
 from volumetric.devices.cpu.kernels.maths import WORDS, exp, log
-from volumetric.devices.cpu.kernels.memory import load_f32, load_f64, load_i32, store_f32, store_f64
+from volumetric.devices.cpu.kernels.memory_access import load_f32, load_f64, load_i32, store_f32, store_f64
 from volumetric.devices.cpu.kernels.simd import first_lanes, largest, peak, splat, total
-from volumetric.devices.cpu.kernels.steps import number, word
+from volumetric.devices.cpu.kernels.step_words import number, word
 from volumetric.formula import losses
-from volumetric.formula.expression import Expression, replaced, variables
+from volumetric.formula.expression import Expression, substitute, variables
 
 f32 = np.float32
 
@@ -28,25 +28,25 @@ ELEMENT_LOSS_ARGUMENTS = ("prediction", "target", "weights", "slope", "partial",
 """`weights` may be 0 = none. `partial` holds a pair (sum, weight) of float64 for each chunk."""
 
 
-def _by_place(of: losses.Term) -> list[Expression]:
+def _term_of_fields(of: losses.LossTerm) -> list[Expression]:
     """Term and derivative of numbered fields."""
     places = dict(zip(variables(" ".join(of.fields)), variables("field0 field1"), strict=False))
-    return [replaced(part, places) for part in (of.value, of.slope)]
+    return [substitute(part, places) for part in (of.value, of.slope)]
 
 
 TERMS = tuple(losses.TERMS.own)
 """Index = the code of an element-wise loss."""
 
-_term = one_of(__name__, "term", "y t field0 field1", list(map(_by_place, losses.TERMS.own.values())), WORDS)
+_term = one_of(__name__, "term", "y t field0 field1", list(map(_term_of_fields, losses.TERMS.own.values())), WORDS)
 """(code, prediction, target, …) → the term of loss number `code` of `TERMS`, and its derivative."""
 
 
 def _term_by(name: str) -> dict[str, Any]:
     """Return `_term` for a loss registered by a package."""
-    return {"_term": one_of(__name__, "term", "y t field0 field1", [_by_place(losses.TERMS[name])], WORDS)}
+    return {"_term": one_of(__name__, "term", "y t field0 field1", [_term_of_fields(losses.TERMS[name])], WORDS)}
 
 
-@or_registered(_term_by)
+@allow_registered(_term_by)
 def element_loss(code: int) -> Callable[..., None]:
     """Loss number `code` of `TERMS`."""
 

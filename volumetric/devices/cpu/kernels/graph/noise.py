@@ -8,14 +8,14 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from volumetric.devices.cpu.kernels.emit import I32, Emitter
-from volumetric.devices.cpu.kernels.graph.shares import flat_share
+from volumetric.devices.cpu.kernels.graph.thread_shares import flat_share
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import load_part, root, store_part
-from volumetric.devices.cpu.kernels.maths import log_of_normal, turned
-from volumetric.devices.cpu.kernels.memory import load_u32
+from volumetric.devices.cpu.kernels.llvm_emitter import I32, Emitter
+from volumetric.devices.cpu.kernels.masked_load import load_part, root, store_part
+from volumetric.devices.cpu.kernels.maths import log_of_normal, sin_quarter_turned
+from volumetric.devices.cpu.kernels.memory_access import load_u32
 from volumetric.devices.cpu.kernels.simd import Floats, define, load, splat, store
-from volumetric.devices.cpu.kernels.steps import number, word
+from volumetric.devices.cpu.kernels.step_words import number, word
 
 f32 = np.float32
 
@@ -23,7 +23,7 @@ DROPOUT_ARGUMENTS = ("x", "y", "key", "count", "stream", "threshold", "factor")
 """`threshold`: probability of dropping in units of 2**-24; `factor` scales kept elements."""
 
 
-def _mixed(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
+def _mix_words(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
     """Each word plus the product of two others, one after the other."""
     x, y, z, w = words
     x = e.b.add(x, e.b.mul(y, w))
@@ -32,17 +32,17 @@ def _mixed(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
     return [x, y, z, e.b.add(w, e.b.mul(y, z))]
 
 
-def _hashed(e: Emitter, first: ir.Value, others: list[ir.Value]) -> list[ir.Value]:
+def _hash_words(e: Emitter, first: ir.Value, others: list[ir.Value]) -> list[ir.Value]:
     """Words of PCG4D of the numbers from `first` on and three others, all int64 of which 32 bits count."""
     words = [e.splat(e.b.trunc(word, I32)) for word in (first, *others)]
     words[0] = e.b.add(words[0], e.lane_numbers())
     words = [e.b.add(e.b.mul(word, e.ints(1664525)), e.ints(1013904223)) for word in words]
-    words = [e.b.xor(word, e.b.lshr(word, e.ints(16))) for word in _mixed(e, words)]
-    return _mixed(e, words)
+    words = [e.b.xor(word, e.b.lshr(word, e.ints(16))) for word in _mix_words(e, words)]
+    return _mix_words(e, words)
 
 
 @define(Floats, Floats, Floats, types.int64, types.int64, types.int64, types.int64, types.int64)
-def where_kept(
+def select_kept(
     e: Emitter,
     value: ir.Value,
     rest: ir.Value,
@@ -53,7 +53,7 @@ def where_kept(
     threshold: ir.Value,
 ) -> ir.Value:
     """`value` in the lanes of kept elements, numbered from `place` on; `rest` in the others."""
-    hashed = e.b.lshr(_hashed(e, place, [stream, first, second])[0], e.ints(8))
+    hashed = e.b.lshr(_hash_words(e, place, [stream, first, second])[0], e.ints(8))
     return e.b.select(e.b.icmp_unsigned(">=", hashed, e.splat(e.b.trunc(threshold, I32))), value, rest)
 
 
@@ -66,13 +66,13 @@ def _chance(e: Emitter, word: ir.Value) -> ir.Value:
 @define(Floats, types.int64, types.int64, types.int64, types.int64)
 def uniform(e: Emitter, place: ir.Value, second: ir.Value, third: ir.Value, fourth: ir.Value) -> ir.Value:
     """Numbers between 0 and 1, by the first word of the hash."""
-    return _chance(e, _hashed(e, place, [second, third, fourth])[0])
+    return _chance(e, _hash_words(e, place, [second, third, fourth])[0])
 
 
 @define(Floats, types.int64, types.int64, types.int64, types.int64)
-def uniform_beside(e: Emitter, place: ir.Value, second: ir.Value, third: ir.Value, fourth: ir.Value) -> ir.Value:
+def uniform_pair(e: Emitter, place: ir.Value, second: ir.Value, third: ir.Value, fourth: ir.Value) -> ir.Value:
     """Uniform numbers from the second word of the hash; the compiler hashes once for both."""
-    return _chance(e, _hashed(e, place, [second, third, fourth])[1])
+    return _chance(e, _hash_words(e, place, [second, third, fourth])[1])
 
 
 GUMBEL_ARGUMENTS = ("x", "positions", "y", "rows", "width", "low", "high")
@@ -122,10 +122,10 @@ def dropout(step: Any, thread: Any, threads: Any, control: Any) -> None:
     whole = first + (last - first) // 16 * 16
     for i in range(first, whole, 16):
         value = load(x + 4 * i) * factor
-        store(y + 4 * i, where_kept(value, zero, i, stream, first_key, second_key, threshold))
+        store(y + 4 * i, select_kept(value, zero, i, stream, first_key, second_key, threshold))
     if whole < last:
         value = load_part(x + 4 * whole, last - whole) * factor
-        value = where_kept(value, zero, whole, stream, first_key, second_key, threshold)
+        value = select_kept(value, zero, whole, stream, first_key, second_key, threshold)
         store_part(y + 4 * whole, value, last - whole)
 
 
@@ -137,7 +137,7 @@ NORMAL_ARGUMENTS = ("x", "y", "key", "count", "stream", "first")
 def _normal(place, stream, low, high):
     """``√(-2 log u) cos(2π v)`` of the elements from `place` on."""
     radius = root(splat(f32(-2.0)) * log_of_normal(uniform(place, stream, low, high)))
-    return radius * turned(uniform_beside(place, stream, low, high) * splat(f32(2 * np.pi)), 1)
+    return radius * sin_quarter_turned(uniform_pair(place, stream, low, high) * splat(f32(2 * np.pi)), 1)
 
 
 def normal(step: Any, thread: Any, threads: Any, control: Any) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from volumetric.devices.cpu.kernels.graph.reduce import contiguous
-from volumetric.devices.cpu.kernels.graph.shares import share
+from volumetric.devices.cpu.kernels.graph.thread_shares import share
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import load_part, store_part
-from volumetric.devices.cpu.kernels.memory import load_f32, store_f32
+from volumetric.devices.cpu.kernels.masked_load import load_part, store_part
+from volumetric.devices.cpu.kernels.memory_access import load_f32, store_f32
 from volumetric.devices.cpu.kernels.prepare import inverse_root, variance_about
 from volumetric.devices.cpu.kernels.simd import first_lanes, splat, total
-from volumetric.devices.cpu.kernels.steps import number, word
+from volumetric.devices.cpu.kernels.step_words import number, word
 
 f32 = np.float32
 
@@ -58,7 +58,7 @@ def statistics(layer, x, stats, width, eps):
 
 
 @kernel
-def normalised(x, left, stats):
+def normalise_lanes(x, left, stats):
     """Up to 16 normalised numbers: mean and shift subtracted, times the inverse spread."""
     mean, scale, shift = load_f32(stats), load_f32(stats + 4), load_f32(stats + 8)
     return (load_part(x, left) - splat(mean) - splat(shift)) * splat(scale)
@@ -77,7 +77,7 @@ def norm(layer: int) -> Callable[..., None]:
             statistics(layer, x, stats, width, number(step, 7))
             for i in range(0, width, 16):
                 left = width - i
-                value = normalised(x + 4 * i, left, stats) * _gain(gain, i, left, offset)
+                value = normalise_lanes(x + 4 * i, left, stats) * _gain(gain, i, left, offset)
                 if bias != 0:
                     value = value + load_part(bias + 4 * i, left)
                 store_part(y + 4 * i, value, left)
@@ -106,14 +106,14 @@ def norm_grad(layer: int) -> Callable[..., None]:
             for i in range(0, width, 16):
                 left = width - i
                 inner = load_part(g + 4 * i, left) * _gain(gain, i, left, offset)
-                along = along + inner * normalised(x + 4 * i, left, stats)
+                along = along + inner * normalise_lanes(x + 4 * i, left, stats)
                 plain = plain + inner
             tilt = splat(total(along) / f32(width))
             shift = splat(total(plain) / f32(width)) if layer else zero
             for i in range(0, width, 16):
                 left = width - i
                 inner = load_part(g + 4 * i, left) * _gain(gain, i, left, offset)
-                normal = normalised(x + 4 * i, left, stats)
+                normal = normalise_lanes(x + 4 * i, left, stats)
                 store_part(out + 4 * i, (inner - normal * tilt - shift) * scale, left)
 
     return norm_grad
@@ -135,7 +135,7 @@ def norm_param_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
         for row in range(rows):
             at = 4 * (row * width + i)
             g = load_part(word(step, 0) + at, left)
-            gain = gain + g * normalised(word(step, 1) + at, left, word(step, 2) + 12 * row)
+            gain = gain + g * normalise_lanes(word(step, 1) + at, left, word(step, 2) + 12 * row)
             bias = bias + g
         store_part(word(step, 3) + 4 * i, gain, left)
         if word(step, 4) != 0:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.graph.taps import (
+from volumetric.devices.cpu.kernels.graph.conv_taps import (
     WIDEST_STRIDE,
     add_inside,
     add_tap,
@@ -28,7 +28,7 @@ from volumetric.devices.cpu.kernels.graph.windows import (
     last_window,
 )
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import (
+from volumetric.devices.cpu.kernels.masked_load import (
     even_lanes,
     load_part,
     odd_lanes,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.devices.cpu.kernels.graph.conv_taps import lane_numbers
 from volumetric.devices.cpu.kernels.graph.pool_lines import (
     first_tap,
     last_tap,
@@ -17,14 +18,13 @@ from volumetric.devices.cpu.kernels.graph.pool_lines import (
     line_sum,
     side_by_side,
 )
-from volumetric.devices.cpu.kernels.graph.shares import share
-from volumetric.devices.cpu.kernels.graph.taps import lane_numbers
+from volumetric.devices.cpu.kernels.graph.thread_shares import share
 from volumetric.devices.cpu.kernels.graph.windows import BEFORE, COUNTS, DILATION, KERNEL, SIZES, STRIDE, field
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import load_part_or, store_part, where_beats, where_equal
-from volumetric.devices.cpu.kernels.memory import load_f32, store_f32
+from volumetric.devices.cpu.kernels.masked_load import load_part_or, store_part, where_beats, where_equal
+from volumetric.devices.cpu.kernels.memory_access import load_f32, store_f32
 from volumetric.devices.cpu.kernels.simd import load, magnitude, peak, peak_size, splat, store
-from volumetric.devices.cpu.kernels.steps import scratch, word
+from volumetric.devices.cpu.kernels.step_words import scratch, word
 
 f32 = np.float32
 
@@ -36,7 +36,7 @@ LONG = 24
 
 
 @kernel
-def _largest(x, start, dilation, low, high, tap, best, first):
+def _largest_of_taps(x, start, dilation, low, high, tap, best, first):
     """Update with the taps `low` to `high` of one line: the largest element so far, and its tap."""
     for t in range(low, high):
         v = load_f32(x + 4 * (start + t * dilation))
@@ -105,7 +105,7 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
                             best = v if wins else best
                             where = tap + low2 + t2 if wins else where
                         else:
-                            best, where = _largest(line, at2, d2, low2, high2, tap, best, where)
+                            best, where = _largest_of_taps(line, at2, d2, low2, high2, tap, best, where)
                 place = 4 * ((item * n1 + w1) * n2 + w2)
                 store_f32(word(step, 1) + place, best)
                 if with_taps:
@@ -146,7 +146,7 @@ def pool_sum(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 @kernel
-def _cleared(table, y, image):
+def _clear_image(table, y, image):
     """Set one image to zeros and return its address."""
     size = field(table, SIZES, 0) * field(table, SIZES, 1) * field(table, SIZES, 2)
     out = y + 4 * image * size
@@ -167,7 +167,7 @@ def pool_max_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
     lines = side_by_side(table)
     images = word(step, 3)
     for image in range(share(images, thread, threads), share(images, thread + 1, threads)):
-        out = _cleared(table, word(step, 1), image)
+        out = _clear_image(table, word(step, 1), image)
         place = 4 * image * n0 * n1 * n2
         for w0 in range(n0):
             for w1 in range(n1):
@@ -198,7 +198,7 @@ def pool_spread(step: Any, thread: Any, threads: Any, control: Any) -> None:
     lines = side_by_side(table)
     images = word(step, 3)
     for image in range(share(images, thread, threads), share(images, thread + 1, threads)):
-        out = _cleared(table, word(step, 1), image)
+        out = _clear_image(table, word(step, 1), image)
         g = word(step, 0) + 4 * image * n0 * n1 * n2
         for w0 in range(n0):
             at0 = w0 * step0 - b0

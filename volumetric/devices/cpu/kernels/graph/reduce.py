@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.graph.shares import share
+from volumetric.devices.cpu.kernels.graph.thread_shares import share
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import larger, load_part, load_part_or, store_part
-from volumetric.devices.cpu.kernels.memory import store_f32
+from volumetric.devices.cpu.kernels.masked_load import larger, load_part, load_part_or, store_part
+from volumetric.devices.cpu.kernels.memory_access import store_f32
 from volumetric.devices.cpu.kernels.simd import load, peak, splat, store, total, where_nan
-from volumetric.devices.cpu.kernels.steps import number, word
+from volumetric.devices.cpu.kernels.step_words import number, word
 
 f32 = np.float32
 

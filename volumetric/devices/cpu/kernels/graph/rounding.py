@@ -12,11 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.graph.shares import share
+from volumetric.devices.cpu.kernels.graph.thread_shares import share
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.memory import float_bits, half_value, load_f32, load_u16, store_f32, store_i32
+from volumetric.devices.cpu.kernels.memory_access import (
+    float_bits,
+    half_value,
+    load_f32,
+    load_u16,
+    store_f32,
+    store_i32,
+)
 from volumetric.devices.cpu.kernels.simd import splat, store_half
-from volumetric.devices.cpu.kernels.steps import number, scratch, word
+from volumetric.devices.cpu.kernels.step_words import number, scratch, word
 
 RULES = ("half", "bfloat", "peak", "signed_peak", "range")
 """Index = the code of a rule: float16, bfloat16, int8, int4 and int2, unsigned integers of up to 8 bits."""
@@ -69,7 +76,7 @@ def _peak_group(x, y, count, room):
 
 
 @kernel
-def _truncated(x, low, inverse, shift, top):
+def _truncated_code(x, low, inverse, shift, top):
     """Code of a number: ``⌊(x - low) inverse + shift⌋`` within 0 … top."""
     scaled = f32(f64(f32(f64(x) - low)) * inverse)
     return np.int64(min(max(f64(f32(f64(scaled) + shift)), 0.0), top + 0.5))
@@ -87,7 +94,7 @@ def _signed_group(x, y, count, half, room):
     scale = _to_half(d, room)
     inverse = f64(_inverse(_storable(d, scale)))
     for i in range(count):
-        code = _truncated(load_f32(x + 4 * i), 0.0, inverse, half + 0.5, 2.0 * half - 1.0) - np.int64(half)
+        code = _truncated_code(load_f32(x + 4 * i), 0.0, inverse, half + 0.5, 2.0 * half - 1.0) - np.int64(half)
         store_f32(y + 4 * i, f32(f64(code) * f64(scale)) if code != 0 else f32(0.0) * scale)
 
 
@@ -108,7 +115,7 @@ def _range_group(x, y, count, levels, room):
     inverse = f64(_inverse(_storable(d, scale)))
     for i in range(count):
         value = f32(min(max(f64(load_f32(x + 4 * i)), -limit), limit))
-        code = _truncated(value, low, inverse, 0.5, levels)
+        code = _truncated_code(value, low, inverse, 0.5, levels)
         product = f32(f64(code) * f64(scale))
         store_f32(y + 4 * i, f32(f64(product) + f64(offset)))
 
@@ -125,7 +132,7 @@ def _to_bfloat(value):
     return rounded
 
 
-def rounded(rule: int) -> Callable[..., None]:
+def round_to_scheme(rule: int) -> Callable[..., None]:
     """Round all elements by rule number `rule` of `RULES`."""
 
     def rounded(step: Any, thread: Any, threads: Any, control: Any) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.graph.shares import share
-from volumetric.devices.cpu.kernels.lanes import load_part, store_part
-from volumetric.devices.cpu.kernels.memory import load_f32
+from volumetric.devices.cpu.kernels.graph.thread_shares import share
+from volumetric.devices.cpu.kernels.masked_load import load_part, store_part
+from volumetric.devices.cpu.kernels.memory_access import load_f32
 from volumetric.devices.cpu.kernels.simd import splat
-from volumetric.devices.cpu.kernels.steps import word
+from volumetric.devices.cpu.kernels.step_words import word
 
 f32 = np.float32
 

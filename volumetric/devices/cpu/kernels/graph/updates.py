@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.formulas import one_of, or_registered
+from volumetric.devices.cpu.kernels.formula_kernels import allow_registered, one_of
 from volumetric.devices.cpu.kernels.graph.reduce import CHUNK, square_sum
-from volumetric.devices.cpu.kernels.graph.shares import flat_share, share
+from volumetric.devices.cpu.kernels.graph.thread_shares import flat_share, share
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import load_part, store_part
+from volumetric.devices.cpu.kernels.masked_load import load_part, store_part
 from volumetric.devices.cpu.kernels.maths import WORDS
-from volumetric.devices.cpu.kernels.memory import load_f32, store_f32
+from volumetric.devices.cpu.kernels.memory_access import load_f32, store_f32
 from volumetric.devices.cpu.kernels.simd import splat, total
-from volumetric.devices.cpu.kernels.steps import number, word
+from volumetric.devices.cpu.kernels.step_words import number, word
 from volumetric.formula import optimisers
-from volumetric.formula.expression import Expression, replaced, variable
+from volumetric.formula.expression import Expression, substitute, variable
 
 _SLOTS = [f"slot{i}" for i in range(optimisers.SLOTS)]
 _FIELDS = [f"field{i}" for i in range(optimisers.FIELDS)]
@@ -54,19 +54,19 @@ def _field(step, i):
     return splat(number(step, 11 + i))
 
 
-def _by_place(form: str) -> list[Expression]:
+def _update_of_slots(form: str) -> list[Expression]:
     """The new weight and three slots, from numbered slots and numbered fields."""
     weight, after = optimisers.step_of(form)
     names = dict(zip((*after, *optimisers.fields_of(form)), (*_SLOTS[: len(after)], *_FIELDS), strict=False))
     places = {variable(name): variable(place) for name, place in names.items()}
-    return [*(replaced(each, places) for each in (weight, *after.values())), *map(variable, _SLOTS[len(after) :])]
+    return [*(substitute(each, places) for each in (weight, *after.values())), *map(variable, _SLOTS[len(after) :])]
 
 
 FORMS = tuple(optimisers.FORMS)
 """Index = the code of an optimiser's form."""
 
 _ARGUMENTS = (*_FIELDS, "rate", "first", "second", "w", "g", *_SLOTS)
-_moved = one_of(__name__, "moved", " ".join(_ARGUMENTS), list(map(_by_place, FORMS)), WORDS)
+_moved = one_of(__name__, "moved", " ".join(_ARGUMENTS), list(map(_update_of_slots, FORMS)), WORDS)
 """(code, …) → the new weight and three slots.
 
 LLVM puts the operand of a sum first that follows from earlier arguments, and of two products fuses the first with the
@@ -74,12 +74,12 @@ sum: where formulas are written in the order of these arguments, nothing is swap
 """
 
 
-def _moved_by(form: str) -> dict[str, Any]:
+def _apply_update(form: str) -> dict[str, Any]:
     """Return `_moved` for an optimiser form registered by a package."""
-    return {"_moved": one_of(__name__, "moved", " ".join(_ARGUMENTS), [_by_place(form)], WORDS)}
+    return {"_moved": one_of(__name__, "moved", " ".join(_ARGUMENTS), [_update_of_slots(form)], WORDS)}
 
 
-@or_registered(_moved_by)
+@allow_registered(_apply_update)
 def update(code: int, slots: int, trial: int) -> Callable[..., None]:
     """One step of form number `code` of an optimiser, with so many slots.
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.graph.shares import share
+from volumetric.devices.cpu.kernels.graph.thread_shares import share
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.lanes import (
+from volumetric.devices.cpu.kernels.masked_load import (
     even_lanes,
     load_between,
     spread_first,
@@ -19,9 +19,9 @@ from volumetric.devices.cpu.kernels.lanes import (
     store_between,
     store_part,
 )
-from volumetric.devices.cpu.kernels.memory import load_f32, load_i64, store_f32
+from volumetric.devices.cpu.kernels.memory_access import load_f32, load_i64, store_f32
 from volumetric.devices.cpu.kernels.simd import load, splat, store
-from volumetric.devices.cpu.kernels.steps import word
+from volumetric.devices.cpu.kernels.step_words import word
 
 f32 = np.float32
 

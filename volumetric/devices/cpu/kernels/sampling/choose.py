@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.memory import load_f64, load_i32, load_i64, store_f64
+from volumetric.devices.cpu.kernels.memory_access import load_f64, load_i32, load_i64, store_f64
 from volumetric.devices.cpu.kernels.sampling.doubles import count_equal, load64, splat64, store64, zero_below
-from volumetric.devices.cpu.kernels.sampling.layout import (
+from volumetric.devices.cpu.kernels.sampling.row_scratch import (
     AT_HIGH,
     AT_INVERSE,
     AT_LOW,
@@ -20,7 +20,7 @@ from volumetric.devices.cpu.kernels.sampling.layout import (
     AT_TOP_P,
     AT_TURNS,
 )
-from volumetric.devices.cpu.kernels.sampling.select import collect, find_cut, keep_largest
+from volumetric.devices.cpu.kernels.sampling.select import collect_at_least, find_threshold, keep_largest
 from volumetric.devices.cpu.kernels.sampling.weights import (
     BLOCK,
     ROUGH,
@@ -86,7 +86,7 @@ def _place_in_block(point, heat, top, desk):
 
 
 @kernel
-def _rough(request):
+def _rough_terms(request):
     """Whether float32 can hold the request's temperature, and the two numbers that `rough_sum` derives from it."""
     temperature = load_f64(request + AT_TEMPERATURE)
     turn = load_f64(request + AT_HIGH) + load_f64(request + AT_LOW)
@@ -97,7 +97,7 @@ def _rough(request):
 def _choose_among_all(request, top, desk):
     """Draw a token if none is excluded: by rough sums, unless their error could change it."""
     heat, random = request + AT_TURNS, load_f64(request + AT_RANDOM)
-    possible, turn, inverse = _rough(request)
+    possible, turn, inverse = _rough_terms(request)
     if possible:
         whole = rough_blocks(desk.row, desk.width, top, turn, inverse, desk.sums)
         place, clearance = _place_in_block(random * whole, heat, top, desk)
@@ -109,15 +109,15 @@ def _choose_among_all(request, top, desk):
 
 
 @kernel
-def _cut(count, goal, desk):
-    """The least of `count` weights that the largest ones need to reach `goal`; see `find_cut`."""
+def _top_p_threshold(count, goal, desk):
+    """The least of `count` weights that the largest ones need to reach `goal`; see `find_threshold`."""
     for i in range(0, count, 16):
         store64(desk.keys + 8 * i, load64(desk.weights + 8 * i))
-    return find_cut(desk.keys, count, goal, True, desk.spare)
+    return find_threshold(desk.keys, count, goal, True, desk.spare)
 
 
 @kernel
-def _clear(cut, left, doubt):
+def _is_certain(cut, left, doubt):
     """Whether a goal larger or smaller by `doubt` would cut at the same place."""
     if cut <= 0.0:
         return False
@@ -139,21 +139,23 @@ def choose(request, size, top, desk):
             desk.row, desk.width, desk.peaks, top_k, desk.keys, desk.scores, desk.numbers, desk.spare
         )
     else:
-        possible, turn, inverse = _rough(request)
+        possible, turn, inverse = _rough_terms(request)
         if top_p < 1.0 and possible:
             whole, doubt = rough_sum(desk.row, desk.width, top, turn, inverse), ROUGH
         elif top_p < 1.0:
             whole = weigh_blocks(desk.row, desk.width, top, heat, desk.sums)
         floor = _floor(request, top, size, whole)
-        candidates = collect(desk.row, desk.width, desk.peaks, floor, desk.scores, desk.numbers)
+        candidates = collect_at_least(desk.row, desk.width, desk.peaks, floor, desk.scores, desk.numbers)
     count = (candidates + 15) // 16 * 16
     mass = weigh(desk.scores, count, top, heat, desk.weights)
     cut, left = 0.0, np.inf
     if top_p < 1.0:
         goal = top_p * (mass if some else whole)
-        cut, left = _cut(candidates, goal, desk)
-        if doubt > 0.0 and not _clear(cut, left, doubt * goal):
-            cut, left = _cut(candidates, top_p * weigh_blocks(desk.row, desk.width, top, heat, desk.sums), desk)
+        cut, left = _top_p_threshold(candidates, goal, desk)
+        if doubt > 0.0 and not _is_certain(cut, left, doubt * goal):
+            cut, left = _top_p_threshold(
+                candidates, top_p * weigh_blocks(desk.row, desk.width, top, heat, desk.sums), desk
+            )
     if min_p > cut:
         cut, left = min_p, np.inf
     if cut > 0.0:

@@ -13,8 +13,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import lower_builtin
 
-from volumetric.devices.cpu.kernels.emit import F32X, I32, I32X, I64, LANES, Emitter, constant
-from volumetric.devices.cpu.kernels.lanes import mask_of_first, masked_load
+from volumetric.devices.cpu.kernels.llvm_emitter import F32X, I32, I32X, I64, LANES, Emitter, constant
+from volumetric.devices.cpu.kernels.masked_load import mask_of_first, masked_load
 from volumetric.devices.cpu.kernels.simd import Floats, VectorType, define
 
 F64 = ir.DoubleType()
@@ -126,7 +126,7 @@ def only_above(e: Emitter, value: ir.Value, pivot: ir.Value) -> ir.Value:
     return e.b.select(e.b.fcmp_ordered(">", value, pivot), value, _zero())
 
 
-def _packed(e: Emitter, address: ir.Value, value: ir.Value, mask: ir.Value, suffix: str) -> ir.Value:
+def _store_packed(e: Emitter, address: ir.Value, value: ir.Value, mask: ir.Value, suffix: str) -> ir.Value:
     """Write the lanes of `mask` contiguously, and anything after them; returns the address after the lanes."""
     rest = ir.Constant(value.type, ir.Undefined)
     name = f"llvm.experimental.vector.compress.v{value.type.count}{suffix}"
@@ -141,7 +141,7 @@ def _pack64(sign: str) -> Callable[[Emitter, ir.Value, ir.Value, ir.Value], ir.V
         for first in (0, _HALF):  # the widest that machines compress at once
             lanes = ir.Constant(ir.VectorType(I32, _HALF), list(range(first, first + _HALF)))
             value_half, mask_half = (e.b.shuffle_vector(part, part, lanes) for part in (value, mask))
-            address = _packed(e, address, value_half, mask_half, "f64")
+            address = _store_packed(e, address, value_half, mask_half, "f64")
         return address
 
     return pack
@@ -168,8 +168,8 @@ def pack_at_least(
     Returns their count.
     """
     mask = e.b.fcmp_ordered(">=", value, least)
-    _packed(e, values, value, mask, "f32")
-    _packed(e, numbers, e.b.add(e.splat(e.b.trunc(first, I32)), e.lane_numbers()), mask, "i32")
+    _store_packed(e, values, value, mask, "f32")
+    _store_packed(e, numbers, e.b.add(e.splat(e.b.trunc(first, I32)), e.lane_numbers()), mask, "i32")
     return _count(e, mask)
 
 

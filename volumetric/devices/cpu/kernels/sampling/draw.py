@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.devices.cpu.kernels.jit import Library, kernel
-from volumetric.devices.cpu.kernels.memory import (
+from volumetric.devices.cpu.kernels.jit import KernelLibrary, kernel
+from volumetric.devices.cpu.kernels.memory_access import (
     atomic_add,
     load_f32,
     load_f64,
@@ -21,7 +21,7 @@ from volumetric.devices.cpu.kernels.memory import (
 )
 from volumetric.devices.cpu.kernels.sampling.choose import choose
 from volumetric.devices.cpu.kernels.sampling.doubles import load_first, minus, over, plus, times
-from volumetric.devices.cpu.kernels.sampling.layout import (
+from volumetric.devices.cpu.kernels.sampling.row_scratch import (
     ADJUSTED,
     AT_BIAS,
     AT_BIAS_VALUES,
@@ -46,9 +46,9 @@ from volumetric.devices.cpu.kernels.sampling.layout import (
     NAN,
     NONE_POSSIBLE,
     USABLE,
-    lay,
+    divide_scratch,
 )
-from volumetric.devices.cpu.kernels.sampling.select import GROUP, collect, keep_largest, sort_largest
+from volumetric.devices.cpu.kernels.sampling.select import GROUP, collect_at_least, keep_largest, sort_largest
 from volumetric.devices.cpu.kernels.sampling.weights import rough_sum
 from volumetric.devices.cpu.kernels.simd import largest, load, peak, splat, store, total, where_nan
 
@@ -110,12 +110,12 @@ def _adjust(request, row, size):
 
 
 @kernel
-def _tell_likeliest(request, size, top, desk):
+def _write_logprobs(request, size, top, desk):
     """Write the logarithm of the sum of exponentials, and the most likely tokens."""
     store_f64(request + AT_NORM, top + math.log(rough_sum(desk.row, desk.width, top, _LN2, 1.0)))
     count = min(load_i64(request + AT_LOGPROBS), size)
     if count == size:
-        collect(desk.row, desk.width, desk.peaks, f32(_LOWEST), desk.scores, desk.numbers)
+        collect_at_least(desk.row, desk.width, desk.peaks, f32(_LOWEST), desk.scores, desk.numbers)
     elif count > 0:
         keep_largest(desk.row, desk.width, desk.peaks, count, desk.keys, desk.scores, desk.numbers, desk.spare)
     sort_largest(desk.scores, desk.numbers, count)
@@ -140,10 +140,10 @@ def _first_of(top, desk):
 def _draw(request, scratch):
     """Process one request."""
     size = load_i64(request + AT_SIZE)
-    desk = lay(size, scratch)
+    desk = divide_scratch(size, scratch)
     top, state = _read(load_i64(request + AT_LOGITS), size, desk)
     if state == USABLE and load_i64(request + AT_LOGPROBS) >= 0:
-        _tell_likeliest(request, size, top, desk)
+        _write_logprobs(request, size, top, desk)
     if state == USABLE and load_i64(request + AT_BIASES) + load_i64(request + AT_HISTORIES) > 0:
         _adjust(request, desk.row, size)
         top, state = _read(desk.row, desk.width, desk)
@@ -173,4 +173,4 @@ def draw_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
         i = atomic_add(control + 8 * NEXT_WORD, 1)
 
 
-DRAWING = Library(f"{__name__}:DRAWING", {draw_rows.__name__: draw_rows}, {})
+DRAWING = KernelLibrary(f"{__name__}:DRAWING", {draw_rows.__name__: draw_rows}, {})

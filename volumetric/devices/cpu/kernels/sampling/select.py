@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.memory import load_f32, load_f64, load_i32, store_f32, store_f64, store_i32
+from volumetric.devices.cpu.kernels.memory_access import load_f32, load_f64, load_i32, store_f32, store_f64, store_i32
 from volumetric.devices.cpu.kernels.sampling.doubles import (
     count_above,
     count_at_least,
@@ -52,7 +52,7 @@ def _pivot(keys, count, spare):
 
 
 @kernel
-def find_cut(keys, count, goal, by_weight, spare):
+def find_threshold(keys, count, goal, by_weight, spare):
     """Find the largest key such that it and all larger keys reach `goal`.
 
     Parameters
@@ -115,7 +115,7 @@ def widen_all(scores, count, keys):
 
 
 @kernel
-def collect(row, count, peaks, least, scores, numbers):
+def collect_at_least(row, count, peaks, least, scores, numbers):
     """Copy the scores ≥ `least` and their numbers, in order; returns their count.
 
     Parameters
@@ -135,20 +135,20 @@ def collect(row, count, peaks, least, scores, numbers):
 
 @kernel
 def keep_largest(row, count, peaks, top_k, keys, scores, numbers, spare):
-    """As `collect` for the `top_k` largest scores, the first among equals; `top_k` is below `count`."""
+    """As `collect_at_least` for the `top_k` largest scores, the first among equals; `top_k` is below `count`."""
     lanes = count // GROUP * 16
     if 2 * top_k <= lanes:
         # So many lanes have a score as large as the smallest of their peaks: no score below it is needed.
         widen_all(peaks, lanes, keys)
-        least, _ = find_cut(keys, lanes, float(top_k), False, spare)
+        least, _ = find_threshold(keys, lanes, float(top_k), False, spare)
     else:
         widen_all(row, count, keys)
-        least, _ = find_cut(keys, count, float(top_k), False, spare)
-    candidates = collect(row, count, peaks, f32(least), scores, numbers)
+        least, _ = find_threshold(keys, count, float(top_k), False, spare)
+    candidates = collect_at_least(row, count, peaks, f32(least), scores, numbers)
     if candidates == top_k:
         return candidates
     widen_all(scores, (candidates + 15) // 16 * 16, keys)
-    cut, left = find_cut(keys, candidates, float(top_k), False, spare)
+    cut, left = find_threshold(keys, candidates, float(top_k), False, spare)
     copied = 0
     for i in range(candidates):
         score = load_f32(scores + 4 * i)

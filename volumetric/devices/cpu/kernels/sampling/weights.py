@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from volumetric.devices.cpu.kernels.jit import kernel
-from volumetric.devices.cpu.kernels.memory import bits_float, float_bits, load_f64, store_f64
+from volumetric.devices.cpu.kernels.memory_access import bits_float, float_bits, load_f64, store_f64
 from volumetric.devices.cpu.kernels.sampling.doubles import (
     ROUNDER,
     ROUNDER32,

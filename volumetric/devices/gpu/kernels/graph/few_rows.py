@@ -6,9 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from volumetric.devices.gpu.kernels.dispatch import ceil_div
-from volumetric.devices.gpu.kernels.graph.launch import Lowered, Ref, Request, alone, launch, result, source
-from volumetric.devices.gpu.kernels.graph.product import Product, product_of, sizes_of
-from volumetric.graph.strides import padded
+from volumetric.devices.gpu.kernels.graph.grouped_gemm import GroupedGemm, product_of, sizes_of
+from volumetric.devices.gpu.kernels.graph.kernel_launch import (
+    BufferRef,
+    LoweredNode,
+    LoweringRequest,
+    launch,
+    result,
+    single_launch,
+    source,
+)
+from volumetric.graph.strides import pad_to
 
 _NEVER = (1 << 32) - 1
 """First group of unused parts."""
@@ -23,14 +31,14 @@ _LONGEST = 4096
 """Rows of the right side beyond which a sum is better split among workgroups."""
 
 
-def takes(product: Product, attrs: Mapping[str, Any]) -> bool:
+def supports_few_rows(product: GroupedGemm, attrs: Mapping[str, Any]) -> bool:
     """Whether the kernel supports a product, and is the fastest for it."""
     across = product.k if attrs["trans_b"] else product.n
     fits = not attrs["trans_a"] and "windows" not in attrs and product.sums == 1 and across % 4 == 0
     return fits and product.groups > 1 and product.m <= ROWS and 0 < product.k <= _LONGEST
 
 
-def gemm_of_parts(request: Request) -> Lowered:
+def gemm_of_parts(request: LoweringRequest) -> LoweredNode:
     """Products whose left side consists of parts of tensors: see `fuse_joins`."""
     attrs = request.attrs
     first = 2 if attrs["biased"] else 1
@@ -41,13 +49,13 @@ def gemm_of_parts(request: Request) -> Lowered:
 
 
 def few_rows(
-    request: Request,
-    product: Product,
-    sources: list[Ref],
+    request: LoweringRequest,
+    product: GroupedGemm,
+    sources: list[BufferRef],
     parts: tuple[tuple[int, int, int], ...],
-    right: Ref,
+    right: BufferRef,
     bias: int | None,
-) -> Lowered:
+) -> LoweredNode:
     """Return the launch of a product.
 
     Parameters
@@ -72,12 +80,12 @@ def few_rows(
         buffers["bias"] = source(bias)
         per_bias = product.n if len(request.inputs[bias]) == 2 else 0
     dims = (product.n, product.k, product.a_groups, max(product.b_groups, 1), across, total, per_bias, 0)
-    return alone(
+    return single_launch(
         launch(
             "few_rows",
             total,
             buffers,
-            (*dims, *padded(places, 4 * PARTS, _NEVER)),
+            (*dims, *pad_to(places, 4 * PARTS, _NEVER)),
             constants={"ROWS": product.m, "LANES": _LANES, "TRANS_B": trans_b, "BIAS": bias is not None},
             preludes=(f"unary/{request.attrs['activation']}",),
             workgroup=workgroup,
@@ -85,7 +93,7 @@ def few_rows(
     )
 
 
-def left_as_it_is(request: Request) -> Lowered:
+def plain_left_sides(request: LoweringRequest) -> LoweredNode:
     """Products whose left side is a whole tensor."""
     product = product_of(request)
     bias = 2 if len(request.inputs) > 2 else None

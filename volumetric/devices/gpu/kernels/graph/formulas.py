@@ -5,9 +5,16 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from volumetric.devices.gpu.kernels.graph.launch import Lowered, Request, alone, one_each, result, source
-from volumetric.formula.pairs import FUSED
-from volumetric.graph.strides import padded
+from volumetric.devices.gpu.kernels.graph.kernel_launch import (
+    LoweredNode,
+    LoweringRequest,
+    one_each,
+    result,
+    single_launch,
+    source,
+)
+from volumetric.formula.binary_functions import FUSED
+from volumetric.graph.strides import pad_to
 
 AXES: Final = 4
 TENSORS: Final = 5
@@ -16,7 +23,7 @@ READS: Final = 8
 STEPS: Final = 16
 
 
-def formula(request: Request) -> Lowered:
+def formula(request: LoweringRequest) -> LoweredNode:
     """``y = f(parts of tensors)``.
 
     ``sizes`` are the sizes of the axes; ``reads`` has the index of a tensor, its first element and its strides, for
@@ -26,15 +33,17 @@ def formula(request: Request) -> Lowered:
     reads, steps = attrs["reads"], attrs["steps"]
     dims = [count, len(reads), len(steps), 0, *(1,) * (AXES - len(attrs["sizes"])), *attrs["sizes"]]
     strides = [(*(0,) * (AXES - len(of)), *of) for _, _, of in reads]
-    dims += padded([number for of in strides for number in of], AXES * READS)
-    dims += padded([number for tensor, start, _ in reads for number in (tensor, start, 0, 0)], 4 * READS)
+    dims += pad_to([number for of in strides for number in of], AXES * READS)
+    dims += pad_to([number for tensor, start, _ in reads for number in (tensor, start, 0, 0)], 4 * READS)
     codes = [(FUSED.index(name), a | b << 16, _bits(alpha), _bits(beta)) for name, a, b, alpha, beta in steps]
-    dims += padded([number for code in codes for number in code], 4 * STEPS)
+    dims += pad_to([number for code in codes for number in code], 4 * STEPS)
     buffers = {f"x_{number}": source(number) for number in range(len(request.inputs))}
     constants = {"READS": READS, "STEPS": STEPS}
     buffers["y"] = result()
     preludes = ("graph/fused/steps",)
-    return alone(one_each("formula", count, request.caps, buffers, dims, constants=constants, preludes=preludes))
+    return single_launch(
+        one_each("formula", count, request.caps, buffers, dims, constants=constants, preludes=preludes)
+    )
 
 
 def _bits(number: float) -> int:

@@ -7,28 +7,28 @@ from typing import Any
 
 from volumetric.devices.gpu.kernels.dispatch import Caps, Constant, ceil_div
 from volumetric.devices.gpu.kernels.graph import few_rows
-from volumetric.devices.gpu.kernels.graph.launch import (
-    Launch,
-    Lowered,
-    Ref,
-    Request,
-    alone,
+from volumetric.devices.gpu.kernels.graph.grouped_gemm import GroupedGemm, GroupedGemmTile, product_of
+from volumetric.devices.gpu.kernels.graph.kernel_launch import (
+    BufferRef,
+    KernelLaunch,
+    LoweredNode,
+    LoweringRequest,
     launch,
     one_each,
     result,
     scratch,
+    single_launch,
     source,
 )
-from volumetric.devices.gpu.kernels.graph.product import Product, Tile, product_of
 
 TILES = (
-    Tile(m=128, n=128, k=16, rows=8, columns=8),
-    Tile(m=64, n=64, k=32, rows=8, columns=4),
-    Tile(m=32, n=64, k=32, rows=4, columns=4),
-    Tile(m=64, n=32, k=32, rows=4, columns=4),
-    Tile(m=16, n=64, k=32, rows=4, columns=4),
-    Tile(m=64, n=16, k=32, rows=4, columns=4),
-    Tile(m=16, n=16, k=32, rows=4, columns=4),
+    GroupedGemmTile(m=128, n=128, k=16, rows=8, columns=8),
+    GroupedGemmTile(m=64, n=64, k=32, rows=8, columns=4),
+    GroupedGemmTile(m=32, n=64, k=32, rows=4, columns=4),
+    GroupedGemmTile(m=64, n=32, k=32, rows=4, columns=4),
+    GroupedGemmTile(m=16, n=64, k=32, rows=4, columns=4),
+    GroupedGemmTile(m=64, n=16, k=32, rows=4, columns=4),
+    GroupedGemmTile(m=16, n=16, k=32, rows=4, columns=4),
 )
 """From the most arithmetic for each byte to the most workgroups."""
 _SPLITS = 64
@@ -40,7 +40,7 @@ _SPLIT_STEPS = 4
 """Minimum tiles of k per workgroup when a sum is split."""
 
 
-def choose_tile(product: Product, caps: Caps) -> Tile:
+def choose_tile(product: GroupedGemm, caps: Caps) -> GroupedGemmTile:
     """Largest tile that wastes little and, with long sums split, leaves work for the whole device."""
     fitting = [t for t in TILES if t.workgroup <= caps.max_workgroup and t.shared <= caps.max_shared]
     least = min(product.waste(t) for t in fitting)
@@ -52,26 +52,27 @@ def choose_tile(product: Product, caps: Caps) -> Tile:
     return max(frugal, key=lambda t: product.tiles(t) * _possible_splits(product, t))
 
 
-def _possible_splits(product: Product, tile: Tile) -> int:
+def _possible_splits(product: GroupedGemm, tile: GroupedGemmTile) -> int:
     return max(1, min(product.steps(tile) // _SPLIT_STEPS, _SPLITS))
 
 
-def splits_of(product: Product, tile: Tile, caps: Caps) -> int:
+def splits_of(product: GroupedGemm, tile: GroupedGemmTile, caps: Caps) -> int:
     """Workgroups that share a sum, so that there are about two for each processor; 1 if there already are."""
     splits = caps.invocations // 512 // max(product.tiles(tile), 1)
     room = min(_PARTIAL_BYTES, caps.max_binding) // max(4 * product.m * product.n * product.groups, 1)
     return max(1, min(splits, room, _possible_splits(product, tile)))
 
 
-def gemm(request: Request) -> Lowered:
+def gemm(request: LoweringRequest) -> LoweredNode:
     """Products of groups with bias and activation."""
     product, caps = product_of(request), request.caps
-    if few_rows.takes(product, request.attrs):
-        return few_rows.left_as_it_is(request)
+    if few_rows.supports_few_rows(product, request.attrs):
+        return few_rows.plain_left_sides(request)
     tile = choose_tile(product, caps)
     # On a driver that ends loops, a workgroup takes no more tiles of k than it may run rounds for.
     splits = max(
-        splits_of(product, tile, caps), caps.pieces(2 + tile.k // min(tile.k, caps.unroll), product.steps(tile))
+        splits_of(product, tile, caps),
+        caps.launches_needed(2 + tile.k // min(tile.k, caps.unroll), product.steps(tile)),
     )
     return lower_product(product, tile, splits, request)
 
@@ -86,10 +87,10 @@ def window_constants(windows: Mapping[str, Any]) -> dict[str, Constant]:
     return constants
 
 
-def lower_product(product: Product, tile: Tile, splits: int, request: Request) -> Lowered:
+def lower_product(product: GroupedGemm, tile: GroupedGemmTile, splits: int, request: LoweringRequest) -> LoweredNode:
     """Return the launches of a product with this tile and this number of splits."""
     bias, caps, attrs = len(request.inputs) > 2, request.caps, request.attrs
-    shift: dict[str, Ref] = {"bias": source(2)} if bias else {}
+    shift: dict[str, BufferRef] = {"bias": source(2)} if bias else {}
     biases = bias and len(request.inputs[2]) == 2  # one for each group
     chunk = ceil_div(product.steps(tile), splits)
     splits = max(1, ceil_div(product.steps(tile), chunk)) if chunk else 1
@@ -106,7 +107,7 @@ def lower_product(product: Product, tile: Tile, splits: int, request: Request) -
     windows = window_constants(attrs["windows"]) if "windows" in attrs else {}
     constants |= windows
 
-    def first(target: Ref, kind: str, extra: dict[str, Ref]) -> Launch:
+    def first(target: BufferRef, kind: str, extra: dict[str, BufferRef]) -> KernelLaunch:
         across, down = ceil_div(product.n, tile.n), ceil_div(product.m, tile.m)
         total = across * down * product.groups * splits
         dims = (product.m, product.n, product.k, product.groups, max(product.a_groups, 1), max(product.b_groups, 1))
@@ -121,7 +122,7 @@ def lower_product(product: Product, tile: Tile, splits: int, request: Request) -
         )
 
     if splits == 1:
-        return alone(first(result(), attrs["activation"], shift))
+        return single_launch(first(result(), attrs["activation"], shift))
     count = request.out_size
     second = one_each(
         "gemm_join",
@@ -132,4 +133,4 @@ def lower_product(product: Product, tile: Tile, splits: int, request: Request) -
         constants={"BIAS": bias},
         preludes=(f"unary/{attrs['activation']}",),
     )
-    return Lowered(launches=(first(scratch(0), "linear", {}), second), scratch=(4 * splits * count,))
+    return LoweredNode(launches=(first(scratch(0), "linear", {}), second), scratch=(4 * splits * count,))

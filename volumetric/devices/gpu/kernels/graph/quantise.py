@@ -13,18 +13,18 @@ import ml_dtypes
 import numpy as np
 
 from volumetric.devices.gpu.kernels.dispatch import Constant, ceil_div
-from volumetric.devices.gpu.kernels.graph.launch import (
-    Lowered,
-    Request,
-    alone,
+from volumetric.devices.gpu.kernels.graph.kernel_launch import (
+    LoweredNode,
+    LoweringRequest,
     launch,
     one_each,
     result,
+    single_launch,
     source,
     unsupported,
 )
-from volumetric.devices.gpu.kernels.graph.moving import copy
-from volumetric.devices.gpu.kernels.graph.rows import team_of
+from volumetric.devices.gpu.kernels.graph.row_kernels import team_of
+from volumetric.devices.gpu.kernels.graph.strided_copies import copy
 from volumetric.dtypes import DType, Scheme
 
 _EXACT = "graph/exact"
@@ -34,7 +34,7 @@ _SMALLEST_INVERTIBLE = np.float32(2.938736e-39)
 """Below this, 1/d is infinite in float32: the codec's own bound."""
 
 
-def fake_quant(request: Request) -> Lowered:
+def fake_quant(request: LoweringRequest) -> LoweredNode:
     """Round to the values of the scheme."""
     scheme = Scheme.parse(request.attrs["scheme"])
     if scheme.blocks is not None:
@@ -44,11 +44,11 @@ def fake_quant(request: Request) -> Lowered:
     if scheme.dtype.bits == 64:
         raise unsupported("fake_quant", f"{scheme}: it has no 64-bit numbers")
     if scheme.dtype.name == "float32":
-        return alone(copy(request.out_size, request.caps, source(0), result()))
-    return _plain(request, scheme.dtype) if scheme.group is None else _grouped(request, scheme)
+        return single_launch(copy(request.out_size, request.caps, source(0), result()))
+    return _lower_plain(request, scheme.dtype) if scheme.group is None else _lower_grouped(request, scheme)
 
 
-def _plain(request: Request, dtype: DType) -> Lowered:
+def _lower_plain(request: LoweringRequest, dtype: DType) -> LoweredNode:
     rule = {"float": "float", "ternary": "ternary", "binary": "binary"}.get(dtype.kind, "integer")
     constants: dict[str, Constant] = {}
     if rule == "float":
@@ -59,12 +59,12 @@ def _plain(request: Request, dtype: DType) -> Lowered:
     buffers = {"x": source(0), "y": result()}
     preludes = (_EXACT, f"graph/quant/plain_{rule}")
     count = request.out_size
-    return alone(
+    return single_launch(
         one_each("fake_quant_plain", count, request.caps, buffers, (count,), constants=constants, preludes=preludes)
     )
 
 
-def _grouped(request: Request, scheme: Scheme) -> Lowered:
+def _lower_grouped(request: LoweringRequest, scheme: Scheme) -> LoweredNode:
     """Return rounding to a scheme with scales: a team of invocations for each group of a row."""
     width = request.inputs[0][-1]
     group = min(scheme.group or width, width)
@@ -88,7 +88,7 @@ def _grouped(request: Request, scheme: Scheme) -> Lowered:
         "ODD": rule == "float_peak",
         **_levels(rule, scheme.dtype),
     }
-    return alone(
+    return single_launch(
         launch(
             "fake_quant",
             ceil_div(groups, workgroup // team),

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div, power_of_two
-from volumetric.devices.gpu.kernels.graph.launch import (
-    Launch,
-    Lowered,
-    Ref,
-    Request,
+from volumetric.devices.gpu.kernels.graph.kernel_launch import (
+    BufferRef,
+    KernelLaunch,
+    LoweredNode,
+    LoweringRequest,
     launch,
     result,
     scratch,
     source,
     unsupported,
 )
-from volumetric.devices.gpu.kernels.graph.moving import join, place, transpose
-from volumetric.graph.numeric.cells import CELLS
-from volumetric.graph.operations.recurrent_inputs import back_inputs, given
-from volumetric.graph.strides import Axis
+from volumetric.devices.gpu.kernels.graph.strided_copies import copy_box, join, transpose
+from volumetric.graph.numeric.numpy_cells import CELLS
+from volumetric.graph.operations.recurrent_inputs import recurrent_grad_inputs, recurrent_inputs
+from volumetric.graph.strides import StridedAxis
 from volumetric.layers.recurrent import Cell
 
 _UNROLL = 4
@@ -31,25 +31,25 @@ _SHARE = 16
 """Elements of a dot product per invocation."""
 
 
-def recurrent(request: Request) -> Lowered:
+def recurrent(request: LoweringRequest) -> LoweredNode:
     """Forward through all steps."""
     cell, caps = CELLS[request.attrs["cell"]], request.caps
     batch, length, wide = request.inputs[0]
     width = request.inputs[1][1]
     hidden = wide // cell.blocks
     heads = hidden // width
-    cut = cut_of(width, cell.blocks, 1, caps)
-    starts, bias, keep = given([source(i) for i in range(2, len(request.inputs))], request.attrs)
-    joined = _joined(request, (*starts, *keep), scratch(1))
+    cut = workgroup_of(width, cell.blocks, 1, caps)
+    starts, bias, keep = recurrent_inputs([source(i) for i in range(2, len(request.inputs))], request.attrs)
+    joined = _concatenate_inputs(request, (*starts, *keep), scratch(1))
     buffers = {"from_x": source(0), "weights": scratch(0), "given": joined.at, "y": result(0)}
     buffers |= {"bias": bias[0]} if bias else {}
-    buffers |= {"kept": result(len(cell.states))} if cell.kept else {}
+    buffers |= {"kept": result(len(cell.states))} if cell.saved_count else {}
     turn = transpose(1, wide, width, caps, source(1), scratch(0))
     blocks = ceil_div(width, cut.units)
     each = (
         blocks * (ceil_div(width, cut.parts * _UNROLL) + _UNROLL + cut.parts + 3) + ceil_div(width, cut.workgroup) + 1
     )
-    part = ceil_div(length, caps.pieces(each, length))
+    part = ceil_div(length, caps.launches_needed(each, length))
     steps = [
         launch(
             "recurrent",
@@ -74,23 +74,23 @@ def recurrent(request: Request) -> Lowered:
     ends = [
         _last(request, starts, cell, number)
         for number in range(1, len(cell.states))
-        if batch and (not request.wanted or request.wanted[number])
+        if batch and (not request.read_outputs or request.read_outputs[number])
     ]
-    return Lowered(launches=(turn, *joined.launches, *steps, *ends), scratch=(4 * wide * width, *joined.scratch))
+    return LoweredNode(launches=(turn, *joined.launches, *steps, *ends), scratch=(4 * wide * width, *joined.scratch))
 
 
-class Joined(NamedTuple):
+class ConcatenatedInputs(NamedTuple):
     """A buffer with tensors one after the other, the launches that fill it, and its bytes if it must be created."""
 
-    at: Ref
-    launches: tuple[Launch, ...] = ()
+    at: BufferRef
+    launches: tuple[KernelLaunch, ...] = ()
     scratch: tuple[int, ...] = ()
 
 
-def _joined(request: Request, parts: Sequence[Ref], room: Ref) -> Joined:
+def _concatenate_inputs(request: LoweringRequest, parts: Sequence[BufferRef], room: BufferRef) -> ConcatenatedInputs:
     """Join small inputs in one buffer, so that kernels stay within the storage buffers of any device."""
     if len(parts) == 1:
-        return Joined(parts[0])
+        return ConcatenatedInputs(parts[0])
     sizes = [request.size(part.number) for part in parts]
     pieces = [(part, 0, size) for part, size in zip(parts, sizes, strict=True)]
     launches = tuple(
@@ -98,36 +98,36 @@ def _joined(request: Request, parts: Sequence[Ref], room: Ref) -> Joined:
         for at in range(0, len(pieces), _JOINED)
         if any(sizes[at : at + _JOINED])
     )
-    return Joined(room, launches, (4 * sum(sizes),))
+    return ConcatenatedInputs(room, launches, (4 * sum(sizes),))
 
 
-def _last(request: Request, starts: Sequence[Ref], cell: Cell, number: int) -> Launch:
+def _last(request: LoweringRequest, starts: Sequence[BufferRef], cell: Cell, number: int) -> KernelLaunch:
     """Copy a state as the last step leaves it, from the kept values or, without steps, the initial state."""
     batch, length, hidden = request.outputs[0]
     buffers = {"x": result(len(cell.states)) if length else starts[number], "y": result(number)}
-    row = length * cell.kept * hidden or hidden
-    start = row - (cell.kept - len(cell.keeps) - number + 1) * hidden if length else 0
-    axes = [Axis(size=batch, steps=(row, hidden)), Axis(size=hidden, steps=(1, 1))]
-    return place(axes, request.caps, buffers, x_start=start)
+    row = length * cell.saved_count * hidden or hidden
+    start = row - (cell.saved_count - len(cell.keeps) - number + 1) * hidden if length else 0
+    axes = [StridedAxis(size=batch, steps=(row, hidden)), StridedAxis(size=hidden, steps=(1, 1))]
+    return copy_box(axes, request.caps, buffers, x_start=start)
 
 
-def recurrent_grad(request: Request) -> Lowered:
+def recurrent_grad(request: LoweringRequest) -> LoweredNode:
     """Back-propagation through all steps."""
     cell, caps = CELLS[request.attrs["cell"]], request.caps
-    of = back_inputs([source(i) for i in range(len(request.inputs))], request.attrs)
+    of = recurrent_grad_inputs([source(i) for i in range(len(request.inputs))], request.attrs)
     batch, length, hidden = request.inputs[of.y.number]
-    joined = _joined(request, (*of.starts, *of.g_last, *of.keep), scratch(0))
-    buffers: dict[str, Ref] = {"gy": of.gy, "y": of.y, "weights": of.weight, "given": joined.at, "g_x": result(0)}
-    buffers |= {"kept": of.kept[0]} if of.kept else {}
+    joined = _concatenate_inputs(request, (*of.starts, *of.g_last, *of.keep), scratch(0))
+    buffers: dict[str, BufferRef] = {"gy": of.gy, "y": of.y, "weights": of.weight, "given": joined.at, "g_x": result(0)}
+    buffers |= {"kept": of.saved[0]} if of.saved else {}
     buffers |= {"g_r": result(1)} if cell.apart else {}
     buffers |= {"g_direct": result(1 + cell.apart)} if cell.direct else {}
     width, others = request.inputs[of.weight.number][1], len(cell.states) - 1
     heads = hidden // width
-    cut = cut_of(width, 1, 1 + max(others, 1), caps)
+    cut = workgroup_of(width, 1, 1 + max(others, 1), caps)
     blocks = ceil_div(width, cut.units)
     rounds = ceil_div(cell.blocks * width, 4 * cut.parts) + cut.parts + 7
     each = blocks * rounds + (1 + others) * ceil_div(width, cut.workgroup) + 1
-    part = ceil_div(length, caps.pieces(each, length))
+    part = ceil_div(length, caps.launches_needed(each, length))
     steps = [
         launch(
             "recurrent_grad",
@@ -150,11 +150,11 @@ def recurrent_grad(request: Request) -> Lowered:
         )
         for last in range(length, 0, -max(part, 1))
     ]
-    return Lowered(launches=(*joined.launches, *steps), scratch=joined.scratch)
+    return LoweredNode(launches=(*joined.launches, *steps), scratch=joined.scratch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class RecurrentWorkgroup:
     """A workgroup of `units` columns and `parts` rows of invocations."""
 
     units: int
@@ -166,7 +166,7 @@ class Cut:
         return self.units * self.parts
 
 
-def cut_of(hidden: int, blocks: int, states: int, caps: Caps) -> Cut:
+def workgroup_of(hidden: int, blocks: int, states: int, caps: Caps) -> RecurrentWorkgroup:
     """Columns for the hidden units, and rows that share their dot products if these are long enough.
 
     Raises
@@ -184,4 +184,4 @@ def cut_of(hidden: int, blocks: int, states: int, caps: Caps) -> Cut:
         parts *= 2
     if 4 * parts * blocks * units > room:
         raise unsupported("recurrent", f"a hidden size of {hidden}: its state exceeds workgroup memory")
-    return Cut(units=units, parts=parts)
+    return RecurrentWorkgroup(units=units, parts=parts)

@@ -8,18 +8,18 @@ from math import prod
 
 from volumetric.base._typing import Shape
 from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div, power_of_two
-from volumetric.devices.gpu.kernels.graph.launch import (
-    Launch,
-    Lowered,
-    Ref,
-    Request,
+from volumetric.devices.gpu.kernels.graph.kernel_launch import (
+    BufferRef,
+    KernelLaunch,
+    LoweredNode,
+    LoweringRequest,
     launch,
     result,
     scratch,
     source,
     unsupported,
 )
-from volumetric.graph.strides import Axis, padded, strides_of
+from volumetric.graph.strides import StridedAxis, pad_to, strides_of
 
 _AXES = 4
 _COLUMNS = 32
@@ -31,11 +31,11 @@ _JOINED = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walk:
+class ReductionLoops:
     """A reduction as two loop nests over x: the kept elements, and for each the reduced ones."""
 
-    outer: tuple[Axis, ...]
-    reduced: tuple[Axis, ...]
+    outer: tuple[StridedAxis, ...]
+    reduced: tuple[StridedAxis, ...]
 
     @property
     def outs(self) -> int:
@@ -53,17 +53,17 @@ class Walk:
         return any(axis.steps[0] == 1 and axis.size > 1 for axis in self.outer)
 
 
-def walk_of(shape: Shape, axes: tuple[int, ...]) -> Walk:
+def reduction_loops_of(shape: Shape, axes: tuple[int, ...]) -> ReductionLoops:
     """Merge neighbouring axes that are all kept or all reduced."""
     flags = [(n, i in axes, step) for i, (n, step) in enumerate(zip(shape, strides_of(shape), strict=True)) if n != 1]
-    sides: dict[bool, list[Axis]] = {False: [], True: []}
+    sides: dict[bool, list[StridedAxis]] = {False: [], True: []}
     for reduced, run in groupby(flags, key=lambda axis: axis[1]):
         members = list(run)
-        sides[reduced].append(Axis(size=prod(n for n, _, _ in members), steps=(members[-1][2],)))
-    return Walk(outer=tuple(sides[False]), reduced=tuple(sides[True]))
+        sides[reduced].append(StridedAxis(size=prod(n for n, _, _ in members), steps=(members[-1][2],)))
+    return ReductionLoops(outer=tuple(sides[False]), reduced=tuple(sides[True]))
 
 
-def column_cut(width: int, rows: int, caps: Caps) -> tuple[int, int, int]:
+def column_split(width: int, rows: int, caps: Caps) -> tuple[int, int, int]:
     """Columns of a workgroup, its invocations, and the number of parts the rows are split into."""
     workgroup = min(256, caps.max_workgroup)
     columns = min(_COLUMNS, power_of_two(width))
@@ -72,12 +72,12 @@ def column_cut(width: int, rows: int, caps: Caps) -> tuple[int, int, int]:
 
 def _splits(invocations: int, count: int, team: int, caps: Caps) -> int:
     splits = caps.invocations // max(invocations, 1)
-    return max(min(splits, count // (team * _WORTH), _SPLITS), caps.pieces(1, ceil_div(count, team)))
+    return max(min(splits, count // (team * _WORTH), _SPLITS), caps.launches_needed(1, ceil_div(count, team)))
 
 
 def join(
-    walk: Walk, name: str, caps: Caps, x: Ref, y: Ref, *, scale: float = 1.0, spare: int = 0
-) -> tuple[list[Launch], list[int]]:
+    walk: ReductionLoops, name: str, caps: Caps, x: BufferRef, y: BufferRef, *, scale: float = 1.0, spare: int = 0
+) -> tuple[list[KernelLaunch], list[int]]:
     """Return the reduction of x into y: launches and bytes of scratch buffers, numbered from `spare`."""
     if max(len(walk.outer), len(walk.reduced)) > _AXES:
         raise unsupported("reduce", "so many alternating axes")
@@ -93,9 +93,9 @@ def join(
     first = _launch(walk, name, outs, splits, workgroup, scale if splits == 1 else 1.0, x, target)
     if splits == 1:
         return [first], []
-    again = Walk(
-        outer=(Axis(size=walk.outs, steps=(1,)),) if walk.outs > 1 else (),
-        reduced=(Axis(size=splits, steps=(walk.outs,)),),
+    again = ReductionLoops(
+        outer=(StridedAxis(size=walk.outs, steps=(1,)),) if walk.outs > 1 else (),
+        reduced=(StridedAxis(size=splits, steps=(walk.outs,)),),
     )
     onward = "sum" if name == "sum_of_squares" else name
     columns = walk.outs > 1
@@ -104,11 +104,13 @@ def join(
     return [first, second], [4 * splits * walk.outs]
 
 
-def _launch(walk: Walk, name: str, outs: int, splits: int, workgroup: int, scale: float, x: Ref, y: Ref) -> Launch:
+def _launch(
+    walk: ReductionLoops, name: str, outs: int, splits: int, workgroup: int, scale: float, x: BufferRef, y: BufferRef
+) -> KernelLaunch:
     dims: list[int | float] = [walk.outs, walk.count, ceil_div(walk.count, splits), splits, scale, 0, 0, 0]
     for axes in (walk.outer, walk.reduced):
-        dims += padded([axis.size for axis in axes], _AXES, 1)
-        dims += padded([axis.steps[0] for axis in axes], _AXES)
+        dims += pad_to([axis.size for axis in axes], _AXES, 1)
+        dims += pad_to([axis.steps[0] for axis in axes], _AXES)
     constants = {
         "OUTS": outs,
         "COLUMNS": walk.columns,
@@ -120,33 +122,35 @@ def _launch(walk: Walk, name: str, outs: int, splits: int, workgroup: int, scale
     return launch("reduce", groups, {"x": x, "y": y}, dims, constants=constants, preludes=preludes, workgroup=workgroup)
 
 
-def sum_rows(rows: int, width: int, caps: Caps, x: Ref, y: Ref) -> Launch:
+def sum_rows(rows: int, width: int, caps: Caps, x: BufferRef, y: BufferRef) -> KernelLaunch:
     """Return the sum of few rows, one launch."""
     workgroup = min(256, caps.max_workgroup)
-    walk = walk_of((rows, width), (0,))
+    walk = reduction_loops_of((rows, width), (0,))
     outs = min(_COLUMNS, power_of_two(width)) if walk.columns else 1
     return _launch(walk, "sum", outs, 1, workgroup, 1.0, x, y)
 
 
-def reduce(request: Request) -> Lowered:
+def reduce(request: LoweringRequest) -> LoweredNode:
     """Sum, maximum or mean over axes."""
     name = request.attrs["name"]
-    walk = walk_of(request.inputs[0], tuple(request.attrs["axes"]))
+    walk = reduction_loops_of(request.inputs[0], tuple(request.attrs["axes"]))
     scale = 1.0 / max(walk.count, 1) if name == "mean" else 1.0
     launches, buffers = join(walk, "sum" if name == "mean" else name, request.caps, source(0), result(), scale=scale)
-    return Lowered(launches=tuple(launches), scratch=tuple(buffers))
+    return LoweredNode(launches=tuple(launches), scratch=tuple(buffers))
 
 
-def sumsq(request: Request) -> Lowered:
+def sumsq(request: LoweringRequest) -> LoweredNode:
     """Sum of the squares of all tensors: each first by itself, then the results, six at a time."""
     if len(request.inputs) == 1:
-        launches, buffers = join(walk_of((request.size(),), (0,)), "sum_of_squares", request.caps, source(0), result())
-        return Lowered(launches=tuple(launches), scratch=tuple(buffers))
+        launches, buffers = join(
+            reduction_loops_of((request.size(),), (0,)), "sum_of_squares", request.caps, source(0), result()
+        )
+        return LoweredNode(launches=tuple(launches), scratch=tuple(buffers))
     launches = []
     buffers = []
-    parts: list[Ref] = []
+    parts: list[BufferRef] = []
     for i in range(len(request.inputs)):
-        walk = walk_of((request.size(i),), (0,))
+        walk = reduction_loops_of((request.size(i),), (0,))
         at = len(buffers)
         buffers.append(4)
         partial, spare = join(walk, "sum_of_squares", request.caps, source(i), scratch(at), spare=at + 1)
@@ -154,7 +158,7 @@ def sumsq(request: Request) -> Lowered:
         buffers += spare
         parts.append(scratch(at))
     while len(parts) > 1 or parts[0].place != "output":
-        joined: list[Ref] = []
+        joined: list[BufferRef] = []
         last = len(parts) <= _JOINED
         for at in range(0, len(parts), _JOINED):
             some = parts[at : at + _JOINED]
@@ -162,8 +166,8 @@ def sumsq(request: Request) -> Lowered:
             if not last:
                 buffers.append(4)
             named = {f"part_{i}": part for i, part in enumerate(some)}
-            counts = padded([1] * len(some), 8)
+            counts = pad_to([1] * len(some), 8)
             launches.append(launch("sum_parts", 1, {**named, "y": target}, counts, workgroup=32))
             joined.append(target)
         parts = joined
-    return Lowered(launches=tuple(launches), scratch=tuple(buffers))
+    return LoweredNode(launches=tuple(launches), scratch=tuple(buffers))

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from volumetric.devices.gpu.kernels.dispatch import ceil_div
-from volumetric.devices.gpu.kernels.graph.launch import Lowered, Request, launch, result, source
+from volumetric.devices.gpu.kernels.graph.kernel_launch import LoweredNode, LoweringRequest, launch, result, source
 
 _GROUP = 64
 
 
-def linear_scan(request: Request) -> Lowered:
+def linear_scan(request: LoweringRequest) -> LoweredNode:
     """All steps, in as many launches as the driver's round limit needs."""
     keep, reverse = bool(request.attrs["keep"]), bool(request.attrs["reverse"])
     batch, length, width = request.inputs[0]
     buffers = {"u": source(0), "a": source(1), "s": result()}
     buffers |= {} if reverse else {"before": source(2)}
     buffers |= {"keep": source(len(request.inputs) - 1)} if keep else {}
-    part = ceil_div(length, request.caps.pieces(1, length))
+    part = ceil_div(length, request.caps.launches_needed(1, length))
     group = min(_GROUP, request.caps.max_workgroup)
-    return Lowered(
+    return LoweredNode(
         launches=tuple(
             launch(
                 "linear_scan",
@@ -32,17 +32,17 @@ def linear_scan(request: Request) -> Lowered:
     )
 
 
-def rotate_scan(request: Request) -> Lowered:
+def rotate_scan(request: LoweringRequest) -> LoweredNode:
     """All steps of all pairs, likewise."""
     keep, reverse = bool(request.attrs["keep"]), bool(request.attrs["reverse"])
     batch, length, wide = request.inputs[0]
     buffers = {"u": source(0), "g": source(1), "phi": source(2), "s": result()}
     buffers |= {} if reverse else {"before": source(3)}
     buffers |= {"keep": source(len(request.inputs) - 1)} if keep else {}
-    part = ceil_div(length, request.caps.pieces(1, length))
+    part = ceil_div(length, request.caps.launches_needed(1, length))
     group = min(_GROUP, request.caps.max_workgroup)
     pairs = batch * wide // 2
-    return Lowered(
+    return LoweredNode(
         launches=tuple(
             launch(
                 "rotate_scan",

@@ -8,20 +8,20 @@ from __future__ import annotations
 from math import isqrt
 
 from volumetric.devices.gpu.kernels.dispatch import Caps, ceil_div, power_of_two
-from volumetric.devices.gpu.kernels.graph.launch import (
-    Launch,
-    Lowered,
-    Ref,
-    Request,
-    alone,
+from volumetric.devices.gpu.kernels.graph.kernel_launch import (
+    BufferRef,
+    KernelLaunch,
+    LoweredNode,
+    LoweringRequest,
     launch,
     one_each,
     result,
     scratch,
+    single_launch,
     source,
     workgroup_size,
 )
-from volumetric.devices.gpu.kernels.graph.moving import fill
+from volumetric.devices.gpu.kernels.graph.strided_copies import fill
 
 _WAYS = 16
 """Sorted runs that one pass merges."""
@@ -29,13 +29,13 @@ _SHORTEST = 64
 """Maximum rows that one invocation sums, or as many as are needed to have no more partial sums than rows in each."""
 
 
-def scatter_rows(request: Request) -> Lowered:
+def scatter_rows(request: LoweringRequest) -> LoweredNode:
     """Sums of rows by id, in the order of the ids; for many rows, sums of partial sums."""
     (count, width), caps = request.inputs[0], request.caps
     zero = fill(request.out_size, caps, result())
     if count * width == 0:
-        return alone(zero)
-    sorting = _sorted(count, caps)
+        return single_launch(zero)
+    sorting = _sort_launches(count, caps)
     order = scratch((len(sorting) - 1) % 2)
     length = max(_SHORTEST, power_of_two(isqrt(count)))
     blocks = ceil_div(count, length)
@@ -56,13 +56,13 @@ def scatter_rows(request: Request) -> Lowered:
         workgroup=workgroup,
     )
     launches = (zero, *sorting, sums, *([joins] if blocks > 1 else []))
-    return Lowered(launches=launches, scratch=(8 * count, 8 * count, 8 * blocks * width))
+    return LoweredNode(launches=launches, scratch=(8 * count, 8 * count, 8 * blocks * width))
 
 
-def _sorted(count: int, caps: Caps) -> list[Launch]:
+def _sort_launches(count: int, caps: Caps) -> list[KernelLaunch]:
     """Return the launches that sort pairs of an id and its number, alternating between two scratch buffers."""
     run = workgroup_size(caps)
-    buffers: dict[str, Ref] = {"ids": source(1), "sorted": scratch(0)}
+    buffers: dict[str, BufferRef] = {"ids": source(1), "sorted": scratch(0)}
     launches = [launch("sort_ids", ceil_div(count, run), buffers, (count,), workgroup=run)]
     while run < count:
         now = len(launches) % 2

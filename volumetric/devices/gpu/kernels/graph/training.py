@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from volumetric.devices.gpu.kernels.dispatch import Constant, ceil_div
-from volumetric.devices.gpu.kernels.graph.launch import (
-    Launch,
-    Lowered,
-    Ref,
-    Request,
-    alone,
+from volumetric.devices.gpu.kernels.graph.kernel_launch import (
+    BufferRef,
+    KernelLaunch,
+    LoweredNode,
+    LoweringRequest,
     elements,
     launch,
     result,
     scratch,
+    single_launch,
     source,
     workgroup_size,
 )
-from volumetric.devices.gpu.kernels.graph.moving import copy
 from volumetric.devices.gpu.kernels.graph.reduce import sum_rows
-from volumetric.devices.gpu.kernels.graph.rows import rowwise
+from volumetric.devices.gpu.kernels.graph.row_kernels import rowwise
+from volumetric.devices.gpu.kernels.graph.strided_copies import copy
 from volumetric.formula.losses import TERMS, term_of
 from volumetric.formula.optimisers import field, fields_of, form_of
 
@@ -29,22 +29,22 @@ _CHUNKS = 1024
 _PER_INVOCATION = 16
 
 
-def loss(request: Request) -> Lowered:
+def loss(request: LoweringRequest) -> LoweredNode:
     """Sum of the terms of a loss, their weight, and the gradient."""
     rows = request.attrs["name"] == "cross_entropy"
     first, count = _cross_entropy(request) if rows else _elementwise(request)
     dims = (count,)
     buffers = {"sums": scratch(0), "total": result(0), "weight": result(1)}
     second = launch("loss_total", 1, buffers, dims, workgroup=workgroup_size(request.caps))
-    return Lowered(launches=(first, second) if count else (second,), scratch=(8 * max(count, 1),))
+    return LoweredNode(launches=(first, second) if count else (second,), scratch=(8 * max(count, 1),))
 
 
-def _buffers(request: Request) -> dict[str, Ref]:
+def _buffers(request: LoweringRequest) -> dict[str, BufferRef]:
     weights = {"weights": source(2)} if len(request.inputs) > 2 else {}
     return {"prediction": source(0), "wanted": source(1), "gradient": result(2), "sums": scratch(0), **weights}
 
 
-def _elementwise(request: Request) -> tuple[Launch, int]:
+def _elementwise(request: LoweringRequest) -> tuple[KernelLaunch, int]:
     attrs, count = request.attrs, request.size()
     size = workgroup_size(request.caps)
     chunks = min(ceil_div(count, size * _PER_INVOCATION), _CHUNKS)
@@ -64,7 +64,7 @@ def _elementwise(request: Request) -> tuple[Launch, int]:
     return loss_launch, chunks
 
 
-def _cross_entropy(request: Request) -> tuple[Launch, int]:
+def _cross_entropy(request: LoweringRequest) -> tuple[KernelLaunch, int]:
     rows = request.inputs[0][0]
     constants = {
         "WEIGHTS": len(request.inputs) > 2,
@@ -78,14 +78,14 @@ def _cross_entropy(request: Request) -> tuple[Launch, int]:
     return loss_launch, rows
 
 
-def update(request: Request) -> Lowered:
+def update(request: LoweringRequest) -> LoweredNode:
     """One step of an optimiser, in place: tensors that are not updated in place are copied first.
 
     If nothing reads the new slots, only the new parameter is written, and nothing copied.
     """
     attrs, count, caps = request.attrs, request.out_size, request.caps
     slots = len(request.inputs) - 3
-    trial = not attrs["in_place"] and bool(request.wanted) and not any(request.wanted[1:])
+    trial = not attrs["in_place"] and bool(request.read_outputs) and not any(request.read_outputs[1:])
     sources = [source(0), *(source(2 + i) for i in range(slots))]
     targets = [result(0), *sources[1:]] if trial else [result(i) for i in range(slots + 1)]
     copies = [] if trial else [copy(count, caps, x, y) for x, y in zip(sources, targets, strict=True)]
@@ -96,10 +96,10 @@ def update(request: Request) -> Lowered:
     constants["TRIAL"] = trial
     preludes = (f"graph/{'trial' if trial else 'update'}/{form_of(attrs)}",)
     step = elements("update", count, caps, buffers, (count,), constants=constants, preludes=preludes)
-    return Lowered(launches=(*copies, step))
+    return LoweredNode(launches=(*copies, step))
 
 
-def update_squares(request: Request) -> Lowered:
+def update_squares(request: LoweringRequest) -> LoweredNode:
     """Sum of squares of the parameter that `update` would compute, which is not written."""
     attrs, count, caps = request.attrs, request.size(), request.caps
     slots = len(request.inputs) - 3
@@ -119,8 +119,8 @@ def update_squares(request: Request) -> Lowered:
         workgroup=size,
     )
     if chunks == 1:
-        return alone(first)
-    return Lowered(launches=(first, sum_rows(chunks, 1, caps, scratch(0), result())), scratch=(4 * chunks,))
+        return single_launch(first)
+    return LoweredNode(launches=(first, sum_rows(chunks, 1, caps, scratch(0), result())), scratch=(4 * chunks,))
 
 
 def _fields(attrs: Mapping[str, Any]) -> dict[str, Constant]:

@@ -6,41 +6,49 @@ from collections.abc import Mapping
 from math import prod
 
 from volumetric.base._typing import Shape
-from volumetric.devices.gpu.kernels.graph.launch import Lowered, Ref, Request, alone, one_each, result, source
+from volumetric.devices.gpu.kernels.graph.kernel_launch import (
+    BufferRef,
+    LoweredNode,
+    LoweringRequest,
+    one_each,
+    result,
+    single_launch,
+    source,
+)
 
 
-def unfold(request: Request) -> Lowered:
+def unfold(request: LoweringRequest) -> LoweredNode:
     """Windows of images as columns."""
     return _lower(request, request.inputs[0], {"x": source(0), "y": result()})
 
 
-def fold(request: Request) -> Lowered:
+def fold(request: LoweringRequest) -> LoweredNode:
     """Columns summed into images."""
     return _lower(request, request.outputs[0], {"x": source(0), "y": result()})
 
 
-def pool_max(request: Request) -> Lowered:
+def pool_max(request: LoweringRequest) -> LoweredNode:
     """Largest elements of windows, and their taps."""
     buffers = {"x": source(0), "y": result(), "tap": result(1)}
     return _lower(request, request.inputs[0], buffers)
 
 
-def pool_max_grad(request: Request) -> Lowered:
+def pool_max_grad(request: LoweringRequest) -> LoweredNode:
     """Add numbers of windows at the taps of their largest elements."""
     return _lower(request, request.outputs[0], {"g": source(0), "tap": source(1), "y": result()})
 
 
-def pool_sum(request: Request) -> Lowered:
+def pool_sum(request: LoweringRequest) -> LoweredNode:
     """Sums of windows."""
     return _lower(request, request.inputs[0], {"x": source(0), "y": result()})
 
 
-def pool_spread(request: Request) -> Lowered:
+def pool_spread(request: LoweringRequest) -> LoweredNode:
     """Add numbers of windows at all of their elements."""
     return _lower(request, request.outputs[0], {"x": source(0), "y": result()})
 
 
-def _lower(request: Request, image: Shape, buffers: Mapping[str, Ref]) -> Lowered:
+def _lower(request: LoweringRequest, image: Shape, buffers: Mapping[str, BufferRef]) -> LoweredNode:
     attrs, count = request.attrs, request.out_size
     dims = [count, image[1], prod(attrs["kernel"]), prod(attrs["counts"])]
     for values, missing in (
@@ -52,4 +60,4 @@ def _lower(request: Request, image: Shape, buffers: Mapping[str, Ref]) -> Lowere
         (attrs["counts"], 1),
     ):
         dims += [*[missing] * (3 - len(values)), *values, 0]
-    return alone(one_each(request.op, count, request.caps, buffers, dims, preludes=("graph/windows",)))
+    return single_launch(one_each(request.op, count, request.caps, buffers, dims, preludes=("graph/windows",)))

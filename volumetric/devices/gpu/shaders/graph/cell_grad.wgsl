@@ -5,7 +5,7 @@ struct Dims { count: u32 }
 @group(0) @binding(1) var<storage, read> g_others: array<f32>; // (OTHERS, rows, HIDDEN)
 @group(0) @binding(2) var<storage, read> y: array<f32>;        // of cells that keep nothing
 @group(0) @binding(3) var<storage, read> others: array<f32>;
-@group(0) @binding(4) var<storage, read> kept: array<f32>;     // (rows, (KEPT - OTHERS) * HIDDEN)
+@group(0) @binding(4) var<storage, read> saved: array<f32>;     // (rows, (KEPT - OTHERS) * HIDDEN)
 @group(0) @binding(5) var<storage, read> before: array<f32>;   // (DIRECT, rows, HIDDEN)
 @group(0) @binding(6) var<storage, read_write> g_x: array<f32>; // (rows, BLOCKS * HIDDEN)
 @group(0) @binding(7) var<storage, read_write> g_r: array<f32>;
@@ -29,7 +29,7 @@ fn main(
     var c: Others;
     var arrived: Others;
     //@unroll
-    for (var b = 0u; b < KEEPS; b++) { k[b] = kept[(row * KEEPS + b) * HIDDEN + j]; }
+    for (var b = 0u; b < KEEPS; b++) { k[b] = saved[(row * KEEPS + b) * HIDDEN + j]; }
     //@unroll
     for (var n = 0u; n < OTHERS; n++) {
         k[KEEPS + n] = others[n * dims.count + at];

@@ -7,7 +7,7 @@ struct Dims { count: u32, rows: u32, together: u32 }
 @group(0) @binding(3) var<storage, read> before: array<f32>;  // (DIRECT, rows, HIDDEN)
 @group(0) @binding(4) var<storage, read_write> y: array<f32>; // (rows, HIDDEN)
 @group(0) @binding(5) var<storage, read_write> others: array<f32>; // (OTHERS, rows, HIDDEN)
-@group(0) @binding(6) var<storage, read_write> kept: array<f32>;   // (rows, (KEPT - OTHERS) * HIDDEN)
+@group(0) @binding(6) var<storage, read_write> saved: array<f32>;   // (rows, (KEPT - OTHERS) * HIDDEN)
 @group(0) @binding(13) var<uniform> dims: Dims;
 
 const WIDE: u32 = BLOCKS * HIDDEN;
@@ -41,6 +41,6 @@ fn main(
     for (var n = 0u; n < OTHERS; n++) { others[n * dims.count + at] = s.kept[KEEPS + n]; }
     if (KEEP) {
         //@unroll
-        for (var b = 0u; b < KEEPS; b++) { kept[(row * KEEPS + b) * HIDDEN + j] = s.kept[b]; }
+        for (var b = 0u; b < KEEPS; b++) { saved[(row * KEEPS + b) * HIDDEN + j] = s.kept[b]; }
     }
 }

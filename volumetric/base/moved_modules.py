@@ -1,0 +1,184 @@
+"""Old paths of modules and names: they work for one version and warn with the new path. Two paths are permanent."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from functools import wraps
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import MappingProxyType, ModuleType
+
+from volumetric.base.renamed_modules import RENAMED
+
+TYPE_CHECKING = False  # as in `typing`, whose import would take half the time of `import volumetric`
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, Final, TypeVar
+
+    T = TypeVar("T")
+
+MODULES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{
+            f"volumetric.{name}": f"volumetric.base.{name}"
+            for name in ("atomic", "errors", "progress", "registry", "rng", "plugins")
+        },
+        **{f"volumetric.{name}": f"volumetric.network.{name}" for name in ("blueprint", "grid", "wiring")},
+        **{
+            f"volumetric.{package}.{former}": f"volumetric.{package}.{present}"
+            for package, pairs in RENAMED.items()
+            for former, present in (pair.split(":") for pair in pairs.split())
+        },
+        "volumetric.tables": "volumetric.base.config_tables",
+        "volumetric.weights": "volumetric.network.weight_store",
+        "volumetric.builders.fabric": "volumetric.fabric.fabric_tables",
+        "volumetric.kernels": "volumetric.devices",
+        "volumetric.kernels.cpu": "volumetric.devices.cpu.kernels",
+        "volumetric.kernels.gpu": "volumetric.devices.gpu.kernels",
+        "volumetric.layers.fabric": "volumetric.fabric.layer",
+        "volumetric.layers.program": "volumetric.program.layer",
+        "volumetric.loaders.detect": "volumetric.detect",
+        "volumetric.runtime": "volumetric.run",
+        "volumetric.runtime.clocked": "volumetric.clocked",
+        "volumetric.runtime.cpu": "volumetric.devices.cpu",
+        "volumetric.runtime.gpu": "volumetric.devices.gpu",
+        "volumetric.runtime.open": "volumetric.devices.named_devices",
+        "volumetric.runtime.reference": "volumetric.devices.reference_device",
+        "volumetric.runtime.streams.clocked": "volumetric.clocked.clocked_stream",
+        "volumetric.shaders": "volumetric.devices.gpu.shaders",
+    }
+)
+"""Former path of a module or package → its present path."""
+STAY: Final = frozenset({"volumetric.errors", "volumetric.rng"})
+"""Former paths that are also public paths, and permanent."""
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "volumetric.generate.Event": "volumetric.generate.JobEvent",
+        "volumetric.layers.Fabric": "volumetric.fabric.layer.fabric_layer.Fabric",
+        "volumetric.layers.Program": "volumetric.program.layer.program_layer.Program",
+        "volumetric.loaders.detect_model": "volumetric.detect.detect_model",
+        "volumetric.run.Piece": "volumetric.run.SequenceRows",
+        "volumetric.run.list_devices": "volumetric.devices.list_devices",
+        "volumetric.run.open_device": "volumetric.devices.open_device",
+        "volumetric.run.streams.ClockedStream": "volumetric.clocked.clocked_stream.ClockedStream",
+    }
+)
+"""Former name in a package → its present module and name."""
+
+
+class MovedModules:
+    """Finds modules by their former paths.
+
+    It comes first on `sys.meta_path`: a package under its old path would load its modules a second time.
+    """
+
+    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return a spec whose loader returns the module at its new path; None for all other modules."""
+        now = new_path(fullname)
+        return None if now is None else ModuleSpec(fullname, _AliasLoader(now))  # pyright: ignore[reportArgumentType]  (a loader by its methods)
+
+
+class _AliasLoader:
+    """Loads an already imported module under another name."""
+
+    def __init__(self, now: str) -> None:
+        self._now = now
+        self._spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import the module at its new path and return it; warn about an old path unless the path is permanent."""
+        module = import_module(self._now)
+        self._spec = module.__spec__
+        if spec.name not in STAY:
+            _warn(spec.name, self._now)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Restore the module's own spec; the module has run already."""
+        module.__spec__ = self._spec  # the import system replaced it by the spec of the old path
+
+
+def new_path(path: str) -> str | None:
+    """Return the present path of the module formerly at `path`; None if it has not moved."""
+    if not path.startswith("volumetric."):
+        return None
+    parts = path.split(".")
+    for count in range(len(parts), 1, -1):
+        before = ".".join(parts[:count])
+        if before in MODULES:
+            now = ".".join((MODULES[before], *parts[count:]))
+            return new_path(now) or now
+    return None
+
+
+def install_moved_modules() -> None:
+    """Make old paths of modules importable."""
+    if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
+        sys.meta_path.insert(0, MovedModules())
+
+
+def moved_names_getattr(package: str, otherwise: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
+    """Return a `__getattr__` for a package that resolves the names moved out of it.
+
+    Parameters
+    ----------
+    otherwise : the package's own `__getattr__`, for all other names
+    """
+
+    def get(name: str) -> Any:
+        before = f"{package}.{name}"
+        if before in MODULES:
+            return import_module(before)
+        if before in NAMES:
+            module, _, present = NAMES[before].rpartition(".")
+            _warn(before, NAMES[before])
+            return getattr(import_module(module), present)
+        if otherwise is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return otherwise(name)
+
+    return get
+
+
+def renamed_members(constructor: bool = False, /, **members: str) -> Callable[[type[T]], type[T]]:
+    """Return a class decorator that keeps former names of members, with a warning.
+
+    Parameters
+    ----------
+    constructor : keep the names as arguments, too, which makes a call of the class slower
+    members : former name → present name
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        for former, present in members.items():
+            setattr(cls, former, property(_forward(f"{cls.__name__}.{former}", present)))
+        if constructor:
+            original = cls.__init__
+
+            @wraps(original)
+            def initialise(self: T, *args: Any, **values: Any) -> None:
+                for former in members.keys() & values.keys():
+                    _warn(f"{cls.__name__}({former}=…)", f"{cls.__name__}({members[former]}=…)")
+                    values[members[former]] = values.pop(former)
+                original(self, *args, **values)
+
+            cls.__init__ = initialise  # pyright: ignore[reportAttributeAccessIssue]
+        return cls
+
+    return decorate
+
+
+def _forward(before: str, present: str) -> Callable[[Any], Any]:
+    """Return the getter of a former member."""
+
+    def get(self: Any) -> Any:
+        _warn(before, present)
+        return getattr(self, present)
+
+    return get
+
+
+def _warn(before: str, now: str) -> None:
+    text = f"{before} is {now} now; the old name goes with the next version"
+    warnings.warn(text, DeprecationWarning, stacklevel=3)

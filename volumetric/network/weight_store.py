@@ -1,0 +1,269 @@
+"""WeightStore: one tensor in a numeric scheme, and Params: the stores of a network by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.base._typing import Shape
+from volumetric.base.errors import ShapeError
+from volumetric.base.moved_modules import renamed_members
+from volumetric.dtypes import Packed, Scheme, decode, encode
+
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MorphReport:
+    """The error of converted values relative to the originals, after dequantisation.
+
+    Attributes
+    ----------
+    nmse : mean squared error over mean square
+    cosine : cosine of the angle between the two
+    max_abs : largest absolute difference
+    """
+
+    nmse: float
+    cosine: float
+    max_abs: float
+
+    @classmethod
+    def between(cls, before: NDArray[np.float32], after: NDArray[np.float32]) -> MorphReport:
+        """Compare two arrays of one shape; two zero arrays are equal."""
+        return WeightDifference.between(before, after).report()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightDifference:
+    """Sums over original values a and converted values b; sums of several tensors can be added.
+
+    Attributes
+    ----------
+    elements : number of elements
+    power, other, dot, error : sums of a², b², a b and (a − b)²
+    max_abs : largest ``|a − b|``
+    """
+
+    elements: int = 0
+    power: float = 0.0
+    other: float = 0.0
+    dot: float = 0.0
+    error: float = 0.0
+    max_abs: float = 0.0
+
+    @classmethod
+    def between(cls, before: NDArray[np.float32], after: NDArray[np.float32]) -> WeightDifference:
+        """Compare two arrays of one shape, in float64."""
+        total = cls()
+        before, after = before.ravel(), after.ravel()
+        for at in range(0, before.size, _PIECE):  # in chunks: float64 copies of a whole embedding are large
+            total += cls._of_arrays(*(x[at : at + _PIECE].astype(np.float64) for x in (before, after)))
+        return total
+
+    @classmethod
+    def _of_arrays(cls, a: NDArray[np.float64], b: NDArray[np.float64]) -> WeightDifference:
+        with np.errstate(invalid="ignore"):  # the difference of equal infinities is NaN
+            d = a - b
+        top = float(np.abs(d).max(initial=0.0))
+        return cls(
+            elements=a.size, power=float(a @ a), other=float(b @ b), dot=float(a @ b), error=float(d @ d), max_abs=top
+        )
+
+    def __add__(self, other: WeightDifference) -> WeightDifference:
+        return WeightDifference(
+            elements=self.elements + other.elements,
+            power=self.power + other.power,
+            other=self.other + other.other,
+            dot=self.dot + other.dot,
+            error=self.error + other.error,
+            max_abs=float(np.maximum(self.max_abs, other.max_abs)),  # unlike max, it propagates NaN
+        )
+
+    def report(self) -> MorphReport:
+        """Return the error; all-zero tensors are equal."""
+        norm = math.sqrt(self.power * self.other)
+        return MorphReport(
+            nmse=self.error / self.power if self.power else float(self.error > 0),
+            cosine=self.dot / norm if norm else float(self.power == self.other),
+            max_abs=self.max_abs,
+        )
+
+
+@renamed_members(stored="packed", converted="convert", through="transformed_by", pieces="row_blocks")
+class WeightStore:
+    """One tensor: its stored form, which may be read from a file on demand, and optionally a float32 master.
+
+    Parameters
+    ----------
+    shape : logical shape
+    scheme : scheme of the stored tensor
+    source : the packed tensor, or a function that returns it anew at each call
+    rows : returns rows ``start:stop`` of `source`, if that is cheaper than the whole
+    release : called by `release`; lets the owner of a mapped file drop the pages of this tensor
+    """
+
+    __slots__ = ("_master", "_release", "_rows", "_source", "scheme", "shape")
+
+    def __init__(
+        self,
+        shape: Shape,
+        scheme: Scheme,
+        source: Packed | Callable[[], Packed],
+        *,
+        rows: Callable[[int, int], Packed] | None = None,
+        release: Callable[[], None] | None = None,
+    ) -> None:
+        self.shape = tuple(shape)
+        self.scheme = scheme
+        self._source: Packed | Callable[[], Packed] | None = source
+        self._rows = rows
+        self._release = release
+        self._master: NDArray[np.float32] | None = None
+
+    @classmethod
+    def from_packed(cls, packed: Packed) -> WeightStore:
+        """Return a store of a packed tensor."""
+        return cls(packed.shape, packed.scheme, packed)
+
+    @classmethod
+    def from_array(cls, values: NDArray[np.floating]) -> WeightStore:
+        """Return a store of a float16, bfloat16, float32 or float64 array without converting it."""
+        return cls.from_packed(Packed.from_array(values))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the stored form, including scales and offsets; nothing is read."""
+        return math.ceil(prod(self.shape) * self.scheme.bits_per_weight(self.shape) / 8)
+
+    @property
+    def has_master(self) -> bool:
+        """Whether there is a float32 master."""
+        return self._master is not None
+
+    def packed(self) -> Packed:
+        """Return the tensor in its stored scheme. A tensor in a file is read again and not cached."""
+        if self._source is None:
+            self._source = encode(self.master(), self.scheme)
+        packed = self._source if isinstance(self._source, Packed) else self._source()
+        if packed.shape != self.shape:
+            raise ShapeError(f"a weight store of shape {self.shape} received a tensor of shape {packed.shape}")
+        return packed
+
+    def row_blocks(self, rows: int) -> Iterator[Packed]:
+        """Yield the result of `stored` as consecutive tensors of at most `rows` rows.
+
+        A tensor in a file is read, and its pages are released, in chunks if the file allows it.
+        """
+        if self._rows is None:
+            packed = self.packed()
+            total = packed.rows
+            yield from (packed.slice_rows(at, min(at + rows, total)) for at in range(0, total, rows))
+        else:
+            total = prod(self.shape[:-1])
+            for at in range(0, total, rows):
+                yield self._rows(at, min(at + rows, total))
+                self.release()
+
+    def values(self) -> NDArray[np.float32]:
+        """Return the float32 values of the stored form, without caching them."""
+        return decode(self.packed(), np.float32)
+
+    def master(self) -> NDArray[np.float32]:
+        """Return the float32 master; decode and keep it if there is none. Do not write to it: use `assign`."""
+        if self._master is None:
+            self._master = self.values()
+            self._master.flags.writeable = False
+        return self._master
+
+    def assign(self, value: NDArray[np.float32]) -> None:
+        """Set the master to `value`; raise `ShapeError` if it has another shape."""
+        if value.shape != self.shape:
+            raise ShapeError(f"cannot assign an array of shape {value.shape} to a weight of shape {self.shape}")
+        self._master = np.array(value, np.float32)
+        self._master.flags.writeable = False
+        self._notify_changed()
+
+    def morph(self, scheme: Scheme) -> MorphReport:
+        """Convert the stored form to `scheme`, from the master if there is one, else from the stored values.
+
+        The master stays, so that morphing back restores the bits.
+        """
+        packed, difference = self.convert(scheme)
+        self.adopt(packed)
+        return difference.report()
+
+    def convert(self, scheme: Scheme) -> tuple[Packed, WeightDifference]:
+        """Return the tensor that `morph` would store, and its difference from the original; nothing changes."""
+        before = self.values() if self._master is None else self._master
+        packed = encode(before, scheme)
+        return packed, WeightDifference.between(before, decode(packed, np.float32))
+
+    def adopt(self, packed: Packed) -> None:
+        """Replace the stored form by `packed`; the master stays. Raises `ShapeError` if it has another shape."""
+        if packed.shape != self.shape:
+            raise ShapeError(f"cannot store a tensor of shape {packed.shape} in a weight of shape {self.shape}")
+        self.scheme = packed.scheme
+        self._notify_changed()
+        self._source = packed
+
+    def transformed_by(self, scheme: Scheme, change: Callable[[Packed], Packed]) -> WeightStore:
+        """Return a store that applies `change` to the stored form of this one, or to rows of it, at each read."""
+        rows = self._rows
+        return WeightStore(
+            self.shape,
+            scheme,
+            lambda: change(self.packed()),
+            rows=None if rows is None else lambda start, stop: change(rows(start, stop)),
+            release=self.release,
+        )
+
+    def copy(self) -> WeightStore:
+        """Return a store of the same tensor and master; later changes to either do not affect the other."""
+        return copy(self)
+
+    def drop_master(self) -> None:
+        """Drop the float32 master."""
+        self._source = self.packed() if self._source is None else self._source
+        self._master = None
+
+    def release(self) -> None:
+        """Let the owner of a mapped file free the pages of this tensor; they are read again on demand."""
+        if self._release is not None:
+            self._release()
+
+    def _notify_changed(self) -> None:
+        self._source = None
+        self._rows = None
+        self._release = None
+
+
+class Params(Mapping[str, WeightStore]):
+    """Weights of a network: ``"z.y.x.slot/name"`` → `WeightStore`, in the network's order."""
+
+    __slots__ = ("_stores",)
+
+    def __init__(self, stores: Mapping[str, WeightStore]) -> None:
+        self._stores = dict(stores)
+
+    def __getitem__(self, key: str) -> WeightStore:
+        return self._stores[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stores)
+
+    def __len__(self) -> int:
+        return len(self._stores)
+
+    def schemes(self) -> dict[Scheme, int]:
+        """Return scheme → number of elements stored in it, largest number first."""
+        counts: dict[Scheme, int] = {}
+        for store in self._stores.values():
+            counts[store.scheme] = counts.get(store.scheme, 0) + int(np.prod(store.shape, dtype=np.int64))
+        return dict(sorted(counts.items(), key=lambda item: -item[1]))
