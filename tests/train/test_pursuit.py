@@ -80,4 +80,4 @@ def test_programs_learn_and_what_fires_is_counted() -> None:
 
 def _counts(program: Program, params: Params) -> Array:
     seen = fired(program.network(), ROWS[:2, :3], params=params, device="reference")
-    return work_of(program).done(seen)
+    return work_of(program).cost_of(seen)
