@@ -259,7 +259,7 @@ beside all but float32 weights. int8 is for the CPU.
 - `convert --bits 4.5 --calibrate FILE` measures what each type would cost each matrix and selects one, for the native
   format or GGUF. It prints tensor, type and damage; `inspect --tensors` shows them again. In Python it is
   `loaders.convert.convert_model(source, target, bits=4.5, calibrate=text)`, or the steps
-  `loaders.calibration.measure_damage` and `budgeted`.
+  `loaders.calibration.measure_damage` and `schemes_for_budget`.
 - `--tensor-type "*/down.weight=q6_k"` sets types by name. Routers of mixtures stay as they are below 16 bits, unless
   they are named.
 """

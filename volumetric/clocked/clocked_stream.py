@@ -194,7 +194,7 @@ class ClockedStream(HasNodeMasks):
         return program.run(arrays if part is None else [*arrays, part])
 
     def state(self) -> dict[str, Array]:
-        """Return a copy of all states, ``[batch, …]`` by the keys of `kept_states`."""
+        """Return a copy of all states, ``[batch, …]`` by the keys of `stream_states`."""
         return self._machine.gather(self._buffers.get)
 
     def activity(self, row: int | None = None) -> F32Array:

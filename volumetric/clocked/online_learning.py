@@ -39,7 +39,7 @@ def online_graph(
     terms; the knobs of each tick of `learning`; if inverses are learned, a key for each of their updates, int32
     [n, 2], and the noise of each tick. Output: for each objective the sum of terms of each tick at which it is read;
     then for each tick of `learning` the norm of its gradients, 1 if the update was written, and the budgets and gaps
-    of the layers of `taught`.
+    of the layers of `taught_steps`.
     """
     work = GraphBuilder(flush=True)
     machine = streams.machine

@@ -105,8 +105,8 @@ class Grammars:
     """Compiler of grammars for a model, or for its tokens.
 
     The constructor builds the token table, in 0.3 s for 49,152 tokens, which blocks all Python threads. Recent grammars
-    are cached. It is not thread-safe, and has no time limits: `volumetric.serve.grammar_processes.Trials` first tries
-    untrusted grammars in another process.
+    are cached. It is not thread-safe, and has no time limits: `volumetric.serve.grammar_processes.GrammarTrials` first
+    tries untrusted grammars in another process.
 
     Raises
     ------

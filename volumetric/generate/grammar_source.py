@@ -95,7 +95,7 @@ def source_of(form: Form, text: str) -> str:
 
 
 def token_table(tokenizer: str, width: int, ends: Sequence[int]) -> llguidance.LLTokenizer:
-    """Return llguidance's token table for the fields of `Tokens`. Raises `ValueError`."""
+    """Return llguidance's token table for the fields of `GrammarTokens`. Raises `ValueError`."""
     import llguidance
 
     return llguidance.LLTokenizer(tokenizer, n_vocab=width, eos_token=list(ends))

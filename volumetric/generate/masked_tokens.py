@@ -35,7 +35,7 @@ class FilledMask:
 
 
 def fill_mask(model: CompiledModel, encoder: TextEncoder, text: str, top_k: int) -> list[list[FilledMask]]:
-    """See `Encodes.fill_mask`; `encoder` belongs to the model."""
+    """See `EncoderMethods.fill_mask`; `encoder` belongs to the model."""
     if not model.bidirectional or encoder.loaded.hidden is None:
         raise GenerationError(
             f"{model.name} has no head that predicts masked tokens", hint="use a checkpoint of …ForMaskedLM"

@@ -76,7 +76,7 @@ class Sampler:
 
 
 class DeviceChooser:
-    """A generation whose tokens a device draws, see `volumetric.run.device.Chooser`."""
+    """A generation whose tokens a device draws, see `volumetric.run.device.TokenSampler`."""
 
     def __init__(self, sampler: Sampler, randoms: RngStream | None) -> None:
         params = sampler.params

@@ -2,7 +2,7 @@
 
 The lists are complete: other filters of Jinja or methods of Python are not available. The check next to a name covers
 operations whose cost is more than linear in the sizes of the arguments, or whose result is larger than they are; all
-else is covered by the sizes of the arguments (`RenderBudget.admit`) and of the result (`RenderBudget.made`).
+else is covered by the sizes of the arguments (`RenderBudget.check_operand`) and of the result (`RenderBudget.made`).
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class NameRule:
     interleaved_heads : rows are stored in llama.cpp's order: the rotary halves of each of so many heads alternate
     offset : stored value minus parameter (for families that store gains minus one)
     rows : if not 0, the parameter is a vector and the tensor a matrix of so many rows, such as gains of each head. A
-        star in `source` is the number of a row, if each row is a separate tensor; see `rows_apart`
+        star in `source` is the number of a row, if each row is a separate tensor; see `numbered_rows`
     decay : the tensor stores ``-exp(parameter)``, which a state-space layer computes from its parameter
     factors : stored rows are the parameter's rows times these factors: number of rows and factor, in order
     """

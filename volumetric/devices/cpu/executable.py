@@ -161,7 +161,7 @@ class CpuExecutable:
             runner.drop_kinds()
 
     def compile_sharing(self, plan: Plan, params: Params) -> CpuExecutable:
-        """Compile another plan sharing the same resident weights, see `Sharing.beside`."""
+        """Compile another plan sharing the same resident weights, see `SharesWeights.compile_sharing`."""
         with self._turn:
             self._open()
             return self._beside(plan, params)

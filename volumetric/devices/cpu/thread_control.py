@@ -47,11 +47,11 @@ class ThreadController:
     longer intervals. A process that starts next to busy programs has no usual duration to compare with, so half the
     threads always get one early trial.
 
-    During a call of an unknown kind, or one that tries more threads again, `glance` measures how long a thread was
-    preempted. On an idle machine that is almost nothing. Next to other programs it soon is a large part of the duration
-    of the whole call, and the rest of the call runs on half the threads. It is not compared with the time elapsed so
-    far: a server writes to its clients when a call begins, which costs one core 2 ms of a call of 15 ms, and in its
-    first 3 ms every call would seem disturbed.
+    During a call of an unknown kind, or one that tries more threads again, `check_running_call` measures how long a
+    thread was preempted. On an idle machine that is almost nothing. Next to other programs it soon is a large part of
+    the duration of the whole call, and the rest of the call runs on half the threads. It is not compared with the time
+    elapsed so far: a server writes to its clients when a call begins, which costs one core 2 ms of a call of 15 ms, and
+    in its first 3 ms every call would seem disturbed.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class ThreadController:
         return self._before if self._trial and kind != self._trial_of else self.threads
 
     def is_uncertain(self, kind: str) -> bool:
-        """Whether the next call of a kind, one of its first, should run in parts, with `glance` after each."""
+        """Whether the next call of a kind, one of its first, runs in parts, with `check_running_call` after each."""
         if self.threads_for(kind) == 1:
             return False
         self._asked[kind] = self._asked.get(kind, 0) + 1
@@ -290,7 +290,7 @@ class StepTableExecutor:
         kind : durations of calls of one kind, for each row and step, are comparable
         rows : units of work of each step
         calls : native calls to split it into: for much work several, so that the controller reacts in time
-        times : number of runs of the steps, see `volumetric.devices.cpu.kernels.run_table.publish`
+        times : number of runs of the steps, see `volumetric.devices.cpu.kernels.run_table.publish_call`
         together : the last so many steps run on the same number of threads
         """
         if steps <= 0:

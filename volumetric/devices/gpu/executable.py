@@ -180,7 +180,7 @@ class GpuExecutable:
             return results.by_sequence
 
     def sample(self, pieces: Sequence[SequenceRows], choosers: Sequence[Wanted]) -> list[Picked]:
-        """Append rows as `run` does, and sample tokens from the last ones, see `Drawing.pick`."""
+        """Append rows as `run` does, and sample tokens from the last ones, see `TokenSampling.sample`."""
         with self.pool.lock:
             parts, calls = self._schedule(pieces)
             picks = TokenPicks(self.recordings.drawing, parts, choosers)
@@ -234,7 +234,7 @@ class GpuExecutable:
         return self._decoder.run(states, tokens, more)
 
     def can_sample(self, choosers: Sequence[TokenSampler | None]) -> bool:
-        """Whether the GPU can sample the tokens of such sequences together, see `Drawing.draws`."""
+        """Whether the GPU can sample the tokens of such sequences together, see `TokenSampling.can_sample`."""
         few = len(choosers) <= self.recordings.most_singles
         return few and all(self.recordings.drawing.supports_loop(chooser) for chooser in choosers)
 
@@ -250,7 +250,7 @@ class GpuExecutable:
         choosers: Sequence[TokenSampler | None],
         constant: Constant | None = None,
     ) -> Generator[list[int]]:
-        """Like `greedy`, with sampled tokens, see `Drawing.drawn`.
+        """Like `greedy`, with sampled tokens, see `TokenSampling.sample_loop`.
 
         The host samples rows whose 64-bit integer sums are too close to a border to match float64 with certainty.
 
@@ -327,7 +327,7 @@ class GpuExecutable:
         self.weights.update(params)
 
     def compile_sharing(self, plan: Plan, params: Params) -> GpuExecutable:
-        """Compile another plan sharing the same resident weights and states, see `Sharing.beside`."""
+        """Compile another plan sharing the same resident weights and states, see `SharesWeights.compile_sharing`."""
         native = regroup_params(params, tuple(FORMATS))
         with self.pool.lock:
             return GpuExecutable(

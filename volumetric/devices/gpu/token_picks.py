@@ -28,7 +28,7 @@ class TokenPicks:
     Parameters
     ----------
     drawing : of the executable
-    parts, choosers : see `volumetric.run.device.Drawing.pick`
+    parts, choosers : see `volumetric.run.device.TokenSampling.sample`
 
     Attributes
     ----------

@@ -1,8 +1,9 @@
 """Hugging Face checkpoints with quantised weights: one module for each method, found by ``quant_method``.
 
 A method lists the tensors of the checkpoint that form one matrix, gives the scheme of that matrix, and reads rows of it
-(`base.Matrix`). The rest of the package sees one tensor for each matrix, ``….weight``, as in an unquantised checkpoint.
-Codes stay packed if one of our schemes has exactly the same values; the modules document the other cases.
+(`quantised_source.QuantisedMatrix`). The rest of the package sees one tensor for each matrix, ``….weight``, as in an
+unquantised checkpoint. Codes stay packed if one of our schemes has exactly the same values; the modules document the
+other cases.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MODULES: Final = {
     "mlx": "mlx",
     "mxfp4": "mxfp4",
 }
-"""``quant_method`` → module with a function ``matrices(config, source) -> base.Reading``."""
+"""``quant_method`` → module with a function ``matrices(config, source) -> quantised_source.Reading``."""
 _KEYS: Final = ("quantization_config", "compression_config", "quantization")
 """Keys of the quantisation settings: Hugging Face's, an older one of compressed-tensors, MLX's."""
 

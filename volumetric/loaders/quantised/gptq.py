@@ -4,7 +4,7 @@ For a matrix ``[out, in]``: ``qweight`` int32 ``[in · bits / 32, out]``, codes 
 first; ``scales`` ``[groups, out]``; ``qzeros`` int32 ``[groups, out · bits / 32]``; ``g_idx`` int32 ``[in]``, the group
 of each input. The first format (``checkpoint_format: "gptq"``) has 1 subtracted from each word's zero points; version 2
 stores them unchanged. With ``desc_act`` inputs are grouped by activation and not by position: these matrices are
-decoded to the type of their scales (`affine.ordered_matrix`), others stay packed.
+decoded to the type of their scales (`affine.matrix_with_order`), others stay packed.
 
 GPTQModel's ``dynamic`` sets bits and group size of modules whose names match a pattern. The shapes of the tensors of a
 module determine its bits (from the packed zero points) and group size (from the number of groups).

@@ -115,8 +115,8 @@ class CpuProgram:
     def place_ends(self, homes: Sequence[Array | None]) -> list[Array]:
         """Place inputs and outputs at the addresses `homes`, None for their usual places; return each address.
 
-        The layout holds until another program of the store runs, or this one with another layout: then `Scratch.user`
-        changes.
+        The layout holds until another program of the store runs, or this one with another layout: then
+        `CallScratch.user` changes.
         """
         self._bind()
         ends = (*self._inputs, *self._outputs)

@@ -106,7 +106,7 @@ def unary_grad(builder: StepBuilder, node: Node) -> None:
 
 @rule("binary", "accumulate")
 def binary(builder: StepBuilder, node: Node) -> None:
-    """A function of pairs with broadcasting over at most 4 axes; ``accumulate`` adds in place, see `skipping`."""
+    """A function of pairs, broadcast over at most 4 axes; ``accumulate`` adds in place, see `merged_predicates`."""
     (a, b), [y] = node.inputs, node.outputs
     count = builder.tensor(y).size
     sizes, (_, *steps) = broadcast_layout(builder.shape(y), builder.shape(a), builder.shape(b))

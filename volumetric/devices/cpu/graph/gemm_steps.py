@@ -56,7 +56,7 @@ def _merge_groups(p: _GemmShape) -> _GemmShape:
 
 @rule("gemm", "gemm_sum")
 def gemm(builder: StepBuilder, node: Node) -> None:
-    """Matrix product of groups, or a sum of them, see `joining`."""
+    """Matrix product of groups, or a sum of them, see `gemm_sums`."""
     summed = node.op == "gemm_sum"
     terms = terms_of(node) if summed else []
     a, b, *bias = node.inputs[:2] if summed else node.inputs

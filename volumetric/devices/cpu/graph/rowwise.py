@@ -32,7 +32,7 @@ def gather_rows(builder: StepBuilder, node: Node) -> None:
 
 @rule("scatter_rows", "scatter_add")
 def scatter_rows(builder: StepBuilder, node: Node) -> None:
-    """Sums of rows with the same id; ``scatter_add`` adds them in place, see `skipping`."""
+    """Sums of rows with the same id; ``scatter_add`` adds them in place, see `merged_predicates`."""
     (*total, g, ids), [y] = node.inputs, node.outputs
     rows, width = builder.shape(y)
     count = builder.shape(g)[0]

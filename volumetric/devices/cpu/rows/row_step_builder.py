@@ -41,7 +41,7 @@ class RowStepBuilder(StepBuilder):
     Attributes
     ----------
     angles : slot of the rotary angles of each kind
-    ends : number of steps after each of `Cut.uses`
+    ends : number of steps after each of `Partition.uses`
     opened : the bfloat16 copy of a cache, which all layers write in turn
     """
 
