@@ -12,6 +12,7 @@ import pytest
 
 import volumetric
 from volumetric.base.moved_modules import MODULES, NAMES, STAY, new_path
+from volumetric.base.renamed_modules import RENAMED
 
 
 @pytest.mark.parametrize("path", sorted(MODULES))
@@ -20,11 +21,20 @@ def test_a_module_is_found_under_its_old_path(path: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import_module(path.rpartition(".")[0])
-    now = new_path(path) or ""
+    now = MODULES[path]
     warns = pytest.warns(DeprecationWarning, match=f"{path} is {now} now")
     with nullcontext() if path in STAY else warns:
         assert import_module(path) is import_module(now)
     assert import_module(path).__spec__.name == now  # pyright: ignore[reportOptionalMemberAccess]
+
+
+@pytest.mark.parametrize("package", sorted(RENAMED))
+def test_a_module_is_found_under_its_former_name(package: str) -> None:
+    for pair in RENAMED[package].split():
+        former, present = (f"volumetric.{package}.{name}" for name in pair.split(":"))
+        sys.modules.pop(former, None)
+        with pytest.warns(DeprecationWarning, match=f"{former} is {present} now"):
+            assert import_module(former) is import_module(present)
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

@@ -9,8 +9,6 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
 
-from volumetric.base.renamed_modules import RENAMED
-
 TYPE_CHECKING = False  # as in `typing`, whose import would take half the time of `import volumetric`
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,11 +23,6 @@ MODULES: Final[Mapping[str, str]] = MappingProxyType(
             for name in ("atomic", "errors", "progress", "registry", "rng", "plugins")
         },
         **{f"volumetric.{name}": f"volumetric.network.{name}" for name in ("blueprint", "grid", "wiring")},
-        **{
-            f"volumetric.{package}.{former}": f"volumetric.{package}.{present}"
-            for package, pairs in RENAMED.items()
-            for former, present in (pair.split(":") for pair in pairs.split())
-        },
         "volumetric.tables": "volumetric.base.config_tables",
         "volumetric.weights": "volumetric.network.weight_store",
         "volumetric.builders.fabric": "volumetric.fabric.fabric_tables",
@@ -79,6 +72,22 @@ class MovedModules:
         return None if now is None else ModuleSpec(fullname, _AliasLoader(now))  # pyright: ignore[reportArgumentType]  (a loader by its methods)
 
 
+class RenamedModules:
+    """Finds modules by their former names.
+
+    It comes last on `sys.meta_path`, so nothing reads the table of names unless a module is not found otherwise.
+    """
+
+    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return a spec whose loader returns the module under its present name; None for all other modules."""
+        if not fullname.startswith("volumetric."):
+            return None
+        from volumetric.base.renamed_modules import present_name
+
+        now = present_name(fullname)
+        return None if now is None else ModuleSpec(fullname, _AliasLoader(now))  # pyright: ignore[reportArgumentType]  (a loader by its methods)
+
+
 class _AliasLoader:
     """Loads an already imported module under another name."""
 
@@ -107,8 +116,7 @@ def new_path(path: str) -> str | None:
     for count in range(len(parts), 1, -1):
         before = ".".join(parts[:count])
         if before in MODULES:
-            now = ".".join((MODULES[before], *parts[count:]))
-            return new_path(now) or now
+            return ".".join((MODULES[before], *parts[count:]))
     return None
 
 
@@ -116,6 +124,7 @@ def install_moved_modules() -> None:
     """Make old paths of modules importable."""
     if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
         sys.meta_path.insert(0, MovedModules())
+        sys.meta_path.append(RenamedModules())
 
 
 def moved_names_getattr(package: str, otherwise: Callable[[str], Any] | None = None) -> Callable[[str], Any]:

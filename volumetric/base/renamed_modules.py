@@ -199,3 +199,11 @@ RENAMED: Final = {
     ),
 }
 """Package, without `volumetric.` → former and present names of its modules, ``former:present``."""
+
+
+def present_name(path: str) -> str | None:
+    """Return the path of the module that was at `path`; None if no module was."""
+    package, _, former = path.rpartition(".")
+    pairs = RENAMED.get(package.removeprefix("volumetric."), "").split()
+    present = dict(pair.split(":") for pair in pairs).get(former)
+    return None if present is None else f"{package}.{present}"
