@@ -51,7 +51,7 @@ def dtype_name_of(text: str) -> str | None:
 
     Examples
     --------
-    >>> what_it_is_here("8bit")
+    >>> dtype_name_of("8bit")
     'weights of 8 bits: int8'
     """
     plain = text.strip().lower()

@@ -86,7 +86,7 @@ def narrower_scheme(scheme: Scheme, native: Container[str]) -> Scheme | None:
 
     Examples
     --------
-    >>> narrowed_scheme(Scheme.parse("int4:g128"), {"int4:g32"})
+    >>> narrower_scheme(Scheme.parse("int4:g128"), {"int4:g32"})
     Scheme.parse('int4:g32')
     """
     if scheme.group is None or scheme.group % NARROW or str(scheme) in native:
