@@ -26,7 +26,7 @@ _MODULES: Final = {
     "mlx": "mlx",
     "mxfp4": "mxfp4",
 }
-"""``quant_method`` → module with a function ``matrices(config, source) -> quantised_source.Reading``."""
+"""``quant_method`` → module with a function ``matrices(config, source) -> QuantisedWeights``."""
 _KEYS: Final = ("quantization_config", "compression_config", "quantization")
 """Keys of the quantisation settings: Hugging Face's, an older one of compressed-tensors, MLX's."""
 
