@@ -100,7 +100,7 @@ def test_pieces_that_see_one_call_alone_stay_whole(rng):
 @pytest.mark.parametrize("chunked", [True, False])
 def test_pieces_are_dealt_out_in_order(chunked):
     sizes = [3, 9, 1, 4, 20, 2]
-    dealt = list(deal_spans(sizes, 8, cut=chunked))
+    dealt = list(deal_spans(sizes, 8, split=chunked))
     rows = [(part.sequence, row) for parts in dealt for part in parts for row in range(part.start, part.stop)]
     assert rows == [(piece, row) for piece, size in enumerate(sizes) for row in range(size)]
     assert all(sum(map(len, parts)) <= 8 or (not chunked and len(parts) == 1) for parts in dealt)

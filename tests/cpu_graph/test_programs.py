@@ -188,7 +188,7 @@ def test_a_busy_machine_does_not_leave_programs_on_one_thread_for_good(monkeypat
         work.finish([work.gemm(work.reshape(x, (1, 400, 400)), work.constant(np.eye(400)[None]))]), device.store()
     )
     seen: list[float] = []
-    governor = program._walker.governor
+    governor = program._executor.governor
     governor.threads = 1
     monkeypatch.setattr(governor, "record_call", lambda seconds, kind: seen.append(seconds))
     program.run([numbers(400, 400)])

@@ -35,7 +35,7 @@ def steps_until(scheduler: Scheduler, ticket: Ticket, most: int = 500) -> int:
 def slots(scheduler: Scheduler) -> Counter[object]:
     """Slots that each owner has now."""
     found: Counter[object] = Counter()
-    for live in scheduler._seats.all:
+    for live in scheduler._slots.all:
         found[live.ticket.job.owner] += live.texts
     return found
 
@@ -124,7 +124,7 @@ def test_nobody_waits_longer_than_a_bound_however_many_come(seed: int):
             rest = {"n": int(random.integers(1, seats + 1)), "max_tokens": int(random.integers(1, 40))}
             scheduler.submit(job(model, "ab", request=int(random.integers(0, 9)), **rest))
         scheduler.step()
-        run = {one.ticket.job.request for one in scheduler._seats.all}
+        run = {one.ticket.job.request for one in scheduler._slots.all}
         wait = {one.ticket.job.request for one in scheduler._waiting} - run
         most = max(most, len(run | wait))
         since = {one: since.get(one, call) for one in wait}
@@ -265,6 +265,6 @@ def test_whatever_makes_way_ends_with_the_same_tokens_and_everything_is_given_ba
             assert made.finish_reason in ("cancelled", "length")
     assert scheduler.stats.yielded > 0
     assert scheduler._waiting._shares.requests == []
-    assert scheduler._seats._resting == []
+    assert scheduler._slots._resting == []
     assert scheduler.stats.state_bytes == scheduler.stats.prefix_bytes
     assert (scheduler.stats.running, scheduler.stats.waiting, scheduler.stats.queue_tokens) == (0, 0, 0)

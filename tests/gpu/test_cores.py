@@ -131,7 +131,7 @@ def test_sequences_of_equal_rows_run_side_by_side(inner: LayerSpec | None) -> No
             close(got, reference.forward(state, x, last_only=False))
 
     def launches(lengths: tuple[int, ...]) -> int:
-        fast._cores.prepare(lengths)
+        fast._subgraphs.prepare(lengths)
         count = fast.recordings.count([SequenceSpan(i + 1, 0, rows) for i, rows in enumerate(lengths)])
         return sum("move" in one.dispatch.kernel or "graph" in one.dispatch.kernel
                    for one in fast.recordings.entries("whole", count))  # fmt: skip
@@ -205,7 +205,7 @@ def test_a_token_is_one_pass_with_programs_between() -> None:
 def test_edges_of_programs_are_one_product_whatever_their_clocks() -> None:
     network = direct("cross")
     reference, fast = pair(network)
-    cores_of = [part.graph for part in fast._cut.segments if part.graph is not None]
+    cores_of = [part.graph for part in fast._partition.segments if part.graph is not None]
     [scan] = [node for graph in cores_of for node in graph.nodes if node.op == "scan"]
     assert [node.op for node in scan.attrs["body"].nodes].count("cross_attend") == 1
     x = np.random.default_rng(0).standard_normal((1, 2)).astype(np.float32)

@@ -50,8 +50,8 @@ class Parts(Sequence):
         store.buffers = self.buffers
         return NumpyProgram(graph, store)
 
-    def rows(self, tensor: int, stretch: SubgraphRun) -> np.ndarray:
-        return self.values[tensor][stretch.start : stretch.start + stretch.rows]
+    def rows(self, tensor: int, run: SubgraphRun) -> np.ndarray:
+        return self.values[tensor][run.start : run.start + run.rows]
 
     def state(self, tensor: int, piece: int) -> np.ndarray:
         assert piece == 0

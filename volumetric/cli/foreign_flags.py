@@ -31,7 +31,7 @@ class Flag:
     says : why it has no effect, or the alternative
     values : number of values that follow it; ``"switch"`` for on, off, auto or nothing
     becomes : for a translated flag: its value → our flags
-    verbs : commands to which this entry applies
+    commands : commands to which this entry applies
     """
 
     names: tuple[str, ...]

@@ -38,7 +38,7 @@ class Bucket:
     ----------
     way : ``"rows"``: one set of weights, or none, so that all layers are rows of one call; ``"grouped"``: a grouped
         matrix product; ``"each"``: one call per layer
-    back : number of past outputs to store
+    history : number of past outputs to store
     read : whether to store the input
     slots : terms of the input sum, in order; each has a `PlaneRef` for each coordinate, or None
     skips : second operand of residual layers, or None

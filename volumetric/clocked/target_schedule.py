@@ -44,13 +44,13 @@ class TargetLayer:
 
     Attributes
     ----------
-    asks : requests that arrive here
+    requests : requests that arrive here
     loss_share : share of the losses in the target; 0: the layer is not an output with a loss
     kappa : step from output to target, as a factor on the gradient
     lag : ticks from an output to the arrival of its target
     crossing : how the layer's own request is computed
     inverse : the inverse, if `crossing` is ``"inverse"``
-    sent : the discrete layer that alone reads this output, if any
+    discrete_output : the discrete layer that alone reads this output, if any
     """
 
     requests: tuple[TargetRequest, ...]

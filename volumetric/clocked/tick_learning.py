@@ -38,7 +38,7 @@ class WindowTicks:
     Attributes
     ----------
     count : number of ticks
-    given : inputs that receive rows
+    fed_inputs : inputs that receive rows
     rows : ticks at which rows arrive
     read : name of an output, and the ticks after which it is returned
     fresh : whether streams start with this window; if false, they continue from the stored states
@@ -199,7 +199,7 @@ class RecomputedWindow:
 
     Parameters
     ----------
-    apart : ticks of a part
+    part_ticks : ticks of a part
     """
 
     def __init__(

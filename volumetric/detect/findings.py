@@ -33,7 +33,7 @@ class Finding:
     asks : name of a value that no tensor shows and that builds the layer → why it is required
     assumes : name of a conventional value that builds the layer → value
     choose : function from the values of `asks` and `assumes` to the layer and its fills
-    alike : number of groups that this one represents; their paths differ in numbers only
+    repeats : number of groups that this one represents; their paths differ in numbers only
     """
 
     path: str

@@ -81,7 +81,7 @@ class Scheduler:
         self._clock = clock
         self._room = StateBudget(model.executable.memory, self.limits.state_bytes)
         self._rounds = DeviceCalls(model.executable)
-        self._seats = BatchSlots(model.executable, self.limits, self._room, self._rounds.stop)
+        self._slots = BatchSlots(model.executable, self.limits, self._room, self._rounds.stop)
         self._lock = threading.Condition()
         model.require_generator()
         self._drafts, self._prices = draft is not None, DraftCosts()
@@ -150,8 +150,8 @@ class Scheduler:
             if not ticket.ended and ticket.paused != paused:
                 ticket.paused = paused
                 self._to_settle = self._to_settle or paused
-                for live in self._waiting.take(lambda live: live.ticket is ticket):
-                    self._waiting.push(live)
+                for sequence in self._waiting.take(lambda sequence: sequence.ticket is ticket):
+                    self._waiting.push(sequence)
                 self._lock.notify_all()
 
     def drain(self, deadline: float) -> None:
@@ -192,47 +192,47 @@ class Scheduler:
         """
         events = list(self._settle())
         self._fill_slots()
-        taking = self._seats.share()
+        taking = self._slots.share()
         if not taking:
             self._tell()
             return events
-        for live in self._seats.fit(taking):
-            self._put_back(live)
-        taking = [(live, rows) for live, rows in taking if live.state is not None]
+        for sequence in self._slots.fit(taking):
+            self._put_back(sequence)
+        taking = [(sequence, rows) for sequence, rows in taking if sequence.state is not None]
         if not taking:  # the remaining generations would have waited for the next call
             self._tell()
             return events
-        prompts = sum(rows for live, rows in taking if not live.decoding)
+        prompts = sum(rows for sequence, rows in taking if not sequence.decoding)
         rows = sum(rows for _, rows in taking)
         began = time.perf_counter()
-        lives, drafted, accepted = [live for live, _ in taking], 0, 0
-        drafts = not prompts and (self._drafts or any(live.ticket.job.drafter is not None for live in lives))
+        sequences, drafted, accepted = [sequence for sequence, _ in taking], 0, 0
+        drafts = not prompts and (self._drafts or any(one.ticket.job.drafter is not None for one in sequences))
         try:
             if drafts:
-                self._guesses.guess(lives, self._seats.holds_guesses)
-                drafted, accepted = guessed_by(lives)
-            outcomes = self._rounds.run(taking, self._seats.follow)
+                self._guesses.guess(sequences, self._slots.holds_guesses)
+                drafted, accepted = guessed_by(sequences)
+            outcomes = self._rounds.run(taking, self._slots.follow)
         except Exception as error:  # for any error: the jobs of the call end, the others continue
-            events += self._fail_tickets({id(live.ticket): live.ticket for live, _ in taking}.values(), error)
+            events += self._fail_tickets({id(one.ticket): one.ticket for one in sequences}.values(), error)
             self._tell()
             return events
         seconds = time.perf_counter() - began
         if drafts:
-            now = guessed_by(lives)
+            now = guessed_by(sequences)
             drafted, accepted = now[0] - drafted, now[1] - accepted
         if not drafted:
-            self._seats.count(prompts, rows - prompts, seconds)
+            self._slots.count(prompts, rows - prompts, seconds)
         if not prompts:
             self._prices.count(rows, drafted, seconds)
         else:
-            self._seats.keep_marked(taking)
-        for live, one in outcomes:
-            if live.ticket.ended:
+            self._slots.keep_marked(taking)
+        for sequence, one in outcomes:
+            if sequence.ticket.ended:
                 continue  # another text of the job has failed
             if isinstance(one, GenerationError):
-                events += self._fail_tickets([live.ticket], one)
+                events += self._fail_tickets([sequence.ticket], one)
             else:
-                events.append(self._token_event(live, one))
+                events.append(self._token_event(sequence, one))
         with self._lock:
             (self._stats.prompt_steps if prompts else self._stats.decode_steps).add(seconds)
             self._stats.rows.add(rows + drafted)
@@ -244,13 +244,13 @@ class Scheduler:
     def close(self) -> None:
         """Cancel all jobs now, and free all states."""
         with self._lock:
-            tickets = {id(live.ticket): live.ticket for live in (*self._waiting, *self._seats.all)}
+            tickets = {id(sequence.ticket): sequence.ticket for sequence in (*self._waiting, *self._slots.all)}
         for ticket in tickets.values():
             ticket.cancelled = True
             for _ in self._end_ticket(ticket):
                 pass
         self._rounds.stop()
-        self._seats.clear()
+        self._slots.clear()
         self._tell()
 
     def _has_work(self) -> bool:
@@ -264,10 +264,10 @@ class Scheduler:
             if not (self._to_settle or self._deadlines or over):
                 return
             self._to_settle = False
-            tickets = {id(live.ticket): live.ticket for live in (*self._waiting, *self._seats.all)}
+            tickets = {id(sequence.ticket): sequence.ticket for sequence in (*self._waiting, *self._slots.all)}
             self._deadlines = bool(tickets)
-            for live in [live for live in self._seats.all if live.ticket.paused]:
-                self._rest(live)
+            for sequence in [sequence for sequence in self._slots.all if sequence.ticket.paused]:
+                self._rest(sequence)
         for ticket in tickets.values():
             deadline, patience = ticket.job.deadline, self.limits.queue_seconds
             if ticket.cancelled:
@@ -289,66 +289,66 @@ class Scheduler:
             self._waiting.charge()
         while True:
             with self._lock:
-                live = self._waiting.first
-                if live is None or not self._make_way(live):
+                sequence = self._waiting.first
+                if sequence is None or not self._make_way(sequence):
                     return
                 self._waiting.pop()
-                self._running += live.texts
-                if not live.ticket.started:
-                    self._stats.queued.add(self._clock() - live.ticket.submitted)
-                    self._stats.prompt_tokens += len(live.ids)
-            live.ticket.started = True
-            self._seats.take(live)
+                self._running += sequence.texts
+                if not sequence.ticket.started:
+                    self._stats.queued.add(self._clock() - sequence.ticket.submitted)
+                    self._stats.prompt_tokens += len(sequence.ids)
+            sequence.ticket.started = True
+            self._slots.take(sequence)
 
-    def _make_way(self, live: GenerationSequence) -> bool:
+    def _make_way(self, sequence: GenerationSequence) -> bool:
         """Free slots for a waiting generation, if necessary from others that yield; return whether it worked."""
-        if self._seats.has_room(live):
+        if self._slots.has_room(sequence):
             return True
-        giving = self._seats.preempted_for(live, self._waiting.ahead(self._seats.all, live))
+        giving = self._slots.preempted_for(sequence, self._waiting.ahead(self._slots.all, sequence))
         for one in giving:
             self._rest(one)
         return bool(giving)
 
-    def _rest(self, live: GenerationSequence) -> None:
+    def _rest(self, sequence: GenerationSequence) -> None:
         """Return a generation to the queue with its state, from which it continues later."""
-        self._seats.rest(live)
-        self._waiting.release_slots(live)
-        self._waiting.push(live)
-        self._running -= live.texts
+        self._slots.rest(sequence)
+        self._waiting.release_slots(sequence)
+        self._waiting.push(sequence)
+        self._running -= sequence.texts
         self._stats.yielded += 1
 
-    def _put_back(self, live: GenerationSequence) -> None:
+    def _put_back(self, sequence: GenerationSequence) -> None:
         """Return a generation to the queue without its state."""
         with self._lock:
-            self._waiting.release_slots(live)
-            self._waiting.push(live)
+            self._waiting.release_slots(sequence)
+            self._waiting.push(sequence)
             self._stats.preempted += 1
 
-    def _leave(self, live: GenerationSequence, *, keep: bool = True) -> None:
+    def _leave(self, sequence: GenerationSequence, *, keep: bool = True) -> None:
         """Free the slots of a generation and its followers for good."""
         with self._lock:
-            self._waiting.release_slots(live)
-        self._seats.leave(live, keep=keep)
+            self._waiting.release_slots(sequence)
+        self._slots.leave(sequence, keep=keep)
 
-    def _token_event(self, live: GenerationSequence, token: TokenEvent) -> JobEvent:
+    def _token_event(self, sequence: GenerationSequence, token: TokenEvent) -> JobEvent:
         """Return the event of a token; the last one frees the slot."""
-        ticket, now = live.ticket, self._clock()
+        ticket, now = sequence.ticket, self._clock()
         with self._lock:
             self._stats.count_token(ticket.job.adapter)
             if token.index:
-                self._stats.between_tokens.add(now - live.last)
+                self._stats.between_tokens.add(now - sequence.last)
             else:
                 self._stats.first_token.add(now - ticket.submitted)
-                self._stats.cached_tokens += live.transcript.cached if not live.choice else 0
-        live.last = now
+                self._stats.cached_tokens += sequence.transcript.cached if not sequence.choice else 0
+        sequence.last = now
         if token.finish_reason is None:
-            return JobEvent(ticket=ticket, choice=live.choice, token=token)
+            return JobEvent(ticket=ticket, choice=sequence.choice, token=token)
         self._rounds.stop()
-        self._leave(live)
+        self._leave(sequence)
         ticket.reported += 1
         if ticket.reported == len(ticket.transcripts):
             self._close(ticket, "finished")
-        return JobEvent(ticket=ticket, choice=live.choice, token=token, generation=live.transcript.generation)
+        return JobEvent(ticket=ticket, choice=sequence.choice, token=token, generation=sequence.transcript.generation)
 
     def _fail_tickets(self, tickets: Iterable[Ticket], error: Exception) -> Iterator[JobEvent]:
         """End jobs with an error."""
@@ -357,8 +357,8 @@ class Scheduler:
             error.__cause__ = cause
         for ticket in tickets:
             ticket.error = error
-            for live in self._withdraw(ticket, keep=isinstance(error, (ExpiredError, ShuttingDownError))):
-                live.transcript.end()
+            for sequence in self._withdraw(ticket, keep=isinstance(error, (ExpiredError, ShuttingDownError))):
+                sequence.transcript.end()
             self._close(ticket, "failed")
             if isinstance(error, ExpiredError):
                 self._stats.expired += 1
@@ -366,22 +366,22 @@ class Scheduler:
 
     def _end_ticket(self, ticket: Ticket) -> Iterator[JobEvent]:
         """End a cancelled job; each unfinished text gets an event with its generation so far."""
-        for live in self._withdraw(ticket, keep=True):
-            live.transcript.end()
-            yield JobEvent(ticket=ticket, choice=live.choice, generation=live.transcript.generation)
+        for sequence in self._withdraw(ticket, keep=True):
+            sequence.transcript.end()
+            yield JobEvent(ticket=ticket, choice=sequence.choice, generation=sequence.transcript.generation)
         self._close(ticket, "cancelled")
 
     def _withdraw(self, ticket: Ticket, *, keep: bool) -> list[GenerationSequence]:
         """Remove all texts of a job from the queue and the slots."""
         self._rounds.stop()
         with self._lock:
-            waited = self._waiting.take(lambda live: live.ticket is ticket)
-        texts = [one for live in waited for one in (live, *live.followers)]
-        for live in waited:
-            self._seats.give_back(live, keep=keep)
-        for live in [live for live in self._seats.all if live.ticket is ticket]:
-            texts += (live, *live.followers)
-            self._leave(live, keep=keep)
+            waited = self._waiting.take(lambda sequence: sequence.ticket is ticket)
+        texts = [one for sequence in waited for one in (sequence, *sequence.followers)]
+        for sequence in waited:
+            self._slots.give_back(sequence, keep=keep)
+        for sequence in [sequence for sequence in self._slots.all if sequence.ticket is ticket]:
+            texts += (sequence, *sequence.followers)
+            self._leave(sequence, keep=keep)
         return texts
 
     def _close(self, ticket: Ticket, how: str) -> None:
@@ -393,5 +393,5 @@ class Scheduler:
     def _tell(self) -> None:
         """Update the counts of running generations and memory for other threads."""
         with self._lock:
-            self._running = len(self._seats)
-            self._seats.measure(self._stats)
+            self._running = len(self._slots)
+            self._slots.measure(self._stats)

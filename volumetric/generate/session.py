@@ -124,6 +124,6 @@ class Session:
         self.close()
 
     def _stop(self) -> None:
-        live, self._live = self._live, None
-        if live is not None and not live.ended:
-            live.close()
+        sequence, self._live = self._live, None
+        if sequence is not None and not sequence.ended:
+            sequence.close()

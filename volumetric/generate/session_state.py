@@ -38,11 +38,11 @@ class SessionState:
     def tokens(self) -> tuple[int, ...]:
         """Token ids in the state."""
         if self._lent is not None:
-            live = self._lent[0]
-            return tuple(live.ids[: live.fed])
+            sequence = self._lent[0]
+            return tuple(sequence.ids[: sequence.fed])
         return tuple(self._tokens)
 
-    def lend_to(self, live: GenerationSequence, settle: Callable[[], None]) -> None:
+    def lend_to(self, sequence: GenerationSequence, settle: Callable[[], None]) -> None:
         """Lend a generation the state, truncated to the part that matches its prompt.
 
         The last token of a prompt is always fed, because its logits are needed.
@@ -55,27 +55,31 @@ class SessionState:
         ------
         GenerationError : the session is closed
         """
-        last = len(live.ids) - 1
-        same = map(operator.eq, self._tokens, live.ids)
+        last = len(sequence.ids) - 1
+        same = map(operator.eq, self._tokens, sequence.ids)
         self._go_back(min(sum(1 for _ in itertools.takewhile(bool, same)), last))
         state = self._open()
-        live.state, live.fed = state, len(self._tokens)
-        self._lent = live, settle
+        sequence.state, sequence.fed = state, len(self._tokens)
+        self._lent = sequence, settle
         if state.forgets:
-            live.cuts = (last,)
-            self.mark(live)
+            sequence.cuts = (last,)
+            self.mark(sequence)
 
-    def mark(self, live: GenerationSequence) -> None:
+    def mark(self, sequence: GenerationSequence) -> None:
         """Store a copy of the state, if the generation has reached the position for it."""
-        state = live.state
-        if state is not None and live.fed in live.cuts and (self._mark is None or self._mark.position < live.fed):
+        state = sequence.state
+        if (
+            state is not None
+            and sequence.fed in sequence.cuts
+            and (self._mark is None or self._mark.position < sequence.fed)
+        ):
             self._mark = state.fork()
 
     def take_back(self) -> None:
         """Take the state back from its generation."""
         if self._lent is not None:
-            live, self._lent = self._lent[0], None
-            self._tokens, self._state = live.ids[: live.fed], live.state
+            sequence, self._lent = self._lent[0], None
+            self._tokens, self._state = sequence.ids[: sequence.fed], sequence.state
 
     def settled_state(self) -> State:
         """Return the state, which contains `tokens`, to be copied or saved.
@@ -88,10 +92,10 @@ class SessionState:
             if self._open().position != len(self._tokens):  # its last call was interrupted, or has failed
                 self._go_back(len(self._tokens))
             return self._open()
-        live, settle = self._lent
+        sequence, settle = self._lent
         settle()
-        assert live.state is not None
-        return live.state
+        assert sequence.state is not None
+        return sequence.state
 
     def reset(self) -> None:
         """Clear the state."""

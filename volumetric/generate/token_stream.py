@@ -36,7 +36,7 @@ class Stream:
     ----------
     job : the job, with one text
     rounds : calls the device
-    held : owns the state that the text is computed on, and takes it back
+    session_state : owns the state that the text is computed on, and takes it back
     on_end : called once when the stream has ended, by success, error or cancellation
 
     Raises
@@ -119,11 +119,11 @@ class Stream:
         return self._transcript.stats
 
     def _run(self) -> Generator[TokenEvent, None, None]:
-        live, transcript = self._live, self._transcript
+        sequence, transcript = self._live, self._transcript
         try:
-            self._held.lend_to(live, self._rounds.stop)
+            self._held.lend_to(sequence, self._rounds.stop)
             self._lent = True
-            transcript.cached = live.fed
+            transcript.cached = sequence.fed
             call = self._prompt
             while transcript.reason is None and not self._cancelled:
                 for _, event in self._calling(call):
@@ -133,7 +133,7 @@ class Stream:
                     yield event
                     if self._cancelled:
                         return
-                    call = self._next_with_guesses if live.ticket.job.drafter is not None else self._next
+                    call = self._next_with_guesses if sequence.ticket.job.drafter is not None else self._next
         finally:
             self._end()
 
@@ -148,9 +148,9 @@ class Stream:
 
     def _prompt(self) -> StepOutcomes:
         """Compute the next chunk of the prompt; the last one also draws the first token."""
-        live = self._live
-        outcomes = self._rounds.run([(live, live.until_cut())])
-        self._held.mark(live)
+        sequence = self._live
+        outcomes = self._rounds.run([(sequence, sequence.until_cut())])
+        self._held.mark(sequence)
         return outcomes
 
     def _next(self) -> StepOutcomes:

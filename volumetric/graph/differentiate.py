@@ -27,7 +27,7 @@ def differentiate(
     ----------
     work : holds the forward nodes; the backward nodes are appended to them
     seeds : tensor → its upstream gradient, a tensor of the same shape
-    wanted : float32 tensors, such as inputs and parameters
+    wrt : float32 tensors, such as inputs and parameters
     stops : tensors at which differentiation stops, as if they were constants
     since : differentiation also stops at the outputs of nodes before this one
 
@@ -49,29 +49,29 @@ def differentiate(
     wrt = tuple(wrt)
     nodes = work.nodes[since:]
     moved = _dependents(nodes, wrt, work.detached.union(stops))
-    guards = {i: node.predicate for node in nodes for i in node.outputs}
+    predicates = {i: node.predicate for node in nodes for i in node.outputs}
     grads = dict(seeds)
     for node in reversed(nodes):
         arrived = [i for i in node.outputs if i in moved and i in grads]
         if not arrived or not moved.intersection(node.inputs):
             continue
-        guard = node.predicate if node.predicate is not None and node.predicate.zeros else None
-        with work.at(node.where), _under_predicate(work, guard):
+        predicate = node.predicate if node.predicate is not None and node.predicate.zeros else None
+        with work.at(node.where), _under_predicate(work, predicate):
             handed = _input_gradients(work, node, {i: grads[i] for i in arrived}, moved)
         for i, g in zip(node.inputs, handed, strict=True):
             if g is not None and i in moved:
-                with work.at(node.where), _under_predicate(work, guard if guards.get(i) == guard else None):
+                with work.at(node.where), _under_predicate(work, predicate if predicates.get(i) == predicate else None):
                     grads[i] = work.add(grads[i], g) if i in grads else g
     return {i: grads[i] for i in wrt if i in grads}
 
 
 @contextmanager
-def _under_predicate(work: GraphBuilder, guard: Predicate | None) -> Iterator[None]:
+def _under_predicate(work: GraphBuilder, predicate: Predicate | None) -> Iterator[None]:
     """Let the guard skip the nodes emitted inside; their outputs are then zeros."""
     first = len(work.nodes)
     yield
-    if guard is not None:
-        work.nodes[first:] = [replace(node, predicate=guard) for node in work.nodes[first:]]
+    if predicate is not None:
+        work.nodes[first:] = [replace(node, predicate=predicate) for node in work.nodes[first:]]
 
 
 def _input_gradients(

@@ -107,21 +107,21 @@ class _MixtureFinder:
         others = [i for i in node.inputs if i != mix.outputs[0]]
         return plain and len(others) == 1 and self.made_by.get(others[0], -1) < at
 
-    def _expert(self, value: int, guard: Predicate) -> tuple[Node, Node] | None:
+    def _expert(self, value: int, predicate: Predicate) -> tuple[Node, Node] | None:
         """Return the two products of an expert: the first may have a norm, gate or activation, the second is plain."""
-        last = self._single_reader_product(value, guard)
+        last = self._single_reader_product(value, predicate)
         if last is None or len(last.attrs["parts"]) > 1 or not _has(last, _PLAIN):
             return None
-        first = self._single_reader_product(last.inputs[0], guard)
+        first = self._single_reader_product(last.inputs[0], predicate)
         if first is None or first.attrs["residual"] or first.attrs["softcap"] is not None:
             return None
         return (first, last) if first.attrs["combine"] == "gated" or len(first.attrs["parts"]) == 1 else None
 
-    def _single_reader_product(self, value: int, guard: Predicate) -> Node | None:
+    def _single_reader_product(self, value: int, predicate: Predicate) -> Node | None:
         """Return the product that computes `value` under this guard, if exactly one node reads it."""
         at = self.made_by.get(value)
         node = None if at is None else self.graph.nodes[at]
-        fits = node is not None and node.op == "linear" and node.predicate == guard and self._read_once(value)
+        fits = node is not None and node.op == "linear" and node.predicate == predicate and self._read_once(value)
         return node if fits else None
 
     def _read_once(self, value: int) -> bool:

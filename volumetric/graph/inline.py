@@ -43,18 +43,18 @@ def inline(
             of[i] = work.constant(value, graph.tensors[i].name)
     for node in graph.nodes if nodes is None else nodes:
         inputs = tuple(of[i] for i in node.inputs)
-        guard = (
+        predicate = (
             node.predicate._replace(tensor=of[node.predicate.tensor])
             if guarded and node.predicate is not None
             else None
         )
-        key = node.op, inputs, (guard, *sorted(node.attrs.items()))  # nodes with different guards are not shared
+        key = node.op, inputs, (predicate, *sorted(node.attrs.items()))  # nodes with different guards are not shared
         outputs = None if emitted is None else emitted.get(key)
         if outputs is None:
             with work.at(node.where or work.where):
                 outputs = work.emit(node.op, inputs, **node.attrs)
-            if guard is not None:
-                work.nodes[-1] = replace(work.nodes[-1], predicate=guard)
+            if predicate is not None:
+                work.nodes[-1] = replace(work.nodes[-1], predicate=predicate)
             if emitted is not None:
                 emitted[key] = outputs
         of.update(zip(node.outputs, outputs, strict=True))

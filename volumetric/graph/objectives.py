@@ -64,7 +64,7 @@ class ForwardLosses:
     totals : the total of each loss, [n]
     slopes : for each loss, the tensor of the output and the gradient of its total with respect to that output
     values : value of the plan → tensor, if emitted
-    left : buffer of a state of streams → its new value, to be written after all nodes that read the old value
+    stream_states : buffer of a state of streams → its new value, to be written after all nodes that read the old value
     """
 
     totals: int

@@ -91,7 +91,7 @@ class Node:
     ----------
     mixes : a row of the result depends on other rows of the call, on their number, or on its index among them
     tail : no later node mixes rows, so the node may run on the last row only if only that row is requested
-    guard : a predicate: tells when nobody reads the result and the node can be skipped
+    predicate : a predicate: tells when nobody reads the result and the node can be skipped
     """
 
     op: str
@@ -121,8 +121,8 @@ class Graph:
     inputs, outputs : tensors that a run takes from the host and returns to it
     constants : tensor → its value, int32 or float64; a device converts floats to its own dtype once
     derived : those of `inputs` that the caller does not pass: they follow from the positions of the rows of a call
-    piece : most rows per run, because a node reads the output of a later node from that many rows earlier; None: any
-    whole : a row may depend on later rows of its call, so a sequence must be passed in one call
+    max_rows : most rows per run, because a node reads the output of a later node from that many rows earlier; None: any
+    whole_sequences : a row may depend on later rows of its call, so a sequence must be passed in one call
     detached : tensors at which differentiation stops
     flush : subnormal numbers (below 1.2e-38) may count as 0: processors are slow with them, and gradients that vanish
         over many layers or time steps are full of them

@@ -35,7 +35,7 @@ class ParameterStack:
     ----------
     keys : keys of the members, in order
     member : shape of each member in its layer
-    turned : matrices are transposed: products are fastest if the columns of a matrix are outputs
+    transposed : matrices are transposed: products are fastest if the columns of a matrix are outputs
     """
 
     keys: tuple[str, ...]

@@ -38,8 +38,8 @@ _BY_ROW = frozenset({"softmax", "entmax", "keep_largest", "norm", "linear_scan"}
 """Operations whose first axis is rows that are independent; all rows read operands without that axis."""
 
 
-def predicated_nodes(nodes: Sequence[Node], guard: Predicate, shape: Callable[[int], Shape]) -> list[Node]:
-    """Return the nodes, with `guard` on those that it can skip.
+def predicated_nodes(nodes: Sequence[Node], predicate: Predicate, shape: Callable[[int], Shape]) -> list[Node]:
+    """Return the nodes, with `predicate` on those that it can skip.
 
     Parameters
     ----------
@@ -49,10 +49,10 @@ def predicated_nodes(nodes: Sequence[Node], guard: Predicate, shape: Callable[[i
     whole: set[int] = set()  # tensors that are read across parts
     rewritten: list[Node] = []
     for node in reversed(nodes):
-        parted = whole.isdisjoint(node.outputs) and not any(prod(shape(i)) % guard.parts for i in node.outputs)
-        own = _aligned_inputs(node, guard.parts, shape) if parted else ()
+        parted = whole.isdisjoint(node.outputs) and not any(prod(shape(i)) % predicate.parts for i in node.outputs)
+        own = _aligned_inputs(node, predicate.parts, shape) if parted else ()
         whole.update(i for i in node.inputs if i not in own)
-        rewritten.append(replace(node, predicate=guard) if parted else node)
+        rewritten.append(replace(node, predicate=predicate) if parted else node)
     return rewritten[::-1]
 
 

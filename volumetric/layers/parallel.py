@@ -135,11 +135,11 @@ class Parallel(Container):
 def _mixture(scope: Scope, spec: Parallel, gate: Gate, x: int) -> int:
     """Emit a gated sum; a device skips branches that no row of a call selects."""
     work = scope.work
-    guards = work.shape(x)[0] == ROWS and len(work.shape(x)) == 2
+    predicates = work.shape(x)[0] == ROWS and len(work.shape(x)) == 2
     weights = scope.child("gate").emit(gate, x)
     branches: list[int] = []
     for i, branch in enumerate(spec.branches):
-        with work.predicated(weights, i) if guards else nullcontext():
+        with work.predicated(weights, i) if predicates else nullcontext():
             branch_input = x if spec.weigh == "output" else _weigh_rows(work, x, weights, i)
             branches.append(scope.child(str(i)).emit(branch, branch_input))
     return work.emit_fused("mix", (weights, *branches), weighted=spec.weigh == "output")[0]

@@ -47,8 +47,8 @@ class CheckedRows:
 
     Attributes
     ----------
-    state, wanted : of the `SequenceRows`
-    given : rows by the plan's inputs, in their order and dtypes
+    state, output_rows : of the `SequenceRows`
+    inputs : rows by the plan's inputs, in their order and dtypes
     outputs : names of the returned outputs, in the plan's order
     """
 
@@ -150,13 +150,13 @@ def advance_states(parts: Sequence[CheckedRows], spans: Sequence[RowSpan]) -> No
 
 
 def deal_spans(
-    lengths: Sequence[int], most: int, *, cut: bool = True, each: int | None = None
+    lengths: Sequence[int], most: int, *, split: bool = True, each: int | None = None
 ) -> Iterator[list[RowSpan]]:
     """Split sequences of `lengths` rows into device calls of at most `most` rows, in order.
 
     Parameters
     ----------
-    cut : a sequence may be split; otherwise each runs whole, even if it has more rows
+    split : a sequence may be split; otherwise each runs whole, even if it has more rows
     each : most rows of one sequence per call, see `Graph.piece`; None: any number
     """
     if each is not None:
@@ -168,7 +168,7 @@ def deal_spans(
         start = 0
         while start < length:
             rows = length - start
-            if cut:
+            if split:
                 rows = min(rows, room)
             elif spans and rows > room:
                 rows = 0

@@ -160,7 +160,7 @@ class SequenceRows:
     state : a state of the executable that runs the call
     x : token ids, int32 ``[T]``, or features, float32 ``[T, …]``, as the plan's input requires; T is at least 1. For a
         plan with several inputs, a mapping by name
-    wanted : rows whose output is computed: the last, all, or none, such as for a prompt that continues
+    output_rows : rows whose output is computed: the last, all, or none, such as for a prompt that continues
     outputs : names of the requested outputs; None: all of the plan. Steps after the last requested output of a call are
         skipped
     """

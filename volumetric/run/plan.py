@@ -83,7 +83,7 @@ class Plan:
     params : key → logical shape of every stored tensor that is used
     states : key, ``"<where>/<name>"``, → state of a sequence
     buffers : keys of `params` whose tensors layers change themselves in training
-    piece : most rows per run, because a step reads the output of a later step from that many rows earlier; None: any
+    max_rows : most rows per run, because a step reads the output of a later step from that many rows earlier; None: any
         number
     low_rank : key of a weight → rank of each adapter of it, see `volumetric.run.graph.low_rank`
     """

@@ -21,7 +21,7 @@ class StreamBufferSpec:
     ----------
     row : shape of one coordinate of one stream
     count : number of coordinates
-    apart : whether coordinates and streams are two axes, as in planes, or one axis, with coordinates outermost
+    separate_axes : whether coordinates and streams are two axes, as in planes, or one axis, with coordinates outermost
     start : initial value of all elements
     """
 

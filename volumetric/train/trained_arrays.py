@@ -38,7 +38,7 @@ class TrainedArrays:
     ----------
     float : dtype of batches on the device
     schemes : of all parameters
-    wanted : keys of the network's parameters that are trained
+    trained_keys : keys of the network's parameters that are trained
     shapes : key → shape of each trained array
     buffers : key → shape of each buffer that layers change
     updates : number of updates made

@@ -59,7 +59,7 @@ class PreparedTable:
     table, values : the steps, and the values they access
     runs : steps that run
     body : number of steps before the tail
-    early : requested rows of values that the tail moves
+    early_rows : requested rows of values that the tail moves
     early_values : those values, once the call has run
     """
 
@@ -153,17 +153,17 @@ class Runner:
         output_rows : output → requested rows of the call
         written : return value of `self.written`, or another target array
         """
-        program, states, cut, settings = self.program, call.states, self.program.cut, self.program.settings
+        program, states, partition, settings = self.program, call.states, self.program.cut, self.program.settings
         for state, span in zip(states, call.spans, strict=True):
             state.memory.reserve(state.position, len(span))
         lengths = [len(span) for span in call.spans]
         count = sum(lengths)
-        late = call.rows([name for name, i in cut.outputs.items() if i in settings.late and i in output_rows])
+        late = call.rows([name for name, i in partition.outputs.items() if i in settings.late and i in output_rows])
         table = program.table((form_of(count, settings), form_of(sum(map(len, late)), settings)))
         self._bind(table, count)
         ends = self._control.fill(lengths, states, late, table)
         values = CallValues(program.graph, table, states, lengths, len(ends))
-        for name, i in cut.inputs.items():
+        for name, i in partition.inputs.items():
             room, start = values.view(i), 0
             for span in call.spans:
                 x = call.parts[span.sequence].inputs[name][span.start : span.stop]
@@ -173,8 +173,8 @@ class Runner:
             table.set_address(settings.written, address_of(written), written.strides[0])
         early = {i: output_rows[i] for i in settings.gathered if i in output_rows} if ends else {}
         steps = (0, *table.ends)
-        runs = tuple(range(steps[some.start], steps[some.stop]) for some in cut.needed_uses(output_rows))
-        self._last = PreparedTable(table, values, runs, steps[cut.body], early)
+        runs = tuple(range(steps[some.start], steps[some.stop]) for some in partition.needed_uses(output_rows))
+        self._last = PreparedTable(table, values, runs, steps[partition.body], early)
         return self._last
 
     def run_table(self, ready: PreparedTable) -> None:

@@ -224,9 +224,9 @@ def _blocks(caches: Sequence[KvCache], capacities: Sequence[int]) -> list[NDArra
     ]
     blocks: list[NDArray[np.uint8] | None] = [None] * len(caches)
     for growth in {cache.growth for cache in caches}:
-        alike = [i for i, cache in enumerate(caches) if cache.growth == growth and sizes[i]]
-        block, start = off_heap_zeros(sum(sizes[i] for i in alike)), 0
-        for i in alike:
+        batch_invariant = [i for i, cache in enumerate(caches) if cache.growth == growth and sizes[i]]
+        block, start = off_heap_zeros(sum(sizes[i] for i in batch_invariant)), 0
+        for i in batch_invariant:
             blocks[i] = block[start : start + sizes[i]]
             start += sizes[i]
     return blocks

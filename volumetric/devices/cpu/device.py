@@ -74,16 +74,18 @@ class CpuDevice:
 
     def _compile(self, plan: Plan, sources: Params, options: RunOptions, like: ResidentWeights | None) -> CpuExecutable:
         threads = options.threads or self.threads
-        cut = Partition(plan, self.native_operations)
+        partition = Partition(plan, self.native_operations)
         params = regroup_params(sources, self.native_schemes)
-        weights = ResidentWeights(cut.graph, cut.rows, params, threads, sources=sources, like=like)
-        walker = StepTableExecutor(threads)
-        between = SubgraphPrograms(cut, params, walker)
+        weights = ResidentWeights(partition.graph, partition.rows, params, threads, sources=sources, like=like)
+        executor = StepTableExecutor(threads)
+        between = SubgraphPrograms(partition, params, executor)
         compute: Rounding = "int8" if options.compute == "auto" else options.compute
         storage = self._storage(options, weights)
-        settings = RowSettings(cut, weights, compute=compute, storage=storage, context=options.context, threads=threads)
+        settings = RowSettings(
+            partition, weights, compute=compute, storage=storage, context=options.context, threads=threads
+        )
         beside = partial(self._compile, options=options, like=weights)
-        return CpuExecutable(RowPrograms(settings, between), options, walker, beside)
+        return CpuExecutable(RowPrograms(settings, between), options, executor, beside)
 
     def stream(self, machine: Network | Streamable[S], params: Params, *, batch: int = 1) -> RowStream | S:
         """Return `batch` streams: see `volumetric.run.streams`."""
@@ -91,11 +93,11 @@ class CpuDevice:
 
         return open_stream(self, machine, params, batch=batch)
 
-    def graphs(self, *, alike: bool = False) -> CpuGraphs:
-        """Return the device for tensor graphs; `alike`: rows are batch-invariant, see `CpuGraphs`."""
+    def graphs(self, *, batch_invariant: bool = False) -> CpuGraphs:
+        """Return the device for tensor graphs; `batch_invariant`: rows are batch-invariant, see `CpuGraphs`."""
         from volumetric.devices.cpu.graph.graphs import CpuGraphs
 
-        return CpuGraphs(self.threads, alike=alike)
+        return CpuGraphs(self.threads, batch_invariant=batch_invariant)
 
     @staticmethod
     def _storage(options: RunOptions, weights: ResidentWeights) -> KVStorage:

@@ -40,12 +40,12 @@ class CpuExecutable:
         self,
         program: RowPrograms,
         options: RunOptions,
-        walker: StepTableExecutor,
+        executor: StepTableExecutor,
         beside: Callable[[Plan, Params], CpuExecutable],
     ) -> None:
         self.options = options
         self._beside = beside
-        self._runner: Runner | None = Runner(program, walker)
+        self._runner: Runner | None = Runner(program, executor)
         self._turn = threading.Lock()
 
     @property
@@ -95,7 +95,7 @@ class CpuExecutable:
         handed = CallOutputs(runner.program.cut.plan, parts)
         with self._turn:
             for spans in deal_spans(
-                [len(part) for part in parts], CHUNK, cut=not graph.whole_sequences, each=graph.max_rows
+                [len(part) for part in parts], CHUNK, split=not graph.whole_sequences, each=graph.max_rows
             ):
                 runner.run(CpuCall(spans, parts), handed)
         return handed.by_sequence

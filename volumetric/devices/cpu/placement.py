@@ -256,19 +256,19 @@ def predicate_barriers(
     """
     needed = [False] * len(steps)
     guard_reads: set[_Touch] = set()  # by predicates since the last unconditional barrier
-    guard = at = 0
+    predicate = at = 0
     for number, step in enumerate(steps):
-        guards = step.name in GUARDS
+        predicates = step.name in GUARDS
         for leaf in step.leaves:
             mine = _touched_spaces(leaf, placement, sizes) if guard_reads else ()
             if any(a[0] == b[0] and _clash(a, b) for b in mine for a in guard_reads):
-                needed[guard], guard_reads = True, set()
-            if meets[at] and not guards:
+                needed[predicate], guard_reads = True, set()
+            if meets[at] and not predicates:
                 guard_reads = set()
             at += 1
-        if guards:
+        if predicates:
             guard_reads.update(_touched_spaces(step, placement, sizes))
-            guard = number
+            predicate = number
     return needed
 
 

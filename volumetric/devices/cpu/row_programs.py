@@ -89,15 +89,15 @@ class RowPrograms:
                 draft.steps.append(self._add_subgraph(at, part))
                 draft.ends.append(len(draft.steps))
                 continue
-            for guard, nodes in groupby(part.nodes, key=lambda node: node.predicate):
+            for predicate, nodes in groupby(part.nodes, key=lambda node: node.predicate):
                 first, before = len(draft.steps), len(draft.ends)
                 for node in nodes:
                     if node.op in _RARE:
                         import_module(f"volumetric.devices.cpu.rows.{_RARE[node.op]}")
                     rule.append(draft, node)
                     draft.ends.append(len(draft.steps))
-                if guard is not None:
-                    draft.add_predicate(first, guard.tensor, guard.column)
+                if predicate is not None:
+                    draft.add_predicate(first, predicate.tensor, predicate.column)
                     draft.ends[before:] = [first + 1] * (len(draft.ends) - before)
         if self.chooses:
             self._add_argmax(draft)
@@ -115,13 +115,13 @@ class RowPrograms:
 
     def _add_subgraph(self, at: int, part: Segment) -> OperationStep:
         """Return the step of a segment that does not run on rows."""
-        core, values = self.between.cores[at], self.graph.values
-        guard = () if part.predicate is None else part.predicate[:1]
+        subgraph, values = self.between.cores[at], self.graph.values
+        predicate = () if part.predicate is None else part.predicate[:1]
         return OperationStep(
             name="core",
             note=part.name,
-            reads=(*values(part.inputs), *guard),
+            reads=(*values(part.inputs), *predicate),
             writes=values(part.outputs),
             tail=part.tail,
-            host=lambda call: call.run(core),
+            host=lambda call: call.run(subgraph),
         )

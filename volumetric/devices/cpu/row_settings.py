@@ -45,7 +45,7 @@ class RowSettings:
 
     def __init__(
         self,
-        cut: Partition,
+        partition: Partition,
         weights: ResidentWeights,
         *,
         compute: Rounding,
@@ -53,8 +53,8 @@ class RowSettings:
         context: int,
         threads: int,
     ) -> None:
-        self.cut = cut
-        self.graph = graph = cut.graph
+        self.cut = partition
+        self.graph = graph = partition.graph
         self.weights = weights
         self.storage: KVStorage = storage
         self.context = context
@@ -64,18 +64,18 @@ class RowSettings:
         self.direct_rows = DIRECT_ROWS
         if compute != "float32" and weights.has_integers and has_matrix_registers():
             self.direct_rows = PACKED_ROWS
-        attends = [node for node in cut.rows if node.op == "attend"]
+        attends = [node for node in partition.rows if node.op == "attend"]
         self.pairs = tuple(dict.fromkeys(map(self.pair_of, attends)))
         opened = (unpacked_cache_bytes(node.attrs["kv_heads"], node.attrs["head_dim"]) for node in attends)
         self.opened_bytes = max(opened, default=0) if self._rounds_attention() else 0
-        tail_values = {i for use in cut.uses if use.tail for i in use.writes}
+        tail_values = {i for use in partition.uses if use.tail for i in use.writes}
         self.gathered = tuple(
-            dict.fromkeys(i for use in cut.uses if use.tail for i in use.reads if i not in tail_values)
+            dict.fromkeys(i for use in partition.uses if use.tail for i in use.reads if i not in tail_values)
         )
         # A product stores its last columns one by one; other operations store whole vectors, beyond the row's end.
-        out = cut.outputs[OUTPUT]
+        out = partition.outputs[OUTPUT]
         self.late = tail_values.intersection(graph.outputs)
-        by_product = any(node.op == "linear" and node.outputs[0] == out for node in cut.rows)
+        by_product = any(node.op == "linear" and node.outputs[0] == out for node in partition.rows)
         self.written = out if out in tail_values and by_product and not list(graph.readers(out)) else None
 
     def pair_of(self, node: Node) -> KvPair:

@@ -68,7 +68,7 @@ class CpuSampler:
         self._turn = threading.Lock()
 
     @cached_property
-    def _governor(self) -> ThreadController:
+    def _controller(self) -> ThreadController:
         return ThreadController(self._limit or default_threads())
 
     def draw(self, requests: Sequence[int], size: int) -> None:
@@ -83,7 +83,7 @@ class CpuSampler:
         with self._turn:
             kind = str(len(requests).bit_length())
             most = max(1, len(requests) // _EACH)
-            threads = min(self._governor.threads_for(kind), most)
+            threads = min(self._controller.threads_for(kind), most)
             each = scratch_bytes(size)
             if self._scratch.size < each * threads:
                 self._scratch = aligned_zeros(each * threads)
@@ -98,7 +98,7 @@ class CpuSampler:
             else:
                 THREAD_POOL.run(self._table, 1, self._control_address, threads)
             if most > 1:
-                self._governor.record_call((time.perf_counter() - began) / len(requests), kind)
+                self._controller.record_call((time.perf_counter() - began) / len(requests), kind)
 
 
 SAMPLING = CpuSampler()

@@ -129,7 +129,7 @@ class StepBuilder:
     inputs, outputs : tensors live from before the first step, and until after the last one
     tables : arrays referenced by steps; they live as long as the table
     scratch : bytes of scratch per thread
-    alike : products sum in one order for any number of rows
+    batch_invariant : products sum in one order for any number of rows
     shared : aliasing of the graph's tensors; None: views start at the start of their source
     parts : temporary tensor → the tensor it is a part of, and its start there
     """

@@ -32,21 +32,21 @@ class SubgraphPrograms:
     weight_bytes : of their parameters
     """
 
-    def __init__(self, cut: Partition, params: Params, walker: StepTableExecutor) -> None:
+    def __init__(self, partition: Partition, params: Params, executor: StepTableExecutor) -> None:
         self.cores: dict[int, Subgraph] = {}
         self.weight_bytes = 0
         self._store = None
-        apart = {at: part for at, part in enumerate(cut.segments) if part.graph is not None}
+        apart = {at: part for at, part in enumerate(partition.segments) if part.graph is not None}
         if not apart:
             return
         # Many kernels, which most language models never need.
         from volumetric.devices.cpu.graph.graphs import CpuGraphs
         from volumetric.run.graph.subgraphs import Subgraph
 
-        graphs = CpuGraphs(walker.threads, walker=walker, alike=True)
+        graphs = CpuGraphs(executor.threads, executor=executor, batch_invariant=True)
         self._store = store = graphs.store()
         for at, part in apart.items():
-            self.cores[at] = Subgraph(cut.graph, part, lambda graph: graphs.compile(graph, store))
+            self.cores[at] = Subgraph(partition.graph, part, lambda graph: graphs.compile(graph, store))
             for key in sorted(part.parameters - store.buffers.keys()):
                 store.write(key, params[key].values())
                 params[key].release()
@@ -83,10 +83,10 @@ class CallValues:
         known = self.graph.tensors[tensor]
         return self.table.bytes_of(tensor).view(known.dtype).reshape(self.table.rows, -1)[:, : known.width]
 
-    def rows(self, tensor: int, stretch: SubgraphRun) -> Array:
+    def rows(self, tensor: int, run: SubgraphRun) -> Array:
         """Some rows of a value."""
-        every = self.view(tensor)[stretch.start : stretch.start + stretch.rows]
-        return every.reshape(stretch.rows, *self.graph.tensors[tensor].shape[1:])
+        every = self.view(tensor)[run.start : run.start + run.rows]
+        return every.reshape(run.rows, *self.graph.tensors[tensor].shape[1:])
 
     def state(self, tensor: int, piece: int) -> Array:
         """A fixed state of a sequence."""
@@ -100,6 +100,6 @@ class CallValues:
         lengths, positions = self.lengths, [state.position for state in self.states]
         if core.segment.tail:
             lengths, positions = [self.outputs], [0]
-        guard = core.segment.predicate
-        if guard is None or self.rows(guard[0], SubgraphRun(0, sum(lengths)))[:, guard[1]].any():
+        predicate = core.segment.predicate
+        if predicate is None or self.rows(predicate[0], SubgraphRun(0, sum(lengths)))[:, predicate[1]].any():
             core.run(self, lengths, positions)

@@ -295,29 +295,29 @@ class StepTableExecutor:
         """
         if steps <= 0:
             return
-        governor = self.governor
+        controller = self.governor
         if self._always:
             THREAD_POOL.run(address, steps, control, self.threads, times=times)
             return
-        watched = times == 1 and governor.is_uncertain(kind)
+        watched = times == 1 and controller.is_uncertain(kind)
         count = _WATCHED_STEPS if watched else -(-steps // calls)
-        clocks, changed = THREAD_POOL.cpu_seconds(governor.threads_for(kind)) if watched else [], False
+        clocks, changed = THREAD_POOL.cpu_seconds(controller.threads_for(kind)) if watched else [], False
         whole = since = time.perf_counter()
         before = 0  # steps already done
         starts = [first for first in range(0, steps, count) if first == 0 or first <= steps - together]
         for first, end in pairwise([*starts, steps]):
             some, began = end - first, time.perf_counter()
-            self._run(address + first * _STEP_BYTES, some, control, governor.threads_for(kind), times)
+            self._run(address + first * _STEP_BYTES, some, control, controller.threads_for(kind), times)
             now = time.perf_counter()
             lost, done = now - since - _least(clocks) if watched else 0.0, (end - before) / steps
-            if watched and governor.check_running_call(now - since, lost, kind, done=done):
-                clocks, changed = THREAD_POOL.cpu_seconds(governor.threads_for(kind)), True
+            if watched and controller.check_running_call(now - since, lost, kind, done=done):
+                clocks, changed = THREAD_POOL.cpu_seconds(controller.threads_for(kind)), True
                 since, before = time.perf_counter(), end
             elif calls > 1:
-                governor.record_call((now - began) / (rows * some), kind, prove=False)
+                controller.record_call((now - began) / (rows * some), kind, prove=False)
         self._last = time.perf_counter()
         if calls == 1 and not changed:
-            governor.record_call((self._last - whole) / (rows * steps * times), kind)
+            controller.record_call((self._last - whole) / (rows * steps * times), kind)
 
     @staticmethod
     def run_single_threaded(address: int, steps: int, control: int) -> None:

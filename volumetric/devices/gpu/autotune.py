@@ -37,15 +37,15 @@ def search_tunings(
     best = start
     try:
         while len(times) < _MOST_CUTS:
-            around = [cut for cut in neighbour_tunings(shape, best, context.caps) if cut not in times]
+            around = [tuning for tuning in neighbour_tunings(shape, best, context.caps) if tuning not in times]
             if not around:
                 break
             tried = [best, *around]
-            seconds = passes_seconds(context, [product.calls(cut) for cut in tried], CallRows(1), _REPEATS)
+            seconds = passes_seconds(context, [product.calls(tuning) for tuning in tried], CallRows(1), _REPEATS)
             # The best so far runs again in each round: times are relative to it, as clocks differ between rounds.
             each = seconds[0] / product.copies if math.isinf(times[best]) else times[best]
-            times |= {cut: each * value / seconds[0] for cut, value in zip(tried, seconds, strict=True)}
-            fastest = min(around, key=lambda cut: times[cut])
+            times |= {tuning: each * value / seconds[0] for tuning, value in zip(tried, seconds, strict=True)}
+            fastest = min(around, key=lambda tuning: times[tuning])
             if times[fastest] > _BETTER * times[best]:
                 break
             best = fastest
@@ -65,7 +65,7 @@ def tune_products(context: GpuContext, products: Iterable[tuple[MatmulShape, int
     for shape, units in products:
         start = tune_matvec(shape, units, context.caps)
         times = search_tunings(context, shape, units, start)
-        best = min(times, key=lambda cut: times[cut])
+        best = min(times, key=lambda tuning: times[tuning])
         if best != start and times[best] <= _BETTER * times[start]:
             context.tunings.remember(shape, units, best)
     context.tunings.save()
@@ -95,10 +95,10 @@ class TimedProduct:
         self._context.write(self._control, control_words([SequenceSpan(0, 0, 1)] * rows, described, 1))
         return described
 
-    def calls(self, cut: MatvecTuning) -> list[BoundDispatch]:
+    def calls(self, tuning: MatvecTuning) -> list[BoundDispatch]:
         """The product with each copy in turn."""
-        dispatch = matmul.matvec(self._shape, self._context.caps, first=0, units=self._units, tuning=cut)
-        control = {"ctl": self._control} if cut.batch > 1 else {}
+        dispatch = matmul.matvec(self._shape, self._context.caps, first=0, units=self._units, tuning=tuning)
+        control = {"ctl": self._control} if tuning.batch > 1 else {}
         return [self._context.bind(dispatch, {**self._shared, **control, "weights": w}) for w in self._weights]
 
     def close(self) -> None:

@@ -109,8 +109,8 @@ class TensorBuffers:
     def end(self, at: int) -> None:
         """Give back buffers that are not needed after node `at`."""
         node = self._graph.nodes[at]
-        guard = node.predicate[:1] if node.predicate else ()
-        for i in sorted({self._roots[i] for i in (*node.inputs, *guard, *node.outputs)} & self._lives):
+        predicate = node.predicate[:1] if node.predicate else ()
+        for i in sorted({self._roots[i] for i in (*node.inputs, *predicate, *node.outputs)} & self._lives):
             if self._last[i] <= at:
                 self._slots.release(self.names[i])
                 self._lives.discard(i)

@@ -58,7 +58,7 @@ def schedule_calls(
     dealt = (
         [RowSpan(group[span.sequence], span.start, span.stop) for span in call]
         for group in groups
-        for call in deal_spans([lengths[piece] for piece in group], most, cut=not whole, each=each)
+        for call in deal_spans([lengths[piece] for piece in group], most, split=not whole, each=each)
     )
     return [sorted(call, key=lambda span: len(span) > 1) for call in dealt]
 
@@ -120,10 +120,10 @@ def near_words(pages: Sequence[int]) -> NDArray[np.uint32]:
 
 def consecutive_runs(rows: Iterable[int]) -> list[tuple[int, int]]:
     """Ascending numbers as (first, count) of consecutive runs."""
-    stretches: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for row in rows:
-        if stretches and sum(stretches[-1]) == row:
-            stretches[-1] = (stretches[-1][0], stretches[-1][1] + 1)
+        if runs and sum(runs[-1]) == row:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
         else:
-            stretches.append((row, 1))
-    return stretches
+            runs.append((row, 1))
+    return runs

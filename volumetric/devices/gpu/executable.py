@@ -96,9 +96,9 @@ class GpuExecutable:
         self.context = context
         self.plan, self._native = plan, native
         self._closed = False
-        self._cut = cut = Partition(plan, native, parted=GpuGraphs.parted)
-        self.graph = graph = cut.graph
-        parts = cut.segments
+        self._partition = partition = Partition(plan, native, parted=GpuGraphs.parted)
+        self.graph = graph = partition.graph
+        parts = partition.segments
         self.options = options = with_kv_dtype(options, plan, params)
         shapes = attention_shapes(graph, options)
         self.weights = WeightBuffers(
@@ -119,9 +119,9 @@ class GpuExecutable:
             graph, self.weights, self.scratch, attention, int8=options.compute == "int8", tunings=context.tunings
         )
         self._executor = executor or NativeExecutor(context)
-        self._cores = GpuSubgraphs(context, graph, parts, self.weights, self._forget)
+        self._subgraphs = GpuSubgraphs(context, graph, parts, self.weights, self._forget)
         self.recordings = RecordingCache(
-            context, self._executor, self.scratch, self._recorder, cut, self._cores, self._buffers
+            context, self._executor, self.scratch, self._recorder, partition, self._subgraphs, self._buffers
         )
         self._results = CallRunner(self.recordings)
         self._room = RowLimits(graph, options.context, self.scratch.rows)
@@ -134,7 +134,7 @@ class GpuExecutable:
     @property
     def memory(self) -> MemoryReport:
         """Bytes on the GPU."""
-        scratch = self.scratch.nbytes + self._cores.nbytes + self.recordings.drawing.nbytes
+        scratch = self.scratch.nbytes + self._subgraphs.nbytes + self.recordings.drawing.nbytes
         return MemoryReport(
             weights=self.weights.nbytes,
             scratch=scratch,
@@ -173,10 +173,10 @@ class GpuExecutable:
             for spans in calls:
                 placed, inputs = self._begin(parts, spans)
                 output_rows = results.requested_rows(spans)
-                numbers = {self._cut.outputs[name]: rows for name, rows in output_rows.items()}
+                numbers = {self._partition.outputs[name]: rows for name, rows in output_rows.items()}
                 outputs = self._results.run(*placed, inputs, numbers)
                 advance_states(parts, spans)
-                results.store_rows(spans, {name: outputs[self._cut.outputs[name]] for name in output_rows})
+                results.store_rows(spans, {name: outputs[self._partition.outputs[name]] for name in output_rows})
             return results.by_sequence
 
     def sample(self, pieces: Sequence[SequenceRows], choosers: Sequence[Wanted]) -> list[Picked]:
@@ -211,7 +211,7 @@ class GpuExecutable:
     ) -> tuple[tuple[CallRows, NDArray[np.uint32]], dict[int, Any]]:
         """Write a call to the control block; return its rows, and the values they read."""
         placed = self._place_rows([parts[span.sequence].state for span in spans], [len(span) for span in spans])
-        return placed, {i: gather_rows_of_spans(parts, spans, name) for name, i in self._cut.inputs.items()}
+        return placed, {i: gather_rows_of_spans(parts, spans, name) for name, i in self._partition.inputs.items()}
 
     def forward(self, state: GpuState, x: RowInputs, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output for the last row, or for all rows."""
@@ -344,7 +344,7 @@ class GpuExecutable:
             self._results.close()
             self._executor.close()
             self.recordings.drawing.close()
-            self._cores.close()
+            self._subgraphs.close()
             self.weights.close()
             self.scratch.close()
             self.pool.close(self._drop_bindings)
@@ -352,7 +352,7 @@ class GpuExecutable:
     def _place_rows(self, states: Sequence[GpuState], counts: Sequence[int]) -> tuple[CallRows, NDArray[np.uint32]]:
         """Reserve so many rows for each state, and describe the call in the control block."""
         self._reserve(states, counts)
-        self._cores.prepare(counts)
+        self._subgraphs.prepare(counts)
         spans = [
             SequenceSpan(state.pages.line, state.position, count, self.pool.control_block_pages(state.pages))
             for state, count in zip(states, counts, strict=True)
@@ -372,7 +372,7 @@ class GpuExecutable:
 
     def _buffers(self) -> dict[str, Any]:
         """Buffers named in recordings."""
-        return {**self.scratch.buffers, **self.weights.buffers, **self.pool.named_buffers, **self._cores.buffers}
+        return {**self.scratch.buffers, **self.weights.buffers, **self.pool.named_buffers, **self._subgraphs.buffers}
 
     def _drop_bindings(self) -> None:
         """Release all bindings of buffers."""

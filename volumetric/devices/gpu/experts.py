@@ -104,9 +104,9 @@ def _record_pairs(
     entries = []
     for shard in mixture.up.shards:
         own = replace(first, format=shard.format)
-        cut = tune_matvec(own, shard.units * slots * frame.rows, r.caps)
+        tuning = tune_matvec(own, shard.units * slots * frame.rows, r.caps)
         dispatch = matmul.matvec(
-            own, r.caps, first=shard.first, units=shard.units, tuning=cut, stack=matrix_stacks.pair_stack(slots)
+            own, r.caps, first=shard.first, units=shard.units, tuning=tuning, stack=matrix_stacks.pair_stack(slots)
         )
         entries.append(entry(dispatch, {**buffers, **shard.buffers}))
     buffers = {**mixture.extra_buffers[1], **_residual(node, frame), "x": hidden, "chosen": chosen}
@@ -163,18 +163,18 @@ def _tuning_of(r: RowRecorder, mixture: _Mixture, shape: MatmulShape, rows: int)
     return gemm_tiles.choose_tile(shape, each, r.caps, matrices=mixture.count)
 
 
-def _rows_of(cut: MatvecTuning | GemmTile) -> int:
+def _rows_of(tuning: MatvecTuning | GemmTile) -> int:
     """Rows of a block."""
-    return cut.m if isinstance(cut, GemmTile) else cut.batch
+    return tuning.m if isinstance(tuning, GemmTile) else tuning.batch
 
 
 def _product(
-    r: RowRecorder, shape: MatmulShape, cut: MatvecTuning | GemmTile, stack: MatrixStack, shard: MatrixShard
+    r: RowRecorder, shape: MatmulShape, tuning: MatvecTuning | GemmTile, stack: MatrixStack, shard: MatrixShard
 ) -> Dispatch:
     first, units = shard.first, shard.units
-    if isinstance(cut, GemmTile):
-        return gemm_tiles.gemm(shape, r.caps, cut, first=first, units=units, stack=stack)
-    return matmul.matvec(shape, r.caps, first=first, units=units, tuning=cut, stack=stack)
+    if isinstance(tuning, GemmTile):
+        return gemm_tiles.gemm(shape, r.caps, tuning, first=first, units=units, stack=stack)
+    return matmul.matvec(shape, r.caps, first=first, units=units, tuning=tuning, stack=stack)
 
 
 def _pair_bytes(r: RowRecorder, slots: int, width: int) -> int:

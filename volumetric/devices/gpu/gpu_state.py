@@ -20,7 +20,7 @@ class GpuState(SequenceState):
     Attributes
     ----------
     pool : pool of the executable that created it
-    held : pages and page table
+    pages : pages and page table
     """
 
     def __init__(self, pool: PagePool, specs: Mapping[str, StateSpec]) -> None:

@@ -108,29 +108,29 @@ class GpuSubgraphs:
         if self._retired:
             self._before_close()
             self._free_retired()
-        for core in self._subgraphs.values():
-            for stretch in () if core.segment.tail else self._row_ranges(core, lengths):
-                core.program(stretch.rows, stretch.sequences)
+        for subgraph in self._subgraphs.values():
+            for run in () if subgraph.segment.tail else self._row_ranges(subgraph, lengths):
+                subgraph.program(run.rows, run.sequences)
 
     def entries(
         self, part: Segment, lengths: Sequence[int], values: Mapping[int, str], control: str
     ) -> list[RecordedDispatch]:
         """Record a segment for a call with these numbers of rows."""
-        core, entries = self._subgraphs[id(part)], []
-        for stretch in self._row_ranges(core, lengths):
-            program: SubgraphProgram = core.program(stretch.rows, stretch.sequences)
+        subgraph, entries = self._subgraphs[id(part)], []
+        for run in self._row_ranges(subgraph, lengths):
+            program: SubgraphProgram = subgraph.program(run.rows, run.sequences)
             renamed: dict[str, str] = {}
             for i, name in zip(part.inputs, program.inputs, strict=True):
                 if self._is_state(i):
                     entries.append(
-                        self._state(i, stretch, {"x": self._state_buffer(i), "y": name, "ctl": control}, back=False)
+                        self._state(i, run, {"x": self._state_buffer(i), "y": name, "ctl": control}, back=False)
                     )
                 elif i in self._graph.derived:
-                    entries.append(self._positions_entry(stretch, {"y": name, "ctl": control}))
-                elif self._lies_dense(i, stretch):
+                    entries.append(self._positions_entry(run, {"y": name, "ctl": control}))
+                elif self._lies_dense(i, run):
                     renamed[name] = values[i]  # location of the value
                 else:
-                    entries.append(self._rows(i, stretch, {"x": values[i], "y": name}, back=False))
+                    entries.append(self._rows(i, run, {"x": values[i], "y": name}, back=False))
             for entry in program.entries:
                 buffers = {local: renamed.get(name, name) for local, name in entry.buffers.items()}
                 entries.append(replace(entry, buffers=buffers))
@@ -138,16 +138,16 @@ class GpuSubgraphs:
                 source = renamed.get(name, name)
                 if self._is_state(i):
                     entries.append(
-                        self._state(i, stretch, {"x": source, "y": self._state_buffer(i), "ctl": control}, back=True)
+                        self._state(i, run, {"x": source, "y": self._state_buffer(i), "ctl": control}, back=True)
                     )
                 else:
-                    entries.append(self._rows(i, stretch, {"x": source, "y": values[i]}, back=True))
+                    entries.append(self._rows(i, run, {"x": source, "y": values[i]}, back=True))
         return entries
 
     def close(self) -> None:
         """Free all programs."""
-        for core in self._subgraphs.values():
-            core.close()
+        for subgraph in self._subgraphs.values():
+            subgraph.close()
         self._free_retired()
 
     def _free_retired(self) -> None:
@@ -156,25 +156,27 @@ class GpuSubgraphs:
 
     def _programs(self) -> list[SubgraphProgram]:
         """All programs that recordings may name."""
-        programs: list[Any] = [program for core in self._subgraphs.values() for program in core.programs]
+        programs: list[Any] = [program for subgraph in self._subgraphs.values() for program in subgraph.programs]
         return [*programs, *self._retired]
 
-    def _row_ranges(self, core: Subgraph, lengths: Sequence[int]) -> Iterator[SubgraphRun]:
+    def _row_ranges(self, subgraph: Subgraph, lengths: Sequence[int]) -> Iterator[SubgraphRun]:
         """Runs of a segment: sequences of equal lengths together, while their tensors are small enough."""
 
         def most(rows: int) -> int:
-            if (id(core), rows) not in self._most:
-                largest = max((t.size for t in _allocated_tensors(core.bind_rows(rows), self._context.caps)), default=1)
+            if (id(subgraph), rows) not in self._most:
+                largest = max(
+                    (t.size for t in _allocated_tensors(subgraph.bind_rows(rows), self._context.caps)), default=1
+                )
                 room = min(self._context.caps.max_binding, _TENSOR_BYTES) // max(4 * largest, 1)
-                self._most[id(core), rows] = max(1, min(room, CHUNK_ROWS // rows))
-            return self._most[id(core), rows]
+                self._most[id(subgraph), rows] = max(1, min(room, CHUNK_ROWS // rows))
+            return self._most[id(subgraph), rows]
 
-        return core.batched_runs(lengths, most)
+        return subgraph.batched_runs(lengths, most)
 
-    def _lies_dense(self, i: int, stretch: SubgraphRun) -> bool:
+    def _lies_dense(self, i: int, run: SubgraphRun) -> bool:
         """Whether the rows of a value are where a program needs them: contiguous from the start of its buffer."""
         tensor = self._graph.tensors[i]
-        return stretch.start == 0 and stretch.gapless and row_words(tensor) == tensor.width
+        return run.start == 0 and run.gapless and row_words(tensor) == tensor.width
 
     def _is_state(self, i: int) -> bool:
         return self._graph.tensors[i].role == "state"
@@ -182,22 +184,22 @@ class GpuSubgraphs:
     def _state_buffer(self, i: int) -> str:
         return fixed_name(self._graph.tensors[i].key or "")
 
-    def _state(self, i: int, stretch: SubgraphRun, buffers: dict[str, str], *, back: bool) -> RecordedDispatch:
-        words, count = self._graph.tensors[i].size, stretch.sequences
-        dims = (words, count, stretch.start, stretch.stride, stretch.rows)
+    def _state(self, i: int, run: SubgraphRun, buffers: dict[str, str], *, back: bool) -> RecordedDispatch:
+        words, count = self._graph.tensors[i].size, run.sequences
+        dims = (words, count, run.start, run.stride, run.rows)
         return RecordedDispatch(dispatch=move_state(count * words, back=back), buffers=buffers, dims=dims)
 
-    def _positions_entry(self, stretch: SubgraphRun, buffers: dict[str, str]) -> RecordedDispatch:
-        dims = (stretch.total, stretch.rows, stretch.start, stretch.stride)
-        return RecordedDispatch(dispatch=move_places(stretch.total), buffers=buffers, dims=dims)
+    def _positions_entry(self, run: SubgraphRun, buffers: dict[str, str]) -> RecordedDispatch:
+        dims = (run.total, run.rows, run.start, run.stride)
+        return RecordedDispatch(dispatch=move_places(run.total), buffers=buffers, dims=dims)
 
-    def _rows(self, i: int, stretch: SubgraphRun, buffers: dict[str, str], *, back: bool) -> RecordedDispatch:
+    def _rows(self, i: int, run: SubgraphRun, buffers: dict[str, str], *, back: bool) -> RecordedDispatch:
         tensor = self._graph.tensors[i]
         width, stride = tensor.width, row_words(tensor)
-        outside, inside = (stride * stretch.start, stride, stride * stretch.stride), (0, width, width * stretch.rows)
+        outside, inside = (stride * run.start, stride, stride * run.stride), (0, width, width * run.rows)
         ends = (*inside, *outside) if back else (*outside, *inside)
-        dims = (stretch.total, stretch.rows, width, *ends)
-        return RecordedDispatch(dispatch=move_rows(width * stretch.total), buffers=buffers, dims=dims)
+        dims = (run.total, run.rows, width, *ends)
+        return RecordedDispatch(dispatch=move_rows(width * run.total), buffers=buffers, dims=dims)
 
     def _binder(self, number: int) -> Callable[[Graph], SubgraphProgram]:
         def compile_it(graph: Graph) -> SubgraphProgram:

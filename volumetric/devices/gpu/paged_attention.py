@@ -95,7 +95,7 @@ class AttentionBuffers:
         self.caps = caps
         self.tables = RotationTables(scratch)
         cuts = [attention.tune_rows(shape, caps) for shape in shapes.values()]
-        self.cut = min(cuts, key=lambda cut: cut.rows, default=None)
+        self.cut = min(cuts, key=lambda tuning: tuning.rows, default=None)
         self.block = self.cut.rows if self.cut else 1
         self.whole = any(not (shape.state and shape.causal) for shape in shapes.values())
         self.queries, self._parts, self._maxima, self.alone = "", "", "", {}
@@ -189,7 +189,7 @@ def _reader_joins(r: RowRecorder, node: Node, frame: RecordingFrame) -> bool:
     if frame.singles != frame.rows or frame.rows > matmul.most_batched(r.caps) or r.caps.max_storage_buffers < 8:
         return False
     product, matrix = product_of(r, reader)
-    cut = r.cut_matvec(product, matrix.units, frame.rows)
-    groups = matmul.matvec(product, r.caps, first=0, units=matrix.units, tuning=cut).grid.x
+    tuning = r.cut_matvec(product, matrix.units, frame.rows)
+    groups = matmul.matvec(product, r.caps, first=0, units=matrix.units, tuning=tuning).grid.x
     splits = attention.tune_split(shape, r.caps, frame.singles).splits
     return len(matrix.shards) == 1 and 4 * frame.rows * splits * product.k * groups <= _FUSE_COMBINE_BYTES

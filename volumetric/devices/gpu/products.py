@@ -54,18 +54,18 @@ def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: ResidentM
 def linear(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[RecordedDispatch]:
     """A product of one or more matrices, including its fused operations."""
     buffers = _operands(r, node, frame, product_of(r, node)[0])
-    guard = row_predicate.NONE
+    predicate = row_predicate.NONE
     batched = frame.rows <= matmul.most_batched(r.caps)
     if node.predicate is not None and (batched or r.caps.max_storage_buffers >= row_predicate.MOST_BUFFERS):
-        guard = row_predicate.column(r.width(node.predicate.tensor), node.predicate.column)
+        predicate = row_predicate.column(r.width(node.predicate.tensor), node.predicate.column)
         buffers["gate"] = frame.values[node.predicate.tensor]
     if batched:
-        return _record_matvec(r, node, frame, buffers, guard)
-    return _record_gemm(r, node, frame, buffers, guard)
+        return _record_matvec(r, node, frame, buffers, predicate)
+    return _record_gemm(r, node, frame, buffers, predicate)
 
 
 def _record_matvec(
-    r: RowRecorder, node: Node, frame: RecordingFrame, buffers: dict[str, str], guard: RowPredicate
+    r: RowRecorder, node: Node, frame: RecordingFrame, buffers: dict[str, str], predicate: RowPredicate
 ) -> list[RecordedDispatch]:
     shape, matrix = product_of(r, node)
     partials = frame.partials.get(node.inputs[0])
@@ -74,16 +74,18 @@ def _record_matvec(
     entries = []
     for shard in matrix.shards:
         own = replace(shape, format=shard.format)
-        cut = r.cut_matvec(own, shard.units, frame.rows)
+        tuning = r.cut_matvec(own, shard.units, frame.rows)
         dispatch = matmul.matvec(
-            own, r.caps, first=shard.first, units=shard.units, source=partials, tuning=cut, guard=guard
+            own, r.caps, first=shard.first, units=shard.units, source=partials, tuning=tuning, guard=predicate
         )
-        entries.append(entry(dispatch, {**buffers, **shard.buffers}, control=frame.control if cut.batch > 1 else None))
+        entries.append(
+            entry(dispatch, {**buffers, **shard.buffers}, control=frame.control if tuning.batch > 1 else None)
+        )
     return entries
 
 
 def _record_gemm(
-    r: RowRecorder, node: Node, frame: RecordingFrame, buffers: dict[str, str], guard: RowPredicate
+    r: RowRecorder, node: Node, frame: RecordingFrame, buffers: dict[str, str], predicate: RowPredicate
 ) -> list[RecordedDispatch]:
     shape, matrix = product_of(r, node)
     entries = []
@@ -93,7 +95,7 @@ def _record_gemm(
     tile = gemm_tiles.choose_tile(shape, frame.rows, r.caps)
     for shard in matrix.shards:
         own = replace(shape, format=shard.format)
-        dispatch = gemm_tiles.gemm(own, r.caps, tile, first=shard.first, units=shard.units, guard=guard)
+        dispatch = gemm_tiles.gemm(own, r.caps, tile, first=shard.first, units=shard.units, guard=predicate)
         entries.append(entry(dispatch, {**buffers, **shard.buffers}, control=frame.control))
     return entries
 

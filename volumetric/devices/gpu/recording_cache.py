@@ -79,7 +79,7 @@ class RecordingCache:
         executor: Executor,
         scratch: ValueBuffers,
         recorder: RowRecorder,
-        cut: Partition,
+        partition: Partition,
         cores: GpuSubgraphs,
         buffers: Callable[[], Mapping[str, Any]],
     ) -> None:
@@ -87,13 +87,13 @@ class RecordingCache:
         self.executor = executor
         self.scratch = scratch
         self.graph = graph = recorder.graph
-        self.inputs = cut.inputs
-        self.input, self.output = cut.inputs[INPUT], cut.outputs[OUTPUT]
+        self.inputs = partition.inputs
+        self.input, self.output = partition.inputs[INPUT], partition.outputs[OUTPUT]
         self.owner: object | None = None
         self.whole = recorder.attention.whole or graph.whole_sequences
         self.apart = self.whole and bool(cores)
         self._block = recorder.attention.block
-        self._cut, self._cores = cut, cores
+        self._partition, self._subgraphs = partition, cores
         self.most_singles = min(scratch.rows, scratch.tail_rows, PLACES) if not self.whole else 1
         self._recorder = recorder
         self._buffers = buffers
@@ -133,7 +133,7 @@ class RecordingCache:
     def count(self, places: Sequence[SequenceSpan]) -> CallRows:
         """Rows of a call."""
         rows = count_rows(places, self._block, singles=not self.whole)
-        return rows._replace(lengths=tuple(place.rows for place in places)) if self._cores else rows
+        return rows._replace(lengths=tuple(place.rows for place in places)) if self._subgraphs else rows
 
     def calls(self, part: str, rows: CallRows, needed: Needed | None = None) -> list[BoundDispatch]:
         """Dispatches of ``"body"``, ``"tail"`` or ``"whole"`` for up to so many rows, after rounding up.
@@ -157,7 +157,7 @@ class RecordingCache:
             values = {**self.scratch.values, **self.scratch.gathered} if tail else self.scratch.values
             control = self._tail_control if tail else self._control
             entries: list[RecordedDispatch] = []
-            segments = (one for one in self._cut.segments_of(key.needed) if part == "whole" or one.tail == tail)
+            segments = (one for one in self._partition.segments_of(key.needed) if part == "whole" or one.tail == tail)
             for on_rows, parts in groupby(segments, key=lambda one: one.graph is None):
                 if on_rows:
                     nodes = [node for one in parts for node in one.nodes]
@@ -167,13 +167,13 @@ class RecordingCache:
                     entries += self._recorder.record(frame)
                     continue
                 for one in parts:
-                    entries += self._cores.entries(one, key.lengths, values, control)
+                    entries += self._subgraphs.entries(one, key.lengths, values, control)
             self._entries[key] = entries
         return self._entries[key]
 
     def needed_segments(self, outputs: Iterable[int]) -> Needed:
         """Return the parts of the graph needed for some outputs."""
-        return self._cut.needed_uses(outputs)
+        return self._partition.needed_uses(outputs)
 
     def as_recording(self, part: str, rows: CallRows) -> GpuRecording:
         """The same in a form that can be written to a file, with the sizes of the buffers."""
@@ -258,6 +258,7 @@ class RecordingCache:
         more; with segments that do not run on rows, only for exactly the lengths they were made for.
         """
         singles = power_of_two(rows.singles) if rows.singles else 0
-        lengths = (rows.lengths or (rows.total,)) if self._cores else ()
+        lengths = (rows.lengths or (rows.total,)) if self._subgraphs else ()
         most = max(power_of_two(rows.total), 2 * singles if rows.multi_rows else 0)
-        return _RecordingKey(part, most, singles, lengths, (range(len(self._cut.uses)),) if needed is None else needed)
+        uses = (range(len(self._partition.uses)),) if needed is None else needed
+        return _RecordingKey(part, most, singles, lengths, uses)

@@ -35,7 +35,7 @@ def recurrence(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[Record
     product |= {} if bias is None else {"bias": bias}
     values = {"from_x": frame.values[node.inputs[0]], "from_h": product["y"], "y": frame.values[node.outputs[0]]}
     steps = min(frame.rows, r.most_rows) if frame.singles < frame.rows else 1
-    guard = row_predicate.STEPS if steps > 1 else row_predicate.NONE
+    predicate = row_predicate.STEPS if steps > 1 else row_predicate.NONE
     entries = []
     for number in range(steps):
         for shard in matrix.shards:
@@ -45,7 +45,7 @@ def recurrence(r: RowRecorder, node: Node, frame: RecordingFrame) -> list[Record
                 first=shard.first,
                 units=shard.units,
                 tuning=_product_tuning(r, shape, shard.units, frame, steps),
-                guard=guard,
+                guard=predicate,
                 source=SequenceStates(ring=cells.RING, step=number),
             )
             entries.append(entry(dispatch, {**product, **shard.buffers}, control=frame.control))

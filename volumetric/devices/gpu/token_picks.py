@@ -32,7 +32,7 @@ class TokenPicks:
 
     Attributes
     ----------
-    picked : results of each sequence so far
+    tokens : results of each sequence so far
     """
 
     def __init__(self, drawing: DrawPlans, parts: Sequence[CheckedRows], choosers: Sequence[Wanted]) -> None:

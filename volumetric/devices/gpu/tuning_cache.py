@@ -56,9 +56,9 @@ class TuningCache:
             return default
         return default if tuning is None or not _is_legal(tuning, shape, caps) else tuning
 
-    def remember(self, shape: MatmulShape, units: int, cut: MatvecTuning) -> None:
+    def remember(self, shape: MatmulShape, units: int, tuning: MatvecTuning) -> None:
         """Store a tuning."""
-        chosen = {name: getattr(cut, name) for name in ("team", "rows", "workgroup", "unroll")}
+        chosen = {name: getattr(tuning, name) for name in ("team", "rows", "workgroup", "unroll")}
         self._cuts[_key(shape, units)] = chosen
 
     def save(self) -> None:
@@ -75,8 +75,8 @@ def _key(shape: MatmulShape, units: int) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items() if value not in (None, False))
 
 
-def _is_legal(cut: MatvecTuning, shape: MatmulShape, caps: Caps) -> bool:
+def _is_legal(tuning: MatvecTuning, shape: MatmulShape, caps: Caps) -> bool:
     """Whether the kernel can run with a tuning; tunings from a file are not trusted."""
-    powers = all(value >= 1 and value & (value - 1) == 0 for value in (cut.team, cut.rows, cut.workgroup))
-    small = cut.team <= cut.workgroup <= caps.max_workgroup and cut.rows * shape.parts * cut.unroll <= 32
-    return powers and small and cut.unroll >= 1 and fits_memory(shape, cut, caps)
+    powers = all(value >= 1 and value & (value - 1) == 0 for value in (tuning.team, tuning.rows, tuning.workgroup))
+    small = tuning.team <= tuning.workgroup <= caps.max_workgroup and tuning.rows * shape.parts * tuning.unroll <= 32
+    return powers and small and tuning.unroll >= 1 and fits_memory(shape, tuning, caps)

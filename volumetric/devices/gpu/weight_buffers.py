@@ -66,7 +66,7 @@ class WeightBuffers:
     context : the open GPU
     params : weights of the network
     sources : the original weights, before their groups were narrowed
-    like : residency to share: matrices of the same sources are not uploaded again
+    shared_with : residency to share: matrices of the same sources are not uploaded again
 
     Attributes
     ----------

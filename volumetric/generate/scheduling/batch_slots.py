@@ -51,10 +51,10 @@ class BatchSlots:
 
     def __len__(self) -> int:
         """Number of slots in use, including those of followers that wait for their prompt."""
-        return sum(live.texts for live in self.all)
+        return sum(sequence.texts for sequence in self.all)
 
     def has_room(
-        self, live: GenerationSequence, *, without: Collection[GenerationSequence] = (), resting: bool = False
+        self, sequence: GenerationSequence, *, without: Collection[GenerationSequence] = (), resting: bool = False
     ) -> bool:
         """Whether there are slots and memory for a generation and its followers; memory is ignored for a single job.
 
@@ -63,20 +63,20 @@ class BatchSlots:
         without : generations that would yield their slots
         resting : keep their states, and those of other suspended generations
         """
-        if len(self) - sum(one.texts for one in without) + live.texts > self._limits.slots:
+        if len(self) - sum(one.texts for one in without) + sequence.texts > self._limits.slots:
             return False
         limit = self._room.limit
         if limit is None or len(without) == len(self.all):
             return True
-        ahead = min(live.transcript.tokens_left, self._limits.ahead)
+        ahead = min(sequence.transcript.tokens_left, self._limits.ahead)
         need = self._bytes() - sum(self._bytes_of(one, 0) for one in without)
-        need += live.texts * self._room.bytes_of(len(live.ids) + ahead)
+        need += sequence.texts * self._room.bytes_of(len(sequence.ids) + ahead)
         if resting:
-            need += sum(self._bytes_of(one, 0) for one in (*without, *self._resting) if one is not live)
+            need += sum(self._bytes_of(one, 0) for one in (*without, *self._resting) if one is not sequence)
         return need <= limit
 
     def preempted_for(
-        self, live: GenerationSequence, others: Sequence[tuple[float, GenerationSequence]]
+        self, sequence: GenerationSequence, others: Sequence[tuple[float, GenerationSequence]]
     ) -> list[GenerationSequence]:
         """Return the generations that yield slots to a waiting one; none if that is not enough, or too early.
 
@@ -92,92 +92,94 @@ class BatchSlots:
                 if ahead < turn:
                     break
                 giving.append(other)
-                if self.has_room(live, without=giving, resting=resting):
+                if self.has_room(sequence, without=giving, resting=resting):
                     return giving
         return []
 
-    def take(self, live: GenerationSequence) -> None:
+    def take(self, sequence: GenerationSequence) -> None:
         """Assign slots to a generation and its followers."""
-        if live in self._resting:
-            self._resting.remove(live)
-        self.all.append(live)
+        if sequence in self._resting:
+            self._resting.remove(sequence)
+        self.all.append(sequence)
 
-    def rest(self, live: GenerationSequence) -> None:
+    def rest(self, sequence: GenerationSequence) -> None:
         """Suspend a generation and its followers: free their slots, and keep the state if there is memory."""
         self._settle()
-        self.all.remove(live)
-        live.rest()
-        if live.state is not None:
-            self._resting.append(live)
+        self.all.remove(sequence)
+        sequence.rest()
+        if sequence.state is not None:
+            self._resting.append(sequence)
         while len(self._resting) > self._limits.slots:
             self._resting[0].forget()
             del self._resting[0]
 
-    def follow(self, live: GenerationSequence) -> list[GenerationSequence]:
+    def follow(self, sequence: GenerationSequence) -> list[GenerationSequence]:
         """Give the followers of a computed prompt copies of its state, and return them."""
-        followers, live.followers = live.followers, []
+        followers, sequence.followers = sequence.followers, []
         for one in followers:
-            assert live.state is not None
-            one.state, one.fed = live.state.fork(), live.fed
-            one.transcript.cached = len(live.prompt)
+            assert sequence.state is not None
+            one.state, one.fed = sequence.state.fork(), sequence.fed
+            one.transcript.cached = len(sequence.prompt)
             self.all.append(one)
         return followers
 
-    def leave(self, live: GenerationSequence, *, keep: bool = True) -> None:
+    def leave(self, sequence: GenerationSequence, *, keep: bool = True) -> None:
         """Free the slots. The state goes to the prefix cache, unless its contents are undefined."""
-        self.all.remove(live)
-        live.rest()
-        session_state = live.ticket.job.session_state
+        self.all.remove(sequence)
+        sequence.rest()
+        session_state = sequence.ticket.job.session_state
         if session_state is not None:
             session_state.take_back()
-        self._put_away(live, keep=keep)
+        self._put_away(sequence, keep=keep)
 
-    def give_back(self, live: GenerationSequence, *, keep: bool = True) -> None:
+    def give_back(self, sequence: GenerationSequence, *, keep: bool = True) -> None:
         """Release the state of a generation without a slot, as `leave` does."""
-        if live in self._resting:
-            self._resting.remove(live)
-        self._put_away(live, keep=keep)
+        if sequence in self._resting:
+            self._resting.remove(sequence)
+        self._put_away(sequence, keep=keep)
 
-    def _put_away(self, live: GenerationSequence, *, keep: bool) -> None:
-        session_state = live.ticket.job.session_state
-        state, live.state = live.state, None
+    def _put_away(self, sequence: GenerationSequence, *, keep: bool) -> None:
+        session_state = sequence.ticket.job.session_state
+        state, sequence.state = sequence.state, None
         if state is None or session_state is not None or not keep:
             return
         if self._prefixes is not None:
-            self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), state, live.group)
+            self._prefixes.keep(np.array(sequence.ids[: sequence.fed], np.int32), state, sequence.group)
         elif self._limits.state_bytes is None and len(self._spare) < self._limits.slots:
             state.reset()
-            self._spare.append((live.ticket.job.adapter, state))
+            self._spare.append((sequence.ticket.job.adapter, state))
 
     def share(self) -> list[tuple[GenerationSequence, int]]:
         """Return the generations of the next call, and their rows: all that decode, and the first prompts."""
-        prompts = sorted((live for live in self.all if not live.decoding), key=_turn)
+        prompts = sorted((sequence for sequence in self.all if not sequence.decoding), key=_turn)
         if not prompts:
-            return [(live, 1) for live in self.all]
+            return [(sequence, 1) for sequence in self.all]
         self._settle()
         beside = len(self.all) - len(prompts)
         budget = whole = self._budget(beside)
         enough = self._enough(beside)
-        under_way = [live for live in prompts if live.state is not None]
+        under_way = [sequence for sequence in prompts if sequence.state is not None]
         chosen: dict[int, int] = {}
-        for live in prompts:
+        for sequence in prompts:
             # A call could contain many prompts, but all of them would wait for its end.
             if budget <= 0 or whole - budget >= enough:
                 break
-            if live.state is None:
-                if not self._begin(live, under_way):
+            if sequence.state is None:
+                if not self._begin(sequence, under_way):
                     continue
-                under_way.append(live)
-            if chosen and budget < live.missing <= whole:
+                under_way.append(sequence)
+            if chosen and budget < sequence.missing <= whole:
                 break  # the next call can compute it whole; a part of it now would only delay this call
-            rows = min(budget, live.until_cut())
-            chosen[id(live)] = rows
+            rows = min(budget, sequence.until_cut())
+            chosen[id(sequence)] = rows
             budget -= rows
-        latest = max((live.order for live in prompts if id(live) in chosen), default=(0, 0))
-        for live in prompts:
-            live.passed = 0 if id(live) in chosen else live.passed + (live.order < latest)
+        latest = max((sequence.order for sequence in prompts if id(sequence) in chosen), default=(0, 0))
+        for sequence in prompts:
+            sequence.passed = 0 if id(sequence) in chosen else sequence.passed + (sequence.order < latest)
         return [
-            (live, 1 if live.decoding else chosen[id(live)]) for live in self.all if live.decoding or id(live) in chosen
+            (sequence, 1 if sequence.decoding else chosen[id(sequence)])
+            for sequence in self.all
+            if sequence.decoding or id(sequence) in chosen
         ]
 
     def fit(self, taking: Sequence[tuple[GenerationSequence, int]]) -> Iterator[GenerationSequence]:
@@ -185,11 +187,11 @@ class BatchSlots:
         limit = self._room.limit
         if limit is None:
             return
-        rows = {id(live): count for live, count in taking}
-        while (need := sum(self._bytes_of(live, rows.get(id(live), 0)) for live in self.all)) > limit:
+        rows = {id(sequence): count for sequence, count in taking}
+        while (need := sum(self._bytes_of(sequence, rows.get(id(sequence), 0)) for sequence in self.all)) > limit:
             if len(self.all) < 2:  # never larger than the scheduler's limit for a job
                 break
-            youngest = max(self.all, key=lambda live: live.order)
+            youngest = max(self.all, key=lambda sequence: sequence.order)
             self._settle()
             self.all.remove(youngest)
             youngest.forget()
@@ -204,8 +206,12 @@ class BatchSlots:
         """Whether there is memory for the draft rows, and for copies of states that cannot be truncated."""
         if self._room.limit is None:
             return True
-        need = sum(self._bytes_of(live, 1 + len(live.guesses)) for live in self.all)
-        need += sum(self._bytes_of(live, 0) for live in self.all if live.guesses and live.state and live.state.forgets)
+        need = sum(self._bytes_of(sequence, 1 + len(sequence.guesses)) for sequence in self.all)
+        need += sum(
+            self._bytes_of(sequence, 0)
+            for sequence in self.all
+            if sequence.guesses and sequence.state and sequence.state.forgets
+        )
         left = self._room.limit - need - self._resting_bytes()
         if self._prefixes is not None and left >= 0:
             self._prefixes.shrink(left)
@@ -220,15 +226,15 @@ class BatchSlots:
 
     def keep_marked(self, taking: Sequence[tuple[GenerationSequence, int]]) -> None:
         """Cache copies of states at marked positions, to which they cannot be truncated later."""
-        for live, _ in taking:
-            state, session_state = live.state, live.ticket.job.session_state
+        for sequence, _ in taking:
+            state, session_state = sequence.state, sequence.ticket.job.session_state
             if session_state is not None:
-                session_state.mark(live)
-            elif self._prefixes is not None and state is not None and live.fed in live.cuts:
-                self._make_room(live.fed)
-                copy = self._copy(state, live.fed)
+                session_state.mark(sequence)
+            elif self._prefixes is not None and state is not None and sequence.fed in sequence.cuts:
+                self._make_room(sequence.fed)
+                copy = self._copy(state, sequence.fed)
                 if copy is not None:
-                    self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), copy, live.group)
+                    self._prefixes.keep(np.array(sequence.ids[: sequence.fed], np.int32), copy, sequence.group)
 
     def clear(self) -> None:
         """Free all states."""
@@ -239,20 +245,20 @@ class BatchSlots:
     def measure(self, stats: SchedulerStats) -> None:
         """Update the memory statistics."""
         stats.running = len(self)
-        stats.state_bytes = sum(self._bytes_of(live, 0) for live in self.all) + self._resting_bytes()
+        stats.state_bytes = sum(self._bytes_of(sequence, 0) for sequence in self.all) + self._resting_bytes()
         if self._prefixes is not None:
             stats.prefix_bytes, stats.prefix_entries = self._prefixes.nbytes, len(self._prefixes)
             stats.prefix_evictions = self._prefixes.evictions
             stats.state_bytes += stats.prefix_bytes
 
-    def _bytes_of(self, live: GenerationSequence, more: int) -> int:
-        return self._room.bytes_of(live.fed + more) * live.texts if live.state is not None else 0
+    def _bytes_of(self, sequence: GenerationSequence, more: int) -> int:
+        return self._room.bytes_of(sequence.fed + more) * sequence.texts if sequence.state is not None else 0
 
     def _bytes(self) -> int:
-        return sum(self._room.bytes_of(len(live.ids)) * live.texts for live in self.all)
+        return sum(self._room.bytes_of(len(sequence.ids)) * sequence.texts for sequence in self.all)
 
     def _resting_bytes(self) -> int:
-        return sum(self._bytes_of(live, 0) for live in self._resting)
+        return sum(self._bytes_of(sequence, 0) for sequence in self._resting)
 
     def _copy(self, state: State, rows: int) -> State | None:
         """Return a copy of the first rows of a state; None if the device has no memory for it.
@@ -269,7 +275,7 @@ class BatchSlots:
     def _make_room(self, rows: int) -> None:
         """Drop cached prefixes to free memory for a state of `rows` rows."""
         if self._room.limit is not None and self._prefixes is not None:
-            running_bytes = sum(self._bytes_of(live, 0) for live in self.all)
+            running_bytes = sum(self._bytes_of(sequence, 0) for sequence in self.all)
             self._prefixes.shrink(self._room.limit - running_bytes - self._resting_bytes() - self._room.bytes_of(rows))
 
     def _budget(self, beside: int) -> int:
@@ -284,22 +290,22 @@ class BatchSlots:
             return self._limits.prompt_rows if beside else ENOUGH
         return self._pace.enough()
 
-    def _begin(self, live: GenerationSequence, under_way: Sequence[GenerationSequence]) -> bool:
+    def _begin(self, sequence: GenerationSequence, under_way: Sequence[GenerationSequence]) -> bool:
         """Give a prompt a state with its longest cached prefix; False if the next calls will compute a longer one."""
-        if live.ticket.job.session_state is not None:
-            live.ticket.job.session_state.lend_to(live, self._settle)
-            live.transcript.cached = live.fed
+        if sequence.ticket.job.session_state is not None:
+            sequence.ticket.job.session_state.lend_to(sequence, self._settle)
+            sequence.transcript.cached = sequence.fed
             return True
-        ids = np.array(live.ids[:-1], np.int32)  # the last token is always fed, because its logits are needed
+        ids = np.array(sequence.ids[:-1], np.int32)  # the last token is always fed, because its logits are needed
         entry, source, rows, known = None, None, 0, 0
-        if live.scored:
+        if sequence.scored:
             ids = ids[:0]
         if self._prefixes is not None and ids.size >= WORTH:
-            match = self._prefixes.find(ids, live.group)
+            match = self._prefixes.find(ids, sequence.group)
             rows, known, entry = match.rows, match.known, match.entry
         if self._limits.prefix_bytes is not None and ids.size >= WORTH:
             for other in self.all:
-                if other.state is None or other is live or other.group != live.group:
+                if other.state is None or other is sequence or other.group != sequence.group:
                     continue
                 alike = common_length(other.prompt, ids)
                 here = min(alike, other.fed)
@@ -312,14 +318,14 @@ class BatchSlots:
         if entry is not None and self._prefixes is not None:
             source = self._prefixes.use(entry)
         self._make_room(rows)
-        live.state = None if source is None else self._copy(source, rows)
-        if live.state is None:
-            rows, live.state = 0, self._fresh(live.ticket.job.adapter)
-        live.fed = rows
-        if not live.transcript.begun:
-            live.transcript.cached = rows
-        if self._prefixes is not None and live.state.forgets:
-            live.cuts = tuple(at for at in (known, ids.size) if at > rows and at >= WORTH)
+        sequence.state = None if source is None else self._copy(source, rows)
+        if sequence.state is None:
+            rows, sequence.state = 0, self._fresh(sequence.ticket.job.adapter)
+        sequence.fed = rows
+        if not sequence.transcript.begun:
+            sequence.transcript.cached = rows
+        if self._prefixes is not None and sequence.state.forgets:
+            sequence.cuts = tuple(at for at in (known, ids.size) if at > rows and at >= WORTH)
         return True
 
     def _fresh(self, adapter: str) -> State:
@@ -331,8 +337,8 @@ class BatchSlots:
         return state_for(self._executable, adapter) if adapter else self._executable.new_state()
 
 
-def _turn(live: GenerationSequence) -> tuple[int, bool, int, int]:
+def _turn(sequence: GenerationSequence) -> tuple[int, bool, int, int]:
     """Sort key of prompts: priority, passed over too often, fewest rows left, arrival."""
-    back, number = live.order
-    late = live.passed >= PATIENCE
-    return back, not late, number if late else live.missing, number
+    back, number = sequence.order
+    late = sequence.passed >= PATIENCE
+    return back, not late, number if late else sequence.missing, number

@@ -57,22 +57,22 @@ class DeviceCalls:
         ------
         VolumetricError : the device has failed; the contents of the states are undefined
         """
-        if all(live.decoding and not live.guesses for live, _ in taking):
-            together = tuple(live for live, _ in taking)
+        if all(sequence.decoding and not sequence.guesses for sequence, _ in taking):
+            together = tuple(sequence for sequence, _ in taking)
             if (together == self._together and self._loop is not None) or self._begin(together):
                 return self._next(together)
         self.stop()
         return self._call(taking, follow)
 
-    def next_token(self, live: GenerationSequence) -> StepOutcomes:
+    def next_token(self, sequence: GenerationSequence) -> StepOutcomes:
         """Compute the next token of a single decoding sequence without draft tokens.
 
         Raises
         ------
         VolumetricError : see `run`
         """
-        if self._loop is None or self._together != (live,):
-            return self.run([(live, 1)])
+        if self._loop is None or self._together != (sequence,):
+            return self.run([(sequence, 1)])
         return self._next(self._together)
 
     def stop(self) -> None:
@@ -83,14 +83,14 @@ class DeviceCalls:
 
     def _begin(self, together: tuple[GenerationSequence, ...]) -> bool:
         """Start a loop in which the device chooses the tokens of the sequences, if it can."""
-        states, last = [live.state for live in together], [live.ids[-1] for live in together]
-        if all(live.likeliest for live in together):
+        states, last = [sequence.state for sequence in together], [sequence.ids[-1] for sequence in together]
+        if all(sequence.likeliest for sequence in together):
             self.stop()
             self._together, self._loop = together, self._executable.greedy(states, last)
             return True
-        if self._drawing is None or not all(live.drawable for live in together):
+        if self._drawing is None or not all(sequence.drawable for sequence in together):
             return False
-        choosers = [live.transcript.sampler.chooser for live in together]
+        choosers = [sequence.transcript.sampler.chooser for sequence in together]
         if not self._drawing.can_sample(choosers):
             return False
         self.stop()
@@ -105,17 +105,19 @@ class DeviceCalls:
         except GenerationError as error:
             self.stop()
             guilty = together if error.sequence is None else [together[error.sequence]]
-            for live in together:
-                if live not in guilty:
-                    _go_back(live)
-                elif live.state is not None:
-                    live.fed = live.state.position
-            return [(live, error) for live in guilty]
+            for sequence in together:
+                if sequence not in guilty:
+                    _go_back(sequence)
+                elif sequence.state is not None:
+                    sequence.fed = sequence.state.position
+            return [(sequence, error) for sequence in guilty]
         seconds = time.perf_counter() - began
-        for live in together:
-            live.fed += 1
-            live.transcript.count_time(seconds)
-        return [(live, _advance(live, Draw(token=token))) for live, token in zip(together, tokens, strict=True)]
+        for sequence in together:
+            sequence.fed += 1
+            sequence.transcript.count_time(seconds)
+        return [
+            (sequence, _advance(sequence, Draw(token=token))) for sequence, token in zip(together, tokens, strict=True)
+        ]
 
     def _call(
         self,
@@ -124,40 +126,42 @@ class DeviceCalls:
     ) -> StepOutcomes:
         """Run one call. All sequences wait for it, so that its time counts for each."""
         began = time.perf_counter()
-        before = dict(_copies(live for live, _ in taking if live.guesses))
-        pieces = [live.sequence_rows(rows) for live, rows in taking]
-        outputs = self._outputs([live for live, _ in taking], pieces)
+        before = dict(_copies(sequence for sequence, _ in taking if sequence.guesses))
+        pieces = [sequence.sequence_rows(rows) for sequence, rows in taking]
+        outputs = self._outputs([sequence for sequence, _ in taking], pieces)
         seconds = time.perf_counter() - began
         ready: list[tuple[GenerationSequence, F32Array]] = []
         picked: list[tuple[GenerationSequence, int | GenerationError]] = []
-        for (live, rows), piece, output in zip(taking, pieces, outputs, strict=True):
-            if not live.decoding:
-                live.transcript.prompt_seconds += seconds
-            live.fed += rows
-            live.transcript.drafted += len(live.guesses)
+        for (sequence, rows), piece, output in zip(taking, pieces, outputs, strict=True):
+            if not sequence.decoding:
+                sequence.transcript.prompt_seconds += seconds
+            sequence.fed += rows
+            sequence.transcript.drafted += len(sequence.guesses)
             if piece.output_rows == "none":
                 continue
             if isinstance(output, np.ndarray):
-                if live.scored:
-                    output = live.score(output)
-                    if live.missing:
+                if sequence.scored:
+                    output = sequence.score(output)
+                    if sequence.missing:
                         continue
-                ready.append((live, output))
-                ready += [(follower, output) for follower in follow(live)]
+                ready.append((sequence, output))
+                ready += [(follower, output) for follower in follow(sequence)]
             else:
-                picked.append((live, output))
-        outcomes = _draw_all(ready, [live for live, _ in taking], began)
-        outcomes += [(live, _advance(live, Draw(token=one)) if isinstance(one, int) else one) for live, one in picked]
-        self._settle([live for live, _ in taking if live.guesses], before)
+                picked.append((sequence, output))
+        outcomes = _draw_all(ready, [sequence for sequence, _ in taking], began)
+        outcomes += [
+            (sequence, _advance(sequence, Draw(token=one)) if isinstance(one, int) else one) for sequence, one in picked
+        ]
+        self._settle([sequence for sequence, _ in taking if sequence.guesses], before)
         return outcomes
 
     def _outputs(
-        self, lives: Sequence[GenerationSequence], pieces: Sequence[SequenceRows]
+        self, sequences: Sequence[GenerationSequence], pieces: Sequence[SequenceRows]
     ) -> Sequence[F32Array | int | GenerationError]:
         """Run sequence rows; return the requested logits of each, or the device's choice from them."""
         device = self._drawing
         if device is not None and device.can_pick and all(piece.output_rows != "all" for piece in pieces):
-            choosers: list[TokenSampler | Literal["logits"] | None] = [live.chooser for live in lives]
+            choosers: list[TokenSampler | Literal["logits"] | None] = [sequence.chooser for sequence in sequences]
             if any(one != "logits" for one in choosers):
                 none = np.empty((0, 0), np.float32)
                 picked = device.sample(pieces, choosers)
@@ -167,17 +171,19 @@ class DeviceCalls:
     def _settle(self, guessed: Sequence[GenerationSequence], before: Mapping[int, State]) -> None:
         """Truncate states to the accepted tokens, without the last one, as draft tokens may have been rejected."""
         again: list[SequenceRows] = []
-        for live in guessed:
-            assert live.length is not None
-            live.length.count(len(live.guesses), min(len(live.guesses), max(0, len(live.ids) - live.fed - 1)))
-            live.guesses, live.fed = [], len(live.ids) - 1
-            state = live.state
+        for sequence in guessed:
+            assert sequence.length is not None
+            sequence.length.count(
+                len(sequence.guesses), min(len(sequence.guesses), max(0, len(sequence.ids) - sequence.fed - 1))
+            )
+            sequence.guesses, sequence.fed = [], len(sequence.ids) - 1
+            state = sequence.state
             assert state is not None
-            if live.fed >= state.oldest_restorable:
-                state.trim(live.fed)
-            elif live.fed < state.position:
-                live.state = state = before[id(live)]
-                if rows := live.ids[state.position : live.fed]:
+            if sequence.fed >= state.oldest_restorable:
+                state.trim(sequence.fed)
+            elif sequence.fed < state.position:
+                sequence.state = state = before[id(sequence)]
+                if rows := sequence.ids[state.position : sequence.fed]:
                     again.append(SequenceRows(state, np.array(rows, np.int32), "none"))
         if again:
             self._executable.run(again)
@@ -185,22 +191,22 @@ class DeviceCalls:
 
 def _copies(guessed: Iterable[GenerationSequence]) -> Iterator[tuple[int, State]]:
     """Copy states that cannot be truncated after rejected draft tokens; without memory for it, drop the draft."""
-    for live in guessed:
-        assert live.state is not None
-        if live.state.forgets:
+    for sequence in guessed:
+        assert sequence.state is not None
+        if sequence.state.forgets:
             try:
-                yield id(live), live.state.fork()
+                yield id(sequence), sequence.state.fork()
             except DeviceError:
-                live.guesses = []
+                sequence.guesses = []
 
 
-def _go_back(live: GenerationSequence) -> None:
+def _go_back(sequence: GenerationSequence) -> None:
     """Truncate the state before the last token: it may already be fed, although its successor was not returned."""
-    state, before = live.state, len(live.ids) - 1
+    state, before = sequence.state, len(sequence.ids) - 1
     if state is None or state.position == before:
         return
     state.trim(before if before >= state.oldest_restorable else 0)
-    live.fed = state.position
+    sequence.fed = state.position
 
 
 def _draw_all(
@@ -208,58 +214,62 @@ def _draw_all(
 ) -> StepOutcomes:
     """Draw from the first logits of each, and from the next ones after accepted draft tokens."""
     outcomes: StepOutcomes = []
-    place, counted = 0, {id(live): live for live in (*waited, *(live for live, _ in ready))}
+    place, counted = 0, {id(sequence): sequence for sequence in (*waited, *(sequence for sequence, _ in ready))}
     while counted:
-        draws = _draw([(live, logits[place]) for live, logits in ready])
+        draws = _draw([(sequence, logits[place]) for sequence, logits in ready])
         now = time.perf_counter()
-        for live in counted.values():
-            live.transcript.count_time(now - began)
+        for sequence in counted.values():
+            sequence.transcript.count_time(now - began)
         began = now
         right: list[tuple[GenerationSequence, F32Array]] = []
-        for (live, logits), drawn in zip(ready, draws, strict=True):
+        for (sequence, logits), drawn in zip(ready, draws, strict=True):
             if isinstance(drawn, GenerationError):
-                outcomes.append((live, drawn))
+                outcomes.append((sequence, drawn))
                 continue
-            same = live.guesses[place : place + 1] == [drawn.token]
-            live.transcript.accepted += same
-            event = _advance(live, drawn)
-            outcomes.append((live, event))
+            same = sequence.guesses[place : place + 1] == [drawn.token]
+            sequence.transcript.accepted += same
+            event = _advance(sequence, drawn)
+            outcomes.append((sequence, event))
             if same and event.finish_reason is None:
-                right.append((live, logits))
-        ready, counted, place = right, {id(live): live for live, _ in right}, place + 1
+                right.append((sequence, logits))
+        ready, counted, place = right, {id(sequence): sequence for sequence, _ in right}, place + 1
     return outcomes
 
 
-def _advance(live: GenerationSequence, draw: Draw) -> TokenEvent:
+def _advance(sequence: GenerationSequence, draw: Draw) -> TokenEvent:
     """Append a token to a sequence."""
-    live.ids.append(draw.token)
-    return live.transcript.take(draw)
+    sequence.ids.append(draw.token)
+    return sequence.transcript.take(draw)
 
 
 def _draw(ready: Sequence[tuple[GenerationSequence, F32Array]]) -> list[Draw | GenerationError]:
     """Draw from the logits of each sequence; all sampling ones share one call of the kernel."""
     drawn: dict[int, Draw | GenerationError] = {}
     sampled: list[tuple[GenerationSequence, F32Array]] = []
-    for live, logits in ready:
+    for sequence, logits in ready:
         try:
-            if live.likeliest:
-                drawn[id(live)] = Draw(token=argmax_token(logits))
+            if sequence.likeliest:
+                drawn[id(sequence)] = Draw(token=argmax_token(logits))
             else:
-                allowed = logits if live.constraint is None else live.constraint.allow(logits)
-                sampled.append((live, allowed))
+                allowed = logits if sequence.constraint is None else sequence.constraint.allow(logits)
+                sampled.append((sequence, allowed))
         except GenerationError as error:
-            drawn[id(live)] = error
+            drawn[id(sequence)] = error
     if sampled:
-        draws = draw_together([live.transcript.sampler for live, _ in sampled], [logits for _, logits in sampled])
-        drawn |= {id(live): _advance_constraint(live, one) for (live, _), one in zip(sampled, draws, strict=True)}
-    return [drawn[id(live)] for live, _ in ready]
+        draws = draw_together(
+            [sequence.transcript.sampler for sequence, _ in sampled], [logits for _, logits in sampled]
+        )
+        drawn |= {
+            id(sequence): _advance_constraint(sequence, one) for (sequence, _), one in zip(sampled, draws, strict=True)
+        }
+    return [drawn[id(sequence)] for sequence, _ in ready]
 
 
-def _advance_constraint(live: GenerationSequence, drawn: Draw | GenerationError) -> Draw | GenerationError:
+def _advance_constraint(sequence: GenerationSequence, drawn: Draw | GenerationError) -> Draw | GenerationError:
     """Advance the constraint of a text by its token."""
-    if live.constraint is not None and isinstance(drawn, Draw):
+    if sequence.constraint is not None and isinstance(drawn, Draw):
         try:
-            live.constraint.take(drawn.token)
+            sequence.constraint.take(drawn.token)
         except GenerationError as error:
             return error
     return drawn

@@ -43,7 +43,8 @@ class Job:
     tops : number of most likely tokens returned for each target (`Transcript.likeliest`)
     owner, weight : owner of the job for fair shares, an API key or a user, and its relative share
     request : jobs of a request take turns with those of others; jobs with None are ordered by arrival
-    held : owns the state in which the job's only text continues, and takes it back; such a text always uses its drafter
+    session_state : owns the state in which the job's only text continues, and takes it back; such a text always uses
+        its drafter
     """
 
     prompt: Sequence[int]
@@ -73,7 +74,7 @@ class Ticket:
     ----------
     number : order of submission
     submitted : time of submission, in the scheduler's clock
-    seated : it has had a slot
+    started : it has had a slot
     reported : number of its texts whose end was reported
     error : why the job failed
     cancelled : `Scheduler.cancel` was called

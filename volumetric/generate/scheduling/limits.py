@@ -28,7 +28,7 @@ class Limits:
 
     Attributes
     ----------
-    seats : slots: most sequences in a batch
+    slots : most sequences in a batch
     prompt_rows : most rows of prompts in a call with decoding sequences; None: as many as `max_stall` allows
     max_stall : most seconds of a call with rows of prompts and decoding sequences, as estimated from earlier calls; at
         least 16 rows are taken, and prompts always get half of this time

@@ -43,24 +43,24 @@ class Speculation:
 
             self._make = drafters(model, draft)
 
-    def guess(self, lives: Sequence[GenerationSequence], fits: Callable[[], bool]) -> None:
+    def guess(self, sequences: Sequence[GenerationSequence], fits: Callable[[], bool]) -> None:
         """Propose tokens for decoding sequences.
 
         Parameters
         ----------
         fits : returns whether there is memory for the proposed tokens; if not, they are dropped
         """
-        price, room = self._prices.of(len(lives)), MOST_ROWS
-        for live in lives:
-            alone = live.ticket.job.session_state is not None  # without a price: the sequence runs alone
-            room -= propose(live, live.ticket.job.drafter or self._make, room, 0.0 if alone else price)
+        price, room = self._prices.of(len(sequences)), MOST_ROWS
+        for sequence in sequences:
+            alone = sequence.ticket.job.session_state is not None  # without a price: the sequence runs alone
+            room -= propose(sequence, sequence.ticket.job.drafter or self._make, room, 0.0 if alone else price)
         if room < MOST_ROWS and not fits():
-            for live in lives:
-                live.guesses = []
+            for sequence in sequences:
+                sequence.guesses = []
 
 
 def propose(
-    live: GenerationSequence, make: Callable[[], Drafter] | None, room: int = MOST_ROWS, price: float = 0.0
+    sequence: GenerationSequence, make: Callable[[], Drafter] | None, room: int = MOST_ROWS, price: float = 0.0
 ) -> int:
     """Let a drafter propose the next tokens of a sequence, and return their number.
 
@@ -70,19 +70,21 @@ def propose(
     room : most tokens
     price : see `DraftLength.most`
     """
-    if live.drafter is None and make is not None:
-        live.drafter = make()
-    if live.drafter is None:
+    if sequence.drafter is None and make is not None:
+        sequence.drafter = make()
+    if sequence.drafter is None:
         return 0
-    if live.length is None:
+    if sequence.length is None:
         from volumetric.generate.drafters import DraftLength
 
-        live.length = DraftLength()
-    most = min(live.length.most(price), live.transcript.tokens_left - 1, room)
-    live.guesses = live.drafter.propose(live.ids, most) if most > 0 else []
-    return len(live.guesses)
+        sequence.length = DraftLength()
+    most = min(sequence.length.most(price), sequence.transcript.tokens_left - 1, room)
+    sequence.guesses = sequence.drafter.propose(sequence.ids, most) if most > 0 else []
+    return len(sequence.guesses)
 
 
-def guessed_by(lives: Sequence[GenerationSequence]) -> tuple[int, int]:
+def guessed_by(sequences: Sequence[GenerationSequence]) -> tuple[int, int]:
     """Return the numbers of proposed and of accepted tokens so far."""
-    return sum(live.transcript.drafted for live in lives), sum(live.transcript.accepted for live in lives)
+    return sum(sequence.transcript.drafted for sequence in sequences), sum(
+        sequence.transcript.accepted for sequence in sequences
+    )

@@ -91,15 +91,15 @@ class Shares:
         """All requests."""
         return [flow for owner in self._owners.flows.values() for flow in owner.requests.flows.values()]
 
-    def find(self, live: GenerationSequence) -> RequestFlow | None:
+    def find(self, sequence: GenerationSequence) -> RequestFlow | None:
         """Return the request of a text, if any text of it runs or waits."""
-        job = live.ticket.job
+        job = sequence.ticket.job
         owner = self._owners.flows.get(job.owner)
         return None if owner is None else owner.requests.flows.get(job.request)
 
-    def enter(self, live: GenerationSequence) -> RequestFlow:
+    def enter(self, sequence: GenerationSequence) -> RequestFlow:
         """Add a text and its followers to its request, and return the request."""
-        job = live.ticket.job
+        job = sequence.ticket.job
         owners = self._owners
         owner = owners.flows.get(job.owner)
         if owner is None:
@@ -109,25 +109,25 @@ class Shares:
         if flow is None:
             flow = RequestFlow(job.request, owner.requests.now, owner=owner)
             owner.requests.flows[job.request] = flow
-        flow.members += live.texts
-        owner.members += live.texts
+        flow.members += sequence.texts
+        owner.members += sequence.texts
         return flow
 
-    def leave(self, live: GenerationSequence) -> None:
+    def leave(self, sequence: GenerationSequence) -> None:
         """Remove a text and its followers from its request."""
-        flow = self.find(live)
+        flow = self.find(sequence)
         assert flow is not None
         owner = flow.owner
-        flow.members -= live.texts
-        owner.members -= live.texts
+        flow.members -= sequence.texts
+        owner.members -= sequence.texts
         if not flow.members:
             del owner.requests.flows[flow.key]
         if not owner.members:
             del self._owners.flows[owner.key]
 
-    def run(self, live: GenerationSequence, slots: int) -> None:
+    def run(self, sequence: GenerationSequence, slots: int) -> None:
         """Count slots that a text takes, or frees if negative."""
-        flow = self.find(live)
+        flow = self.find(sequence)
         assert flow is not None
         flow.running += slots
         flow.owner.running += slots
@@ -176,7 +176,7 @@ class WaitingQueue:
         flow = self._next()
         return None if flow is None else flow.waiting[0]
 
-    def check(self, live: GenerationSequence, free: int, retry_after: float) -> None:
+    def check(self, sequence: GenerationSequence, free: int, retry_after: float) -> None:
         """Raise `OverloadedError` if a text and its followers exceed the queue; `free` slots are available.
 
         The limit counts requests, and jobs without one. Further texts of a request have a separate limit, so that no
@@ -187,59 +187,61 @@ class WaitingQueue:
             waiting = sum(len(flow.waiting) if flow.key is None else 1 for flow in flows if flow.waiting)
             waiting += len(self.paused)
             further = sum(sum(one.texts for one in flow.waiting) - 1 for flow in flows if flow.waiting)
-            more = live.texts if self._shares.find(live) is not None else live.texts - 1
-            if (live.ticket.job.request is None or self._shares.find(live) is None) and waiting >= limits.queue + free:
+            more = sequence.texts if self._shares.find(sequence) is not None else sequence.texts - 1
+            if (
+                sequence.ticket.job.request is None or self._shares.find(sequence) is None
+            ) and waiting >= limits.queue + free:
                 raise OverloadedError(
                     f"{waiting} requests are waiting, the limit is {limits.queue}", retry_after=retry_after
                 )
-            if live.ticket.job.request is not None and more and further + more > limits.queue * limits.slots:
+            if sequence.ticket.job.request is not None and more and further + more > limits.queue * limits.slots:
                 what = f"{further} further texts of requests are waiting, {more} more exceed the limit of"
                 raise OverloadedError(f"{what} {limits.queue * limits.slots}", retry_after=retry_after)
-        tokens = len(live.ids)
+        tokens = len(sequence.ids)
         if limits.queue_tokens is not None and self._count and self.tokens + tokens > limits.queue_tokens:
             what = (
                 f"{self.tokens} tokens of prompts are waiting, {tokens} more exceed the limit of {limits.queue_tokens}"
             )
             raise OverloadedError(what, retry_after=retry_after)
 
-    def push(self, live: GenerationSequence) -> None:
+    def push(self, sequence: GenerationSequence) -> None:
         """Insert a generation at its position."""
         self._count += 1
-        self.tokens += len(live.ids)
-        if live.ticket.paused:
-            self.paused.append(live)
+        self.tokens += len(sequence.ids)
+        if sequence.ticket.paused:
+            self.paused.append(sequence)
         else:
-            insort(self._shares.enter(live).waiting, live, key=lambda one: one.order)
+            insort(self._shares.enter(sequence).waiting, sequence, key=lambda one: one.order)
 
     def take(self, which: Callable[[GenerationSequence], bool]) -> list[GenerationSequence]:
         """Remove and return all generations that match `which`."""
-        lives = [live for live in self.paused if which(live)]
-        self.paused = [live for live in self.paused if not which(live)]
+        sequences = [sequence for sequence in self.paused if which(sequence)]
+        self.paused = [sequence for sequence in self.paused if not which(sequence)]
         for flow in self._shares.requests:
-            matching = [live for live in flow.waiting if which(live)]
+            matching = [sequence for sequence in flow.waiting if which(sequence)]
             if matching:
-                flow.waiting = [live for live in flow.waiting if not which(live)]
-                for live in matching:
-                    self._shares.leave(live)
-                lives += matching
-        self._count -= len(lives)
-        self.tokens -= sum(len(live.ids) for live in lives)
-        return lives
+                flow.waiting = [sequence for sequence in flow.waiting if not which(sequence)]
+                for sequence in matching:
+                    self._shares.leave(sequence)
+                sequences += matching
+        self._count -= len(sequences)
+        self.tokens -= sum(len(sequence.ids) for sequence in sequences)
+        return sequences
 
     def pop(self) -> GenerationSequence:
         """Remove and return the first generation, which gets slots."""
         flow = self._next()
         assert flow is not None
-        live = flow.waiting.pop(0)
+        sequence = flow.waiting.pop(0)
         self._count -= 1
-        self.tokens -= len(live.ids)
-        self._shares.run(live, live.texts)
-        return live
+        self.tokens -= len(sequence.ids)
+        self._shares.run(sequence, sequence.texts)
+        return sequence
 
-    def release_slots(self, live: GenerationSequence) -> None:
+    def release_slots(self, sequence: GenerationSequence) -> None:
         """Count the slots of a text and its followers as freed."""
-        self._shares.run(live, -live.texts)
-        self._shares.leave(live)
+        self._shares.run(sequence, -sequence.texts)
+        self._shares.leave(sequence)
 
     def charge(self) -> None:
         """Count a device call, if a text waits for a slot."""
@@ -252,11 +254,11 @@ class WaitingQueue:
         """Return generations of `running` from other requests, with their lead, the largest and youngest first."""
         own = self._shares.find(waiting)
         candidates = [
-            (self._shares.ahead(live, waiting), live)
-            for live in running
-            if live.ticket.job.priority <= waiting.ticket.job.priority
-            and live.ticket.job.session_state is None
-            and self._shares.find(live) is not own
+            (self._shares.ahead(sequence, waiting), sequence)
+            for sequence in running
+            if sequence.ticket.job.priority <= waiting.ticket.job.priority
+            and sequence.ticket.job.session_state is None
+            and self._shares.find(sequence) is not own
         ]
         return sorted(candidates, key=lambda one: (one[0], one[1].order), reverse=True)
 

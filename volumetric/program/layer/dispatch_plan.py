@@ -33,9 +33,9 @@ class EdgeGroup:
     parts : for each edge the indices of its parts, equally many for all
     pairs : queries and keys of each part
     columns : for each edge its column in the flags of firing, or `ALWAYS`
-    alone : whether each edge has separate parameters
-    known : number of rows of the constants that they read, equal for all; 0: they read other regions, too. Keys and
-        values of a constant are equal in each row and stream
+    own_params : whether each edge has separate parameters
+    constant_rows : number of rows of the constants that they read, equal for all; 0: they read other regions, too. Keys
+        and values of a constant are equal in each row and stream
     """
 
     tasks: tuple[EdgeTask, ...]
@@ -143,7 +143,7 @@ def plan_of(
     Parameters
     ----------
     columns : for each edge its column in the flags of firing, `ALWAYS` if it always fires; None: all do
-    apart : batch only edges that fire together
+    separate : batch only edges that fire together
     folded : precompute keys and values of constants, so that edges that read them are in separate batches
     """
     columns = columns or (ALWAYS,) * len(facts.wires)

@@ -114,7 +114,7 @@ def dispatch(
     read_rows : region and steps back → rows that edges read, ``[B, rows, d]``; for missing keys, positions of the
         canvas are read
     live : which edges fire in which stream, ``[B, columns]`` of 0 and 1, by the columns of the plan
-    guard : context for nodes that can be skipped
+    predicate : context for nodes that can be skipped
     learns : whether gradients are needed; without them, one operation computes the new canvas
     """
     step = _DispatchStep(work, plan, p, canvas, read_rows or {}, live, predicate or (lambda column: nullcontext()))

@@ -52,8 +52,8 @@ class EdgeTask:
     owner : prefix of its parameters, common to all edges that share them
     parts : parts that are computed separately
     shares : sum of the shares of the parts with a result for a position, ``[written]``; 0: the position is not written
-    predicts : it writes a residual region and reads no observation: its result is a prediction, which is subtracted to
-        get the error
+    is_prediction : it writes a residual region and reads no observation: its result is a prediction, which is
+        subtracted to get the error
     """
 
     wire: Wire

@@ -153,7 +153,7 @@ def follow_together(
     ----------
     canvases : canvas before and after the step, ``[B, positions, d]``
     fires : region → whether it fires in a stream
-    guard : context for nodes that can be skipped if none of the passed regions fires
+    predicate : context for nodes that can be skipped if none of the passed regions fires
     """
     batch, count, d = work.shape(canvases[0])
     at = np.arange(batch)[:, None] * count + np.stack([place.positions for place in places])[:, None]

@@ -168,14 +168,14 @@ class _ProgramRow:
 
     Attributes
     ----------
-    own : values that are constant over rows
+    fixed : values that are constant over rows
     state : state before the row, then after it
     x : ``[B, columns]``
     port_rows : input → its projected row, ``[B, d]``
     hidden : region → mask of positions that training hides, ``[B, N, 1]`` of 0 and 1
     noise : region → noise ε that training adds to its content, ``[B, N, d]``
     learns : whether this is training
-    guards : whether edges that fire in no stream can be skipped
+    skips_idle : whether edges that fire in no stream can be skipped
     penalty : sum of the regions' own losses, ``[B, 1]``, if any
     watched : whether the activity is returned after the outputs
     lives : which columns of edges fired in each step

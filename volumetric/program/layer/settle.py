@@ -39,7 +39,7 @@ class RegionStep:
     p : parameters by name
     states : ``[B, …]``, by the names of `parameters.states_of`
     fires : region → whether it fires in a stream, ``[B, 1]`` of 0 and 1; missing regions always fire
-    guard : context for nodes that can be skipped if none of the passed regions fires in any stream
+    predicate : context for nodes that can be skipped if none of the passed regions fires in any stream
     learns : whether gradients are needed
     """
 

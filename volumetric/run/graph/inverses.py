@@ -156,7 +156,7 @@ def _transposed_conv(spec: Conv, output_shape: Shape, input_shape: Shape, activa
     if windows.before != spec.zeros(windows.kernel, windows.stride, windows.dilation)[1]:
         return None
     spans = zip(output_shape[1:], windows.stride, windows.spans, windows.before, input_shape[1:], strict=True)
-    more = tuple(n - ((count - 1) * stride + span - 2 * cut) for count, stride, span, cut, n in spans)
+    more = tuple(n - ((count - 1) * stride + span - 2 * padding) for count, stride, span, padding, n in spans)
     fields: dict[str, Any] = {
         "in_channels": spec.out_channels,
         "out_channels": spec.in_channels,

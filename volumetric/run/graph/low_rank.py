@@ -195,14 +195,14 @@ class _OverlayWriter:
         """
         nodes, branches, width = [], [], sum(overlay.widths)
         for adapter in range(overlay.count):
-            guard = node.predicate or Predicate(self._weights, adapter)
+            predicate = node.predicate or Predicate(self._weights, adapter)
             keys, shapes = overlay.factor_keys(adapter), overlay.factor_shapes
             a, b = (self._parameter(key, shape) for key, shape in zip(keys, shapes, strict=True))
             low, branch = self._scratch("low rank", overlay.rank), self._scratch("adapter", width)
             down = {"x": by_role["x"], "weight.0": a, **_norm_of(by_role)}
             first = self._product(node, down, low, overlay.rank, **_norm_attrs(node))
             last = self._product(node, {"x": low, "weight.0": b}, branch, width)
-            nodes += [dataclasses.replace(one, predicate=guard) for one in (first, last)]
+            nodes += [dataclasses.replace(one, predicate=predicate) for one in (first, last)]
             branches.append(branch)
         mixture = self._scratch("overlay", width)
         nodes.append(self._new_node(node, "mix", (self._weights, *branches), mixture, weighted=True))

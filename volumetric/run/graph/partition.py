@@ -37,7 +37,7 @@ class Segment:
         writes
     mixes : a row of a result depends on other rows, or on its position
     tail : may run on the last row only
-    guard : predicate of all nodes of `graph`, see `Node`
+    predicate : predicate of all nodes of `graph`, see `Node`
     """
 
     nodes: tuple[Node, ...]
@@ -80,7 +80,7 @@ class Partition:
     Attributes
     ----------
     inputs, outputs : name → tensor of the graph that a call passes or gets
-    parts : segments in order
+    segments : segments in order
     rows : nodes of the segments that are row operations
     uses : the values that each of these nodes and each other segment reads and writes, in order
     body : number of `uses` before the tail

@@ -111,24 +111,24 @@ class _BorderMover:
             self._take_while(before, places, self._is_made)
             self._take_while(after, places[::-1], self._is_read)
 
-    def _take(self, places: list[int], core: SegmentKind) -> None:
+    def _take(self, places: list[int], subgraph: SegmentKind) -> None:
         for at in places:
-            self._kinds[at] = core
+            self._kinds[at] = subgraph
 
-    def _take_while(self, core: list[int], places: list[int], own: Callable[[int, set[int]], bool]) -> None:
+    def _take_while(self, subgraph: list[int], places: list[int], own: Callable[[int, set[int]], bool]) -> None:
         """Move nodes into a subgraph, starting with its neighbour, while `own` holds."""
-        inside = set(core)
+        inside = set(subgraph)
         for at in places:
-            if not (core and self._fits(at, self._kinds[core[0]]) and own(at, inside)):
+            if not (subgraph and self._fits(at, self._kinds[subgraph[0]]) and own(at, inside)):
                 return
-            self._take([at], self._kinds[core[0]])
+            self._take([at], self._kinds[subgraph[0]])
             inside.add(at)
 
-    def _fits(self, at: int, core: SegmentKind) -> bool:
+    def _fits(self, at: int, subgraph: SegmentKind) -> bool:
         """Return whether a node may run in a subgraph: it is general, and its result is not an output."""
         node = self._graph.nodes[at]
         inner = node.op in GENERAL and not set(node.outputs) & set(self._graph.outputs)
-        return inner and not core.runs and (node.tail, node.predicate) == (core.tail, core.predicate)
+        return inner and not subgraph.runs and (node.tail, node.predicate) == (subgraph.tail, subgraph.predicate)
 
     def _is_made(self, at: int, inside: set[int]) -> bool:
         """Return whether nodes of `inside` compute all values that a node reads."""

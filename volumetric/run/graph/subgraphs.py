@@ -38,10 +38,10 @@ class SubgraphRun:
 
     Attributes
     ----------
-    piece : index of their sequence in the call; None for independent rows, possibly of several sequences
+    sequence : index of their sequence in the call; None for independent rows, possibly of several sequences
     position : position of the first row in its sequence
     sequences : number of sequences in the run, with `rows` rows each
-    apart : distance in rows from one sequence to the next
+    stride : distance in rows from one sequence to the next
     """
 
     start: int
@@ -65,7 +65,7 @@ class SubgraphRun:
 class CallMemory(Protocol):
     """The values of a call and the states of its sequences, as writable views."""
 
-    def rows(self, tensor: int, stretch: SubgraphRun) -> Array:
+    def rows(self, tensor: int, run: SubgraphRun) -> Array:
         """Return rows of a value, ``[rows, …]``."""
         ...
 
@@ -140,21 +140,21 @@ class Subgraph:
         """Return the program for `rows` rows of each of `sequences` sequences."""
         return self.programs.get((rows, sequences), lambda: self._compile(self.bind_rows(rows, sequences)))
 
-    def derived_inputs(self, stretch: SubgraphRun) -> dict[int, Array]:
+    def derived_inputs(self, run: SubgraphRun) -> dict[int, Array]:
         """Return the inputs derived from the positions of the rows: tensor of the whole graph → its value."""
         pairs = zip(self.segment.inputs, self._graph.inputs, strict=True)
-        return {i: positions_from(stretch.position, stretch.rows) for i, own in pairs if own in self._graph.derived}
+        return {i: positions_from(run.position, run.rows) for i, own in pairs if own in self._graph.derived}
 
     def run(self, memory: CallMemory, lengths: Sequence[int], positions: Sequence[int]) -> None:
         """Run a call by programs that take and return host arrays."""
-        for stretch in self.runs(lengths, positions):
+        for run in self.runs(lengths, positions):
 
-            def place(i: int, of: SubgraphRun = stretch) -> Array:
+            def place(i: int, of: SubgraphRun = run) -> Array:
                 return memory.rows(i, of) if i not in self._states else memory.state(i, of.sequence or 0)
 
-            derived = self.derived_inputs(stretch)
+            derived = self.derived_inputs(run)
             inputs = [derived[i] if i in derived else place(i) for i in self.segment.inputs]
-            outputs = self.program(stretch.rows).run(inputs)
+            outputs = self.program(run.rows).run(inputs)
             for i, value in zip(self.segment.outputs, outputs, strict=True):
                 place(i)[...] = value
 

@@ -38,7 +38,7 @@ def open_stream(
         return machine.stream_on(device, params, batch=batch)
     kind = device.info.kind
     if kind in ("cpu", "gpu") and options is None and stays_resident(machine, params):
-        graphs = device.graphs(alike=True) if kind == "cpu" else device.graphs()
+        graphs = device.graphs(batch_invariant=True) if kind == "cpu" else device.graphs()
         return ResidentStream(graphs, machine, params, batch=batch)
     return RowStream(device, machine, params, batch=batch, options=options)
 

@@ -121,8 +121,10 @@ class ResidentStream(RowStream):
         at = 0
         while at < rows:
             many = min(1 << (rows - at).bit_length() - 1, self._longest)
-            cut = slice(at, at + many)
-            windows.append(self._windows(many, [a[:, cut] for a in arrays], None if marks is None else marks[:, cut]))
+            window = slice(at, at + many)
+            windows.append(
+                self._windows(many, [a[:, window] for a in arrays], None if marks is None else marks[:, window])
+            )
             at += many
         return [np.concatenate([none, *ys], 1) for none, *ys in zip(self._nothing, *windows, strict=True)]
 

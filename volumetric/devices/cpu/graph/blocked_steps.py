@@ -33,9 +33,9 @@ class _TouchedStorage:
     alike: dict[Storage, _Extent] = field(default_factory=dict)
     apart: set[Storage] = field(default_factory=set)
 
-    def add(self, storage: Storage, extent: _Extent, *, alike: bool) -> None:
+    def add(self, storage: Storage, extent: _Extent, *, batch_invariant: bool) -> None:
         """Record a tensor."""
-        if not alike or self.alike.setdefault(storage, extent) != extent:
+        if not batch_invariant or self.alike.setdefault(storage, extent) != extent:
             self.apart.add(storage)
 
     def union(self, other: _TouchedStorage) -> _TouchedStorage:
@@ -44,7 +44,7 @@ class _TouchedStorage:
             self.reads | other.reads, self.writes | other.writes, {**self.alike}, self.apart | other.apart
         )
         for storage, extent in other.alike.items():
-            both.add(storage, extent, alike=True)
+            both.add(storage, extent, batch_invariant=True)
         return both
 
 
@@ -95,7 +95,7 @@ def _touched_storage_of(builder: StepBuilder) -> Callable[[OperationStep], _Touc
             for i in tensors:
                 storage, first = extent(i)
                 storages.add(storage)
-                touches.add(storage, (first, builder.sizes[i]), alike=i in step.shared)
+                touches.add(storage, (first, builder.sizes[i]), batch_invariant=i in step.shared)
         return touches
 
     return touched

@@ -29,7 +29,7 @@ def build_steps(graph: Graph, *, batch_invariant: bool = False) -> StepBuilder:
     """Return the steps of a graph; nodes whose tensors have no elements have none."""
     draft = StepBuilder(graph, SHAPES, batch_invariant, shared_storage(graph))
     runs: list[_PredicatedSteps] = []
-    for (guard, summed), nodes in groupby(
+    for (predicate, summed), nodes in groupby(
         graph.nodes, key=lambda node: (_single_row_predicate(draft, node.predicate), _gemm_sum_of(node))
     ):
         unchanged: set[int] = set()
@@ -39,9 +39,9 @@ def build_steps(graph: Graph, *, batch_invariant: bool = False) -> StepBuilder:
                 unchanged.update(node.outputs if node.attrs.get("stays") else ())
         if draft.steps:
             alone = any(step.host for step in draft.steps)  # Python steps run alone in a table
-            reads = [(i, guard) for step in draft.steps for i in step.reads]
+            reads = [(i, predicate) for step in draft.steps for i in step.reads]
             reads = reads if summed is None else [(i, term.guard) for term in terms_of(summed) for i in term.operands]
-            runs.append(_PredicatedSteps(None if alone else guard, tuple(draft.steps), reads, unchanged))
+            runs.append(_PredicatedSteps(None if alone else predicate, tuple(draft.steps), reads, unchanged))
             draft.steps.clear()
     read = _OutsideReads(draft, runs) if any(run.guard and run.guard.zeros for run in runs) else None
     for run in runs:
@@ -84,9 +84,13 @@ def _gemm_sum_of(node: Node) -> Node | None:
     return node if node.op == "gemm_sum" and any(node.attrs["guards"]) else None
 
 
-def _single_row_predicate(builder: StepBuilder, guard: Predicate | None) -> Predicate | None:
+def _single_row_predicate(builder: StepBuilder, predicate: Predicate | None) -> Predicate | None:
     """Return a predicate that the executor can evaluate: of whole results, by one row, as `ROWS_WORD` defines."""
-    return guard if guard is not None and guard.parts == 1 and builder.shape(guard.tensor)[0] == 1 else None
+    return (
+        predicate
+        if predicate is not None and predicate.parts == 1 and builder.shape(predicate.tensor)[0] == 1
+        else None
+    )
 
 
 _Read: TypeAlias = "tuple[int, int, Predicate | None]"
@@ -100,25 +104,25 @@ class _OutsideReads:
         self._extent, self._sizes = extents_of(builder), builder.sizes
         self._found: dict[tuple[Storage, int], set[_Read]] = {}
         for run in runs:
-            for i, guard in set(run.reads):
-                self._add(i, guard)
+            for i, predicate in set(run.reads):
+                self._add(i, predicate)
         for i in builder.graph.outputs:
             self._add(i, None)
 
-    def is_read_outside(self, tensor: int, guard: Predicate) -> bool:
+    def is_read_outside(self, tensor: int, predicate: Predicate) -> bool:
         """Whether steps without this predicate read part of a tensor."""
         _, first = self._extent(tensor)
         end = first + self._sizes[tensor]
         return any(
-            by != guard and start < end and first < stop
+            by != predicate and start < end and first < stop
             for block in self._blocks(tensor)
             for start, stop, by in self._found.get(block, ())
         )
 
-    def _add(self, tensor: int, guard: Predicate | None) -> None:
+    def _add(self, tensor: int, predicate: Predicate | None) -> None:
         first = self._extent(tensor)[1]
         for block in self._blocks(tensor):
-            self._found.setdefault(block, set()).add((first, first + self._sizes[tensor], guard))
+            self._found.setdefault(block, set()).add((first, first + self._sizes[tensor], predicate))
 
     def _blocks(self, tensor: int) -> Iterator[tuple[Storage, int]]:
         storage, first = self._extent(tensor)

@@ -41,16 +41,18 @@ class CpuProgram:
     Parameters
     ----------
     store : of its persistent buffers, and of scratch memory for its programs
-    walker : executes its steps
+    executor : executes its steps
     alike : rows are batch-invariant, see `CpuGraphs`
     """
 
-    def __init__(self, graph: Graph, store: CpuStore, executor: StepTableExecutor, *, alike: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, store: CpuStore, executor: StepTableExecutor, *, batch_invariant: bool = False
+    ) -> None:
         self.graph = graph
         self.store = store
-        self._walker = executor
+        self._executor = executor
         self._buffers = {key: check_buffer(tensor, store.buffers) for key, tensor in graph.tensors_by_key.items()}
-        draft = build_steps(graph, batch_invariant=alike)
+        draft = build_steps(graph, batch_invariant=batch_invariant)
         compile_steps([draft])
         placement = StoragePlacement(draft)
         self._constants = {placement.of[i]: _constant(graph.tensors[i], v) for i, v in graph.constants.items()}
@@ -79,7 +81,7 @@ class CpuProgram:
     @property
     def scratch_bytes(self) -> int:
         """Bytes of a run in addition to the store's buffers; programs of one store share all but constants."""
-        return self._table.placement.arena + self._table.scratch * self._walker.threads + self.constant_bytes
+        return self._table.placement.arena + self._table.scratch * self._executor.threads + self.constant_bytes
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run all steps and return the outputs.
@@ -136,7 +138,7 @@ class CpuProgram:
             self._bind()
             input_arrays = [self._place_input(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
             results = [self._output_array(end) for end in self._outputs]
-            times = step_times_of_table(self._table, self.store.scratch.control, self._walker.threads, repeats, self)
+            times = step_times_of_table(self._table, self.store.scratch.control, self._executor.threads, repeats, self)
             del input_arrays, results
             return times
 
@@ -162,19 +164,19 @@ class CpuProgram:
         scratch.words[ROWS_WORD] = 1  # of predicates
         if scratch.arena is self._arena:  # the scratch address is unchanged, and scratch never shrinks
             return
-        scratch.reserve(table.placement.arena, each=table.scratch, threads=self._walker.threads)
+        scratch.reserve(table.placement.arena, each=table.scratch, threads=self._executor.threads)
         table.bind(scratch.arena, self._fixed)
         self._arena = scratch.arena
         self._views.clear()
 
     def _run_part(self, part: TablePart) -> None:
-        control, walker = self.store.scratch.control, self._walker
+        control, executor = self.store.scratch.control, self._executor
         if part.host is not None:
             part.host(self)
-        elif walker.is_worth_threads(part.work, part.meetings):
-            walker.run(part.address, part.count, control, kind=part.name)
+        elif executor.is_worth_threads(part.work, part.meetings):
+            executor.run(part.address, part.count, control, kind=part.name)
         else:
-            walker.run_single_threaded(part.address, part.count, control)
+            executor.run_single_threaded(part.address, part.count, control)
 
     def _place_input(self, end: _ProgramEnd, value: Array) -> Array:
         """Copy an input to its address; return the array that must stay alive during the run."""

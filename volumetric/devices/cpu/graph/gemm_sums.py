@@ -30,9 +30,9 @@ MOST = 16
 def terms_of(node: Node) -> list[GemmTerm]:
     """Return the terms of a ``gemm_sum``."""
     terms: list[GemmTerm] = []
-    for n, guard in enumerate(node.attrs["guards"]):
+    for n, predicate in enumerate(node.attrs["guards"]):
         a, b = node.inputs[2 * n : 2 * n + 2]
-        terms.append(GemmTerm((a, b), guard and Predicate(node.inputs[guard[0]], guard[1], zeros=True)))
+        terms.append(GemmTerm((a, b), predicate and Predicate(node.inputs[predicate[0]], predicate[1], zeros=True)))
     return terms
 
 
@@ -47,10 +47,10 @@ def _emit(work: GraphRewriter, block: ChainBlock) -> int:
     inputs = [i for term in block.terms for i in term.inputs]
     term_guards = [term.predicate if term.predicate and term.predicate.zeros else None for term in block.terms]
     place = {tensor: len(inputs) + n for n, tensor in enumerate(dict.fromkeys(of.tensor for of in term_guards if of))}
-    guards = tuple(of and (place[of.tensor], of.column) for of in term_guards)
+    predicates = tuple(of and (place[of.tensor], of.column) for of in term_guards)
     inputs += place
     if block.before is None:
-        return work.emit_to(whole, "gemm_sum", inputs, **first.attrs, guards=guards)
+        return work.emit_to(whole, "gemm_sum", inputs, **first.attrs, guards=predicates)
     if len(block.terms) == 1:
         return first.outputs[0]
-    return work.emit("gemm_sum", inputs, work.shape(whole[0]), **first.attrs, guards=guards)
+    return work.emit("gemm_sum", inputs, work.shape(whole[0]), **first.attrs, guards=predicates)

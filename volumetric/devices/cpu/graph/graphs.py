@@ -73,11 +73,16 @@ class CpuGraphs:
     unrolled = True
 
     def __init__(
-        self, threads: int, *, always: bool = False, walker: StepTableExecutor | None = None, alike: bool = False
+        self,
+        threads: int,
+        *,
+        always: bool = False,
+        executor: StepTableExecutor | None = None,
+        batch_invariant: bool = False,
     ) -> None:
         self.threads = threads
-        self._alike = alike
-        self._walker = walker or StepTableExecutor(threads, always=always)
+        self._alike = batch_invariant
+        self._executor = executor or StepTableExecutor(threads, always=always)
 
     @property
     def operations(self) -> frozenset[str]:
@@ -105,7 +110,7 @@ class CpuGraphs:
         ShapeError
             A buffer has another shape or type than its tensor.
         """
-        return CpuProgram(_rewrite_graph(graph), store, self._walker, alike=self._alike)
+        return CpuProgram(_rewrite_graph(graph), store, self._executor, batch_invariant=self._alike)
 
 
 def _expand_operations(graph: Graph) -> Graph:

@@ -46,16 +46,18 @@ def _add_in_place(graph: Graph) -> list[Node]:
         free = root[total] not in apart and root[total] not in fixed and last[root[total]] == at
         if not same or not free or reads[term] != 1 or reads[total] != 1:
             return None
-        of, guard = maker[term], maker[term].predicate
-        if guard is not None and not guard.zeros:
+        of, predicate = maker[term], maker[term].predicate
+        if predicate is not None and not predicate.zeros:
             return None
         stays = node.predicate is None
-        if of.op == "scatter_rows" and node.predicate in (None, guard) and root[of.inputs[0]] not in fixed:
+        if of.op == "scatter_rows" and node.predicate in (None, predicate) and root[of.inputs[0]] not in fixed:
             attrs = MappingProxyType({"stays": stays})
-            return replace(node, op="scatter_add", inputs=(total, *of.inputs), attrs=attrs, predicate=guard)
-        if guard is None or not stays:
+            return replace(node, op="scatter_add", inputs=(total, *of.inputs), attrs=attrs, predicate=predicate)
+        if predicate is None or not stays:
             return None
-        return replace(node, op="accumulate", attrs=MappingProxyType({**node.attrs, "stays": True}), predicate=guard)
+        return replace(
+            node, op="accumulate", attrs=MappingProxyType({**node.attrs, "stays": True}), predicate=predicate
+        )
 
     sums = [summed(at, node) for at, node in enumerate(graph.nodes)]
     gone = {old.inputs[1] for old, new in zip(graph.nodes, sums, strict=True) if new and new.op == "scatter_add"}
@@ -68,7 +70,7 @@ def _group_predicated(graph: Graph, nodes: list[Node]) -> list[Node]:
     ordered: list[Node] = []
     waiting: list[Node] = []
     written: set[int] = set()
-    guard: Predicate | None = None
+    predicate: Predicate | None = None
 
     def close() -> None:
         ordered.extend(waiting)
@@ -76,14 +78,14 @@ def _group_predicated(graph: Graph, nodes: list[Node]) -> list[Node]:
         written.clear()
 
     for node in nodes:
-        if node.predicate is None and guard is not None and len(waiting) < _FAR:
+        if node.predicate is None and predicate is not None and len(waiting) < _FAR:
             waiting.append(node)
             written.update(node.outputs)
             continue
         keyed = any(graph.tensors[i].key is not None for i in node.outputs)
-        if node.predicate != guard or keyed or not written.isdisjoint((*node.inputs, *node.outputs)):
+        if node.predicate != predicate or keyed or not written.isdisjoint((*node.inputs, *node.outputs)):
             close()
-        guard = node.predicate
+        predicate = node.predicate
         ordered.append(node)
     close()
     return ordered

@@ -106,11 +106,11 @@ def record_graph(
 
 def _predicated_launches(graph: Graph, node: Node, lowered: LoweredNode) -> Sequence[KernelLaunch]:
     """Launches of a node, which end at once if nothing reads their results."""
-    guard = node.predicate
-    if guard is None or guard.zeros or node.op not in GUARDED or graph.tensors[guard.tensor].shape[0] != 1:
+    predicate = node.predicate
+    if predicate is None or predicate.zeros or node.op not in GUARDED or graph.tensors[predicate.tensor].shape[0] != 1:
         return lowered.launches
-    size = graph.tensors[node.outputs[0]].size // guard.parts
-    return [predicate_launch(launch, guard.column, size) for launch in lowered.launches]
+    size = graph.tensors[node.outputs[0]].size // predicate.parts
+    return [predicate_launch(launch, predicate.column, size) for launch in lowered.launches]
 
 
 def _lower(graph: Graph, node: Node, names: TensorBuffers, caps: Caps) -> LoweredNode:

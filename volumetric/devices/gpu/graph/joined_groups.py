@@ -81,19 +81,19 @@ def _match_products(
         product = makers.get(root[i])
         if product is None or not _is_plain(graph, product):
             return None
-        cut = makers.get(root[product.inputs[0]])
-        if cut is None or cut.op != "slice" or graph.tensors[root[cut.inputs[0]]].key is not None:
+        part = makers.get(root[product.inputs[0]])
+        if part is None or part.op != "slice" or graph.tensors[root[part.inputs[0]]].key is not None:
             return None
-        shape, starts = graph.tensors[cut.inputs[0]].shape, cut.attrs["starts"]
+        shape, starts = graph.tensors[part.inputs[0]].shape, part.attrs["starts"]
         first = first_element(shape, starts)
-        if not is_contiguous_part(shape, starts, cut.attrs["stops"]):
+        if not is_contiguous_part(shape, starts, part.attrs["stops"]):
             return None
         if source < 0:
-            source, begin, end = cut.inputs[0], first, first
+            source, begin, end = part.inputs[0], first, first
         rows = graph.tensors[product.inputs[0]].shape[1]
-        if cut.inputs[0] != source or first != end or rows % out_shape[1]:
+        if part.inputs[0] != source or first != end or rows % out_shape[1]:
             return None
-        end += graph.tensors[cut.outputs[0]].size
+        end += graph.tensors[part.outputs[0]].size
         groups.append(_ProductGroup(product.inputs[1], rows // out_shape[1]))
     return _JoinedProducts(source, begin, tuple(groups))
 

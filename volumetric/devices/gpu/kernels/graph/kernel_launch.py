@@ -45,7 +45,7 @@ class LoweringRequest:
     Attributes
     ----------
     integers : which inputs are int32
-    wanted : which outputs are read; empty: all
+    read_outputs : which outputs are read; empty: all
     """
 
     op: str
