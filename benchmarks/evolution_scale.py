@@ -28,7 +28,7 @@ import numpy as np
 from benchmarks.arguments import argument_parser, numbers
 from volumetric.evolution import EvolutionConfig, Genome, GenomeConfig, LinkedPool, MutationConfig, Population, Workers
 from volumetric.evolution.pool import Pool
-from volumetric.evolution.problems import TableProblem, xor
+from volumetric.evolution.problems import Table, xor
 
 SLEEP = 0.05
 QUIET: dict[str, Any] = {"dashboard_address": None}
@@ -76,7 +76,7 @@ def grown(genomes: int) -> Pool:
     shape = GenomeConfig(inputs=8, outputs=4, activation="tanh")
     run = Population(EvolutionConfig(population=200, genome=shape, mutation=mutation), seed=1)
     rng = np.random.default_rng(0)
-    run.evolve(TableProblem.of(rng.normal(size=(8, 8)), rng.normal(size=(8, 4)), goal=1e9), 40)
+    run.evolve(Table.of(rng.normal(size=(8, 8)), rng.normal(size=(8, 4)), goal=1e9), 40)
     return run.pool.take(np.arange(genomes) % 200)
 
 

@@ -225,7 +225,7 @@ def test_constants_are_taken_after_rows_and_exports_are_written(
     capsys.readouterr()
     for arguments, code, message in (
         ([*flags, "--rows", str(tmp_path / "two.npz")], 2, "rows of 2 streams"),
-        ([*flags, "--rows", str(tmp_path / "x.npz"), "--after", "2"], 1, "both given"),
+        ([*flags, "--rows", str(tmp_path / "x.npz"), "--after", "2"], 1, "both set"),
         ([*flags, "--after", "0"], 1, "after"),
         (["program", "compile", str(file), "-o", str(tmp_path / "y.json"), "--rows", "x.npz"], 2, "has no weights"),
         (["program", "check", str(file), "--after", "2"], 2, "apply only to program compile"),

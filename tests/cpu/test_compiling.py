@@ -19,19 +19,19 @@ MARKS = """
 import json, logging, sys
 import numpy as np
 from tests.cpu.small_operations import SMALL
-from volumetric.devices.cpu import compile_process, compiling
+from volumetric.devices.cpu import compile_operations, compile_process
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 SMALL.home = sys.argv[1] or SMALL.home
 started = []
 init = compile_process.CompileProcess.__init__
-compiling.CompileProcess.__init__ = lambda self, home: (started.append(home), init(self, home))[1]
-compiling.make_ready([("mark", (i,)) for i in range(6)], SMALL)
+compile_operations.CompileProcess.__init__ = lambda self, home: (started.append(home), init(self, home))[1]
+compile_operations.compile_operations([("mark", (i,)) for i in range(6)], SMALL)
 cell = np.zeros(1, np.int64)
 written = []
 for i in range(6):
-    SMALL.compiled("mark", i).ctypes(cell.ctypes.data, 0, 1, 0)
+    SMALL.compile("mark", i).ctypes(cell.ctypes.data, 0, 1, 0)
     written.append(int(cell[0]))
-print(json.dumps([written, len(started), sum(SMALL.compiled("mark", i).cache_hits for i in range(6))]))
+print(json.dumps([written, len(started), sum(SMALL.compile("mark", i).cache_hits for i in range(6))]))
 """
 
 

@@ -71,7 +71,7 @@ def run_child(code: str, **environment: str) -> str:
 
 CHILD = """
 from volumetric.devices.cpu.kernels.operations import ROWS
-print(ROWS.compiled("add").cache_hits)
+print(ROWS.compile("add").cache_hits)
 """
 
 

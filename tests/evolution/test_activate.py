@@ -14,7 +14,7 @@ from volumetric.evolution import Activator, EvolutionConfig, GenomeConfig, Mutat
 from volumetric.evolution.activate import activate_reference
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS
 from volumetric.evolution.pool import Pool
-from volumetric.evolution.problems import TableProblem
+from volumetric.evolution.problems import Table
 
 WILD = MutationConfig(
     add_node=0.3, add_connection=0.6, delete_node=0.1, delete_connection=0.1, enabled_rate=0.1, activation_rate=0.5,
@@ -30,7 +30,7 @@ def test_kernel_agrees_with_numpy(recurrent: bool, rng: np.random.Generator) -> 
     shape = GenomeConfig(inputs=3, outputs=2, recurrent=recurrent, steps=3 if recurrent else 1)
     population = Population(EvolutionConfig(population=60, mutation=WILD, genome=shape), seed=5)
     x = rng.normal(size=(7, 3))
-    problem = TableProblem.of(x, rng.normal(size=(7, 2)), goal=1e9)
+    problem = Table.of(x, rng.normal(size=(7, 2)), goal=1e9)
     population.evolve(problem, generations=12)
     got = activate(population.pool, x)
     assert max(genome.hidden for genome in population.genomes) > 3
@@ -109,7 +109,7 @@ def test_one_case_is_that_case_of_many_in_whatever_form(recurrent: bool, rng: np
     shape = GenomeConfig(inputs=3, outputs=2, recurrent=recurrent, steps=3 if recurrent else 1)
     population = Population(EvolutionConfig(population=40, mutation=WILD, genome=shape), seed=5)
     x = rng.normal(size=(5, 3))
-    population.evolve(TableProblem.of(x, rng.normal(size=(5, 2)), goal=1e9), generations=8)
+    population.evolve(Table.of(x, rng.normal(size=(5, 2)), goal=1e9), generations=8)
     cohort = population.ask()
     for row in range(len(cohort)):
         member, alone = cohort.genome(row), population.pool.genome(row)

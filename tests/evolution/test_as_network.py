@@ -13,7 +13,7 @@ from volumetric.base.errors import SpecError, UnsupportedError
 from volumetric.devices.reference_device import ReferenceDevice
 from volumetric.evolution import EvolutionConfig, Genome, GenomeConfig, MutationConfig, Population
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS
-from volumetric.evolution.problems import TableProblem
+from volumetric.evolution.problems import Table
 from volumetric.layers import Dense, RMSNorm
 from volumetric.loaders.loaded_model import open_model
 from volumetric.loaders.native_checkpoint import save_native
@@ -40,7 +40,7 @@ def evolved(seed: int = 5) -> list[Genome]:
     shape = GenomeConfig(inputs=3, outputs=2)
     population = Population(EvolutionConfig(population=40, mutation=WILD, genome=shape), seed=seed)
     rng = np.random.default_rng(0)
-    problem = TableProblem.of(rng.normal(size=(7, 3)), rng.normal(size=(7, 2)), goal=1e9)
+    problem = Table.of(rng.normal(size=(7, 3)), rng.normal(size=(7, 2)), goal=1e9)
     population.evolve(problem, generations=15)
     return population.genomes
 
@@ -145,7 +145,7 @@ def test_a_population_begins_from_a_genome() -> None:
     assert population.genomes[1] != member
     assert population.genomes[1].hidden >= member.hidden
     rng = np.random.default_rng(0)
-    population.evolve(TableProblem.of(rng.normal(size=(5, 4)), rng.normal(size=(5, 3)), goal=1e9), generations=4)
+    population.evolve(Table.of(rng.normal(size=(5, 4)), rng.normal(size=(5, 3)), goal=1e9), generations=4)
     for child in population.genomes:
         assert len(set(child.connections["innovation"].tolist())) == len(child.connections)
     with pytest.raises(SpecError, match="first genome"):

@@ -8,7 +8,7 @@ import pytest
 from volumetric.base.errors import SpecError
 from volumetric.evolution import EvolutionConfig, GenomeConfig, Population
 from volumetric.evolution.evolution_job import FUNCTIONS
-from volumetric.evolution.problems import TableProblem, function, xor
+from volumetric.evolution.problems import Table, function, xor
 
 
 def test_what_is_left_out_is_filled_in_and_filling_in_again_changes_nothing() -> None:
@@ -48,7 +48,7 @@ def test_a_goal_of_ones_own_stays() -> None:
     ],
 )
 def test_outputs_reach_the_targets(targets: list[float], given: GenomeConfig, expected: tuple[str, str]) -> None:
-    table = TableProblem.of(np.zeros((2, 1)), np.array(targets)[:, None])
+    table = Table.of(np.zeros((2, 1)), np.array(targets)[:, None])
     assert table.configure(EvolutionConfig(genome=given)).genome.activations == expected
 
 

@@ -10,14 +10,14 @@ from volumetric.base.errors import ShapeError, SpecError
 from volumetric.evolution import EvolutionConfig, GenomeConfig, LinkedPool, Population, activate
 from volumetric.evolution import linked_pool as linked_module
 from volumetric.evolution.pool import Pool
-from volumetric.evolution.problems import TableProblem
+from volumetric.evolution.problems import Table
 
 
 def wild(recurrent: bool) -> Pool:
     shape = GenomeConfig(inputs=3, outputs=2, recurrent=recurrent, steps=3 if recurrent else 1)
     population = Population(EvolutionConfig(population=60, mutation=WILD, genome=shape), seed=5)
     rng = np.random.default_rng(2)
-    population.evolve(TableProblem.of(rng.normal(size=(7, 3)), rng.normal(size=(7, 2)), goal=1e9), generations=12)
+    population.evolve(Table.of(rng.normal(size=(7, 3)), rng.normal(size=(7, 2)), goal=1e9), generations=12)
     return population.pool
 
 

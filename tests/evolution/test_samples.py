@@ -11,7 +11,7 @@ import pytest
 from volumetric.base.errors import SpecError
 from volumetric.evolution.evolution_job import job_from, open_problem, open_run
 from volumetric.evolution.grids.grid_population import GridPopulation
-from volumetric.evolution.problems import TableProblem
+from volumetric.evolution.problems import Table
 from volumetric.evolution.problems.sample_problem import SampleProblem, as_table
 from volumetric.train.problems import spirals, waves, xor
 
@@ -66,7 +66,7 @@ def test_room_is_added_for_layers_to_come() -> None:
 
 def test_samples_as_a_table_have_an_output_for_each_class() -> None:
     table = as_table(spirals(samples=30))
-    assert isinstance(table, TableProblem)
+    assert isinstance(table, Table)
     assert table.targets.shape == (30, 3)
     assert (table.targets.sum(axis=1) == 1).all()
     assert as_table(waves()).targets.shape[1] == waves().targets.shape[1]

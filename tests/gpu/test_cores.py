@@ -95,7 +95,7 @@ def test_what_sees_a_whole_call_is_not_cut() -> None:
 
 @pytest.mark.thorough
 def test_programs_may_be_given_up_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subgraphs, "KEPT", 1)
+    monkeypatch.setattr(subgraphs, "CACHED_PROGRAMS", 1)
     reference, fast = pair(NETWORKS["late"])
     together, alone = [fast.new_state() for _ in range(3)], [reference.new_state() for _ in range(3)]
     for sizes in ((7, 1, 5), (1, 1, 1), (7, 1, 5)):

@@ -363,7 +363,7 @@ def test_sequences_with_penalties_bring_tokens_and_no_logits(
     params = [params_of(choice, place) for place, choice in enumerate(PENALTIES[:6])]
     expected = by_host(executable, params, 12)
     left: list[int] = []
-    monkeypatch.setattr(Rows, "left", lambda _, rows: left.extend(rows) or {})
+    monkeypatch.setattr(Rows, "host_logits", lambda _, rows: left.extend(rows) or {})
     states, samplers, tokens, found = prefilled(executable, len(params)), [Sampler(one) for one in params], [], []
     tokens = [5] * len(params)
     for _ in range(12):

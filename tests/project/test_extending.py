@@ -90,7 +90,7 @@ def test_kernels_that_are_kept_are_those_of_the_package_as_it_is(run: Run, tmp_p
     assert run("-c", KEPT).stdout.split() == ["True", "True"], run("-c", KEPT).stderr
     home = tmp_path / "installed" / "volumetric_squash"
     for name, before, after in (
-        ("formulas", "Function(X *", "Function(2 * X *"),
+        ("formulas", "UnaryFormula(X *", "UnaryFormula(2 * X *"),
         ("cpu", "return x /", "return x * splat(np.float32(2.0)) /"),
     ):
         text = (home / f"{name}.py").read_text(encoding="utf-8")
@@ -128,7 +128,7 @@ from volumetric.run import lower
 from volumetric.devices.named_devices import open_device
 from volumetric.train import LOSSES, OPTIMISERS, ArrayData, TrainConfig, train
 
-print("at first", plugins.searched())
+print("at first", plugins.were_plugins_searched())
 assert "squash" in LAYERS.names()
 assert {"charbonnier", "log_cosh"} <= set(LOSSES.names()) and "lion" in OPTIMISERS.names()
 print("listed" if not any(name.startswith("volumetric_squash") for name in sys.modules) else "imported")

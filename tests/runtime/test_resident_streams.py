@@ -69,7 +69,7 @@ def test_either_goes_on_from_what_the_other_saved(name: str) -> None:
     again = resident()
     again.restore(other.save())
     np.testing.assert_allclose(again.run(X[:, :2]), one.run(X[:, :2]), **CLOSE)
-    with pytest.raises(CheckpointError, match="a batch of 3, this one of 2"):
+    with pytest.raises(CheckpointError, match="has a batch of 3, expected 2"):
         resident(2).restore(one.save())
     damaged = bytearray(one.save())
     damaged[-3] ^= 1

@@ -233,7 +233,7 @@ def test_a_stream_that_fails_says_so(client, monkeypatch: pytest.MonkeyPatch):
     def fail(*_: Any) -> None:
         raise ValueError
 
-    monkeypatch.setattr("volumetric.serve.responses.items.Output.push", fail)
+    monkeypatch.setattr("volumetric.serve.responses.items.ResponseItems.push", fail)
     *_, last = client.responses.create(model="letters", input="ab", stream=True)
     assert (last.type, last.response.status, last.response.error.code) == (
         "response.failed",

@@ -45,8 +45,25 @@ MODULES: Final[Mapping[str, str]] = MappingProxyType(
 """Former path of a module or package → its present path."""
 STAY: Final = frozenset({"volumetric.errors", "volumetric.rng"})
 """Former paths that are also public paths, and permanent."""
+_LAUNCH: Final = "volumetric.devices.gpu.kernels.graph.kernel_launch"
 NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "volumetric.devices.cpu.graph.graph_rules.moved": "volumetric.devices.cpu.graph.graph_rules.move_nanoseconds",
+        "volumetric.devices.cpu.step_builder.Draft": "volumetric.devices.cpu.step_builder.StepBuilder",
+        "volumetric.formula.losses.Term": "volumetric.formula.losses.LossTerm",
+        "volumetric.formula.optimisers.Optimiser": "volumetric.formula.optimisers.OptimiserFormula",
+        "volumetric.formula.unary_functions.Function": "volumetric.formula.unary_functions.UnaryFormula",
+        "volumetric.graph.operations.operation.out": "volumetric.graph.operations.operation.float_output",
+        "volumetric.graph.operations.operation.recomputed": "volumetric.graph.operations.operation.vjp_by_recomputing",
+        "volumetric.run.streams.stream_chunks.Chunk": "volumetric.run.streams.stream_chunks.StreamChunk",
+        **{
+            f"{_LAUNCH}.{former}": f"{_LAUNCH}.{present}"
+            for former, present in (
+                ("Lowered", "LoweredNode"),
+                ("Request", "LoweringRequest"),
+                ("alone", "single_launch"),
+            )
+        },
         "volumetric.generate.Event": "volumetric.generate.JobEvent",
         "volumetric.layers.Fabric": "volumetric.fabric.layer.fabric_layer.Fabric",
         "volumetric.layers.Program": "volumetric.program.layer.program_layer.Program",

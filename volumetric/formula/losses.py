@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from volumetric.base.errors import SpecError
+from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.base.registry import Registry
 from volumetric.formula.derivative import derivative
 from volumetric.formula.elementary import exp, larger, log, log_of_one_plus, magnitude, positive, smaller
@@ -86,3 +87,6 @@ TERMS: Final[Registry[LossTerm]] = Registry(group="volumetric.losses", own=_TERM
 def term_of(attrs: Mapping[str, Any]) -> str:
     """Return the name of the term, from the attributes of an element-wise loss; bce has a second term, for logits."""
     return "bce_logits" if attrs["name"] == "bce" and attrs["logits"] else attrs["name"]
+
+
+__getattr__ = moved_names_getattr(__name__)

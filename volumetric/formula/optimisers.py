@@ -14,6 +14,7 @@ from itertools import compress, product
 from typing import Any, Final
 
 from volumetric.base.errors import SpecError
+from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.base.registry import Registry
 from volumetric.formula.elementary import sqrt
 from volumetric.formula.expression import Expression, equal, subexpressions, variable, variables, where
@@ -171,3 +172,6 @@ FORMS: Final[dict[str, Moved]] = {
     for form in ["-".join((name, *compress(of.options, chosen)))]
 }
 """Forms of the engine's optimisers → the step; kernels know these by number."""
+
+
+__getattr__ = moved_names_getattr(__name__)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeAlias
 
+from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.base.registry import Registry
 from volumetric.formula.derivative import derivative, scale_expression
 from volumetric.formula.elementary import (
@@ -177,3 +178,6 @@ SLOPES: Final[Mapping[str, Expression]] = {
 
 Activation: TypeAlias = str
 """Name of an activation."""
+
+
+__getattr__ = moved_names_getattr(__name__)

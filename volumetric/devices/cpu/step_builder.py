@@ -15,6 +15,7 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import UnsupportedError
+from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.base.registry import Registry
 from volumetric.devices.cpu.kernels.jit import KernelLibrary
 from volumetric.devices.cpu.kernels.run_table import GUARD, GUARD_ARGUMENTS, LOOP, UNLESS
@@ -303,3 +304,6 @@ class LoweringRules(Registry[StepRule]):
                 hint="the reference device runs it",
             )
         self[node.op](draft, node)
+
+
+__getattr__ = moved_names_getattr(__name__)

@@ -16,7 +16,7 @@ from volumetric.evolution.evaluate import Cohort, Scores, score_each
 from volumetric.evolution.grids.grid_config import KINDS, GridConfig
 from volumetric.evolution.grids.grid_genome import GridGenome, outputs_of, separate_samples
 from volumetric.evolution.problems.demands import with_goal
-from volumetric.evolution.problems.table_problem import TableProblem
+from volumetric.evolution.problems.table_problem import Table
 from volumetric.network import Network
 from volumetric.network.weight_store import Params
 from volumetric.train import AdamW, ArrayData, CrossEntropy, TrainConfig, train
@@ -143,7 +143,7 @@ class SampleProblem:
         return 1.0 - error / max(float(targets.var()), 1e-12)
 
 
-def as_table(learning: LearningProblem) -> TableProblem:
+def as_table(learning: LearningProblem) -> Table:
     """Return samples as a table problem for genomes of nodes and connections, with one output for each class.
 
     Raises
@@ -154,7 +154,7 @@ def as_table(learning: LearningProblem) -> TableProblem:
     x = learning.inputs.reshape(len(learning.inputs), -1)
     y = np.eye(len(learning.classes))[learning.targets] if learning.classes else learning.targets
     best = float(len(x)) if learning.classes else float(y.size)
-    return TableProblem.of(x, y, best=best)
+    return Table.of(x, y, best=best)
 
 
 def _check_judged(learning: LearningProblem) -> None:

@@ -19,7 +19,7 @@ F64Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TableProblem:
+class Table:
     """Fitness is ``best − Σ (output − target)²`` over all rows and outputs; higher is better.
 
     Attributes
@@ -45,11 +45,11 @@ class TableProblem:
             raise ShapeError(f"inputs {self.inputs.shape} and targets {self.targets.shape} must have the same rows")
 
     @staticmethod
-    def of(inputs: Array, targets: Array, *, best: float | None = None, goal: float | None = None) -> TableProblem:
+    def of(inputs: Array, targets: Array, *, best: float | None = None, goal: float | None = None) -> Table:
         """Return the problem of a table; by default `best` is one point per target, and `goal` 99 % of it."""
         x, y = np.asarray(inputs, np.float64), np.asarray(targets, np.float64)
         top = float(y.size) if best is None else best
-        return TableProblem(inputs=x, targets=y, best=top, goal=0.99 * top if goal is None else goal)
+        return Table(inputs=x, targets=y, best=top, goal=0.99 * top if goal is None else goal)
 
     def configure(self, config: EvolutionConfig) -> EvolutionConfig:
         """Return `config` with missing values: widths, fitness threshold, activations.
@@ -77,20 +77,18 @@ class TableProblem:
         return self.best - np.einsum("grt,grt->g", error, error)
 
 
-def function(
-    target: Callable[[F64Array], F64Array], low: float = -1.0, high: float = 1.0, points: int = 32
-) -> TableProblem:
+def function(target: Callable[[F64Array], F64Array], low: float = -1.0, high: float = 1.0, points: int = 32) -> Table:
     """Return the problem of fitting `target` at evenly spaced points from `low` to `high`.
 
     Fitness is minus the sum of squared errors; it is solved when their mean is 0.001 of the target's variance. Output
-    activations follow the targets, see `TableProblem.configure`.
+    activations follow the targets, see `Table.configure`.
     """
     x = np.linspace(low, high, points)[:, None]
     y = np.asarray(target(x), np.float64)
-    return TableProblem.of(x, y, best=0.0, goal=-0.001 * float(y.var()) * y.size)
+    return Table.of(x, y, best=0.0, goal=-0.001 * float(y.var()) * y.size)
 
 
-def parity(bits: int) -> TableProblem:
+def parity(bits: int) -> Table:
     """Return the problem with all 2ⁿ rows, solved at 97.5 % of the points.
 
     Raises
@@ -102,9 +100,9 @@ def parity(bits: int) -> TableProblem:
     rows = np.arange(1 << bits)
     inputs = (rows[:, None] >> np.arange(bits)) & 1
     targets = inputs.sum(axis=1, keepdims=True) % 2
-    return TableProblem.of(inputs, targets, goal=0.975 * len(rows))
+    return Table.of(inputs, targets, goal=0.975 * len(rows))
 
 
-def xor() -> TableProblem:
+def xor() -> Table:
     """Return the problem with two inputs: fitness 4 − Σ error², solved at 3.9."""
     return parity(2)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError
+from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.base.registry import Registry, import_named, modules_of
 from volumetric.graph.operations.names import DECLARED
 from volumetric.graph.ops import Node, Tensor
@@ -118,3 +119,6 @@ def axes_of(op: str, tensor: Tensor, count: int) -> tuple[int, ...]:
     """Return the shape of `tensor`; raise `ShapeError` unless it has `count` axes."""
     require(len(tensor.shape) == count, op, f"needs {count} axes, got shape {list(tensor.shape)}")
     return tensor.shape
+
+
+__getattr__ = moved_names_getattr(__name__)

@@ -11,6 +11,7 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, SpecError
+from volumetric.base.moved_modules import renamed_members
 from volumetric.layers.node_layer import NodeLayer, node_layer_at, node_layers_in, places_of
 from volumetric.network import Network, Params
 from volumetric.network.weight_store import WeightStore
@@ -120,6 +121,7 @@ class MaskedExecutable:
             yield self._executable
 
 
+@renamed_members(living="living_nodes", onto="migrate")
 class HasNodeMasks:
     """Streams whose fabrics have nodes that can be masked."""
 

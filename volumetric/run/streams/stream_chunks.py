@@ -10,6 +10,7 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError, SpecError
+from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.network import INPUT
 
 
@@ -78,3 +79,6 @@ def _stack_chunk(pairs: list[tuple[dict[str, Array], Array | None]]) -> StreamCh
     marks = [mark for _, mark in pairs if mark is not None]
     resets = np.stack(marks, -1) if marks and any(mark.any() for mark in marks) else None
     return StreamChunk(x=x, count=len(pairs), resets=resets)
+
+
+__getattr__ = moved_names_getattr(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.devices.cpu.step_builder import LoweringRules, StepBuilder
 from volumetric.graph.operations.operation import kernels_for
 from volumetric.graph.ops import Node
@@ -21,3 +22,6 @@ def view(builder: StepBuilder, node: Node) -> None:
 def move_nanoseconds(*sizes: int) -> float:
     """Estimated nanoseconds to move tensors of `sizes` bytes."""
     return 20 + sum(sizes) / READ_SPEED
+
+
+__getattr__ = moved_names_getattr(__name__)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import UnsupportedError
+from volumetric.base.moved_modules import moved_names_getattr
 from volumetric.devices.gpu.kernels.dispatch import Caps, Constant, Dispatch, WorkgroupGrid, ceil_div
 from volumetric.devices.gpu.kernels.row_predicate import NONE, PARTS
 
@@ -193,3 +194,6 @@ def one_each(
 def unsupported(op: str, what: str) -> UnsupportedError:
     """Return the error for attributes that no GPU kernel supports."""
     return UnsupportedError(f"{op}: the GPU has no kernel for {what}", hint="use device='cpu'")
+
+
+__getattr__ = moved_names_getattr(__name__)
