@@ -77,31 +77,15 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
 """Former name in a package → its present module and name."""
 
 
-class MovedModules:
-    """Finds modules by their former paths.
+class FormerModules:
+    """Finds modules by former paths, of which `present` returns the present ones; None for all other paths."""
 
-    It comes first on `sys.meta_path`: a package under its old path would load its modules a second time.
-    """
-
-    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return a spec whose loader returns the module at its new path; None for all other modules."""
-        now = new_path(fullname)
-        return None if now is None else ModuleSpec(fullname, _AliasLoader(now))  # pyright: ignore[reportArgumentType]  (a loader by its methods)
-
-
-class RenamedModules:
-    """Finds modules by their former names.
-
-    It comes last on `sys.meta_path`, so nothing reads the table of names unless a module is not found otherwise.
-    """
+    def __init__(self, present: Callable[[str], str | None]) -> None:
+        self._present = present
 
     def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return a spec whose loader returns the module under its present name; None for all other modules."""
-        if not fullname.startswith("volumetric."):
-            return None
-        from volumetric.base.renamed_modules import present_name
-
-        now = present_name(fullname)
+        """Return a spec whose loader returns the module at its present path; None for all other modules."""
+        now = self._present(fullname)
         return None if now is None else ModuleSpec(fullname, _AliasLoader(now))  # pyright: ignore[reportArgumentType]  (a loader by its methods)
 
 
@@ -137,11 +121,24 @@ def new_path(path: str) -> str | None:
     return None
 
 
+def _renamed_path(path: str) -> str | None:
+    """Return the present path of a renamed module; its table is imported only when a module is not found otherwise."""
+    if not path.startswith("volumetric."):
+        return None
+    from volumetric.base.renamed_modules import present_name
+
+    return present_name(path)
+
+
 def install_moved_modules() -> None:
-    """Make old paths of modules importable."""
-    if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
-        sys.meta_path.insert(0, MovedModules())
-        sys.meta_path.append(RenamedModules())
+    """Make former paths of modules importable.
+
+    Moved packages are found first: under their old path the import system would load their modules a second time.
+    Renamed modules are found last.
+    """
+    if not any(isinstance(finder, FormerModules) for finder in sys.meta_path):
+        sys.meta_path.insert(0, FormerModules(new_path))
+        sys.meta_path.append(FormerModules(_renamed_path))
 
 
 def moved_names_getattr(package: str, otherwise: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
