@@ -79,6 +79,8 @@ CALLED: Final[Mapping[str, str]] = {
     "num_generations": "generations",
     "max_generations": "generations",
     "n": "generations",
+    "target_fitness": "fitness_threshold",
+    "goal_fitness": "fitness_threshold",
     "fitness_function": "fitness",
     "fitness_fn": "fitness",
     "eval_genomes": "fitness",
@@ -102,6 +104,9 @@ CALLED: Final[Mapping[str, str]] = {
 _RATE: Final = (
     'lr is of the optimiser: optimiser = { kind = "adam", lr = 0.01 } in a file, optimiser=Adam(lr=0.01) in Python'
 )
+_BINARY: Final = (
+    '"bce" if the network ends with raw numbers (logits); {"kind": "bce", "logits": False} if it ends with a sigmoid'
+)
 _OF_TRAINING: Final = ("epochs", "loss", "optimiser", "patience", "max_steps", "clip", "accuracy", "schedule")
 _ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
     ("lr", "optimiser"): _RATE,
@@ -117,6 +122,9 @@ _ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
     ("shuffle", "optimiser"): "it is of the data: [data] shuffle in a file, ArrayData(…, shuffle=True) in Python",
     ("validation", "optimiser"): "it is of the data: [data] validation in a file, train(…, validation=0.1) in Python",
     ("metrics", "optimiser"): "accuracy = true tells how many samples are in their class",
+    ("binary_crossentropy", "bce"): _BINARY,
+    ("binary_cross_entropy", "bce"): _BINARY,
+    ("BCELoss", "bce"): _BINARY,
     **{(name, "config"): f"{name} is of the configuration: TrainConfig({name}=…)" for name in _OF_TRAINING},
     **{(name, "network"): f"{name} is of training: [train] {name} = …" for name in _OF_TRAINING},
 }

@@ -16,7 +16,7 @@ from volumetric.base._typing import Array, Shape
 from volumetric.clocked import Clocked
 from volumetric.network import INPUT, Network
 from volumetric.train.data import ArrayData, Batch, Data
-from volumetric.train.losses import CrossEntropy, Loss
+from volumetric.train.losses import CrossEntropy, ElementLoss, Loss
 from volumetric.train.output_losses import Losses
 
 S = TypeVar("S", "Batch", "ArrayData")
@@ -59,9 +59,11 @@ def fitted(network: Network, losses: Losses, samples: S) -> S:
     if not isinstance(samples.targets, Mapping) and len(losses.of) > 1:
         return samples
     targets = _by_name(samples.targets, only)
-    leads = _leads(network, inputs.get(INPUT))
+    lead = _lead(network, inputs.get(INPUT))
+    if lead is None:
+        return samples
     reshaped = {
-        name: _target(array, losses.of[name], network.shapes[network.taps[name]][1:], leads)
+        name: _target(array, losses.of[name], network.shapes[network.taps[name]][1:], lead)
         for name, array in targets.items()
         if name in losses.of and name in network.taps
     }
@@ -88,28 +90,27 @@ def _whole(array: Array) -> Array:
     return ids if bool((ids == array).all()) else array
 
 
-def _leads(network: Network, x: Array | None) -> tuple[Shape, ...]:
-    """Return the possible axes of targets before those of an output: samples, or samples and rows of sequences."""
+def _lead(network: Network, x: Array | None) -> Shape | None:
+    """Return the axes of targets before those of an output: samples, or samples and rows of sequences."""
     if x is None:
-        return ()
-    sequences = x.ndim == len(network.input_shape) + 2
-    return (x.shape[:2],) if sequences else (x.shape[:1],)
+        return None
+    return x.shape[: 2 if x.ndim == len(network.input_shape) + 2 else 1]
 
 
-def _target(target: Array, loss: Loss, own: Shape, leads: tuple[Shape, ...]) -> Array:
-    """Return targets of an output of shape `own` for each row."""
-    for lead in leads:
-        if target.shape == (*lead, *own) and not (isinstance(loss, CrossEntropy) and own == (1,)):
-            return target
-        if len(lead) == 2 and lead[1] == 1 and target.shape[:1] == lead[:1] and target.shape[1:2] != (1,):
-            target = target[:, None]  # sequences of one row
-        if isinstance(loss, CrossEntropy) and len(own) == 1:
-            if own == (1,):
-                return target  # refused by the loss
-            if target.shape == (*lead, 1):
-                ids = _whole(target[..., 0])
-                target = ids if ids.dtype.kind in "iub" else target
-            return _whole(target) if target.shape == lead else target
-        if own == (1,) and target.shape == lead:
-            return target[..., None]
-    return target
+def _target(target: Array, loss: Loss, own: Shape, lead: Shape) -> Array:
+    """Return targets of an output of shape `own` for each row.
+
+    Functions of the user read the targets as they are.
+    """
+    if not isinstance(loss, CrossEntropy | ElementLoss):
+        return target
+    if len(lead) == 2 and lead[1] == 1 and target.shape in (lead[:1], (*lead[:1], *own)) and target.shape != lead:
+        target = target[:, None]  # sequences of one row
+    if isinstance(loss, ElementLoss):
+        return target[..., None] if own == (1,) and target.shape == lead else target
+    if own[-1:] == (1,):
+        return target  # one class, which the loss refuses
+    if target.shape == (*lead, *own[:-1], 1):
+        ids = _whole(target[..., 0])
+        return ids if ids.dtype.kind in "iub" else target
+    return _whole(target) if target.shape == (*lead, *own[:-1]) else target

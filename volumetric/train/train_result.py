@@ -66,6 +66,7 @@ class TrainResult:
     overlays : trained low-rank factors by key, else empty; they are merged into `params`
     network : the trained network
     seconds : duration of training
+    device : device of `predict` unless it is passed one: that of training
     """
 
     params: Params
@@ -76,6 +77,7 @@ class TrainResult:
     network: Network | Clocked
     overlays: Mapping[str, Array] = field(default_factory=dict)
     seconds: float = 0.0
+    device: AnyDevice = "auto"
 
     @property
     def loss(self) -> float:
@@ -83,10 +85,12 @@ class TrainResult:
         return self.history[-1].loss if self.history else math.nan
 
     @overload
-    def predict(self, x: Given, *, device: AnyDevice = ..., batch_size: int = ..., outputs: None = ...) -> F32Array: ...
+    def predict(
+        self, x: Given, *, device: AnyDevice | None = ..., batch_size: int = ..., outputs: None = ...
+    ) -> F32Array: ...
     @overload
     def predict(
-        self, x: Given, *, device: AnyDevice = ..., batch_size: int = ..., outputs: Sequence[str]
+        self, x: Given, *, device: AnyDevice | None = ..., batch_size: int = ..., outputs: Sequence[str]
     ) -> dict[str, F32Array]: ...
     def predict(
         self,
@@ -101,7 +105,14 @@ class TrainResult:
         Each call prepares the network anew. To predict often, save the result and open it by `volumetric.load`. The
         outputs of a clocked network are those of the network without clocks, as for `volumetric.load`.
         """
-        return predict(self._structure, self.best, x, device=device, batch_size=batch_size, outputs=outputs)
+        return predict(
+            self._structure,
+            self.best,
+            x,
+            device=self.device if device is None else device,
+            batch_size=batch_size,
+            outputs=outputs,
+        )
 
     def __call__(self, x: Given) -> F32Array:
         """Return ``predict(x)``."""

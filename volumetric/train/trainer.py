@@ -248,6 +248,7 @@ def train(
         learner=opened,
         stop=stop or (lambda: False),
         metric=metric,
+        device="auto" if learner is not None else chosen,
     )
     try:
         run.begin(resume=resume)

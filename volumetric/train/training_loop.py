@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from volumetric.base.errors import CheckpointError
 from volumetric.base.reporting import Reporter, call_each
 from volumetric.clocked import Clocked
+from volumetric.devices.named_devices import AnyDevice
 from volumetric.network import OUTPUT, Network
 from volumetric.network.weight_store import Params
 from volumetric.train.data import ArrayData, Batch, Data, SplitData, in_groups
@@ -43,6 +44,7 @@ class TrainingLoop:
     learner: Learner
     stop: Callable[[], bool]
     metric: Callable[[Params], float] | None
+    device: AnyDevice = "auto"
     step: int = 0
     begun: bool = False
     steepest: float = 0.0
@@ -89,6 +91,7 @@ class TrainingLoop:
             steps=self.step,
             history=EpochHistory(history if last is None else [*history, last]),
             network=self.network,
+            device=self.device,
             seconds=time.perf_counter() - began,
         )
 
