@@ -170,7 +170,7 @@ try:
     volumetric.evolution.evolve(eval_genomes, 2, 1)
 except SpecError as error:
     answer = error.hint
-assert "return its fitness" in answer
+assert "returns its fitness" in answer
 """,
     ),
     Guess(
