@@ -18,7 +18,7 @@ from volumetric.base.sparkline import sparkline, sparkline_svg
 from volumetric.builders import sequential
 from volumetric.layers import Dense, Embedding
 from volumetric.network import Network, initialise
-from volumetric.train import MSE, SGD, Adam, ArrayData, Cosine, EpochEvent, TrainConfig, TrainResult, train
+from volumetric.train import MSE, SGD, Adam, ArrayData, Cosine, EpochEvent, Linear, TrainConfig, TrainResult, train
 from volumetric.train.train_settings import OF_BATCHES, OF_OPTIMISER, TrainSettings, config_of
 from volumetric.train.training_events import EpochLine
 
@@ -93,7 +93,9 @@ def test_batches_of_a_function_are_fitted_too() -> None:
 def test_a_schedule_without_steps_lasts_for_the_run() -> None:
     config = config_of(None, {"schedule": "cosine", "epochs": 3, "accumulate": 2}, 5)
     assert config.schedule == Cosine(steps=9)
-    assert config_of(None, {"schedule": {"kind": "linear", "floor": 0.1}, "max_steps": 7}, 0).schedule(7) == 0.1
+    assert config_of(None, {"schedule": {"kind": "linear", "floor": 0.1}, "max_steps": 7}, 0).schedule == Linear(
+        steps=7, floor=0.1
+    )
     with pytest.raises(SpecError, match="steps must be given"):
         config_of(None, {"schedule": "cosine"}, 0)
 
