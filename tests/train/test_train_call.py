@@ -163,7 +163,8 @@ def test_a_terminal_sees_one_line_that_ends(monkeypatch: pytest.MonkeyPatch) -> 
     assert shown.count("\n") == 1
     assert shown.split("\r")[1].startswith("epoch 1/3  loss ")
     assert "epoch 3/3  loss " in shown.split("\r")[-1]
-    for quiet in ({"progress": False}, {"verbose": 0}, {"reporters": [lambda event: None]}):
+    options: list[dict[str, Any]] = [{"progress": False}, {"verbose": 0}, {"reporters": [lambda event: None]}]
+    for quiet in options:
         monkeypatch.setattr("sys.stderr", terminal := _Terminal())
         train(NET, X, Y, **quiet)
         assert not terminal.getvalue()

@@ -259,7 +259,7 @@ def _problem(of: Any) -> Any:
     if isinstance(of, tuple | list) and len(of) == 2:
         x, y = (np.asarray(part) for part in of)
         return Table.of(x[:, None] if x.ndim == 1 else x, y[:, None] if y.ndim == 1 else y)
-    spec = getattr(of, "spec", None)
+    spec: Any = getattr(of, "spec", None)
     if hasattr(of, "reset") and hasattr(of, "step") and hasattr(spec, "id"):  # an environment of Gymnasium
         return Gym(id=spec.id, arguments=tuple(dict(spec.kwargs).items()))
     if not callable(of):

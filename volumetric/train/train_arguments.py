@@ -69,15 +69,14 @@ def train_arguments(
                 "train(network, x, y, params=params)",
             )
         x, y, params, data = None, None, x, y if data is None else data
-    if config is not None:
-        _check_config(config)
-    seed = check_seed(settings.get("seed", (config or TrainConfig()).seed))
+    checked = None if config is None else _checked_config(config)
+    seed = check_seed(settings.get("seed", (checked or TrainConfig()).seed))
     samples = _samples(x, y, data, mask, seed, settings)
     if params is None:
         params = initialise(network.network if isinstance(network, Clocked) else network, seed)
     elif not _is_weights(params):
         raise ArgumentError(f"train: expected weights, got {type(params).__name__}", hint=_FORMS)
-    return TrainArguments(network=network, params=params, data=samples, config=config)
+    return TrainArguments(network=network, params=params, data=samples, config=checked)
 
 
 def _samples(x: Any, y: Any, data: Any, mask: Any, seed: int, settings: Mapping[str, Any]) -> Data:
@@ -97,7 +96,8 @@ def _samples(x: Any, y: Any, data: Any, mask: Any, seed: int, settings: Mapping[
         data = tuple(data)
     if not isinstance(data, tuple | Data | Problem | str) and not callable(data) and hasattr(data, "__array__"):
         raise ArgumentError("train needs y, the targets of the samples", hint=_FORMS)
-    source = as_data(data)
+    samples: Any = data
+    source = as_data(samples)
     if not batches:
         return source
     if not isinstance(source, ArrayData):
@@ -116,8 +116,8 @@ def _is_config(of: object) -> bool:
     return isinstance(of, TrainConfig) or (isinstance(of, type) and issubclass(of, TrainConfig))
 
 
-def _check_config(config: object) -> None:
-    """Raise `ArgumentError` for anything but a configuration."""
+def _checked_config(config: object) -> TrainConfig:
+    """Return `config`; raise `ArgumentError` for anything but a configuration."""
     if isinstance(config, type):
         raise ArgumentError("train: expected a configuration, got the class", hint="create an instance: TrainConfig()")
     if not isinstance(config, TrainConfig):
@@ -125,3 +125,4 @@ def _check_config(config: object) -> None:
             f"train: expected a configuration, got {type(config).__name__}",
             hint="pass settings by name, as train(network, x, y, epochs=3), or as TrainConfig(epochs=3, …)",
         )
+    return config

@@ -96,7 +96,7 @@ class TrainResult:
         self,
         x: Given,
         *,
-        device: AnyDevice = "reference",
+        device: AnyDevice | None = None,
         batch_size: int = BATCH,
         outputs: Sequence[str] | None = None,
     ) -> F32Array | dict[str, F32Array]:
