@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from volumetric.base.errors import UnsupportedError
 from volumetric.loaders.onnx_export.onnx_operations import Operands, translates
 from volumetric.loaders.onnx_export.onnx_writer import OnnxWriter
 from volumetric.loaders.onnx_export.open_graph import RowSize
@@ -61,3 +62,10 @@ def _broadcast(writer: OnnxWriter, of: Operands) -> str:
 @translates("reduce")
 def _reduce(writer: OnnxWriter, of: Operands) -> str:
     return writer.node(_REDUCTIONS[of.attrs["name"]], of.inputs[0], writer.ints(*of.attrs["axes"]), keepdims=1)
+
+
+@translates("assign")
+def _assign(writer: OnnxWriter, of: Operands) -> str:
+    if len(of.inputs) > 1:
+        raise UnsupportedError("ONNX export of a buffer that changes under a condition")
+    return of.inputs[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
@@ -58,11 +59,11 @@ def translates(*names: str) -> Callable[[Translation], Translation]:
     return register
 
 
+@cache
 def translations() -> Mapping[str, Translation]:
     """Return operation → translation."""
-    if not _TRANSLATIONS:
-        for name in _MODULES:
-            import_module(f"volumetric.loaders.onnx_export.{name}")
+    for name in _MODULES:
+        import_module(f"volumetric.loaders.onnx_export.{name}")
     return _TRANSLATIONS
 
 

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from volumetric.base._typing import ROWS
 from volumetric.base.atomic import atomic_file
 from volumetric.base.errors import CheckpointError, ShapeError, UnsupportedError, VolumetricError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.ops import Graph
+from volumetric.graph.state_spec import StateSpec
 from volumetric.graph.unroll_scans import write_out
 from volumetric.loaders.onnx_export.onnx_operations import translations, write_nodes
 from volumetric.loaders.onnx_export.onnx_weights import write_weight
 from volumetric.loaders.onnx_export.onnx_writer import OnnxWriter, drop_unused, used_names
 from volumetric.loaders.onnx_export.open_graph import OpenGraph, RowsDiffer, RowSize, Sizes, join_graphs
+from volumetric.loaders.onnx_export.row_loop import open_rows, row_graph, write_rows
 from volumetric.network import INPUT, Network
 from volumetric.network.weight_store import WeightStore
 from volumetric.run.graph.network_graph import emit_plan
@@ -123,14 +124,8 @@ def onnx_model(
     if rows is not None and rows < 1:
         raise ShapeError(f"a model needs 1 row or more, got rows {rows}")
     plan = lower(network)
-    if plan.max_rows is not None:
-        link = next(step.attrs["link"] for step in plan.steps if step.op == "recall")
-        raise UnsupportedError(
-            f"ONNX cannot express the loop that the link {link} closes: a row reads later layers of earlier rows",
-            hint="use format native",
-        )
-    graph = _open_graph(plan, rows)
-    model, report = _Model(plan, graph, params).write(inputs, classes)
+    graph, states = _open_graph(plan, rows)
+    model, report = _Model(plan, graph, states, params).write(inputs, classes)
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
@@ -175,32 +170,43 @@ def _in_known_operations(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def _open_graph(plan: Plan, rows: int | None) -> OpenGraph:
-    if rows is not None:
-        return join_graphs([_emit(plan, rows)], [rows])
-    graphs: list[Graph] = []
-    for count in _ROW_COUNTS:
+def _open_graph(plan: Plan, rows: int | None) -> tuple[OpenGraph, dict[str, StateSpec] | None]:
+    """Return the graph of all rows; or, where it is another one for each number of rows, that of one row and states."""
+    if plan.max_rows is None:
+        if rows is not None:
+            return join_graphs([_emit(plan, rows)], [rows]), None
+        graphs: list[Graph] = []
+        for count in _ROW_COUNTS:
+            try:
+                graphs.append(_emit(plan, count))
+            except VolumetricError:
+                if len(graphs) < _LEAST:  # not because it is too long, such as for a table of positions
+                    raise
+                break
         try:
-            graphs.append(_emit(plan, count))
-        except VolumetricError:
-            if len(graphs) < _LEAST:  # not because it is too long, such as for a table of positions
-                raise
-            break
-    try:
-        return join_graphs(graphs, _ROW_COUNTS[: len(graphs)])
-    except RowsDiffer as differ:
-        layer = next((step.op for step in plan.steps if step.where == differ.where), "the layer")
-        raise UnsupportedError(
-            f"{layer} at {differ.where} computes in another way for each number of rows",
-            hint="give the number of rows that the model takes: rows=32 (--rows 32)",
-        ) from None
+            return join_graphs(graphs, _ROW_COUNTS[: len(graphs)]), None
+        except RowsDiffer as differ:
+            where = differ.where
+    else:
+        where = next(step.where for step in plan.steps if step.op == "recall")
+    one = row_graph(plan)
+    if one is not None:
+        graph, states = one
+        return join_graphs([_in_known_operations(graph)], [1]), states
+    layer = next((step.op for step in plan.steps if step.where == where), "the layer")
+    raise UnsupportedError(
+        f"ONNX cannot express {layer} at {where} for any number of rows",
+        hint="give the number of rows that the model takes: rows=32 (--rows 32)",
+    )
 
 
 class _Model:
     """Writes the parts of a model around its nodes: inputs, weights, outputs, metadata."""
 
-    def __init__(self, plan: Plan, graph: OpenGraph, params: Mapping[str, WeightStore]) -> None:
-        self._plan, self._graph, self._params = plan, graph, params
+    def __init__(
+        self, plan: Plan, graph: OpenGraph, states: dict[str, StateSpec] | None, params: Mapping[str, WeightStore]
+    ) -> None:
+        self._plan, self._graph, self._states, self._params = plan, graph, states, params
         self._sequence = mixing_step(plan) is not None
         self._stored: dict[str, int] = {}
         self._decoded: dict[str, int] = {}
@@ -214,7 +220,7 @@ class _Model:
         value_infos = [self._info(name, i) for i, name in names.items()]
         if inputs is not None:
             first = next(i for i, name in names.items() if name == INPUT)
-            names[first] = _standardised(writer, names[first], inputs, open_graph.shapes[first])
+            names[first] = _standardised(writer, names[first], inputs, self._shape(first))
         for i in graph.derived:
             if i in graph.inputs and i in open_graph.shapes:
                 rows = open_graph.shapes[i][0]
@@ -222,9 +228,12 @@ class _Model:
                 names[i] = writer.constant(np.arange(rows, dtype=np.int32)) if fixed else writer.positions()
         computed = {i for node in graph.nodes for i in node.outputs}
         for i, tensor in enumerate(graph.tensors):
-            if tensor.key is not None and i in open_graph.shapes and i not in computed:
+            if tensor.role == "parameter" and tensor.key and i in open_graph.shapes and i not in computed:
                 names[i] = self._weight(writer, tensor.key)
-        write_nodes(writer, open_graph, names)
+        if self._states is None:
+            write_nodes(writer, open_graph, names)
+        else:
+            names |= write_rows(writer, open_graph, self._states, names)
         writer.where = ""
         results: list[Any] = []
         for name, i in zip(self._plan.outputs, graph.outputs, strict=True):
@@ -253,8 +262,12 @@ class _Model:
         from onnx import TensorProto, helper
 
         kind = TensorProto.INT32 if self._graph.graph.tensors[tensor].dtype == "int32" else TensorProto.FLOAT
-        shape = [self._axis(size) for size in self._graph.shapes[tensor]]
+        shape = [self._axis(size) for size in self._shape(tensor)]
         return helper.make_tensor_value_info(name, kind, shape)
+
+    def _shape(self, tensor: int) -> Sizes:
+        """Return the shape of an input or output."""
+        return self._graph.shapes[tensor] if self._states is None else open_rows(self._graph, tensor)
 
     def _axis(self, size: int | RowSize) -> int | str:
         if isinstance(size, int):
