@@ -37,10 +37,11 @@ def write_weight(writer: OnnxWriter, key: str, store: WeightStore) -> tuple[str,
     return name, False
 
 
-def onnx_keeps(scheme: Scheme) -> bool:
-    """Return whether a file has the codes of a scheme, if its groups fill the rows."""
-    names = {**_FLOATS, **_FLOAT8, **_CODES, **_SMALL, "float32": ""}
-    return scheme.blocks is None and scheme.dtype.name in names
+def has_codes(scheme: Scheme) -> bool:
+    """Return whether an ONNX file has the codes of a scheme; if not, its weights are written as float32."""
+    if scheme.group is not None:
+        return scheme.dtype.name in _CODES | _SMALL | _FLOAT8
+    return scheme.blocks is None and scheme.dtype.name in {"float32": "", **_FLOATS, **_FLOAT8}
 
 
 def _plain(writer: OnnxWriter, key: str, packed: Packed) -> str | None:
@@ -58,33 +59,34 @@ def _plain(writer: OnnxWriter, key: str, packed: Packed) -> str | None:
 
 
 def _quantised(writer: OnnxWriter, key: str, packed: Packed) -> str | None:
-    """Write codes with scales, and offsets if there are any; None: ONNX has no such codes or groups."""
+    """Write codes with scales, and offsets if there are any; None: ONNX has no such codes."""
     scheme, rows, k = packed.scheme, packed.rows, packed.k
-    name, group = scheme.dtype.name, scheme.group or k
-    if not rows or not k or (k % group and group < k) or packed.scales is None:
+    name, group = scheme.dtype.name, min(scheme.group or k, k)
+    kind = (_CODES | _SMALL | _FLOAT8).get(name)
+    if kind is None or not rows or not k or packed.scales is None:
         return None
     groups = -(-k // group)
+    wide = groups * group  # a last group that is shorter is filled up, and cut afterwards
     scales = _factors(writer, f"{key}.scale", packed.scales)
     codes = packed.codes()
-    if name in _FLOAT8:
-        stored = writer.initializer(f"{key}.codes", _tensor(codes, _FLOAT8[name]))
-        y = writer.cast(stored, "FLOAT")
-        y = writer.reshape(y, (rows, k), (rows, groups, -1))
-        y = writer.node("Mul", y, writer.reshape(scales, (rows, groups), (rows, groups, 1)))
-        return writer.reshape(y, (rows, groups, -1), packed.shape)
-    kind = (_CODES | _SMALL).get(name)
-    if kind is None:
-        return None
+    if wide > k:
+        codes = np.concatenate([codes, np.zeros((rows, wide - k), codes.dtype)], 1)
     stored = writer.initializer(f"{key}.codes", _tensor(codes, kind))
-    if groups == 1:
+    apart = (rows, groups, group)
+    if name in _FLOAT8:
+        y = writer.reshape(writer.cast(stored, "FLOAT"), (rows, wide), apart)
+        y = writer.node("Mul", y, writer.reshape(scales, (rows, groups), (rows, groups, 1)))
+        y = writer.reshape(y, apart, (rows, wide))
+    elif groups == 1:
         y = writer.node("DequantizeLinear", stored, writer.reshape(scales, (rows, 1), (rows,)), axis=0)
     else:
         y = writer.node("DequantizeLinear", stored, scales, axis=1, block_size=group)
     if packed.offsets is not None:
         offsets = _factors(writer, f"{key}.offset", packed.offsets)
-        y = writer.reshape(y, (rows, k), (rows, groups, -1))
+        y = writer.reshape(y, (rows, wide), apart)
         y = writer.node("Add", y, writer.reshape(offsets, (rows, groups), (rows, groups, 1)))
-        return writer.reshape(y, (rows, groups, -1), packed.shape)
+        y = writer.reshape(y, apart, (rows, wide))
+    y = writer.part(y, 1, 0, k) if wide > k else y
     return writer.reshape(y, (rows, k), packed.shape)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from volumetric.run.lower import lower, mixing_step
 from volumetric.run.plan import Plan
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, TensorProto
 
     from volumetric.analysis.standardise import Standardisation
 
@@ -40,8 +40,10 @@ _ROW_COUNTS: Final = (2, 3, 5, 7, 64, 1000)
 """Numbers of rows whose graphs are compared."""
 _LEAST: Final = 3
 """Numbers of rows that a line through sizes needs, so that it can fail."""
-_LARGEST: Final = (1 << 31) - (1 << 20)
+_LARGEST: Final = (1 << 31) - (1 << 24)
 """Bytes of a protobuf message, less a margin for the nodes."""
+_FEW, _PAGE = 1024, 4096
+"""Bytes of a tensor that stays in the file of nodes, and between the starts of tensors in the file of weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +53,11 @@ class OnnxReport:
     Attributes
     ----------
     rows : number of rows of the model; None: any number
-    fixed_by : layer for which the number of rows had to be fixed
     stored : scheme → number of weights written with their codes
     decoded : scheme → number of weights written as float32, because ONNX has no such codes
     """
 
     rows: int | None
-    fixed_by: str = ""
     stored: Mapping[str, int] = field(default_factory=dict)
     decoded: Mapping[str, int] = field(default_factory=dict)
 
@@ -70,6 +70,7 @@ def save_onnx(
     rows: int | None = None,
     inputs: Standardisation | None = None,
     classes: Sequence[str] = (),
+    external: bool | None = None,
 ) -> OnnxReport:
     """Write a network as an ONNX model, opset 21, for onnxruntime and other runtimes.
 
@@ -84,6 +85,8 @@ def save_onnx(
     rows : number of rows that the model takes; None: any number
     inputs : standardisation of inputs, written before the first layer
     classes : names of the output classes, in the metadata of the model
+    external : whether the weights are in a second file, ``PATH.data``; None: if they take more than an ONNX file can
+        hold, 2 GB
 
     Returns
     -------
@@ -101,9 +104,29 @@ def save_onnx(
     if target.suffix != ".onnx":
         raise UnsupportedError(f"{target}: the name of an ONNX file must end in .onnx", hint=f"name it {target}.onnx")
     model, report = onnx_model(network, params, rows=rows, inputs=inputs, classes=classes)
+    tensors = model.graph.initializer
+    if external or (external is None and sum(len(tensor.raw_data) for tensor in tensors) > _LARGEST):
+        with atomic_file(f"{target}.data") as handle:
+            for tensor in tensors:
+                _move_to_file(tensor, handle, f"{target.name}.data")
     with atomic_file(target) as handle:
         handle.write(model.SerializeToString())
     return report
+
+
+def _move_to_file(tensor: TensorProto, handle: BinaryIO, location: str) -> None:
+    """Append the values of a tensor to the file of weights, at a page of its own, unless they are few."""
+    from onnx import TensorProto
+    from onnx.external_data_helper import set_external_data
+
+    size = len(tensor.raw_data)
+    if size < _FEW:
+        return
+    handle.write(b"\0" * (-handle.tell() % _PAGE))
+    set_external_data(tensor, location, handle.tell(), size)
+    handle.write(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
 
 
 def onnx_model(
@@ -127,10 +150,20 @@ def onnx_model(
     graph, states = _open_graph(plan, rows)
     model, report = _Model(plan, graph, states, params).write(inputs, classes)
     try:
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(_without_weights(model))
     except onnx.checker.ValidationError as error:
         raise CheckpointError(f"the ONNX model is invalid: {error}", hint="please report this network") from None
     return model, replace(report, rows=rows)
+
+
+def _without_weights(model: ModelProto) -> ModelProto:
+    """Return a model with its initialisers as inputs, for the checker, which cannot take more than 2 GB."""
+    from onnx import ModelProto, helper
+
+    nodes = model.graph
+    weights = [helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in nodes.initializer]
+    graph = helper.make_graph(nodes.node, nodes.name, [*nodes.input, *weights], nodes.output)
+    return ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, graph=graph)
 
 
 class _RowsBuilder(GraphBuilder):
@@ -242,11 +275,6 @@ class _Model:
         nodes = drop_unused(writer.nodes, [*self._plan.outputs])
         used = used_names(nodes)
         tensors = [tensor for name, tensor in writer.initializers.items() if name in used]
-        size = sum(len(tensor.raw_data) for tensor in tensors)
-        if size > _LARGEST:
-            raise UnsupportedError(
-                f"the weights take {size / 1e9:.1f} GB, an ONNX file holds 2 GB", hint="use a smaller dtype, as int8:row"
-            )
         onnx_graph = helper.make_graph(nodes, "network", value_infos, results, tensors)
         model = helper.make_model(
             onnx_graph,
