@@ -111,8 +111,10 @@ def convert(
         console.write(f"{line}\n")
     if model.damage:
         chosen = ((key, model.params[key], nats) for key, nats in model.damage.items())
-        rows = [(key, "×".join(map(str, store.shape)), str(store.scheme), f"{nats:.2g}") for key, store, nats in chosen]
-        console.table(("tensor", "shape", "type", "damage, nats"), rows, right=("damage, nats",))
+        table = [
+            (key, "×".join(map(str, store.shape)), str(store.scheme), f"{nats:.2g}") for key, store, nats in chosen
+        ]
+        console.table(("tensor", "shape", "type", "damage, nats"), table, right=("damage, nats",))
         console.write(f"{footprint(model.params).bits_per_weight:.2f} bits a weight\n")
     if held_out:
         report(lambda scheme: open_merged(source, lora or (), scheme, offline=offline), model, dtype, held_out)

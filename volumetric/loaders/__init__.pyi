@@ -7,5 +7,6 @@ from .generation_config import GenerationDefaults as GenerationDefaults
 from .loaded_model import LoadedModel as LoadedModel
 from .loaded_model import open_model as open_model
 from .native_checkpoint import save_native as save_native
+from .onnx_export.save_onnx import save_onnx as save_onnx
 from .tokenizer import StreamDecoder as StreamDecoder
 from .tokenizer import Tokenizer as Tokenizer

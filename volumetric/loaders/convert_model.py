@@ -237,8 +237,8 @@ def save_model(
 ) -> None:
     """Write an open model; parameters and errors as for `convert_model`.
 
-    The standardisation of inputs is written into the weights, see `fold_inputs`, except for formats native and onnx. A format
-    that cannot store names of classes leaves them out, with a warning.
+    The standardisation of inputs is written into the weights, see `fold_inputs`, except for formats native and onnx. A
+    format that cannot store names of classes leaves them out, with a warning.
     """
     if model.clocked is not None and to != "native":
         raise UnsupportedError(

@@ -128,9 +128,7 @@ def _mask(writer: OnnxWriter, attrs: Mapping[str, Any], positions: str) -> str |
     return next(iter(writer.notes[key]), None)
 
 
-def _softmax_with_sinks(
-    writer: OnnxWriter, scores: str, sinks: str | None, groups: tuple[int, int], rows: Size
-) -> str:
+def _softmax_with_sinks(writer: OnnxWriter, scores: str, sinks: str | None, groups: tuple[int, int], rows: Size) -> str:
     """Write the softmax of ``[kv, shared, T, S]`` with one more logit for each head, without its share."""
     if sinks is None:
         return writer.node("Softmax", scores, axis=-1)

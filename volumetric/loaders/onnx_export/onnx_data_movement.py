@@ -54,8 +54,9 @@ def _concat(writer: OnnxWriter, of: Operands) -> str:
 @translates("broadcast")
 def _broadcast(writer: OnnxWriter, of: Operands) -> str:
     value, shape = writer.value_of(of.inputs[0]), of.results[0]
-    if value is not None and value.size == 1 and not any(isinstance(size, RowSize) for size in shape):
-        return writer.constant(np.broadcast_to(value, shape))  # pyright: ignore[reportArgumentType]  (no RowSize)
+    fixed = tuple(size for size in shape if not isinstance(size, RowSize))
+    if value is not None and value.size == 1 and len(fixed) == len(shape):
+        return writer.constant(np.broadcast_to(value, fixed))
     return writer.node("Expand", of.inputs[0], writer.sizes(shape))
 
 
@@ -66,6 +67,7 @@ def _reduce(writer: OnnxWriter, of: Operands) -> str:
 
 @translates("assign")
 def _assign(writer: OnnxWriter, of: Operands) -> str:
-    if len(of.inputs) > 1:
+    value, *condition = of.inputs
+    if condition:
         raise UnsupportedError("ONNX export of a buffer that changes under a condition")
-    return of.inputs[0]
+    return value

@@ -19,15 +19,17 @@ from volumetric.loaders.onnx_export.onnx_writer import OnnxWriter
 _WORDS: Final[Mapping[str, str]] = {
     **{name: name.capitalize() for name in ("add", "sub", "mul", "div", "neg", "less", "equal", "where", "exp", "log")},
     **{name: name.capitalize() for name in ("sqrt", "sin", "cos", "tanh", "abs", "sign", "floor", "sigmoid", "max")},
-    **{"min": "Min", "softplus": "Softplus", "positive": "Relu"},
-    **{"at_most": "LessOrEqual", "either": "Or", "both": "And"},
+    "min": "Min",
+    "softplus": "Softplus",
+    "positive": "Relu",
+    "at_most": "LessOrEqual",
+    "either": "Or",
+    "both": "And",
 }
 """Operation of an expression → operator of ONNX."""
 
 
-def write_expressions(
-    writer: OnnxWriter, of: tuple[Expression, ...], names: Mapping[str, str]
-) -> list[str]:
+def write_expressions(writer: OnnxWriter, of: tuple[Expression, ...], names: Mapping[str, str]) -> list[str]:
     """Write expressions as nodes and return the names of their values; equal subexpressions are one.
 
     Parameters
@@ -82,7 +84,7 @@ def _unary(writer: OnnxWriter, of: Operands) -> str:
     x, name = of.inputs[0], of.attrs["name"]
     if name != "affine":
         return write_activation(writer, x, name)
-    alpha, beta = (np.float32(of.attrs[each]) for each in ("alpha", "beta"))
+    alpha, beta = (float(np.float32(of.attrs[each])) for each in ("alpha", "beta"))
     y = x if alpha == 1 else writer.node("Mul", x, writer.number(alpha))
     return y if beta == 0 else writer.node("Add", y, writer.number(beta))
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from volumetric.base.errors import UnsupportedError
 from volumetric.loaders.onnx_export.onnx_operations import Operands, translates
 from volumetric.loaders.onnx_export.onnx_writer import OnnxWriter
 from volumetric.loaders.onnx_export.open_graph import Sizes
@@ -55,7 +56,7 @@ def _unfold(writer: OnnxWriter, of: Operands) -> str:
     samples, channels, *sizes = of.shapes[0]
     attrs, counts = _window_attrs(of), tuple(of.attrs["counts"])
     if not isinstance(channels, int):
-        raise TypeError("channels depend on rows")
+        raise UnsupportedError("ONNX export of channels depend on rows")
     after = [span - b - size for span, b, size in zip(_spans(of), of.attrs["before"], sizes, strict=True)]  # pyright: ignore[reportOperatorIssue]
     if min(after) < 0:
         x, pads = _framed(writer, of, 0.0), [0] * (2 * len(counts))
@@ -75,7 +76,7 @@ def _fold(writer: OnnxWriter, of: Operands) -> str:
     samples, deep, _ = of.shapes[0]
     kernel, sizes, before = of.attrs["kernel"], of.attrs["sizes"], of.attrs["before"]
     if not isinstance(deep, int):
-        raise TypeError("channels depend on rows")
+        raise UnsupportedError("ONNX export of channels depend on rows")
     columns = writer.reshape(of.inputs[0], of.shapes[0], (samples, deep, *of.attrs["counts"]))
     channels = deep // prod(kernel)
     y = writer.node("ConvTranspose", columns, _taps(writer, channels, kernel), group=channels, **_window_attrs(of))
@@ -106,7 +107,7 @@ def _pool_sum(writer: OnnxWriter, of: Operands) -> str:
 def _depthwise_conv(writer: OnnxWriter, of: Operands) -> str:
     x, weight, past, *bias = of.inputs
     if of.attrs["resets"]:
-        raise TypeError("resets within a call")
+        raise UnsupportedError("ONNX export of resets within a call")
     channels: Any = of.shapes[0][2]
     every = writer.node("Transpose", writer.node("Concat", past, x, axis=1), perm=[0, 2, 1])
     y = writer.node("Conv", every, weight, *bias, group=channels, kernel_shape=[_taps_of(of.shapes[1])])

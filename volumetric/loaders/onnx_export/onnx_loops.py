@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from volumetric.base.errors import UnsupportedError
 from volumetric.graph.operations.scan import scan_inputs, scan_outputs
 from volumetric.loaders.onnx_export.onnx_elementwise import write_expressions
 from volumetric.loaders.onnx_export.onnx_operations import Operands, translates, write_nodes
@@ -82,7 +83,7 @@ def _scan(writer: OnnxWriter, of: Operands) -> list[str]:
 @translates("linear_scan")
 def _linear_scan(writer: OnnxWriter, of: Operands) -> str:
     if of.attrs["reverse"] or of.attrs["keep"]:
-        raise TypeError("a scan of gradients, or resets within a call")
+        raise UnsupportedError("ONNX export of a scan of gradients, or resets within a call")
     u, a, start = of.inputs
     by_step = len(of.shapes[1]) == 3
 
@@ -98,7 +99,7 @@ def _linear_scan(writer: OnnxWriter, of: Operands) -> str:
 @translates("rotate_scan")
 def _rotate_scan(writer: OnnxWriter, of: Operands) -> str:
     if of.attrs["reverse"] or of.attrs["keep"]:
-        raise TypeError("a scan of gradients, or resets within a call")
+        raise UnsupportedError("ONNX export of a scan of gradients, or resets within a call")
     u, g, phi, start = of.inputs
 
     def step(inner: OnnxWriter, states: Sequence[str], xs: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -115,9 +116,7 @@ def _rotate_scan(writer: OnnxWriter, of: Operands) -> str:
     return write_loop(writer, LoopInputs(states=(start,), xs=(u,), axis=1), step)[1][0]
 
 
-def write_cell(
-    writer: OnnxWriter, cell: str, from_x: str, from_h: str, before: Mapping[str, str]
-) -> list[str]:
+def write_cell(writer: OnnxWriter, cell: str, from_x: str, from_h: str, before: Mapping[str, str]) -> list[str]:
     """Write one step of a recurrent cell from its pre-activations; return the states after it."""
     from volumetric.formula.cells import CELLS
 

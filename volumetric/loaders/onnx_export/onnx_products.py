@@ -76,7 +76,7 @@ def _convolution(writer: OnnxWriter, of: Operands) -> str | None:
     if note[:1] != ("windows",) or of.attrs["trans_a"] or of.attrs["trans_b"] or of.attrs["groups"] != of.shapes[1][0]:
         return None
     _, x, (samples, channels), window_attrs, counts = note
-    groups, wide, deep = of.shapes[0]
+    groups, wide, _ = of.shapes[0]
     if not isinstance(groups, int) or not isinstance(wide, int) or of.shapes[1][0] != _times(samples, groups):
         return None
     kernel = tuple(window_attrs["kernel_shape"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from volumetric.base.errors import UnsupportedError
 from volumetric.formula.cells import CELLS
 from volumetric.graph.operations.recurrent_inputs import recurrent_inputs
 from volumetric.loaders.onnx_export.onnx_loops import LoopInputs, write_cell, write_loop
@@ -20,7 +21,7 @@ _ORDERS: Final = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}
 @translates("recurrent")
 def _recurrent(writer: OnnxWriter, of: Operands) -> list[str]:
     if of.attrs["resets"]:
-        raise TypeError("resets within a call")
+        raise UnsupportedError("ONNX export of resets within a call")
     return _as_operator(writer, of) or _as_loop(writer, of)
 
 
@@ -30,6 +31,7 @@ def _as_operator(writer: OnnxWriter, of: Operands) -> list[str] | None:
     cell, (batch, length, wide) = of.attrs["cell"], of.shapes[0]
     starts, bias, _ = recurrent_inputs(rest, of.attrs)
     size: Any = of.shapes[1][1]
+    all_wide: Any = wide
     note = writer.notes.get(writer.source_of(from_x), ())
     if cell not in _OPERATORS or size * CELLS[cell].blocks != wide or note[:1] != ("gemm",):
         return None
@@ -42,7 +44,7 @@ def _as_operator(writer: OnnxWriter, of: Operands) -> list[str] | None:
     weights = [writer.node("Unsqueeze", _in_order(writer, part, cell, size), writer.ints(0)) for part in (w, weight)]
     biases = ""
     if x_bias or bias:
-        zeros = writer.zeros(wide)
+        zeros = writer.zeros(all_wide)
         parts = [x_bias[0] if x_bias else zeros, bias[0] if bias else zeros]
         joined = writer.node("Concat", *(_in_order(writer, part, cell, size) for part in parts), axis=0)
         biases = writer.node("Unsqueeze", joined, writer.ints(0))

@@ -109,9 +109,7 @@ def _sparsemax(writer: OnnxWriter, z: str, width: Any) -> str:
     one = writer.constant(np.array(1, np.int64))
     at_least = writer.node("Max", size, one)
     at_end = writer.node("GatherElements", total, writer.node("Sub", at_least, one), axis=-1)
-    threshold = writer.node(
-        "Div", writer.node("Sub", at_end, _double(writer, 1.0)), writer.cast(at_least, "DOUBLE")
-    )
+    threshold = writer.node("Div", writer.node("Sub", at_end, _double(writer, 1.0)), writer.cast(at_least, "DOUBLE"))
     none = writer.node("Equal", size, writer.constant(np.array(0, np.int64)))
     threshold = writer.node("Where", none, _double(writer, 0.0), threshold)
     return writer.node("Max", writer.node("Sub", z, threshold), _double(writer, 0.0))

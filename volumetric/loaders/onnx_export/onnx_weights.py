@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 _FLOATS: Final = {"float16": "FLOAT16", "bfloat16": "BFLOAT16"}
 _FLOAT8: Final = {"float8_e4m3fn": "FLOAT8E4M3FN", "float8_e5m2": "FLOAT8E5M2"}
 _CODES: Final = {"int8": "INT8", "uint8": "UINT8", "int16": "INT16", "uint16": "UINT16"}
-_SMALL: Final = {"int4": "INT4", "int2": "INT4", "ternary": "INT4", "binary": "INT4", "uint4": "UINT4", "uint2": "UINT4"}
+_SMALL: Final = {
+    "int4": "INT4",
+    "int2": "INT4",
+    "ternary": "INT4",
+    "binary": "INT4",
+    "uint4": "UINT4",
+    "uint2": "UINT4",
+}
 """Types of codes → type of ONNX that holds them; those of less than 4 bits take 4."""
 
 

@@ -127,8 +127,10 @@ class OnnxWriter:
 
     def scalar_size(self, size: Size) -> str:
         """Return a size as an int64 scalar."""
-        return self.node("Squeeze", self.sizes((size,)), self.ints(0)) if isinstance(size, RowSize) else self.constant(
-            np.array(size, np.int64)
+        return (
+            self.node("Squeeze", self.sizes((size,)), self.ints(0))
+            if isinstance(size, RowSize)
+            else self.constant(np.array(size, np.int64))
         )
 
     def reshape(self, x: str, before: Sizes, after: Sizes) -> str:
@@ -203,4 +205,3 @@ def drop_unused(nodes: Sequence[NodeProto], outputs: Sequence[str]) -> list[Node
             retained.append(node)
             needed |= used_names([node])
     return retained[::-1]
-

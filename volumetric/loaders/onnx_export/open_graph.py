@@ -28,7 +28,7 @@ Size: TypeAlias = "int | RowSize"
 Sizes: TypeAlias = tuple[Size, ...]
 
 
-class RowsDiffer(Exception):
+class RowsDifferError(Exception):
     """Raised if graphs for different numbers of rows are not one graph; `where` is the layer."""
 
     def __init__(self, where: str) -> None:
@@ -59,7 +59,7 @@ def join_graphs(graphs: Sequence[Graph], rows: Sequence[int]) -> OpenGraph:
 
     Raises
     ------
-    RowsDiffer : the graphs have different nodes, constants, or sizes that do not grow linearly
+    RowsDifferError : the graphs have different nodes, constants, or sizes that do not grow linearly
     """
     return _GraphJoin(graphs, rows).join()
 
@@ -102,7 +102,7 @@ class _GraphJoin:
         constants = [value for _, value in pairs if value is not None]
         if constants and any(not np.array_equal(constants[0], value, equal_nan=True) for value in constants):
             if any(not np.array_equal(np.arange(n), value) for n, value in zip(self._rows, constants, strict=True)):
-                raise RowsDiffer(self._where)
+                raise RowsDifferError(self._where)
             self._positions.add(first)
         if not constants:
             for mapping, i in zip(self._maps, tensors, strict=True):
@@ -121,16 +121,16 @@ class _GraphJoin:
         if all(value == first for value in values):
             return first
         if not all(type(value) is int for value in values):
-            raise RowsDiffer(self._where)
+            raise RowsDifferError(self._where)
         return self._line(values)
 
     def _line(self, values: tuple[int, ...]) -> RowSize:
         rate, left = divmod(values[1] - values[0], self._rows[1] - self._rows[0])
         size = RowSize(values[0] - rate * self._rows[0], rate)
         if left or any(size.base + rate * n != value for n, value in zip(self._rows, values, strict=True)):
-            raise RowsDiffer(self._where)
+            raise RowsDifferError(self._where)
         return size
 
     def _expect_equal(self, *values: Any) -> None:
         if any(value != values[0] for value in values):
-            raise RowsDiffer(self._where)
+            raise RowsDifferError(self._where)

@@ -48,7 +48,7 @@ def row_graph(plan: Plan) -> tuple[Graph, dict[str, StateSpec]] | None:
         graph = work.finish([*outputs.values()])
     except VolumetricError:
         return None
-    return (None if graph.derived else (bind(graph, 1), states))
+    return None if graph.derived else (bind(graph, 1), states)
 
 
 def write_rows(
@@ -68,9 +68,7 @@ def write_rows(
     last = {graph.tensors[i].key: i for i in keyed if i in computed}
     keys = [key for key in last if key is not None]
     xs = [i for i in graph.inputs if i in names]
-    starts = [
-        writer.constant(np.full(graph.tensors[last[key]].shape, states[key].start, np.float32)) for key in keys
-    ]
+    starts = [writer.constant(np.full(graph.tensors[last[key]].shape, states[key].start, np.float32)) for key in keys]
 
     def step(inner: OnnxWriter, before: Sequence[str], now: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
         inside = {i: name for i, name in names.items() if i not in xs}
