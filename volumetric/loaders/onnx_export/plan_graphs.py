@@ -65,16 +65,8 @@ def open_graph_of(plan: Plan, rows: int | None) -> tuple[OpenGraph, dict[str, St
     if plan.max_rows is None:
         if rows is not None:
             return join_graphs([_emit(plan, rows)], [rows]), None
-        graphs: list[Graph] = []
-        for count in _ROW_COUNTS:
-            try:
-                graphs.append(_emit(plan, count))
-            except VolumetricError:
-                if len(graphs) < _LEAST:  # not because it is too long, such as for a table of positions
-                    raise
-                break
         try:
-            return join_graphs(graphs, _ROW_COUNTS[: len(graphs)]), None
+            return _graph_of_all_rows(plan), None
         except RowsDifferError as differ:
             where = differ.where
     else:
@@ -88,3 +80,21 @@ def open_graph_of(plan: Plan, rows: int | None) -> tuple[OpenGraph, dict[str, St
         f"ONNX cannot express {layer} at {where} for any number of rows",
         hint="give the number of rows that the model takes: rows=32 (--rows 32)",
     )
+
+
+def _graph_of_all_rows(plan: Plan) -> OpenGraph:
+    """Return the graph for any number of rows; raise `RowsDifferError` if there is none."""
+    graphs: list[Graph] = []
+    joined: OpenGraph | None = None
+    for count in _ROW_COUNTS:
+        try:
+            graphs.append(_emit(plan, count))
+        except VolumetricError:
+            if joined is None:  # not because it is too long, such as for a table of positions
+                raise
+            break
+        if len(graphs) >= _LEAST:
+            joined = join_graphs(graphs, _ROW_COUNTS[: len(graphs)])
+    if joined is None:
+        raise UnsupportedError("ONNX export needs graphs for more numbers of rows")
+    return joined
