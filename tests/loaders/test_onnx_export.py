@@ -22,10 +22,15 @@ from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.builders import chain, sequential
 from volumetric.cli import main
 from volumetric.dtypes import DTYPES, Scheme
+from volumetric.graph import GraphBuilder
 from volumetric.graph.interpret import interpret
+from volumetric.graph.operations import OPS
 from volumetric.layers import LSTM, MLSTM, Conv2d, Dense, Embedding, Flatten, LayerSpec, MaxPool2d, MultiHeadAttention
 from volumetric.loaders import open_model, save_native, save_onnx
 from volumetric.loaders.native_checkpoint import NativeFacts
+from volumetric.loaders.onnx_export.onnx_operations import translations, write_nodes
+from volumetric.loaders.onnx_export.onnx_writer import OnnxWriter
+from volumetric.loaders.onnx_export.open_graph import join_graphs
 from volumetric.network import Network, Params, initialise
 from volumetric.network.grid import Coord, Link, Port
 from volumetric.run.device import RunOptions, SequenceRows
@@ -198,7 +203,7 @@ def test_small_models_of_every_family(family: str, tmp_path: Path) -> None:
 def test_a_loop_between_layers_runs_row_by_row(tmp_path: Path) -> None:
     network = Network(
         layers=[Dense(in_features=3, out_features=3, activation="tanh") for _ in range(2)],
-        links=(Link(kind="activation", source="1.0.0.0", target="0.0.0.0", delay=1),),
+        links=(Link(kind="activation", source=Coord(1), target=Coord(0), delay=1),),
         input_shape=(3,),
         input_dtype="float32",
     )
@@ -256,6 +261,23 @@ def test_a_number_of_rows_where_no_graph_is_for_all(tmp_path: Path) -> None:
     assert save_onnx(path, network, params, rows=5).rows == 5
     inputs = inputs_of(network, 5)
     assert_near(computed(path, inputs), expected(network, params, inputs))
+
+
+def test_an_operation_without_a_translation_is_refused_by_its_layer() -> None:
+    work = GraphBuilder()
+    x = work.input("x", (2, 3))
+    with work.at("4.0.0.1"):
+        graph = work.finish([work.sumsq([x])])
+    with pytest.raises(UnsupportedError, match=r"cannot express the operation sumsq of the layer at 4\.0\.0\.1"):
+        write_nodes(OnnxWriter("x"), join_graphs([graph], [2]), {x: "x"})
+
+
+def test_only_operations_of_training_and_of_devices_have_no_translation() -> None:
+    without = {name for name in OPS if name not in translations() and OPS[name].written_out is None}
+    training = {"loss", "update", "sumsq", "fake_quant", "dropout", "normal", "pool_spread", "scatter_rows"}
+    gradients = {name for name in OPS if name.endswith("_grad")}
+    on_packed_rows = {"lookup", "recurrence", "experts", "causal_conv", "selective_scan", "delay", "last"}
+    assert without <= training | gradients | on_packed_rows
 
 
 def test_bad_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,7 @@ class _Model:
         self._decoded: dict[str, int] = {}
 
     def write(self, inputs: Standardisation | None, classes: Sequence[str]) -> tuple[ModelProto, OnnxReport]:
+        """Return the model, and what became of its weights."""
         from onnx import helper
 
         graph, open_graph = self._graph.graph, self._graph
