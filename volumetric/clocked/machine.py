@@ -68,7 +68,7 @@ class Clocked:
     UnsupportedError : a layer reads other rows of its sequence, like attention without a window
     """
 
-    network: Network
+    network: Network = field(kw_only=False)
     clocks: Mapping[Coord, Clock] = field(default_factory=dict)
     hold: Mapping[str, Hold] = field(default_factory=dict)
     start: Start = "zeros"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from numbers import Integral, Real
-from typing import Literal
+from types import MappingProxyType
+from typing import Final, Literal
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import SpecError
@@ -73,6 +75,13 @@ def _as_whole_number(value: object) -> int | None:
     return whole if whole >= 0 else None
 
 
+_STEPS = [(z, y, x) for z, y, x in product((-1, 0, 1), repeat=3) if z or y or x]
+AROUND: Final[Mapping[int, tuple[tuple[int, int, int], ...]]] = MappingProxyType(
+    {most: tuple(step for step in _STEPS if sum(map(abs, step)) <= axes) for most, axes in ((6, 1), (18, 2), (26, 3))}
+)
+"""Number of neighbours of a cell → the steps to them, in reading order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     """A volume of ``depth × rows × cols`` cells with `slots` layers each, read in the order z, y, x, slot."""
@@ -126,10 +135,13 @@ class Grid:
         z, y = divmod(plane, self.rows)
         return Coord(z, y, x, slot)
 
-    def neighbours(self, coord: Coord) -> Iterator[Coord]:
-        """Yield the same slot of the (up to six) cells that share a face with the cell of `coord`, in reading order."""
+    def neighbours(self, coord: Coord, most: Literal[6, 18, 26] = 6) -> Iterator[Coord]:
+        """Yield the same slot of the cells around the cell of `coord`, in reading order.
+
+        Those are the cells that share a face with it (6); or also an edge (18); or also a corner (26).
+        """
         self.index(coord)
-        for dz, dy, dx in ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 1), (0, 1, 0), (1, 0, 0)):
+        for dz, dy, dx in AROUND[most]:
             near = Coord(coord.z + dz, coord.y + dy, coord.x + dx, coord.slot)
             if near in self:
                 yield near

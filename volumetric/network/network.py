@@ -52,7 +52,7 @@ class Network:
     SpecError, ShapeError : the network is invalid; the message names the coordinate and the layer
     """
 
-    layers: Mapping[Coord, LayerSpec] = field(default_factory=dict)
+    layers: Mapping[Coord, LayerSpec] = field(default_factory=dict, kw_only=False)
     grid: Grid = None  # pyright: ignore[reportAssignmentType]  (known once the layers are)
     links: tuple[Link, ...] = ()
     disabled: frozenset[Coord] = frozenset()
@@ -72,8 +72,8 @@ class Network:
 
         def __init__(
             self,
-            *,
             layers: Mapping[Any, LayerSpec] | Sequence[LayerSpec],
+            *,
             grid: Grid = ...,
             links: Sequence[Link] = ...,
             disabled: Collection[Any] = ...,
