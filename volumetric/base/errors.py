@@ -75,6 +75,15 @@ class CheckpointError(VolumetricError, ValueError):
     advice: ClassVar[str | None] = "the file is damaged, truncated, or of another model: download or export it again"
 
 
+class MissingWeightError(VolumetricError, KeyError):
+    """There is no weight of that name."""
+
+    advice: ClassVar[str | None] = "print(params) lists the names"
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # that of KeyError quotes the message
+
+
 class GenerationError(VolumetricError, RuntimeError):
     """Text generation cannot continue: the context is full, a chat template failed, a token is unknown.
 

@@ -1,4 +1,4 @@
-"""Chains of layers: of given ones, and of Dense layers of given widths."""
+"""Chains of layers: of layers that are passed, and of Dense layers of some widths."""
 
 from __future__ import annotations
 
@@ -84,24 +84,24 @@ def sequential(
     >>> image.shapes[image.taps["output"]][1:]
     (10,)
     """
-    given = [*([] if inputs is None else [inputs]), *parts, *([] if outputs is None else [outputs])]
+    chosen = [*([] if inputs is None else [inputs]), *parts, *([] if outputs is None else [outputs])]
     if hidden is not None:
-        if len(given) != 2:
+        if len(chosen) != 2:
             raise ArgumentError(
-                f"sequential: hidden stands between inputs and outputs, got {len(given)} widths and layers beside it",
+                f"sequential: hidden stands between inputs and outputs, got {len(chosen)} widths and layers beside it",
                 hint="write sequential(2, 1, hidden=(8, 8)), or all widths in order: sequential(2, 8, 8, 1)",
             )
-        given[1:1] = [hidden] if isinstance(hidden, int) else hidden
-    match given:
+        chosen[1:1] = [hidden] if isinstance(hidden, int) else hidden
+    match chosen:
         case [[*listed]] if any(isinstance(part, LayerSpec) for part in listed):
-            given = listed  # a list of layers, as Keras takes it
+            chosen = listed  # a list of layers, as Keras takes it
         case _:
             pass
-    if not given:
+    if not chosen:
         raise ArgumentError("sequential needs widths or layers", hint="for example sequential(2, 8, 1)")
-    first, rest = given[0], given[1:]
+    first, rest = chosen[0], chosen[1:]
     if isinstance(first, LayerSpec):
-        shape, rest = _shape_read_by(first), given
+        shape, rest = _shape_read_by(first), chosen
     else:
         shape = (first,) if isinstance(first, int) else tuple(first)
     ids = isinstance(rest[0], Embedding) and isinstance(first, LayerSpec) if rest else False

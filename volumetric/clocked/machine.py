@@ -33,6 +33,7 @@ from volumetric.network.grid import Coord, Link
 from volumetric.network.wiring import Source, Wire, carries_ids, places_of
 
 if TYPE_CHECKING:
+    from volumetric.base.text_table import TextTable
     from volumetric.clocked.clocked_stream import ClockedStream
     from volumetric.network import Params
 
@@ -124,6 +125,25 @@ class Clocked:
                     self.watched(part.source)
                 except SpecError as error:
                     raise SpecError(f"{where}: {error}", hint=error.hint) from None
+
+    def summary(self, params: Params | None = None) -> TextTable:
+        """Return the table that ``print`` shows: the network, and the clocks of its layers."""
+        from volumetric.network.network_table import network_table
+
+        return network_table(self.network, params, clocks=self.clocks, title=str(repr(self))[1:-1])
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        from volumetric.network.network_table import network_line
+
+        clocks = f", {len(self.clocks)} with a clock" if self.clocks else ""
+        return f"<Clocked: {network_line(self.network)}{clocks}, start {self.start}>"
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return self.summary()._repr_html_()
 
     def stream_on(self, device: Any, params: Params, *, batch: int = 1) -> ClockedStream:
         """Return `batch` streams on a device; `Device.stream` calls this."""

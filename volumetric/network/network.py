@@ -21,6 +21,7 @@ from volumetric.network.weight_store import Params, WeightStore
 from volumetric.network.wiring import Source, Wire, carries_ids, follow_shared, own_output, places_of, wire
 
 if TYPE_CHECKING:
+    from volumetric.base.text_table import TextTable
     from volumetric.network.network_morph import NetworkMorph, Targets
 
 _EXAMPLE = "Dense(in_features=2, out_features=1)"
@@ -252,6 +253,24 @@ class Network:
         from volumetric.network.network_morph import morph
 
         return morph(self, params, dtype, scheme, keep_masters=keep_masters)
+
+    def summary(self, params: Mapping[str, WeightStore] | None = None) -> TextTable:
+        """Return the table that ``print(network)`` shows; with `params` also their types and size."""
+        from volumetric.network.network_table import network_table
+
+        return network_table(self, params)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        from volumetric.network.network_table import network_line, parameter_count
+
+        return f"<Network: {network_line(self)}, {parameter_count(self):,} parameters>"
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return self.summary()._repr_html_()
 
     def to_json(self) -> str:
         """Return JSON text for `from_json`; equal networks give equal bytes."""
