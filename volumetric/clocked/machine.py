@@ -76,6 +76,11 @@ class Clocked:
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        if not isinstance(self.clocks, Mapping):
+            raise SpecError(
+                f"clocks: expected a clock for each of some layers, got {self.clocks!r:.60}",
+                hint='write clocks={"0.0.0.0": "every(2)"}',
+            )
         clocks = {Coord.of(coord): Clock.parse(c) if isinstance(c, str) else c for coord, c in self.clocks.items()}
         object.__setattr__(self, "clocks", MappingProxyType(clocks))
         object.__setattr__(self, "hold", MappingProxyType(dict(self.hold)))

@@ -6,17 +6,25 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
 from volumetric.base._typing import ROWS, Shape
 from volumetric.base.call_errors import explain_call_errors
-from volumetric.base.errors import ArgumentError, CheckpointError, ShapeError, SpecError, VolumetricError
+from volumetric.base.errors import (
+    ArgumentError,
+    CheckpointError,
+    MissingKeyError,
+    ShapeError,
+    SpecError,
+    UnknownAttributeError,
+    VolumetricError,
+)
 from volumetric.base.hints import format_value
 from volumetric.layers import LayerSpec, ParamSpec
 from volumetric.layers.initial_values import initial_value, is_drawn
-from volumetric.network.grid import Coord, Grid, Link, Port, check_name
+from volumetric.network.grid import Coord, CoordLike, Grid, Link, Port, check_name
 from volumetric.network.weight_store import Params, WeightStore
 from volumetric.network.wiring import Source, Wire, carries_ids, follow_shared, own_output, places_of, wire
 
@@ -25,6 +33,18 @@ if TYPE_CHECKING:
     from volumetric.network.network_morph import NetworkMorph, Targets
 
 _EXAMPLE = "Dense(in_features=2, out_features=1)"
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("predict", "forward", "apply"), "a network has no weights: predict(network, params, x)"),
+    **dict.fromkeys(("fit", "train", "compile"), "volumetric.train.train(network, x, y) trains it"),
+    **dict.fromkeys(
+        ("parameters", "weights", "state_dict", "init", "trainable_variables", "get_weights"),
+        "weights are separate: params = initialise(network)",
+    ),
+    **dict.fromkeys(("to", "cuda", "cpu", "half"), 'a device is named where it runs: device="cpu"'),
+    **dict.fromkeys(("add", "append", "add_module"), "a network is immutable: network.with_layer(coord, spec)"),
+    "save": "train(…).save(name) saves a network with its weights; to_json() is its text",
+}
+"""Attribute of networks in other packages → the way here."""
 INPUT, OUTPUT = "input", "output"
 """Names of the input of the first layer of a network, and of the output of its last layer."""
 
@@ -43,7 +63,7 @@ class Network:
     links : activation links and shared weights
     disabled : coordinates whose layer acts as the identity
     input_shape : shape of one row of input: ``()`` for token ids, ``(features,)`` for features
-    input_dtype : ``"int32"`` for token ids, else ``"float32"``
+    input_dtype : ``"int32"`` for token ids, else ``"float32"``; by default the one that `input_shape` suggests
     inputs : additional inputs by name; the input of the first layer is called ``"input"``
     outputs : additional outputs: name → layer whose output is returned. The output of the last layer is called
         ``"output"``, unless this mapping uses that name for another layer
@@ -58,7 +78,7 @@ class Network:
     links: tuple[Link, ...] = ()
     disabled: frozenset[Coord] = frozenset()
     input_shape: Shape = ()
-    input_dtype: Literal["int32", "float32"] = "int32"
+    input_dtype: Literal["int32", "float32"] = None  # pyright: ignore[reportAssignmentType]  (known by the shape)
     inputs: Mapping[str, Port] = field(default_factory=dict)
     outputs: Mapping[str, Coord] = field(default_factory=dict)
     wires: tuple[Wire, ...] = field(init=False, repr=False, compare=False)
@@ -98,6 +118,12 @@ class Network:
         object.__setattr__(self, "outputs", {name: Coord.of(coord) for name, coord in dict(self.outputs).items()})
         shape = self.input_shape
         object.__setattr__(self, "input_shape", (shape,) if isinstance(shape, int) else tuple(shape))
+        dtype: Any = self.input_dtype
+        if dtype is None:
+            dtype = "float32" if self.input_shape else "int32"
+        elif isinstance(dtype, type):
+            dtype = np.dtype(dtype).name  # np.float32
+        object.__setattr__(self, "input_dtype", dtype)
         for coord in (*ordered, *self.disabled, *(c for link in self.links for c in (link.source, link.target))):
             self.grid.index(coord)
         object.__setattr__(self, "layers", MappingProxyType(ordered))
@@ -110,6 +136,28 @@ class Network:
         object.__setattr__(self, "reads", MappingProxyType(read))
         object.__setattr__(self, "shapes", MappingProxyType(shapes))
         object.__setattr__(self, "_shared", follow_shared(ordered, self.links))
+
+    def __getitem__(self, coord: CoordLike) -> LayerSpec:
+        """Return the layer at a coordinate: ``network["1.0.0.2"]``, ``network[1, 0, 0, 2]``, ``network[1]``."""
+        at = Coord.of(coord)
+        if at not in self.layers:
+            raise MissingKeyError(f"there is no layer at {at}", hint=places_of(self.layers))
+        return self.layers[at]
+
+    def __iter__(self) -> Iterator[LayerSpec]:
+        """Yield the layers in reading order."""
+        return iter(self.layers.values())
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    if not TYPE_CHECKING:  # type checkers should refuse what these refuse
+
+        def __call__(self, *_: object, **__: object) -> Any:
+            raise ArgumentError("a network is not called", hint=_ELSEWHERE["predict"])
+
+        def __getattr__(self, name: str) -> Any:
+            raise UnknownAttributeError(f"'Network' object has no attribute {name!r}", hint=_ELSEWHERE.get(name))
 
     @property
     def ports(self) -> dict[str, Port]:

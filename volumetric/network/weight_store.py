@@ -14,7 +14,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from volumetric.base._typing import Shape
-from volumetric.base.errors import ImmutableError, MissingWeightError, ShapeError
+from volumetric.base.errors import ImmutableError, MissingKeyError, ShapeError
 from volumetric.base.hints import suggestion
 from volumetric.base.moved_modules import renamed_members
 from volumetric.base.progress import byte_size
@@ -337,7 +337,7 @@ class Params(Mapping[str, WeightStore]):
             return self._stores[_key(key)]
         except KeyError:
             pass
-        raise MissingWeightError(f"there is no weight {key!r:.80}", hint=suggestion(key, self._stores, most=3))
+        raise MissingKeyError(f"there is no weight {key!r:.80}", hint=suggestion(key, self._stores, most=3))
 
     def __contains__(self, key: object) -> bool:
         return _key(key) in self._stores
