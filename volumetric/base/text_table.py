@@ -31,7 +31,7 @@ class TextTable:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        shown = [self.columns, *self._shown()]
+        shown = [self.columns, *self._visible_rows()]
         widths = [max(len(cell) for cell in column) for column in zip(*shown, strict=True)]
         lines = [self.title] * bool(self.title)
         for cells in shown:
@@ -55,12 +55,12 @@ class TextTable:
                 for name, cell in zip(self.columns, cells, strict=True)
             )
 
-        body = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in self._shown())
+        body = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in self._visible_rows())
         caption = f'<caption style="text-align:left">{escape(self.title)}</caption>' if self.title else ""
         notes = "".join(f"<div>{escape(note)}</div>" for note in self.notes)
         return f"<table>{caption}<thead><tr>{row(self.columns, 'th')}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
-    def _shown(self) -> Iterator[Sequence[str]]:
+    def _visible_rows(self) -> Iterator[Sequence[str]]:
         if len(self.rows) <= _MOST:
             yield from self.rows
             return

@@ -74,6 +74,17 @@ class Clocked:
     hold: Mapping[str, Hold] = field(default_factory=dict)
     start: Start = "zeros"
 
+    if TYPE_CHECKING:  # texts of clocks, and tuples and strings as coordinates, are accepted, too
+
+        def __init__(
+            self,
+            network: Network,
+            *,
+            clocks: Mapping[Any, Clock | str] = ...,
+            hold: Mapping[str, Hold] = ...,
+            start: Start = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         """Check the fields."""
         if not isinstance(self.clocks, Mapping):

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,43 +15,29 @@ from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import (
     ArgumentError,
     CheckpointError,
-    MissingKeyError,
     ShapeError,
     SpecError,
-    UnknownAttributeError,
     VolumetricError,
 )
 from volumetric.base.hints import format_value
 from volumetric.layers import LayerSpec, ParamSpec
 from volumetric.layers.initial_values import initial_value, is_drawn
-from volumetric.network.grid import Coord, CoordLike, Grid, Link, Port, check_name
+from volumetric.network.grid import Coord, Grid, Link, Port, check_name
+from volumetric.network.network_views import NetworkViews
 from volumetric.network.weight_store import Params, WeightStore
 from volumetric.network.wiring import Source, Wire, carries_ids, follow_shared, own_output, places_of, wire
 
 if TYPE_CHECKING:
-    from volumetric.base.text_table import TextTable
     from volumetric.network.network_morph import NetworkMorph, Targets
 
 _EXAMPLE = "Dense(in_features=2, out_features=1)"
-_ELSEWHERE: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("predict", "forward", "apply"), "a network has no weights: predict(network, params, x)"),
-    **dict.fromkeys(("fit", "train", "compile"), "volumetric.train.train(network, x, y) trains it"),
-    **dict.fromkeys(
-        ("parameters", "weights", "state_dict", "init", "trainable_variables", "get_weights"),
-        "weights are separate: params = initialise(network)",
-    ),
-    **dict.fromkeys(("to", "cuda", "cpu", "half"), 'a device is named where it runs: device="cpu"'),
-    **dict.fromkeys(("add", "append", "add_module"), "a network is immutable: network.with_layer(coord, spec)"),
-    "save": "train(…).save(name) saves a network with its weights; to_json() is its text",
-}
-"""Attribute of networks in other packages → the way here."""
 INPUT, OUTPUT = "input", "output"
 """Names of the input of the first layer of a network, and of the output of its last layer."""
 
 
 @explain_call_errors
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Network(NetworkViews):
     """Layers at coordinates of a grid, run in reading order, with links in addition to the chain.
 
     Attributes
@@ -136,28 +122,6 @@ class Network:
         object.__setattr__(self, "reads", MappingProxyType(read))
         object.__setattr__(self, "shapes", MappingProxyType(shapes))
         object.__setattr__(self, "_shared", follow_shared(ordered, self.links))
-
-    def __getitem__(self, coord: CoordLike) -> LayerSpec:
-        """Return the layer at a coordinate: ``network["1.0.0.2"]``, ``network[1, 0, 0, 2]``, ``network[1]``."""
-        at = Coord.of(coord)
-        if at not in self.layers:
-            raise MissingKeyError(f"there is no layer at {at}", hint=places_of(self.layers))
-        return self.layers[at]
-
-    def __iter__(self) -> Iterator[LayerSpec]:
-        """Yield the layers in reading order."""
-        return iter(self.layers.values())
-
-    def __len__(self) -> int:
-        return len(self.layers)
-
-    if not TYPE_CHECKING:  # type checkers should refuse what these refuse
-
-        def __call__(self, *_: object, **__: object) -> Any:
-            raise ArgumentError("a network is not called", hint=_ELSEWHERE["predict"])
-
-        def __getattr__(self, name: str) -> Any:
-            raise UnknownAttributeError(f"'Network' object has no attribute {name!r}", hint=_ELSEWHERE.get(name))
 
     @property
     def ports(self) -> dict[str, Port]:
@@ -301,24 +265,6 @@ class Network:
         from volumetric.network.network_morph import morph
 
         return morph(self, params, dtype, scheme, keep_masters=keep_masters)
-
-    def summary(self, params: Mapping[str, WeightStore] | None = None) -> TextTable:
-        """Return the table that ``print(network)`` shows; with `params` also their types and size."""
-        from volumetric.network.network_table import network_table
-
-        return network_table(self, params)
-
-    def __str__(self) -> str:
-        return str(self.summary())
-
-    def __repr__(self) -> str:
-        from volumetric.network.network_table import network_line, parameter_count
-
-        return f"<Network: {network_line(self)}, {parameter_count(self):,} parameters>"
-
-    def _repr_html_(self) -> str:
-        """Return the table for notebooks."""
-        return self.summary()._repr_html_()
 
     def to_json(self) -> str:
         """Return JSON text for `from_json`; equal networks give equal bytes."""

@@ -20,7 +20,6 @@ from volumetric.run.plan import Plan
 from volumetric.run.row_dtype import as_input_dtype
 
 _LAST_ID = 2**31 - 1
-_NO_NUMBERS = "cSUOMm"
 """Kinds of NumPy dtypes without real numbers: complex numbers, text, objects, dates and times."""
 
 
@@ -227,7 +226,8 @@ def check_input(plan: Plan, x: NDArray[Any], name: str = INPUT) -> NDArray[Any]:
         )
     if x.shape[0] == 0:
         raise ShapeError(f"{who} needs at least one row of input, got none")
-    x = as_input_dtype(x, value.dtype, who)
+    if x.dtype.kind not in ("iu" if value.dtype == "int32" else "fbV"):
+        x = as_input_dtype(x, value.dtype, who)
     if value.dtype == "int32" and x.size and (x.min() < 0 or (x.dtype != np.int32 and x.max() > _LAST_ID)):
         raise GenerationError(f"token ids must be in 0 … {_LAST_ID}, got {int(x.min())} to {int(x.max())}")
     return np.ascontiguousarray(x, value.dtype)
