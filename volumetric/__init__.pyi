@@ -22,6 +22,8 @@ from .base.errors import ShapeError as ShapeError
 from .base.errors import SpecError as SpecError
 from .base.errors import UnsupportedError as UnsupportedError
 from .base.errors import VolumetricError as VolumetricError
+from .builders import cube as cube
+from .builders import sequential as sequential
 from .clocked import Clocked as Clocked
 from .devices.named_devices import list_devices as list_devices
 from .devices.named_devices import open_device as open_device
