@@ -30,6 +30,7 @@ from .devices.named_devices import open_device as open_device
 from .dtypes import DType as DType
 from .dtypes import Scheme as Scheme
 from .dtypes import parse_dtype as parse_dtype
+from .evolution import evolve as evolve
 from .generate import Generation as Generation
 from .generate import GenerationStats as GenerationStats
 from .generate import Model as Model
