@@ -20,7 +20,7 @@ from volumetric.clocked import Clocked
 from volumetric.evolution import EvolutionConfig, Genome
 from volumetric.evolution.evaluate import takes_random
 from volumetric.evolution.problems import Gym
-from volumetric.layers import Dense
+from volumetric.layers import Dense, Embedding, Sequential
 from volumetric.layers.clock import Every
 from volumetric.network import Network, initialise
 from volumetric.network.grid import Coord, Grid, Link, Port
@@ -84,9 +84,15 @@ SLIPS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "rate of Adam": (lambda: Adam(learning_rate=0.1), "no argument", "did you mean 'lr'?"),
     "Adam by position": (lambda: Adam(0.1), "positional arguments, got 1", "Adam(lr=0.1)"),
     "batches in the config": (lambda: TrainConfig(batch_size=3), "no argument", "ArrayData"),
-    "layer by position": (lambda: Dense(2, 8), "positional arguments, got 2", "Dense(in_features=2, out_features=8)"),
+    "bias by position": (lambda: Dense(2, 8, "tanh", False), "3 positional arguments, got 4", "bias=False"),
+    "bias as third": (
+        lambda: Dense(2, 8, False),
+        "activation: expected a name, got False",
+        "bias=False needs its name",
+    ),
+    "layers one by one": (lambda: Sequential(D, D), "1 positional argument, got 2", "Sequential([…])"),
     "units": (lambda: Dense(in_features=2, units=8), "no argument 'units'", "did you mean 'out_features'?"),
-    "missing": (lambda: Dense(in_features=2), "needs out_features", "Dense(out_features=…)"),
+    "missing": (lambda: Embedding(5), "needs embedding_dim", "Embedding(num_embeddings, embedding_dim)"),
     "no samples": (lambda: train(NET), "train needs samples", "train(network, x, y"),
     "no targets": (lambda: train(NET, X), "train needs y", "train(network, x, y"),
     "weights and no samples": (lambda: train(NET, initialise(NET)), "train needs samples", "train(network, x, y"),
@@ -99,9 +105,9 @@ SLIPS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "environment by position": (lambda: Gym("CartPole-v1"), "positional arguments", "Gym(id='CartPole-v1')"),
     "population": (lambda: EvolutionConfig(pop_size=9), "no argument", "did you mean 'population'?"),
     "population of text": (lambda: EvolutionConfig(population="9"), "population: Expected `int`", "without quotes"),
-    "builder": (lambda: sequential(2, 1, 4), "got 3", "sequential(2, 1, hidden=4)"),
-    "network by position": (lambda: Network([D]), "positional arguments", "Network(layers=…)"),
-    "machine by position": (lambda: Clocked(NET), "positional arguments", "Clocked(network=…)"),
+    "builder": (lambda: sequential(2, 3, 1, hidden=4), "got 3", "sequential(2, 8, 8, 1)"),
+    "grid by position": (lambda: Network([D], Grid(1)), "1 positional argument, got 2", "Network(…, grid=Grid(depth=1"),
+    "clocks by position": (lambda: Clocked(NET, {}), "1 positional argument, got 2", "clocks={}"),
     "a class as layer": (lambda: Network(layers=[Dense]), "layer at 0.0.0.0: expected a layer", "Dense(…)"),
     "too many layers": (lambda: Network(layers=[D, D], grid=Grid(1)), "2 layers do not fit", "omit the grid"),
     "five numbers": (lambda: Network(layers={(0, 0, 0, 0, 0): D}), "is not a coordinate", "Coord(1, 0, 0, 2)"),
@@ -155,7 +161,7 @@ def test_a_slip_is_told_what_was_meant(slip: Callable[[], Any], message: str, hi
 
 def test_calls_that_do_not_fit_are_type_errors_as_python_s_own() -> None:
     with pytest.raises(TypeError):
-        Dense(2, 8)  # pyright: ignore[reportCallIssue]
+        Adam(0.1)  # pyright: ignore[reportCallIssue]
     assert issubclass(ArgumentError, (TypeError, SpecError))
     assert str(inspect.signature(Adam)).startswith("(*, lr: ")  # who asks for it still sees what there is
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -7,19 +7,19 @@ from tests.project.guesses.guess import Guess
 XOR = """
 import numpy as np
 import volumetric
-from volumetric.builders import sequential
+from volumetric import sequential
 x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
 y = np.array([0, 1, 1, 0])
-net = sequential(2, 1, hidden=(8,), activation="tanh")
+net = sequential(2, 8, 1, activation="tanh")
 """
 THREE = """
 import numpy as np
 import volumetric
-from volumetric.builders import sequential
+from volumetric import sequential
 from volumetric.train import train
 x = np.random.default_rng(0).standard_normal((48, 4))
 labels = x[:, :3].argmax(1)
-net = sequential(4, 3, hidden=(12,), activation="tanh")
+net = sequential(4, 12, 3, activation="tanh")
 """
 
 GUESSES = [
