@@ -54,7 +54,9 @@ def seconds_of(command: Sequence[str]) -> tuple[float, float]:
         clone = Path(home) / "clone"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
         caches = {"XDG_CACHE_HOME": f"{home}/cache", "PYTHONPATH": str(clone), "PYTHONUNBUFFERED": "1"}
-        process = subprocess.Popen(command, cwd=clone, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | caches)
+        process = subprocess.Popen(
+            command, cwd=clone, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | caches
+        )
         assert process.stdout is not None
         process.stdout.read(1)
         first = time.perf_counter() - start

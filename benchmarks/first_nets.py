@@ -2,7 +2,7 @@
 
     python -m benchmarks first_nets --peers PYTHON [--only xor digits text cartpole] [--rounds 3] [--limit 300]
 
-The programs stand in `benchmarks/first_nets/`, one for each task and library, each written as its documentation does.
+The programs stand in `benchmarks/first_programs/`, one for each task and library, written as its documentation does.
 Tasks are alike: XOR by 300 updates of a net of 8 hidden units (neat-python: a population of 150); digits by a CNN of
 two convolutions in 15 epochs; text by an LSTM of 128 units in 15 epochs over 21 kB, and then 100 bytes drawn from it;
 CartPole until it is solved, by the policy gradient, or by evolution here and in neat-python. Lines count neither
@@ -26,7 +26,7 @@ from statistics import median
 
 from benchmarks.arguments import argument_parser
 
-HERE = Path(__file__).parent / "first_nets"
+HERE = Path(__file__).parent / "first_programs"
 TEXT = Path(__file__).parent / "data" / "esther.txt"
 TASKS = ("xor", "digits", "text", "cartpole")
 OURS = "volumetric"
@@ -46,9 +46,7 @@ def lines_of(task: str, library: str) -> int:
 
 def programs() -> dict[str, list[str]]:
     """Return the libraries that have a program for each task, ours first."""
-    return {
-        task: [library for library in (OURS, *PEERS) if (HERE / f"{task}_{library}.py").exists()] for task in TASKS
-    }
+    return {task: [library for library in (OURS, *PEERS) if (HERE / f"{task}_{library}.py").exists()] for task in TASKS}
 
 
 def run_program(python: str, task: str, library: str, home: Path, limit: float) -> tuple[float, str]:
@@ -90,7 +88,9 @@ def measure(task: str, libraries: Sequence[str], pythons: dict[str, str], rounds
     for library in libraries:
         first, *others = times[library]
         spread = f"{median(others):.1f} ({min(others):.1f} to {max(others):.1f})" if others else "–"
-        print(f"| {task} | {library} | {lines_of(task, library)} | {first:.1f} | {spread} | {said[library]} |", flush=True)
+        print(
+            f"| {task} | {library} | {lines_of(task, library)} | {first:.1f} | {spread} | {said[library]} |", flush=True
+        )
 
 
 def main() -> None:
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=300.0, help="seconds of a run")
     chosen = parser.parse_args()
-    pythons = {OURS: sys.executable, **({library: chosen.peers for library in PEERS} if chosen.peers else {})}
+    pythons = {OURS: sys.executable, **(dict.fromkeys(PEERS, chosen.peers) if chosen.peers else {})}
     print("| task | library | lines | first, s | then, s | printed |\n| --- | --- | --- | --- | --- | --- |")
     for task in chosen.only:
         measure(task, [one for one in programs()[task] if one in pythons], pythons, chosen.rounds, chosen.limit)

@@ -10,7 +10,11 @@ windows = text[: len(text) // 65 * 65].reshape(-1, 65)
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embedding, self.lstm, self.head = nn.Embedding(256, 64), nn.LSTM(64, 128, batch_first=True), nn.Linear(128, 256)
+        self.embedding, self.lstm, self.head = (
+            nn.Embedding(256, 64),
+            nn.LSTM(64, 128, batch_first=True),
+            nn.Linear(128, 256),
+        )
 
     def forward(self, ids, state=None):
         rows, state = self.lstm(self.embedding(ids), state)
