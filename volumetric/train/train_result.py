@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, SupportsIndex, overload
+from typing import Any, Literal, SupportsIndex, overload
 
 from volumetric.analysis.predict import BATCH, Given, predict
 from volumetric.base._typing import Array, F32Array
@@ -118,17 +118,28 @@ class TrainResult:
         """Return ``predict(x)``."""
         return self.predict(x)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, tokenizer: Literal["bytes"] | None = None) -> None:
         """Write the network with the weights `best` to a directory for `volumetric.load`, replaced atomically.
+
+        Parameters
+        ----------
+        path : the directory: new, empty, or with an earlier model
+        tokenizer : ``"bytes"`` for a network that reads and predicts the bytes of texts (see `token_windows`): the
+            model then generates text
 
         Raises
         ------
         CheckpointError : the directory cannot be written, or holds something else
         """
+        from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
         from volumetric.loaders.native_checkpoint import save_native
 
         clocked = self.network if isinstance(self.network, Clocked) else None
-        save_native(os.fspath(path), self._structure, self.best, clocked=clocked)
+        files: dict[str, bytes] = {}
+        if tokenizer is not None:
+            _check_byte_network(self._structure, tokenizer)
+            files["tokenizer.json"] = byte_tokenizer_json()
+        save_native(os.fspath(path), self._structure, self.best, files=files, clocked=clocked)
 
     @property
     def _structure(self) -> Network:
@@ -161,6 +172,22 @@ class TrainResult:
         curve = sparkline_svg(self.history["loss"]) if len(self.history) > 1 else ""
         drawn = f'<tr><th style="text-align:left">loss by epoch</th><td>{curve}</td></tr>' if curve else ""
         return f"<table>{cells}{drawn}</table>"
+
+
+def _check_byte_network(network: Network, tokenizer: str) -> None:
+    """Raise `SpecError` unless `tokenizer` is ``"bytes"``, and `network` reads ids and returns 256 logits."""
+    if tokenizer != "bytes":
+        raise SpecError(
+            f"tokenizer must be 'bytes', got {tokenizer!r}",
+            hint="for another one, pass its files to volumetric.loaders.save_native(…, files={'tokenizer.json': …})",
+        )
+    width = network.shapes[network.taps["output"]][-1]
+    if network.input_dtype != "int32" or width != 256:
+        raise SpecError(
+            f"a network of bytes reads ids and returns 256 logits; this one reads {network.input_dtype} "
+            f"and returns {width}",
+            hint="begin with Embedding(256, features), and end with Dense(features, 256)",
+        )
 
 
 @dataclass(slots=True)
