@@ -32,6 +32,15 @@ PORT = "8080"
 """The port that the README of the server names, in whose place tests use a free one."""
 
 
+def test_results_on_the_page_are_those_of_the_readmes():
+    readmes = "".join(template.files()["README.md"] for template in TEMPLATES.values())
+    page = (ROOT / "docs/new.md").read_text(encoding="utf-8")
+    shown = [line for kind, text in blocks(page) if kind == "text" for line in text.splitlines()]
+    assert len(shown) >= 10
+    assert not [line for line in shown if f"\n{line}\n" not in readmes]
+    assert all(f"**{name}**" in page for name in TEMPLATES)
+
+
 def blocks(readme: str) -> list[tuple[str, str]]:
     """Shell blocks and what they print, in order."""
     return [(match[1], match[2]) for match in BLOCK.finditer(readme)]
@@ -72,7 +81,9 @@ def test_the_fastest_template_runs(run, monkeypatch):
     monkeypatch.chdir("fruit")
     code, out, _ = run("train", "classifier.toml", "--device", "reference")
     assert code == 0
-    assert float(re.search(r"accuracy ([\d.]+)", out)[1]) > 85
+    accuracy = re.search(r"accuracy ([\d.]+)", out)
+    assert accuracy is not None
+    assert float(accuracy[1]) > 85
     code, out, _ = run("run", "classifier/model", "--in", "new.csv", "--device", "reference")
     assert re.findall(r'"class": "(\w+)"', out) == ["apple", "pear", "plum"]
 

@@ -64,7 +64,7 @@ def app(*, others: bool = False) -> cyclopts.App:
     """
     built = cyclopts.App(
         name="volumetric",
-        help="Run, train and evolve neural networks of any kind, from a net for XOR to a language model, on CPU and GPU.",
+        help="Run, train and evolve neural networks of any kind, from XOR to language models, on CPU and GPU.",
         version=__version__,
         version_flags=["--version"],
         result_action="return_value",
@@ -87,7 +87,9 @@ def app(*, others: bool = False) -> cyclopts.App:
             if point.name not in COMMANDS:
                 home = "another package" if point.dist is None else point.dist.name
                 text = f"From {home}: see {point.name} --help."
-                built.command(point.value, name=point.name, help=text, group=cyclopts.Group(OTHERS, sort_key=len(GROUPS)))
+                built.command(
+                    point.value, name=point.name, help=text, group=cyclopts.Group(OTHERS, sort_key=len(GROUPS))
+                )
     return built
 
 

@@ -70,7 +70,7 @@ def read_speed(section: Section) -> None:
     except RuntimeError as error:
         section.facts["kernels of the CPU"] = f"failed: {error}"
         section.find("broken", f"a small network cannot be computed on the CPU: {error}",
-                     "run the same with: python -m volumetric.cli.doctor_speed; --device reference may still work")  # fmt: skip
+                     "run python -m volumetric.cli.doctor_speed; --device reference may still work")  # fmt: skip
         return
     bandwidth, rate = measured["bandwidth"], measured["weights"] / measured["row"] / 1e9
     section.facts["import volumetric"] = f"{seconds:.2f} s"
@@ -81,8 +81,8 @@ def read_speed(section: Section) -> None:
         f"so a model of 1 GB decodes about {rate:.0f} tokens/s"
     )
     if seconds > _SLOW_IMPORT:
-        section.find("slow", f"import volumetric takes {seconds:.1f} s", "the disk may be slow or a network mount, or a "
-                     "virus scanner looks at each file: exclude the environment from it")  # fmt: skip
+        section.find("slow", f"import volumetric takes {seconds:.1f} s", "the disk may be slow or a network mount, or "
+                     "a virus scanner looks at each file: exclude the environment from it")  # fmt: skip
     if bandwidth < _SLOW_MEMORY:
         section.find("slow", f"memory moves {bandwidth:.1f} GB/s, which limits decoding", "smaller weights help most: "
                      "--dtype int4:g32; other programs may use the memory, too")  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +21,8 @@ def read_system(section: Section) -> None:
     """Operating system, processor, and the instructions that kernels use."""
     section.facts["system"] = f"{platform.system()} {platform.release()}, {platform.machine()}"
     if hasattr(platform, "freedesktop_os_release"):
-        try:
+        with suppress(OSError):
             section.facts["distribution"] = platform.freedesktop_os_release().get("PRETTY_NAME", "?")
-        except OSError:
-            pass
     fields: dict[str, str] = {}
     for line in _read(Path("/proc/cpuinfo")).splitlines():
         name, _, value = line.partition(":")
@@ -33,7 +32,9 @@ def read_system(section: Section) -> None:
     if flags:
         section.facts["instructions"] = " ".join(name for name in _FEATURES.split() if name in flags) or "none of note"
     if flags and platform.machine() == "x86_64" and "avx2" not in flags:
-        section.find("slow", "the processor has no AVX2", "kernels use narrower vectors; nothing can be done in software")
+        section.find(
+            "slow", "the processor has no AVX2", "kernels use narrower vectors; nothing can be done in software"
+        )
     if "hypervisor" in flags:
         section.facts["virtual machine"] = "yes"
 
@@ -49,7 +50,11 @@ def read_threads(section: Section) -> None:
     if quota:
         section.facts["cpu.max of the cgroup"] = quota
     if usable < present:
-        by = "the affinity of this process (taskset, a batch system)" if allowed <= usable else "the quota of its container"
+        by = (
+            "the affinity of this process (taskset, a batch system)"
+            if allowed <= usable
+            else "the quota of its container"
+        )
         section.find("slow", f"{usable} of {present} CPUs are allowed, by {by}", "start it with more CPUs")
     if hasattr(os, "getloadavg"):
         load = os.getloadavg()[0]
@@ -92,12 +97,18 @@ def read_power(section: Section) -> None:
     # With these drivers "powersave" is the usual one, and changes its frequency with the load.
     saving = governor == "powersave" and not driver.startswith(("intel_pstate", "amd-pstate-epp"))
     if saving or profile == "low-power":
-        section.find("slow", "the processor saves power", "choose the profile performance: powerprofilesctl set performance")
+        section.find(
+            "slow", "the processor saves power", "choose the profile performance: powerprofilesctl set performance"
+        )
     if _SUPPLIES.is_dir():
-        mains = [_read(path / "online").strip() for path in _SUPPLIES.iterdir() if _read(path / "type").strip() == "Mains"]
+        mains = [
+            _read(path / "online").strip() for path in _SUPPLIES.iterdir() if _read(path / "type").strip() == "Mains"
+        ]
         if mains and "1" not in mains:
             section.facts["power"] = "battery"
-            section.find("slow", "the machine runs on its battery", "connect it: most processors are slower on a battery")
+            section.find(
+                "slow", "the machine runs on its battery", "connect it: most processors are slower on a battery"
+            )
     if not section.facts:
         section.facts["power"] = "not told by the system"
 

@@ -35,8 +35,6 @@ def read_versions(section: Section) -> None:
     section.facts["volumetric"] = __version__
     section.facts["python"] = f"{platform.python_implementation()} {platform.python_version()}, {sys.platform}"
     section.facts["environment"] = sys.prefix if sys.prefix != sys.base_prefix else f"{sys.prefix} (no virtual one)"
-    if sys.version_info < (3, 11):
-        section.find("broken", f"Python {platform.python_version()} is too old", "install Python 3.11 or newer")
     for name, wanted in _requirements():
         try:
             version = metadata.version(name)

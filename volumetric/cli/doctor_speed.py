@@ -39,7 +39,7 @@ def measure() -> dict[str, float]:
     network = chain([Dense(in_features=_WIDTH, out_features=_WIDTH) for _ in range(_LAYERS)], (_WIDTH,))
     params = volumetric.initialise(network, seed=1)
     executable = volumetric.open_device("cpu").compile(volumetric.lower(network), params)
-    rows = a[:_WIDTH // _SIDE].reshape(1, _WIDTH)
+    rows = a[: _WIDTH // _SIDE].reshape(1, _WIDTH)
 
     def run() -> Any:
         return executable.forward(executable.new_state(), rows)

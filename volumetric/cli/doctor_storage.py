@@ -9,10 +9,8 @@ from typing import Final
 
 from volumetric.cli.doctor_probe import Section, size_text
 
-_NETWORK: Final = frozenset(
-    "nfs nfs4 cifs smb3 smbfs 9p afs lustre gpfs beegfs ceph glusterfs fuse.sshfs fuse.s3fs fuse.gcsfuse fuse.rclone".split()
-)
-"""Types of mounts whose files are elsewhere."""
+_NETWORK: Final = ("nfs", "cifs", "smb", "9p", "afs", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.sshfs")
+"""Beginnings of the types of mounts whose files are elsewhere."""
 _LITTLE: Final = 1 << 30
 """Bytes on a disk below which a model hardly fits."""
 _KERNEL: Final = ".nbc"
@@ -34,7 +32,9 @@ def read_kernels(section: Section) -> None:
         section.find(
             "slow",
             "VOLUMETRIC_JIT_CACHE=0: compiled kernels are not stored" if off else f"{place} cannot be written",
-            "unset it; every start compiles all kernels anew" if off else "give yourself the rights, or set "
+            "unset it; every start compiles all kernels anew"
+            if off
+            else "give yourself the rights, or set "
             "XDG_CACHE_HOME to a directory that can be written; every start compiles all kernels anew",
         )
         return
@@ -77,7 +77,7 @@ def _look_at_disk(section: Section, place: Path, what: str) -> None:
     section.facts[f"disk of {what}"] = f"{size_text(free)} free" + (f", {kind}" if kind else "")
     if free < _LITTLE:
         section.find("slow", f"only {size_text(free)} are free where {what} are stored ({there})", "remove old files")
-    if kind in _NETWORK:
+    if kind.startswith(_NETWORK):
         variable = "XDG_CACHE_HOME" if what == "kernels" else "HF_HOME"
         section.find("slow", f"{what} are stored on a network mount ({kind})", f"set {variable} to a local directory")
 

@@ -22,8 +22,8 @@ _CLASSES: Final = 20
 """Most different whole numbers in a target column that are taken for classes."""
 _NUMBERS: Final = {
     "# Name the class of a row of numbers": "# Predict a number from a row of numbers",
-    "The accuracy is that of the fifth of the samples that the network never learned from.": "The validation loss is the "
-    "mean squared error on the fifth of the samples\nthat the network never learned from.",
+    "The accuracy is that of the fifth of the samples that the network never learned from.": "The validation loss is "
+    "the mean squared error on the fifth of the samples\nthat the network never learned from.",
     "`output` has a number for each class, the largest for the most probable one.": "Each line is a prediction.",
 }
 """Sentences of the README about classes → the same about numbers."""
@@ -101,7 +101,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def with_table(template: Template, files: Mapping[str, str], directory: Path, table: Table, target: str) -> dict[str, str]:
+def with_table(
+    template: Template, files: Mapping[str, str], directory: Path, table: Table, target: str
+) -> dict[str, str]:
     """Return the files of a project that learns a column of a table.
 
     Raises
@@ -116,14 +118,18 @@ def with_table(template: Template, files: Mapping[str, str], directory: Path, ta
         text = next(value for value in table.values(unread[0]) if not _is_number(value))
         raise UsageError(
             f"{table.path}: the column {unread[0]!r} holds {text!r}, and a network reads numbers",
-            hint=f"remove the column, or replace it by columns of numbers; or --target {unread[0]}, if it is the answer",
+            hint=f"remove the column, or write it as numbers; --target {unread[0]} if it is the answer",
         )
     different = sorted(set(table.values(target)))
     if len(different) < 2:
-        raise UsageError(f"{table.path}: the column {target!r} holds {different[0]!r} in all rows", hint="choose another")
+        raise UsageError(
+            f"{table.path}: the column {target!r} holds {different[0]!r} in all rows", hint="choose another"
+        )
     classes, path = table.has_classes(target), _seen_from(directory, table.path)
     config = replace_line(files[template.config], "csv = ", f"csv = {_toml(path)}")
-    config = replace_line(config, "columns = ", f"columns = [{_toml(target)}]                # the column with the answer")
+    config = replace_line(
+        config, "columns = ", f"columns = [{_toml(target)}]                # the column with the answer"
+    )
     header = "the first line has" if table.cells.header else "no line has"
     lines = f"header = {str(table.cells.header).lower()}                     # {header} the names of the columns\n"
     answer = "the answer is a name" if classes else "the answer is a number"

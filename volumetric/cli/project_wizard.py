@@ -42,7 +42,9 @@ def ask_all(ask: Ask) -> Answers:
     try:
         names = list(TEMPLATES)
         console.write("".join(f"  {n}  {one.name:<11} {one.summary}\n" for n, one in enumerate(TEMPLATES.values(), 1)))
-        template = _ask(ask, "Which template, by name or number", names[0], lambda text: template_named(_name(text, names)))
+        template = _ask(
+            ask, "Which template, by name or number", names[0], lambda text: template_named(_name(text, names))
+        )
         directory = _ask(ask, "Directory to write", template.name, _directory)
         data = target = None
         if template.data:

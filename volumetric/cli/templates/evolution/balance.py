@@ -18,7 +18,7 @@ BEGIN = np.random.default_rng(1).uniform(-0.05, 0.05, (STARTS, 4))
 
 def move(state: Any, force: Any) -> Any:
     """Return states [..., (position, speed, angle, turn)] a fiftieth of a second later."""
-    position, speed, angle, turn = np.moveaxis(state, -1, 0)
+    _, speed, angle, turn = np.moveaxis(state, -1, 0)
     mass = CART + POLE
     push = (force + POLE * HALF_LENGTH * turn**2 * np.sin(angle)) / mass
     lever = HALF_LENGTH * (4 / 3 - POLE * np.cos(angle) ** 2 / mass)

@@ -42,7 +42,12 @@ one_hot = np.eye(SYMBOLS, dtype=np.float32)
 answers = one_hot[stored]
 answers = np.concatenate([np.zeros_like(answers[:, :1]), answers[:, :-1]], 1)  # a row later: an edge takes one row
 ports = {"symbol": one_hot[symbols], "cue": cues[..., None].astype(np.float32)}
-np.savez("latch.npz", **{f"inputs.{name}": rows for name, rows in ports.items()}, **{"targets.answer": answers})
+np.savez(
+    "latch.npz",
+    allow_pickle=False,
+    **{f"inputs.{name}": rows for name, rows in ports.items()},
+    **{"targets.answer": answers},
+)
 np.savez("rows.npz", input=np.concatenate([rows[:1, :8] for rows in ports.values()], -1))
 print("cue   ", *("x" if cue else "." for cue in cues[0, :8]))
 print("symbol", *symbols[0, :8])
