@@ -72,7 +72,6 @@ SLIPS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "epochs of text": (lambda: TrainConfig(epochs="5"), "epochs: Expected `int`", "a whole number, without quotes"),
     "no epochs": (lambda: TrainConfig(epochs=None), "epochs: expected int, got None", "leave it out"),
     "seed below 0": (lambda: TrainConfig(seed=-1), "seed must be 0 or more", "any integer"),
-    "frozen text": (lambda: TrainConfig(frozen="0.*"), "frozen: Expected `array`", "write a list"),
     "weights of losses": (lambda: TrainConfig(loss_weights=[1]), "expected weights by output", "output"),
     "mode": (lambda: TrainConfig(mode="online"), "unknown kind 'online'", "systolic"),
     "rate of text": (lambda: Adam(lr="0.1"), "adam: lr: Expected `float`", "without quotes"),

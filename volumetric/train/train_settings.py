@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
 from volumetric.base.errors import ArgumentError, SpecError
+from volumetric.network.grid import CoordLike
 from volumetric.train.coercion import as_optimiser
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import Loss
@@ -36,7 +37,7 @@ class TrainSettings(TypedDict, total=False):
     optimiser: Optimiser | str | Mapping[str, Any]
     schedule: Schedule | str | Mapping[str, Any] | Callable[[int], float]
     clip: float | None
-    frozen: Sequence[str]
+    frozen: str | CoordLike | Sequence[str | CoordLike]
     decay_vectors: bool
     overlay: LowRank | Mapping[str, Any] | None
     seed: int

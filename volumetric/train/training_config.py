@@ -80,7 +80,7 @@ class TrainConfig:
             schedule: Schedule | str | Mapping[str, Any] | Callable[[int], float] = ...,
             clip: float | None = ...,
             dtype: Precision = ...,
-            frozen: Sequence[str] = ...,
+            frozen: str | CoordLike | Sequence[str | CoordLike] = ...,
             decay_vectors: bool = ...,
             overlay: LowRank | Mapping[str, Any] | None = ...,
             seed: int = ...,

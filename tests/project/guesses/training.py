@@ -202,4 +202,13 @@ result = volumetric.evolution.evolve("xor", generations=2, seed=1, recurrent=Tru
 assert result.champion.interface.recurrent and result.reason == "generations"
 """,
     ),
+    Guess(
+        peer="lightning",
+        code=XOR
+        + """
+runs = [volumetric.train(net, x, y, frozen=of) for of in ("0.0.0.0", (0, 0, 0, 0), [(0, 0, 0, 0)], "0.0.0.0/*")]
+start = volumetric.initialise(net)
+assert all((np.asarray(run.params["0.0.0.0/weight"]) == start["0.0.0.0/weight"].numpy()).all() for run in runs)
+""",
+    ),
 ]
