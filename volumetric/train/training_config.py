@@ -11,6 +11,7 @@ from volumetric.base import config_tables
 from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import SpecError
 from volumetric.dtypes import DType, Scheme
+from volumetric.network.grid import CoordLike
 from volumetric.train.coercion import CONVERTERS
 from volumetric.train.learner import LearnerOptions
 from volumetric.train.lora import LowRank
