@@ -103,6 +103,8 @@ class LayerSpec:
     """Whether the layer draws random numbers while training."""
     inert: ClassVar[bool] = False
     """Whether the layer is the identity at inference."""
+    traced: ClassVar[bool] = False
+    """Whether `emit` gets `TracedTensor` for plain arithmetic, as all layers outside the engine do, or numbers."""
 
     def params(self) -> tuple[ParamSpec, ...]:
         """Return the parameters in their canonical flat order."""
@@ -207,6 +209,8 @@ def layer(kind: str) -> Callable[[L], L]:
         cls.__post_init__ = convert_and_check  # pyright: ignore[reportAttributeAccessIssue]  (the hook of dataclasses)
         spec = explain_call_errors(layer_base(cls))
         spec.kind = kind
+        if not spec.emit.__module__.startswith("volumetric."):
+            spec.traced = True
         LAYERS[kind] = spec
         return spec
 

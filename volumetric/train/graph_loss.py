@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import index
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -18,7 +19,7 @@ from volumetric.base.errors import ShapeError, SpecError, VolumetricError
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.objectives import EmitTerms, own_loss
 from volumetric.graph.ops import TensorType
-from volumetric.train.expressions import GraphExpression
+from volumetric.graph.traced_tensor import TracedTensor
 from volumetric.train.losses import CheckedTargets, Loss, LossTerms
 from volumetric.train.target_checks import spread_weights
 
@@ -34,10 +35,10 @@ class GraphLoss(Loss):
     Attributes
     ----------
     function : takes two or three arguments and returns the terms, at least one for each sample.
-        ``function(prediction, target)`` computes with operators and NumPy's functions (see `GraphExpression`); targets
-        are float32. ``function(work, output, target)`` gets a `GraphBuilder` and the ids of two of its tensors, and
-        returns the id of the tensor of terms, float32; integer targets are an int32 tensor, and
-        `volumetric.graph.operations` has the operations. The output is ``[samples, …]``, or ``[samples, T, …]`` for
+        ``function(prediction, target)`` computes with operators and NumPy's functions (see `TracedTensor`); targets
+        are float32. ``function(work, output, target)`` also gets a `GraphBuilder`, whose methods are named after the
+        operations of `volumetric.graph.operations`; integer targets are an int32 tensor. Both return the terms,
+        float32. The output is ``[samples, …]``, or ``[samples, T, …]`` for
         sequences, on some devices ``[T, …]`` for one sequence: count axes from the end, and keep the leading axes in
         the terms.
 
@@ -120,14 +121,14 @@ def _emitter(function: Callable[..., Any]) -> EmitTerms:
 
     def emit(work: GraphBuilder, output: int, target: int) -> int:
         try:
-            if _arguments(function) == 3:
-                return function(work, output, target)
-            terms = function(GraphExpression(work, output), GraphExpression(work, target))
+            with work.tracing("a loss"):
+                of = (work,) if _arguments(function) == 3 else ()
+                terms = function(*of, work.traced(output), work.traced(target))
         except VolumetricError:
             raise
         except Exception as error:
             _refuse(function, error)
-        return terms.tensor if isinstance(terms, GraphExpression) else terms
+        return index(terms) if isinstance(terms, TracedTensor) else terms
 
     return emit
 
@@ -135,7 +136,7 @@ def _emitter(function: Callable[..., Any]) -> EmitTerms:
 def _refuse(function: Callable[..., Any], error: Exception) -> NoReturn:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     hint = f"write the loss as {FORMS}"
-    if isinstance(error, AttributeError) and isinstance(error.obj, (GraphBuilder, GraphExpression)):
+    if isinstance(error, AttributeError) and isinstance(error.obj, (GraphBuilder, TracedTensor)):
         kind = "work.unary(x, name) and work.binary(name, a, b)"
         hint = (
             f"operations are {kind}, and what docs/training.md lists; for plain arithmetic write f(prediction, target)"
@@ -158,10 +159,8 @@ def _terms_of(function: Callable[..., Any], output: Shape, target: Shape, kind: 
     tensor: Any = _emitter(function)(work, work.input("output", output), work.input("targets", target, kind))
     if isinstance(tensor, bool) or not isinstance(tensor, int) or not 0 <= tensor < len(work.tensors):
         raise SpecError(
-            f"graph: the loss's function returned {tensor!r:.60}, not the id of a tensor",
-            hint="return the result of a method of the graph builder; tensor ids are not values"
-            if _arguments(function) == 3
-            else "return the terms, computed from prediction and target",
+            f"graph: the loss's function returned {tensor!r:.60}, not a tensor",
+            hint="return the terms, computed from prediction and target",
         )
     terms = work.tensors[tensor]
     if terms.dtype != "float32" or terms.shape[:1] != output[:1]:
