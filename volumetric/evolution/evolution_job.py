@@ -30,7 +30,7 @@ from volumetric.loaders.network_file import read_network_file
 from volumetric.network import Network
 from volumetric.network.grid import Grid
 from volumetric.train import problems as learning
-from volumetric.train.import_by_name import import_beside, import_function
+from volumetric.base.import_by_name import import_beside, import_function
 from volumetric.train.settings import DataSettings, NetworkSettings, RunSettings
 from volumetric.train.sources import open_samples
 

@@ -15,7 +15,7 @@ from volumetric.base.errors import SpecError
 from volumetric.dtypes import DType, Scheme
 from volumetric.network.grid import Coord
 from volumetric.train.graph_loss import FORMS, GraphLoss
-from volumetric.train.import_by_name import import_function
+from volumetric.base.import_by_name import import_function
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import LOSSES, Loss
 from volumetric.train.modes import MODES, Mode

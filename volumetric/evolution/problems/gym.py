@@ -23,7 +23,7 @@ from volumetric.evolution.pool import Pool
 from volumetric.evolution.problems.demands import Demands, with_goal
 from volumetric.evolution.problems.worlds import ArrayWorlds, Worlds, input_width, open_worlds, output_widths
 from volumetric.network import OUTPUT
-from volumetric.train.import_by_name import import_beside
+from volumetric.base.import_by_name import import_beside
 
 if TYPE_CHECKING:
     from gymnasium import Env
