@@ -57,6 +57,10 @@ class DTypeError(VolumetricError, ValueError):
     advice: ClassVar[str | None] = "docs/support.md lists the numeric types and schemes"
 
 
+class PluginError(VolumetricError, ImportError):
+    """A file uses a part of a module that is not imported, or a module cannot be imported."""
+
+
 class UnsupportedError(VolumetricError, NotImplementedError):
     """A combination of operation, role, dtype and device has no kernel."""
 

@@ -39,6 +39,20 @@ def on_redefinition(forget: Callable[[], object]) -> None:
     _FORGET.append(forget)
 
 
+def caller_module() -> str:
+    """Return the module outside the engine that calls; or an engine's module if only the engine is below it.
+
+    The engine imports its own modules lazily, so the search ends at a module that is being imported.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(_ENGINE) or frame.f_code.co_name == "<module>":
+            return name
+        frame = frame.f_back
+    return _ENGINE
+
+
 class Registry(MutableMapping[str, T], Generic[T]):
     """Name → value declared under it when its module was imported. `len` and iteration import all modules.
 

@@ -77,6 +77,7 @@ class EvolutionJob:
     timeout : time limit of a genome in seconds, 0: none; needs workers
     checkpoint_every : generations between checkpoints
     tensorboard : also write event files to the directory ``tensorboard``
+    reporters : names of reporters, or tables with a name under ``kind`` and options; see `base.reporting.reporter`
     room : free slots in each cell of a grid, where layers can be added
     problem : a name, or a table with the name under ``kind`` and options
     fitness : in place of a problem, ``"module:function"`` next to the file: a fitness function, or a problem
@@ -100,6 +101,7 @@ class EvolutionJob:
     timeout: float = 0.0
     checkpoint_every: int = 1
     tensorboard: bool = False
+    reporters: tuple[Any, ...] = ()
     room: int = 2
     problem: Any = "xor"
     fitness: str = ""
@@ -140,6 +142,7 @@ _SCALARS: Final = (
     "timeout",
     "checkpoint_every",
     "tensorboard",
+    "reporters",
     "room",
     "fitness",
     "search",

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transform
 
 from volumetric.base._typing import Shape
 from volumetric.base.call_errors import explain_call_errors
@@ -20,24 +20,8 @@ from volumetric.layers.layer_fields import by_keyword, convert_fields, positiona
 if TYPE_CHECKING:
     from volumetric.layers.emit_scope import Scope
 
-Init = Literal[
-    "fan_in",
-    "ones",
-    "zeros",
-    "normal",
-    "log_counts",
-    "small_steps",
-    "small_normal",
-    "normal_tenth",
-    "normal_hundredth",
-    "forget",
-    "forget_block",
-    "orthogonal",
-    "orthogonal_wide",
-    "uniform",
-    "log_uniform",
-    "ring",
-]
+Init: TypeAlias = str
+"""Name of initial values, see `ParamSpec`."""
 BatchStatistics = Literal["never", "training", "always"]
 
 
@@ -49,7 +33,7 @@ class ParamSpec:
     ----------
     name : path below the layer, such as ``"q.weight"``
     shape : logical shape; matrices are ``(out, in)``
-    init : its initial values; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02,
+    init : its initial values, or a name of `initial_values.initialiser`; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02,
         ``"small_normal"`` √(2 / (5 · in)), ``"normal_tenth"`` 0.1, ``"normal_hundredth"`` 0.01; ``"log_counts"`` is the
         logarithm of 1, 2, 3, … along the last axis, ``"small_steps"`` has a softplus between 0.001 and 0.1, its
         logarithm uniform; ``"orthogonal"`` has orthogonal rows or columns of length 1, ``"orthogonal_wide"`` of √2;
@@ -196,8 +180,11 @@ def layer(kind: str) -> Callable[[L], L]:
     """
 
     def declare(cls: L) -> L:
-        if LAYERS.is_declared(kind):
-            raise SpecError(f"layer kind {kind!r} is declared twice")
+        if LAYERS.is_declared(kind) and LAYERS.module_of(kind) != cls.__module__:  # a notebook's cell may run again
+            raise SpecError(
+                f"layer kind {kind!r} is declared twice, by {LAYERS[kind].__module__} and {cls.__module__}",
+                hint="choose another kind",
+            )
         check: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
 
         def convert_and_check(self: Any) -> None:
@@ -211,7 +198,7 @@ def layer(kind: str) -> Callable[[L], L]:
         spec.kind = kind
         if not spec.emit.__module__.startswith("volumetric."):
             spec.traced = True
-        LAYERS[kind] = spec
+        LAYERS.declare(kind, spec, cls.__module__)
         return spec
 
     return declare

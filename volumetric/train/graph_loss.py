@@ -73,17 +73,22 @@ class GraphLoss(Loss):
             )
 
     @property
+    def terms_function(self) -> Callable[..., Any]:
+        """The function, with values for all but its two or three arguments."""
+        return self.function
+
+    @property
     def emit(self) -> EmitTerms:
         """Function that emits the terms into a graph."""
-        return _emitter(self.function)
+        return _emitter(self.terms_function)
 
     def tensor_type(self, target: Array) -> TensorType:
         """Return the type of the tensor that holds these targets."""
-        whole = np.issubdtype(target.dtype, np.integer) and _arguments(self.function) == 3
+        whole = np.issubdtype(target.dtype, np.integer) and _arguments(self.terms_function) == 3
         return "int32" if whole else "float32"
 
     def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> CheckedTargets:
-        terms = _terms_of(self.function, shape, target.shape, self.tensor_type(target))
+        terms = _terms_of(self.terms_function, shape, target.shape, self.tensor_type(target))
         if mask is None:
             return CheckedTargets(target, None, float(np.prod(terms)))
         weights = spread_weights(mask, terms)
@@ -93,7 +98,7 @@ class GraphLoss(Loss):
         checked = self.checked(output.shape, target, mask)
         weights = checked.weights
         kind = self.tensor_type(target)
-        graph = _graph_of(self.function, output.shape, target.shape, kind, weighted=weights is not None)
+        graph = _graph_of(self.terms_function, output.shape, target.shape, kind, weighted=weights is not None)
         graphs = NumpyGraphs(np.float64 if output.dtype == np.float64 else np.float32)
         wide = output.dtype
         inputs = [output, target if kind == "int32" else target.astype(wide, copy=False)]

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +99,19 @@ def _in_processes(
     try:
         while (waiting and not stop()) or running:
             while waiting and len(running) < workers and not stop():
-                running.add(pool.submit(_try_trial, waiting.pop(0), device))
+                running.add(pool.submit(_try_trial_of, TASKS.module_of(waiting[0].task), waiting.pop(0), device))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _try_trial_of(module: str | None, trial: Trial, device: str) -> TrialOutcome:
+    """Run a trial in a new process, which imports the module of a user's task first."""
+    if module is not None and trial.task not in TASKS:
+        import_module(module)
+    return _try_trial(trial, device)
 
 
 def _try_trial(trial: Trial, device: str) -> TrialOutcome:
