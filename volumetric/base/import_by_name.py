@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from volumetric.base.caller_location import caller_location
 from volumetric.base.errors import SpecError
@@ -55,6 +55,14 @@ def import_function(name: str, home: Path, key: str = "fitness") -> Callable[...
     return value
 
 
+_PLUGINS: Final[dict[str, None]] = {}
+
+
+def plugin_modules() -> tuple[str, ...]:
+    """Return the modules that `import_plugins` has imported, for other processes of a run."""
+    return tuple(_PLUGINS)
+
+
 def import_plugins(names: Iterable[str], home: Path | None = None, where: str = "plugins") -> None:
     """Import modules that register parts: layers, activations, losses, ….
 
@@ -81,6 +89,7 @@ def import_plugins(names: Iterable[str], home: Path | None = None, where: str = 
         if not all(part.isidentifier() for part in module.split(".")):
             raise SpecError(f"{where}: {name!r} names no module", hint="my_parts, package.parts, or parts/my_parts.py")
         import_beside(module, directory, f"{where}: {name}")
+        _PLUGINS[module] = None
 
 
 def import_beside(module: str, home: Path, where: str) -> Any:

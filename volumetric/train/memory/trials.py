@@ -8,7 +8,6 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import msgspec
 
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.hints import path_hint
+from volumetric.base.import_by_name import import_plugins, plugin_modules
 from volumetric.devices.named_devices import open_device
 from volumetric.train.memory import TASKS
 from volumetric.train.memory.trial import Trial, TrialBudget, TrialOutcome, run_trial
@@ -99,7 +99,7 @@ def _in_processes(
     try:
         while (waiting and not stop()) or running:
             while waiting and len(running) < workers and not stop():
-                running.add(pool.submit(_try_trial_of, TASKS.module_of(waiting[0].task), waiting.pop(0), device))
+                running.add(pool.submit(_try_trial_of, plugin_modules(), waiting.pop(0), device))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
@@ -107,10 +107,10 @@ def _in_processes(
         pool.shutdown(cancel_futures=True)
 
 
-def _try_trial_of(module: str | None, trial: Trial, device: str) -> TrialOutcome:
-    """Run a trial in a new process, which imports the module of a user's task first."""
-    if module is not None and trial.task not in TASKS:
-        import_module(module)
+def _try_trial_of(plugins: Sequence[str], trial: Trial, device: str) -> TrialOutcome:
+    """Run a trial in another process, which may not have imported the module of a user's task."""
+    if trial.task not in TASKS:
+        import_plugins(plugins)
     return _try_trial(trial, device)
 
 
