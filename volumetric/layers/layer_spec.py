@@ -139,11 +139,12 @@ class LayerSpec:
         one = isinstance(getattr(self, self.children_field), LayerSpec)
         return dataclasses.replace(self, **{self.children_field: changed[0] if one else changed})  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
 
-    def emit(self, scope: Scope, *inputs: Any, **_: Any) -> int:
+    def emit(self, scope: Scope, *inputs: Any, **_: Any) -> Any:
         """Emit the layer into the graph of `scope`: take input tensors, return the output tensor.
 
-        Every device runs and trains this graph; `Scope` returns parameters, buffers and states, and
-        `volumetric.graph.operations` has the operations.
+        Every device runs and trains this graph; `Scope` returns parameters, buffers and states. Layers outside the
+        engine compute with `graph.traced_tensor.TracedTensor`, those of the engine with the numbers of tensors and the
+        operations of `volumetric.graph.operations`.
         """
         raise UnsupportedError(
             f"{self.kind} at {scope.path} does not define emit, which writes the graph that all devices run",
