@@ -93,7 +93,7 @@ def test_what_a_builder_returns_is_no_number_while_it_traces() -> None:
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (lambda x, w, v: x if x > 0 else 0, SpecError, "has no value while the graph of the layer test is built"),
+        (lambda x, w, v: max(0, x), SpecError, "has no value while the graph of the layer test is built"),
         (lambda x, w, v: float(x), SpecError, "numpy.exp"),
         (lambda x, w, v: list(x), SpecError, "not a sequence"),
         (lambda x, w, v: np.sort(x), SpecError, "numpy.sort cannot be part of the layer test"),

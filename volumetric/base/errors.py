@@ -58,7 +58,9 @@ class DTypeError(VolumetricError, ValueError):
 
 
 class PluginError(VolumetricError, ImportError):
-    """A file uses a part of a module that is not imported, or a module cannot be imported."""
+    """A file uses a layer, activation or numeric type of a module that is not imported."""
+
+    advice: ClassVar[str | None] = "import the module before; docs/extending.md"
 
 
 class UnsupportedError(VolumetricError, NotImplementedError):

@@ -107,6 +107,6 @@ def _missing(module: str, version: object, parts: list[str], where: str) -> Plug
     of = f"{module} {version}" if isinstance(version, str) else module
     return PluginError(
         f"{where} uses the plug-in {of}, which is not imported: {what}",
-        hint=f'if you trust it: --plugin {module} on the command line, load(…, plugins=["{module}"]) or import {module} '
-        "before in Python",
+        hint=f'if you trust it: --plugin {module} on the command line, load(…, plugins=["{module}"]) or '
+        f"import {module} before in Python",
     )

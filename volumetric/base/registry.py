@@ -39,6 +39,11 @@ def on_redefinition(forget: Callable[[], object]) -> None:
     _FORGET.append(forget)
 
 
+def is_of_engine(module: str) -> bool:
+    """Return whether a module is one of this package."""
+    return module.startswith(_ENGINE)
+
+
 def caller_module() -> str:
     """Return the module outside the engine that calls; or an engine's module if only the engine is below it.
 
@@ -47,7 +52,7 @@ def caller_module() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        if not name.startswith(_ENGINE) or frame.f_code.co_name == "<module>":
+        if not is_of_engine(name) or frame.f_code.co_name == "<module>":
             return name
         frame = frame.f_back
     return _ENGINE
@@ -95,7 +100,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
             _REDEFINED[0] += 1
             for forget in _FORGET:
                 forget()
-        if not module.startswith(_ENGINE):
+        if not is_of_engine(module):
             self._modules[name] = module
 
     def module_of(self, name: str) -> str | None:

@@ -8,6 +8,7 @@ of detail: 0 for events once per run, such as its end, 1 for an epoch or a gener
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import sys
 import time
@@ -15,7 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol, Self, TextIO, TypeAlias, TypeVar
 
+from volumetric.base.config_tables import build_from_registry
 from volumetric.base.errors import SpecError
+from volumetric.base.hints import suggestion
 from volumetric.base.registry import Registry
 
 E_contra = TypeVar("E_contra", contravariant=True)
@@ -71,11 +74,8 @@ def reporter(name: str) -> Callable[[R], R]:
     ...             print("done")
     """
 
-    def declare(of: R) -> R:
-        def function() -> Any:
-            return of
-
-        REPORTERS.declare(name, of if isinstance(of, type) else function, of.__module__)
+    def declare(of: Any) -> Any:
+        REPORTERS.declare(name, of if inspect.isclass(of) else lambda: of, of.__module__)
         return of
 
     return declare
@@ -117,8 +117,13 @@ def reporters_of(reporters: Iterable[AnyReporter[Any]]) -> list[Reporter[Any]]:
     listed: list[Any] = list(reporters)
     for i, one in enumerate(listed):
         if isinstance(one, str | Mapping):
-            from volumetric.base.config_tables import build_from_registry
-
+            kind = one if isinstance(one, str) else one.get("kind")
+            if kind not in REPORTERS:
+                raise SpecError(
+                    f"reporters[{i}] is {kind!r:.60}, which names no reporter",
+                    hint=suggestion(kind, REPORTERS, "pass a function of one event, or an object with report(event); "
+                                    "@volumetric.reporter gives one a name"),
+                )  # fmt: skip
             listed[i] = build_from_registry(REPORTERS, one, f"reporters[{i}]")
             continue
         if isinstance(one, type):

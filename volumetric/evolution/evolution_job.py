@@ -15,6 +15,7 @@ import numpy as np
 
 from volumetric.base import config_tables
 from volumetric.base.errors import SpecError
+from volumetric.base.import_by_name import import_beside, import_function
 from volumetric.builders import BUILDERS
 from volumetric.evolution.evaluate import Problem, configured, takes_random
 from volumetric.evolution.evolution_config import EvolutionConfig
@@ -30,7 +31,6 @@ from volumetric.loaders.network_file import read_network_file
 from volumetric.network import Network
 from volumetric.network.grid import Grid
 from volumetric.train import problems as learning
-from volumetric.base.import_by_name import import_beside, import_function
 from volumetric.train.settings import DataSettings, NetworkSettings, RunSettings
 from volumetric.train.sources import open_samples
 

@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Self
 
-from volumetric.base.import_by_name import import_plugins, plugin_modules
 from volumetric.base.errors import SpecError
+from volumetric.base.import_by_name import import_plugins, plugin_modules
 from volumetric.evolution.evaluate import Cohort, EvaluationError, PartScorer, Result, part_of, reason_of
 
 _START_SECONDS = 120.0

@@ -99,7 +99,8 @@ class Expression:
 
     def __float__(self) -> float:
         raise SpecError(
-            "a formula has no value while it is defined", hint="use numpy.exp(x) and the like, not the functions of math"
+            "a formula has no value while it is defined",
+            hint="use numpy.exp(x) and the like, not the functions of math",
         )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Expression:

@@ -40,12 +40,12 @@ def matmul(a: TracedTensor, b: Operand) -> TracedTensor:
     sampled = a.sampled or b.sampled
     if b.ndim > 2:
         groups = prod(b.shape[:-2])
-        product = work.gemm(work.reshape(a, (groups, *a.shape[-2:])), work.reshape(b, (groups, k, n)))
+        product = work.gemm(work.reshape(whole(a), (groups, *a.shape[-2:])), work.reshape(whole(b), (groups, k, n)))
     elif b.transpose_of is not None and a.ndim > 1:
         attrs = {**LINEAR, "parts": (n,), "roles": ("x", "weight.0")}
-        product = work.emit_fused("linear", (a, b.transpose_of), **attrs)[0]
+        product = work.emit_fused("linear", (whole(a), b.transpose_of), **attrs)[0]
     else:
-        product = work.gemm(work.reshape(a, (1, prod(lead), k)), work.reshape(b, (1, k, n)))
+        product = work.gemm(work.reshape(whole(a), (1, prod(lead), k)), work.reshape(whole(b), (1, k, n)))
     return TracedTensor(work, work.reshape(product, (*lead, n)), sampled=sampled)
 
 
@@ -78,7 +78,7 @@ def index(x: TracedTensor, where: Any) -> TracedTensor:
         if isinstance(item, slice):
             new.append(stop - start)
         axis += 1
-    cut = work.slice(x, starts, stops) if any(starts) or tuple(stops) != shape else whole(x)
+    cut = work.slice(whole(x), starts, stops) if any(starts) or tuple(stops) != shape else whole(x)
     for each in flips:
         cut = work.flip(cut, each)
     return TracedTensor(work, work.reshape(cut, new or (1,)), sampled=x.sampled)
@@ -130,14 +130,14 @@ def _concatenate(parts: Sequence[TracedTensor], axis: int = 0) -> TracedTensor:
     sampled = any(each.sampled for each in tensors)
     if sampled and axis == 0:
         raise ShapeError("concatenate would join samples: the first axis counts them", hint="set axis=-1")
-    return TracedTensor(first.work, first.work.concat(tensors, axis), sampled=sampled)
+    return TracedTensor(first.work, first.work.concat(list(map(whole, tensors)), axis), sampled=sampled)
 
 
 UFUNCS: Final[dict[str, Callable[..., TracedTensor]]] = {
     **{name: (lambda x, name=name: x.apply(name)) for name in ("exp", "log", "sqrt", "square", "sign", "tanh")},
     **{name: (lambda x, name=name: x.apply(name)) for name in ("sin", "cos", "floor", "reciprocal")},
-    "absolute": abs,
-    "fabs": abs,
+    "absolute": TracedTensor.__abs__,
+    "fabs": TracedTensor.__abs__,
     "negative": lambda x: -x,
     "ceil": lambda x: -((-x).apply("floor")),
     "log1p": lambda x: (x + 1).apply("log"),

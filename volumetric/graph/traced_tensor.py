@@ -279,7 +279,7 @@ class TracedTensor:
                 if self._work.traces == "a loss"
                 else "keep the axis that was reduced: x.mean(-1, keepdims=True)",
             )
-        return self._of(self._work.binary(name, a, b), other)
+        return self._of(self._work.binary(name, a._i, b._i), other)
 
     def _as_mask(self) -> TracedTensor:
         self._mask = True

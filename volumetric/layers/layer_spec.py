@@ -13,7 +13,7 @@ from volumetric.base.call_errors import explain_call_errors
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.base.hints import format_value
 from volumetric.base.moved_modules import renamed_members
-from volumetric.base.registry import Registry
+from volumetric.base.registry import Registry, is_of_engine
 from volumetric.graph.state_spec import StateSpec
 from volumetric.layers.layer_fields import by_keyword, convert_fields, positional
 
@@ -33,13 +33,14 @@ class ParamSpec:
     ----------
     name : path below the layer, such as ``"q.weight"``
     shape : logical shape; matrices are ``(out, in)``
-    init : its initial values, or a name of `initial_values.initialiser`; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02,
-        ``"small_normal"`` √(2 / (5 · in)), ``"normal_tenth"`` 0.1, ``"normal_hundredth"`` 0.01; ``"log_counts"`` is the
-        logarithm of 1, 2, 3, … along the last axis, ``"small_steps"`` has a softplus between 0.001 and 0.1, its
-        logarithm uniform; ``"orthogonal"`` has orthogonal rows or columns of length 1, ``"orthogonal_wide"`` of √2;
-        ``"forget"`` is 3 … 6 along the last axis, ``"forget_block"`` that in the second block of its first axis, else
-        0; ``"uniform"`` is between `bounds`, ``"log_uniform"`` is the logarithm of such values; ``"ring"`` is ν for
-        which ``exp(-exp(ν))`` are the lengths of vectors spread evenly over the ring between `bounds`
+    init : its initial values, or a name of `initial_values.initialiser`; ``"fan_in"`` is uniform in ±1/√in,
+        ``"normal"`` has standard deviation 0.02, ``"small_normal"`` √(2 / (5 · in)), ``"normal_tenth"`` 0.1,
+        ``"normal_hundredth"`` 0.01; ``"log_counts"`` is the logarithm of 1, 2, 3, … along the last axis,
+        ``"small_steps"`` has a softplus between 0.001 and 0.1, its logarithm uniform; ``"orthogonal"`` has orthogonal
+        rows or columns of length 1, ``"orthogonal_wide"`` of √2; ``"forget"`` is 3 … 6 along the last axis,
+        ``"forget_block"`` that in the second block of its first axis, else 0; ``"uniform"`` is between `bounds`,
+        ``"log_uniform"`` is the logarithm of such values; ``"ring"`` is ν for which ``exp(-exp(ν))`` are the lengths
+        of vectors spread evenly over the ring between `bounds`
     bounds : for ``"uniform"``, ``"log_uniform"`` and ``"ring"``
     around : above 0, all entries of the first axis get the same initial value, plus normal noise of this standard
         deviation
@@ -197,8 +198,7 @@ def layer(kind: str) -> Callable[[L], L]:
         cls.__post_init__ = convert_and_check  # pyright: ignore[reportAttributeAccessIssue]  (the hook of dataclasses)
         spec = explain_call_errors(layer_base(cls))
         spec.kind = kind
-        if not spec.emit.__module__.startswith("volumetric."):
-            spec.traced = True
+        spec.traced = not is_of_engine(spec.emit.__module__)
         LAYERS.declare(kind, spec, cls.__module__)
         return spec
 

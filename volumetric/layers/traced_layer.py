@@ -42,7 +42,9 @@ def emit_traced(scope: Scope, spec: LayerSpec, inputs: Sequence[int]) -> Any:
             f"{spec.kind} at {scope.path}: emit returned a tensor of another graph",
             hint="compute from the arguments of emit, not from tensors that an earlier call stored",
         )
-    return work.traced(y) if outer else index(y)
+    if not outer:
+        return index(y)
+    return y if isinstance(y, TracedTensor) else work.traced(y)
 
 
 def _refuse(scope: Scope, spec: LayerSpec, error: Exception) -> NoReturn:

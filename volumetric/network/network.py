@@ -366,9 +366,7 @@ def _with_init(specs: Mapping[str, ParamSpec], init: Mapping[str, str]) -> Mappi
         check_init(name, f"init {pattern!r}")
         keys = [key for key in specs if fnmatchcase(key, pattern)]
         if not keys:
-            raise SpecError(
-                f"init: no parameter matches {pattern!r}", hint="for example " + ", ".join(list(specs)[:3])
-            )
+            raise SpecError(f"init: no parameter matches {pattern!r}", hint="for example " + ", ".join(list(specs)[:3]))
         changed |= {key: dataclasses.replace(specs[key], init=name, around=0.0) for key in keys}
     return changed
 

@@ -72,14 +72,13 @@ def _loss_class(name: str, function: Callable[..., Any]) -> type[Loss]:
             continue
         if not isinstance(each.default, bool | int | float):
             raise SpecError(
-                f"loss {name!r}: the default of {each.name} must be a number, got {each.default!r}", hint=f"write {FORMS}"
+                f"loss {name!r}: the default of {each.name} must be a number, got {each.default!r}",
+                hint=f"write {FORMS}",
             )
         own.append((each.name, type(each.default), each.default))
     whole = field(default=function, init=False, repr=False)
     namespace = {"kind": name, "__doc__": inspect.getdoc(function) or f"The loss `{name}`.", "__module__": __name__}
     of = [*own, ("function", Callable[..., Any], whole)]
-    made = make_dataclass(
-        name, of, bases=(_FunctionLoss,), namespace=namespace, frozen=True, slots=True, kw_only=True
-    )
+    made = make_dataclass(name, of, bases=(_FunctionLoss,), namespace=namespace, frozen=True, slots=True, kw_only=True)
     made()  # checks the number of arguments
     return explain_call_errors(made)

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from volumetric.base.errors import SpecError
 from volumetric.formula.expression import Expression, as_expression, subexpressions, substitute, variable
-from volumetric.formula.optimisers import OPTIMISERS as STEPS
 from volumetric.formula.optimisers import FIRST, RATE, SECOND, Attributes, G, Moved, OptimiserFormula, W, check_size
+from volumetric.formula.optimisers import OPTIMISERS as STEPS
 from volumetric.train.optim import OPTIMISERS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,7 +53,9 @@ def optimiser(name: str, *, knobs: Knobs | None = None) -> Callable[[F], F]:
         def moved(at: Attributes) -> Moved:
             results = function(**{each: values[each] for each in used})
             several = results if isinstance(results, tuple) else (results,)
-            if len(several) != 1 + len(slots) or not all(isinstance(each, Expression | float | int) for each in several):
+            if len(several) != 1 + len(slots) or not all(
+                isinstance(each, Expression | float | int) for each in several
+            ):
                 raise SpecError(
                     f"optimiser {name!r}: the function returned {len(several)} values, expected the new weight"
                     + "".join(f", {each}" for each in slots),
@@ -97,7 +99,9 @@ def _with_exact_rests(of: Expression, fields: dict[str, float | bool]) -> Expres
 
 def _check(name: str, step: Moved, known: set[str]) -> None:
     weight, slots = step
-    names = {each.text.removeprefix("rest_") for each in subexpressions(weight, *slots.values()) if each.op == "variable"}
+    names = {
+        each.text.removeprefix("rest_") for each in subexpressions(weight, *slots.values()) if each.op == "variable"
+    }
     if "g" not in names or names - known:
         raise SpecError(
             f"optimiser {name!r}: the step "

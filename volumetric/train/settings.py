@@ -276,7 +276,13 @@ def read_settings(path: str | Path, changes: Mapping[str, Any] | None = None) ->
     )
 
 
-_SCALARS: Final[Mapping[str, Any]] = {"seed": int, "device": str, "output": str, "resume": bool, "reporters": tuple[Any, ...]}
+_SCALARS: Final[Mapping[str, Any]] = {
+    "seed": int,
+    "device": str,
+    "output": str,
+    "resume": bool,
+    "reporters": tuple[Any, ...],
+}
 _SECTIONS: Final[Mapping[str, type]] = {
     "network": NetworkSettings,
     "data": DataSettings,

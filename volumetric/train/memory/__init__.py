@@ -59,7 +59,13 @@ F = TypeVar("F", bound=Callable[..., DrawnSamples])
 
 
 def memory_task(
-    name: str, *, length: int, shortest: int = 2, vocabulary: int = 0, classes: Sequence[str] = (), needs: str = "memory"
+    name: str,
+    *,
+    length: int,
+    shortest: int = 2,
+    vocabulary: int = 0,
+    classes: Sequence[str] = (),
+    needs: str = "memory",
 ) -> Callable[[F], F]:
     """Register a function that draws samples as a memory task, for ``volumetric tasks`` and ``[data] problem``.
 
