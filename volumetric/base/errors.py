@@ -57,7 +57,7 @@ class DTypeError(VolumetricError, ValueError):
     advice: ClassVar[str | None] = "docs/support.md lists the numeric types and schemes"
 
 
-class PluginError(VolumetricError, ImportError):
+class PluginError(SpecError, ImportError):
     """A file uses a layer, activation or numeric type of a module that is not imported."""
 
     advice: ClassVar[str | None] = "import the module before; docs/extending.md"

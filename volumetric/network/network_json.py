@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from volumetric.base.config_tables import convert, expect_keys, value_from_table
-from volumetric.base.errors import SpecError
+from volumetric.base.errors import PluginError, SpecError
 from volumetric.base.hints import suggestion
 from volumetric.base.plugin_record import KEY, check_record, plugin_record
 from volumetric.formula.unary_functions import ACTIVATIONS
@@ -157,7 +157,7 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
     """Read a spec; the inverse of `spec_to_dict`. Errors of unknown kinds and fields and wrong types name `where`."""
     kind = data.get("kind") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in LAYERS:
-        raise SpecError(
+        raise PluginError(
             f"{where}: unknown layer kind {kind!r}",
             hint=suggestion(kind, LAYERS, f"import the module that defines it before; layers: {', '.join(LAYERS)}"),
         )
