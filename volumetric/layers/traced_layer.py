@@ -8,6 +8,7 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from volumetric.base.caller_location import with_caller_location
 from volumetric.base.errors import SpecError, VolumetricError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.traced_tensor import TracedTensor
@@ -28,8 +29,8 @@ def emit_traced(scope: Scope, spec: LayerSpec, inputs: Sequence[int]) -> Any:
     with work.tracing(f"the layer {spec.kind}"):
         try:
             y: Any = spec.emit(scope, *(work.traced(x) for x in inputs))
-        except VolumetricError:
-            raise
+        except VolumetricError as error:
+            raise with_caller_location(error) from error
         except Exception as error:
             _refuse(scope, spec, error)
     if isinstance(y, bool) or not isinstance(y, (int, TracedTensor)) or not 0 <= index(y) < len(work.tensors):

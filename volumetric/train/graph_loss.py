@@ -15,6 +15,7 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.call_errors import explain_call_errors
+from volumetric.base.caller_location import with_caller_location
 from volumetric.base.errors import ShapeError, SpecError, VolumetricError
 from volumetric.graph import Graph, GraphBuilder, NumpyGraphs
 from volumetric.graph.objectives import EmitTerms, own_loss
@@ -129,8 +130,8 @@ def _emitter(function: Callable[..., Any]) -> EmitTerms:
             with work.tracing("a loss"):
                 of = (work,) if _arguments(function) == 3 else ()
                 terms = function(*of, work.traced(output), work.traced(target))
-        except VolumetricError:
-            raise
+        except VolumetricError as error:
+            raise with_caller_location(error) from error
         except Exception as error:
             _refuse(function, error)
         return index(terms) if isinstance(terms, TracedTensor) else terms
