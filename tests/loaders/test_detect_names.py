@@ -115,8 +115,8 @@ def test_archives_that_are_damaged_or_hold_objects_are_refused(tmp_path) -> None
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [
-        ("state.pt", "is a pickle, which can run code", "save_file"),
-        ("pytorch_model.bin", "never read", "weights_only=True"),
+        ("state.pkl", "is a pickle, which can run code", "state_dict()"),
+        ("state.joblib", "never read", "numpy.savez"),
         ("one.npy", "not a model file", "a single array without a name"),
         ("model.onnx", "not a model file", "ONNX graph"),
         ("model.xyz", "not a model file", ".safetensors"),

@@ -56,7 +56,7 @@ def test_the_directory_of_a_run_is_told_where_its_model_is(inner: str, tmp_path:
     ("files", "message"),
     [
         ([], "the directory is empty"),
-        (["pytorch_model.bin", "config.json"], r"found config.json, pytorch_model.bin \(.bin/.pt weights are pickles"),
+        (["model.pkl", "config.json"], r"found config.json, model.pkl"),
         ([f"{i}.txt" for i in range(12)], "and 4 more"),
         (["a.gguf", "b.gguf"], "has 2 GGUF files: a.gguf, b.gguf"),
     ],
@@ -69,7 +69,7 @@ def test_directories_without_one_model_say_what_is_there(files: list[str], messa
 
 def test_other_files_are_no_models(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is a pickle"):
-        resolve(str(touch(tmp_path, "model.bin") / "model.bin"))
+        resolve(str(touch(tmp_path, "model.pkl") / "model.pkl"))
 
 
 @pytest.mark.parametrize(

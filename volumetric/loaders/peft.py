@@ -27,13 +27,14 @@ from volumetric.loaders.hf_export import blueprint_of
 from volumetric.loaders.json_file import read_object
 from volumetric.loaders.loaded_model import LoadedModel
 from volumetric.loaders.name_rules import NameRule
-from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import TensorOut, array_out, write_safetensors
+from volumetric.loaders.shards import open_safetensors
 from volumetric.loaders.text_files import to_json
 from volumetric.run.graph.low_rank import DOWN, UP
 
 CONFIG: Final = "adapter_config.json"
 WEIGHTS: Final = "adapter_model.safetensors"
+TORCH_WEIGHTS: Final = "adapter_model.bin"
 _TENSOR = re.compile(r"base_model\.model\.(?P<module>.+?)\.lora_(?P<factor>[AB])(?:\.[^.]+)?\.weight")
 _EMBEDDING = re.compile(r"base_model\.model\.(?P<module>.+?)\.lora_embedding_(?P<factor>[AB])(?:\.[^.]+)?")
 _SAVED = re.compile(
@@ -94,11 +95,11 @@ def read_adapter(path: str | Path, model: LoadedModel) -> LoraAdapter:
     home = Path(path)
     if not (home / CONFIG).is_file():
         raise CheckpointError(f"{home} has no {CONFIG}", hint="give the directory of an adapter saved by PEFT")
-    if not (home / WEIGHTS).is_file():
-        raise CheckpointError(f"{home} has no {WEIGHTS}", hint="pickles (adapter_model.bin) are not read")
+    if not file_of(home).is_file():
+        raise CheckpointError(f"{home} has neither {WEIGHTS} nor {TORCH_WEIGHTS}", hint="download the adapter again")
     config = read_object(home / CONFIG)
     _refuse_variants(config, home)
-    file = SafetensorsFile(home / WEIGHTS)
+    file = open_safetensors(file_of(home))
     blueprint, rules = blueprint_of(model), dict[str, list[NameRule]]()
     for rule in blueprint.rules:
         rules.setdefault(rule.source, []).append(rule)
@@ -145,7 +146,7 @@ def read_adapter(path: str | Path, model: LoadedModel) -> LoraAdapter:
 
 def file_of(home: Path) -> Path:
     """Return the file with the tensors of an adapter."""
-    return home / WEIGHTS
+    return home / (WEIGHTS if (home / WEIGHTS).is_file() or not (home / TORCH_WEIGHTS).is_file() else TORCH_WEIGHTS)
 
 
 def _refuse_variants(config: Mapping[str, Any], home: Path) -> None:

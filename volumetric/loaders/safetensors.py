@@ -140,18 +140,11 @@ class SafetensorsFile:
         CheckpointError
             There is no such tensor, or its elements are not real numbers that can be decoded.
         """
-        tag = self._entry(name).type
-        if tag in _WIDENED:
-            return _FLOAT32
-        if tag not in _SCHEMES:
-            raise CheckpointError(
-                f"{self._file.path}: tensor {name!r} has type {tag}, which is not supported for weights"
-            )
-        return _SCHEMES[tag]
+        return scheme_of_tag(self._entry(name).type, f"{self._file.path}: tensor {name!r}")
 
     def packed(self, name: str) -> Packed:
         """Return one tensor in stored form, a view of the mapped file if the layouts match; see `scheme`."""
-        return _pack(self.array(name), self.scheme(name))
+        return pack_array(self.array(name), self.scheme(name))
 
     def packed_rows(self, name: str, start: int, stop: int) -> Packed:
         """Return rows ``start:stop`` of one tensor in stored form, ``[stop - start, k]``."""
@@ -165,7 +158,7 @@ class SafetensorsFile:
             start=entry.start + start * row_bytes,
             stop=entry.start + stop * row_bytes,
         )
-        return _pack(self._array(rows), scheme)
+        return pack_array(self._array(rows), scheme)
 
     def release(self, name: str) -> None:
         """Allow the system to drop the mapped pages of one tensor; it can be read again."""
@@ -180,7 +173,25 @@ class SafetensorsFile:
             raise CheckpointError(f"{self._file.path} has no tensor {name!r}", hint=near) from None
 
 
-def _pack(array: Array, scheme: Scheme) -> Packed:
+def host_of_tag(tag: str) -> np.dtype[Any]:
+    """Return the NumPy type of a dtype tag. Raises `CheckpointError` if there is none."""
+    host = TAGS[tag].host
+    if host is None:
+        raise CheckpointError(f"elements of type {tag} cannot be decoded")
+    return host
+
+
+def scheme_of_tag(tag: str, where: str) -> Scheme:
+    """Return the scheme that holds elements of a dtype tag. Raises `CheckpointError` if they are no real numbers."""
+    if tag in _WIDENED:
+        return _FLOAT32
+    if tag not in _SCHEMES:
+        raise CheckpointError(f"{where} has type {tag}, which is not supported for weights")
+    return _SCHEMES[tag]
+
+
+def pack_array(array: Array, scheme: Scheme) -> Packed:
+    """Return an array in stored form: of its own type, or widened to float32."""
     return Packed.from_array(array if array.dtype == scheme.dtype.host else array.astype(np.float32))
 
 

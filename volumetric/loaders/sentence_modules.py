@@ -218,9 +218,10 @@ def _dense(homes: list[Path]) -> PooledHead | None:
 
 
 def _weights(home: Path) -> Path:
-    path = home / "model.safetensors"
-    if not path.is_file():
-        raise CheckpointError(f"{path} is missing", hint="pickled weights are not read: save them as safetensors")
+    names = ("model.safetensors", "pytorch_model.bin")
+    path = next((home / name for name in names if (home / name).is_file()), None)
+    if path is None:
+        raise CheckpointError(f"{home} has neither {names[0]} nor {names[1]}", hint="download the model again")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of several safetensors files as one source: with an index, or a directory of shards."""
+"""Checkpoints of one or several weight files as one source: with an index, or a directory of shards."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.npz_file import NpzFile
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.tensor_source import MergedSource
+from volumetric.loaders.torch_file import TorchFile, is_torch_name
 
 INDEX_NAME: Final = "model.safetensors.index.json"
+TORCH_INDEX: Final = "pytorch_model.bin.index.json"
 MAX_INDEX_BYTES: Final = 100_000_000
 MAX_NAME: Final = 255
 """Maximum characters of a file name on all common file systems."""
-_SHARD = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<total>\d{5})\.(?P<suffix>safetensors|gguf)")
+_SHARD = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<total>\d{5})\.(?P<suffix>safetensors|gguf|bin)")
 
 
-def merge_safetensors(paths: list[Path]) -> MergedSource:
+def merge_files(paths: list[Path]) -> MergedSource:
     """Open several files as one. Raises `CheckpointError` if one is damaged or two share a tensor's name."""
-    return MergedSource((path.name, SafetensorsFile(path)) for path in paths)
+    return MergedSource((path.name, _open_file(path)) for path in paths)
 
 
-def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile | MergedSource | NpzFile:
-    """Open a file, an index, a directory with either of them or only shards, or a NumPy archive (``.npz``).
+def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile | MergedSource | NpzFile | TorchFile:
+    """Open a file, an index, a directory with either of them or only shards.
 
-    In a directory ``model.safetensors.index.json`` has priority over ``model.safetensors``, and this over other shards.
+    Files are safetensors, NumPy archives (``.npz``), or files of torch.save (``.pt``, ``.pth``, ``.bin``, ``.ckpt``).
+    In a directory ``model.safetensors.index.json`` has priority over ``model.safetensors``, this over other shards, and
+    safetensors over torch's files, which are the index, the file or the shards ``pytorch_model``, or a single file.
 
     Raises
     ------
@@ -42,12 +46,33 @@ def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile | MergedSo
         return _open_directory(path)
     if path.name.endswith(".index.json"):
         return _open_index(path)
+    return _open_file(path)
+
+
+def _open_file(path: Path) -> SafetensorsFile | NpzFile | TorchFile:
     if path.suffix == ".npz":
         return NpzFile(path)
-    return SafetensorsFile(path)
+    return TorchFile(path) if is_torch_name(path) else SafetensorsFile(path)
 
 
-def _open_directory(path: Path) -> SafetensorsFile | MergedSource:
+def has_weights(path: Path) -> bool:
+    """Whether a directory has safetensors, or weights of torch.save under the usual names."""
+    return (path / INDEX_NAME).is_file() or any(path.glob("*.safetensors")) or bool(_torch_files(path))
+
+
+def _torch_files(path: Path) -> list[Path]:
+    """Return torch's weight files of a directory: its index, ``pytorch_model.bin``, shards, or the only file."""
+    for name in (TORCH_INDEX, "pytorch_model.bin"):
+        if (path / name).is_file():
+            return [path / name]
+    files = sorted(path.glob("pytorch_model-*-of-*.bin"))
+    if files:
+        return files
+    files = sorted(file for file in path.glob("*") if is_torch_name(file) and file.is_file())
+    return files if len(files) == 1 else []
+
+
+def _open_directory(path: Path) -> SafetensorsFile | MergedSource | NpzFile | TorchFile:
     if (path / INDEX_NAME).is_file():
         return _open_index(path / INDEX_NAME)
     if (path / "model.safetensors").is_file():
@@ -55,16 +80,17 @@ def _open_directory(path: Path) -> SafetensorsFile | MergedSource:
     files = sorted(path.glob("*.safetensors"))
     # Mistral's repositories contain the same weights again, under the names of Mistral's code.
     files = [file for file in files if not file.name.startswith("consolidated")] or files
+    files = files or _torch_files(path)
     if not files:
-        raise CheckpointError(
-            f"no safetensors file in {path}: {list_found(path)}", hint="only safetensors and GGUF can be read"
-        )
+        raise CheckpointError(f"no weights in {path}: {list_found(path)}", hint=READABLE)
+    if files[0].name == TORCH_INDEX:
+        return _open_index(files[0])
     check_complete(files)
-    return SafetensorsFile(files[0]) if len(files) == 1 else merge_safetensors(files)
+    return _open_file(files[0]) if len(files) == 1 else merge_files(files)
 
 
 def list_found(path: Path) -> str:
-    """Describe a directory for error messages, including weight formats that are not read for safety."""
+    """Describe a directory for error messages."""
     try:
         names = sorted(item.name + ("/" if item.is_dir() else "") for item in path.iterdir())
     except OSError as error:
@@ -72,9 +98,7 @@ def list_found(path: Path) -> str:
     if not names:
         return "the directory is empty"
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    pickles = [name for name in names if name.endswith(PICKLES)]
-    note = " (.bin/.pt weights are pickles, which can run code when opened, and are not read)" if pickles else ""
-    return f"found {shown}{note}"
+    return f"found {shown}"
 
 
 def check_complete(files: list[Path]) -> None:
@@ -131,7 +155,7 @@ def _open_index(path: Path) -> MergedSource:
             raise CheckpointError(f"{path} lists the shard {shard[:MAX_NAME]!r}, which is not a plain file name")
         if not is_file(path.parent / shard):
             raise CheckpointError(f"{path} lists {shard!r}, which does not exist", hint="finish the download")
-    source = merge_safetensors([path.parent / shard for shard in shards])
+    source = merge_files([path.parent / shard for shard in shards])
     absent = [name for name in weight_map if name not in source.entries]
     if absent:
         shown = ", ".join(absent[:5])
@@ -155,8 +179,9 @@ def read_weight_map(path: Path) -> Mapping[str, str]:
     return weight_map
 
 
-PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
-"""Suffixes of pickle files, including torch's."""
+READABLE: Final = "safetensors, GGUF, .npz and torch's .pt, .pth, .bin and .ckpt files can be read"
+PICKLES: Final = (".pkl", ".pickle", ".joblib")
+"""Suffixes of pickles that are not those of torch.save."""
 _OTHERS: Final = {
     ".onnx": "an ONNX graph: onnx.numpy_helper reads its weights, and safetensors.numpy.save_file writes them",
     ".h5": "Keras' weights in HDF5: model.get_weights() reads them, and safetensors.numpy.save_file writes them",
@@ -175,13 +200,11 @@ def no_model(path: Path) -> CheckpointError:
     if path.suffix.lower() in PICKLES:
         return CheckpointError(
             f"{path} is a pickle, which can run code when opened, so it is never read",
-            hint="if you trust it: state = torch.load(path, weights_only=True), then "
-            "safetensors.torch.save_file(state, 'model.safetensors'); or find a .safetensors or .gguf file of "
-            "the model",
+            hint="write its weights with numpy.savez, safetensors, or torch.save(model.state_dict(), 'weights.pt')",
         )
     known = _OTHERS.get(path.suffix.lower())
     if known is not None:
         return CheckpointError(f"{path} is not a model file", hint=f"it is {known}")
     return CheckpointError(
-        f"{path} is not a model file", hint="give a .gguf, .safetensors, .npz or .json file, or a directory"
+        f"{path} is not a model file", hint="give a .gguf, .safetensors, .npz, .pt or .json file, or a directory"
     )

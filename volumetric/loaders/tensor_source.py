@@ -90,21 +90,22 @@ class MergedSource:
 
     def scheme(self, name: str) -> Scheme:
         """Return the scheme of one tensor."""
-        return self._part(name).scheme(name)
+        return self.part_of(name).scheme(name)
 
     def packed(self, name: str) -> Packed:
         """Read one tensor."""
-        return self._part(name).packed(name)
+        return self.part_of(name).packed(name)
 
     def packed_rows(self, name: str, start: int, stop: int) -> Packed:
         """Read some rows of one tensor."""
-        return self._part(name).packed_rows(name, start, stop)
+        return self.part_of(name).packed_rows(name, start, stop)
 
     def release(self, name: str) -> None:
         """Drop the mapped pages of one tensor."""
-        self._part(name).release(name)
+        self.part_of(name).release(name)
 
-    def _part(self, name: str) -> TensorSource:
+    def part_of(self, name: str) -> TensorSource:
+        """Return the file that has a tensor."""
         if name not in self._home:
             raise CheckpointError(f"no file has a tensor {name!r}", hint=f"they have {len(self._home)} tensors")
         return self._home[name]
