@@ -14,7 +14,7 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import UnsupportedError
-from volumetric.codegen import image_code, recurrent_code
+from volumetric.codegen import image_code, recurrent_code, selection_code
 from volumetric.codegen.loop_writer import ArrayView, LoopWriter
 from volumetric.codegen.operation_code import CODE, copy_array, gemm_code
 from volumetric.codegen.source_language import SourceLanguage
@@ -30,7 +30,7 @@ from volumetric.run.lower import lower
 MAX_WEIGHTS: Final = 200_000
 """Numbers of a file of source code; more take long to compile, and to read."""
 ONNX: Final = "larger networks, and those with such layers, are for ONNX: volumetric convert MODEL out.onnx"
-_REGISTERS: Final = (image_code, recurrent_code)  # importing them fills CODE
+_REGISTERS: Final = (image_code, recurrent_code, selection_code)  # importing them fills CODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +198,13 @@ class _Translation:
             outputs.append(self.write.array(name, shape))
             self.views[i] = outputs[-1]
             self._scratch.add(outputs[-1].name)
-        used = [view for view in outputs if view.name]
-        if node.op in ("norm", "pool_max") and len(used) > 1:
+        if node.op in ("norm", "pool_max", "edge_attend") and any(view.name for view in outputs[1:]):
             raise UnsupportedError(f"{node.op}, whose second output is read, cannot be written as source code")
         if after is None:
-            CODE[node.op](self.write, inputs, node.attrs, used)
+            CODE[node.op](self.write, inputs, node.attrs, outputs)
             return
-        gemm_code(self.write, inputs, node.attrs, used, after)
-        self.views[target] = used[0].reshaped(self.graph.tensors[target].shape)
+        gemm_code(self.write, inputs, node.attrs, outputs, after)
+        self.views[target] = outputs[0].reshaped(self.graph.tensors[target].shape)
 
     def _view(self, i: int) -> ArrayView:
         """Return the array of a tensor; a known one becomes a weight of the file."""

@@ -13,7 +13,9 @@ from volumetric.formula.unary_functions import FUNCTIONS
 
 Attrs: TypeAlias = Mapping[str, Any]
 OperationCode: TypeAlias = Callable[[LoopWriter, Sequence[ArrayView], Attrs, Sequence[ArrayView]], None]
-"""Writes the code of a node from its inputs, its attributes and its outputs, which are zero before."""
+"""Writes the code of a node from its inputs, its attributes and its outputs, which are zero before.
+
+An output that nobody reads has no name, unless it is the first."""
 
 
 def function_text(write: LoopWriter, attrs: Attrs, x: str) -> str:
@@ -89,7 +91,8 @@ def _delay(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence[
     _concat(write, (past, rows), {"axis": 0}, (every,))
     copy_array(write, rows.shape, (every, every.strides, 0), (y[0], y[0].strides, 0))
     start = rows.shape[0] * every.strides[0]
-    copy_array(write, past.shape, (every, every.strides, start), (y[1], y[1].strides, 0))
+    if y[1].name:
+        copy_array(write, past.shape, (every, every.strides, start), (y[1], y[1].strides, 0))
 
 
 def _broadcast(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence[ArrayView]) -> None:

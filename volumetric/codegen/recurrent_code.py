@@ -60,6 +60,8 @@ def _recurrent(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Seque
                     write.set(state.at((u, 1)), value)
                 write.set(y[0].at((b, length * size), (t, size), (u, 1)), after[0])
         for state, last in zip(states[1:], y[1:], strict=False):
+            if not last.name:
+                continue
             with write.loops([size]) as (u,):
                 write.set(last.at((b, size), (u, 1)), state.at((u, 1)))
 
@@ -86,7 +88,7 @@ def _cell(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence[A
             }
             after = _step(write, cell, pre, rec, {name: states.get(name, "0.0") for name in cell.after})
             write.set(y[0].at((r, size), (u, 1), plus=first * size), after[0])
-            for k, value in enumerate(after[1:]):
+            for k, value in enumerate(after[1:] if len(after) > 1 and y[1].name else ()):
                 write.set(y[1].at((r, size), (u, 1), plus=(k * rows + first) * size), value)
 
 
