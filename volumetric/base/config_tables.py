@@ -25,6 +25,8 @@ _NAMED_BY: Mapping[str, str] = {
     ".json": '[network] with file = "%s"',
     ".npz": '[data] with npz = "%s"',
     ".csv": '[data] with csv = "%s"',
+    ".parquet": '[data] with parquet = "%s"',
+    ".npy": '[data] with npy = { inputs = "%s", targets = "y.npy" }',
     ".txt": '[data] with text = "%s"',
     ".gguf": '[network] with model = "%s"',
     ".safetensors": '[network] with model = "%s"',
@@ -37,7 +39,7 @@ def not_toml(path: Path, error: Exception) -> SpecError:
     named = _NAMED_BY.get(path.suffix)
     hint = f"a TOML file names it: {named % path.name}" if named else "write key = value lines, as in docs/training.md"
     if path.suffix in _TORCH:
-        hint = "samples: numpy.savez(…, inputs=x.numpy(), targets=y.numpy()); weights: safetensors.torch.save_file(…)"
+        hint = f'samples: numpy.savez(…, inputs=x.numpy(), targets=y.numpy()); weights: [network] with model = "{path.name}"'
     what = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
     return SpecError(f"{path}: not valid TOML: {what}", hint=hint)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
@@ -32,6 +32,10 @@ from volumetric.run.device import RunOptions
 from volumetric.run.streams import RowStream, open_stream
 from volumetric.run.streams.stream_chunks import StreamChunk
 from volumetric.run.streams.stream_io import inputs_by_port, outputs_by_port
+from volumetric.train.image_folders import IMAGE_SUFFIXES
+
+
+_ROWS: Final = (".npz", ".npy", ".csv", ".parquet", ".jsonl", ".wav", *IMAGE_SUFFIXES)
 
 
 def run(
@@ -62,8 +66,8 @@ def run(
         A directory that train, evolve or save_native has written, or any other model, see generate.
     rows : str
         A .npz file with arrays [B, T, …] or [T, …] by input, or by the ports of a program or fabric; a .jsonl file with
-        a row per line, a list or an object by input or port, in which "reset": true restarts the stream; a .csv file;
-        or - for JSON lines on stdin, which are processed as they arrive. Default: stdin, or no rows with --ticks.
+        a row per line, a list or an object by input or port, in which "reset": true restarts the stream; a .csv, .parquet
+        or .npy file; an image, a WAV file or a folder of them (docs/data.md); or - for JSON lines on stdin, which are processed as they arrive. Default: stdin, or no rows with --ticks.
         Files of volumetric train work, too: of a .npz file the inputs are read, of a .csv file the columns that the
         model was trained on, by name.
     ticks : int
@@ -157,9 +161,10 @@ def _check(
     for flag, value in (("--ticks", ticks), ("--per-row", per_row), ("--batch", batch)):
         if value is not None and value < 1:
             raise UsageError(f"{flag} must be 1 or more, got {value}")
-    if rows is not None and rows != "-" and Path(rows).suffix not in (".npz", ".jsonl", ".csv"):
+    if rows is not None and rows != "-" and Path(rows).suffix.lower() not in _ROWS and not Path(rows).is_dir():
         raise UsageError(
-            f"--in must end in one of .npz, .csv, .jsonl, got {rows}", hint="--in - reads JSON lines from stdin"
+            f"--in must end in one of {', '.join(_ROWS)}, or be a folder, got {rows}",
+            hint="--in - reads JSON lines from stdin",
         )
     if header is not None and Path(rows or "").suffix != ".csv":
         raise UsageError("--header applies only to .csv files", hint="leave it out, or add --in FILE.csv")
@@ -197,12 +202,11 @@ def rows_of(
     if rows is None and ticks is not None:
         return iter(()), batch or 1
     network = loaded.network
-    if rows is not None and rows.endswith((".npz", ".csv")):
-        from volumetric.cli.run_files import csv_arrays, npz_arrays
+    if rows not in (None, "-") and not rows.endswith(".jsonl"):
+        from volumetric.cli.run_files import file_arrays
 
         path = Path(rows)
-        read = csv_arrays(path, loaded, header, afresh) if rows.endswith(".csv") else npz_arrays(path, network, afresh)
-        arrays = ArrayRows(read, path, network)
+        arrays = ArrayRows(file_arrays(path, loaded, header, afresh), path, network)
         if batch not in (None, arrays.batch):
             raise UsageError(f"{rows} has rows of {arrays.batch} streams, --batch is {batch}", hint="leave --batch out")
         return arrays.chunks(), arrays.batch

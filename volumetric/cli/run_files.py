@@ -14,9 +14,14 @@ from volumetric.cli.exits import UsageError
 from volumetric.cli.run_rows import RESET, inputs_of
 from volumetric.loaders import LoadedModel
 from volumetric.network import INPUT, Network
+from volumetric.network.grid import Port
 from volumetric.train.csv_table import read_csv
+from volumetric.train.image_folders import IMAGE_SUFFIXES, read_image
+from volumetric.train.load_samples import read_npy
 from volumetric.train.npz_arrays import is_part, read_npz
 from volumetric.train.stream_windows import RESETS
+from volumetric.train.table_objects import read_parquet
+from volumetric.train.wav_files import fit_sound, read_wav
 
 _INPUTS: Final = "inputs"
 _NOT_READ: Final = ("targets", "target", "mask")
@@ -70,8 +75,68 @@ def _as_learned(array: Array, shape: tuple[int, ...]) -> Array:
     return array.reshape(len(array), *shape)
 
 
-def csv_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: bool) -> dict[str, Array]:
-    """Read the rows of a CSV file: the columns that the model was trained on, by name, else all columns.
+TABLES: Final = (".csv", ".parquet")
+MEDIA: Final = (*IMAGE_SUFFIXES, ".wav")
+
+
+def file_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: bool) -> dict[str, Array]:
+    """Read rows from a file or folder by its suffix, see `npz_arrays`, `table_arrays` and `media_arrays`.
+
+    Raises
+    ------
+    VolumetricError : it cannot be read, or has no rows of the network
+    """
+    if path.suffix in TABLES:
+        return table_arrays(path, loaded, header, afresh)
+    if path.suffix == ".npz":
+        return npz_arrays(path, loaded.network, afresh)
+    if path.suffix == ".npy":
+        x = _as_learned(read_npy(path), _single_port(path, loaded).shape)
+        return _marked({INPUT: x}, len(x), loaded.network) if afresh and x.ndim else {INPUT: x}
+    return media_arrays(path, loaded, afresh)
+
+
+def media_arrays(path: Path, loaded: LoadedModel, afresh: bool) -> dict[str, Array]:
+    """Read an image or a WAV file, or those of a folder and its folders, sorted by name, in the size that the network reads.
+
+    Raises
+    ------
+    UsageError : the network reads no images or sounds, or the folder has none
+    VolumetricError : see `read_image` and `read_wav`
+    """
+    shape = _single_port(path, loaded).shape
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in MEDIA and file.is_file())
+    if not files:
+        raise UsageError(f"{path} has no images or WAV files", hint=f"they end in {', '.join(MEDIA)}")
+    x = np.stack([_sound(file, shape) if file.suffix.lower() == ".wav" else _image(file, shape) for file in files])
+    return _marked({INPUT: x}, len(x), loaded.network) if afresh else {INPUT: x}
+
+
+def _image(path: Path, shape: tuple[int, ...]) -> Array:
+    if len(shape) != 3 or shape[0] not in (1, 3, 4):
+        raise UsageError(f"{path}: the network reads rows of shape {list(shape)}, not images [channels, height, width]")
+    return read_image(path, shape[1:], shape[0])
+
+
+def _sound(path: Path, shape: tuple[int, ...]) -> Array:
+    if len(shape) not in (1, 2):
+        raise UsageError(f"{path}: the network reads rows of shape {list(shape)}, not sounds")
+    sound, _ = read_wav(path)
+    return fit_sound(sound, shape[-1], shape[0] if len(shape) == 2 else 1, path).reshape(shape)
+
+
+def _single_port(path: Path, loaded: LoadedModel) -> Port:
+    port = inputs_of(loaded.network).get(INPUT)
+    if port is None:
+        known = ", ".join(map(repr, inputs_of(loaded.network)))
+        raise UsageError(f"{path} has rows of one input, the network has {known}", hint="pass an .npz file")
+    return port
+
+
+def table_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: bool) -> dict[str, Array]:
+    """Read the rows of a CSV or Parquet file: the columns that the model was trained on, by name, else all columns.
 
     Parameters
     ----------
@@ -84,11 +149,8 @@ def csv_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: boo
     SpecError : it lacks a column
     UsageError : the network does not have a single input with as many numbers
     """
-    port = inputs_of(loaded.network).get(INPUT)
-    if port is None:
-        known = ", ".join(map(repr, inputs_of(loaded.network)))
-        raise UsageError(f"{path}: a table has rows of one input, the network has {known}", hint="pass an .npz file")
-    table = read_csv(path, header)
+    port = _single_port(path, loaded)
+    table = read_csv(path, header) if path.suffix == ".csv" else read_parquet(path)
     size = prod(port.shape)
     if not loaded.features and len(table.columns) != size:
         raise UsageError(

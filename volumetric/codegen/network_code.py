@@ -145,7 +145,9 @@ class _Translation:
         self._assign(assigned)
         shapes = {name: graph.tensors[i].shape[1:] for name, i in outputs.items()}
         helpers = [name for name in self.language.helpers if name in self.write.used]
-        return NetworkCode(self.write.lines, helpers, inputs, shapes, self.weights, self.states, results)
+        used = set(re.findall(r"\w+(?=\[)", "\n".join(self.write.lines)))  # tables for gradients have no reader
+        weights = {name: values for name, values in self.weights.items() if name in used}
+        return NetworkCode(self.write.lines, helpers, inputs, shapes, weights, self.states, results)
 
     def _read_known(self) -> None:
         computed = {i for node in self.graph.nodes for i in node.outputs}

@@ -21,11 +21,12 @@ def _step(
     x: Sequence[str],
     r: Sequence[str],
     before: Mapping[str, str],
+    count: int,
 ) -> list[str]:
-    """Write one unit's step, and return its states after it, named."""
+    """Write one unit's step, and return the first `count` of its states after it, named."""
     names = {f"x{i}": text for i, text in enumerate(x)} | {f"r{i}": text for i, text in enumerate(r)} | dict(before)
-    texts = write.formula(names, *cell.after.values())
-    return [write.let(name, text) for name, text in zip(cell.after, texts, strict=True)]
+    texts = write.formula(names, *[*cell.after.values()][:count])
+    return [write.let(name, text) for name, text in zip(cell.after, texts, strict=False)]
 
 
 def _recurrent(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence[ArrayView]) -> None:
@@ -55,7 +56,7 @@ def _recurrent(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Seque
                 pre = [from_x.at((b, length * wide), (t, wide), (u, 1), plus=i * size) for i in range(cell.blocks)]
                 own = [sums.at((u, 1), plus=i * size) for i in range(cell.blocks)]
                 before = {name: state.at((u, 1)) for name, state in zip(cell.after, states, strict=True)}
-                after = _step(write, cell, pre, own, before)
+                after = _step(write, cell, pre, own, before, len(states))
                 for state, value in zip(states, after, strict=True):
                     write.set(state.at((u, 1)), value)
                 write.set(y[0].at((b, length * size), (t, size), (u, 1)), after[0])
@@ -86,9 +87,11 @@ def _cell(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence[A
             states = {
                 name: before[0].at((r, size), (u, 1), plus=(k * rows + first) * size) for k, name in enumerate(direct)
             }
-            after = _step(write, cell, pre, rec, {name: states.get(name, "0.0") for name in cell.after})
+            known = {name: states.get(name, "0.0") for name in cell.after}
+            count = len(cell.after) if len(cell.after) > 1 and y[1].name else 1
+            after = _step(write, cell, pre, rec, known, count)
             write.set(y[0].at((r, size), (u, 1), plus=first * size), after[0])
-            for k, value in enumerate(after[1:] if len(after) > 1 and y[1].name else ()):
+            for k, value in enumerate(after[1:]):
                 write.set(y[1].at((r, size), (u, 1), plus=(k * rows + first) * size), value)
 
 

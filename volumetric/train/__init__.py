@@ -14,6 +14,7 @@ from volumetric.train.graph_loss import GraphLoss
 from volumetric.train.history import CsvReporter, FileReporter, JsonlReporter, LogReporter, Reporter
 from volumetric.train.learner import LayerTarget, Learner, LearnerOptions, LearnerState, OpenLearner, StepReport
 from volumetric.train.learner_opening import open_learner
+from volumetric.train.load_samples import load_samples
 from volumetric.train.lora import LowRank, load_overlays, save_overlays
 from volumetric.train.losses import BCE, L1, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
 from volumetric.train.method_comparison import Comparison, Method, Metrics, compare
@@ -99,6 +100,7 @@ __all__ = [
     "evaluate",
     "load_npz",
     "load_overlays",
+    "load_samples",
     "open_learner",
     "read_checkpoint",
     "save_overlays",

@@ -14,12 +14,13 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, SpecError
 from volumetric.base.hints import path_hint
+from volumetric.train.sample_table import SampleTable
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CsvTable:
+class CsvTable(SampleTable):
     """Cells of a CSV file as text.
 
     Attributes
@@ -31,10 +32,20 @@ class CsvTable:
     """
 
     path: Path
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # pyright: ignore[reportIncompatibleMethodOverride]  (a field is a property that is set)
     rows: list[list[str]]
     lines: list[int]
     header: bool
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def labels(self, position: int) -> list[str]:
+        return [row[position] for row in self.rows]
 
     def positions(self, names: Sequence[str]) -> list[int]:
         """Return the positions of columns; without a header, as many names as columns mean all columns in order.
@@ -49,7 +60,7 @@ class CsvTable:
         unnamed = not self.header or all(name.isdecimal() for name in names)
         if unnamed and len(names) == len(self.columns):
             return list(range(len(names)))
-        raise SpecError(f"{self.path} has no column {missing!r}; {self._describe()}", hint=self._hint())
+        raise SpecError(f"{self.path} has no column {missing!r}; {self.describe()}", hint=self.hint(missing))
 
     def numbers(self, positions: Sequence[int]) -> Array:
         """Return columns as float32 ``[rows, columns]``.
@@ -71,18 +82,7 @@ class CsvTable:
                     raise CheckpointError(f"{where} is not finite", hint="remove that line from the file")
         return values
 
-    def expect_samples(self, targets: Sequence[str]) -> None:
-        """Raise `SpecError` unless there are rows, and columns other than the targets."""
-        self.positions(targets)
-        if not self.rows or len(targets) >= len(self.columns):
-            what = "no columns other than the targets" if self.rows else "no samples"
-            raise SpecError(f"{self.path} has {what}; {self._describe()}", hint=self._hint())
-
-    def _describe(self) -> str:
-        shown = ", ".join(self.columns[:12]) + (", …" if len(self.columns) > 12 else "")
-        return f"its columns are {shown or 'none'}"
-
-    def _hint(self) -> str:
+    def hint(self, missing: str) -> str:
         if len(self.columns) == 1 and any(mark in self.columns[0] for mark in ";\t"):
             return "separate values by commas"
         return (

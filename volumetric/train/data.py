@@ -20,6 +20,7 @@ from volumetric.network import INPUT, OUTPUT
 from volumetric.train.arrays import Absent, Inputs, Masks, Targets, arrays_of, as_arrays, by_input_name, map_arrays
 from volumetric.train.npz_arrays import array_names, is_part, read_npz, rename_arrays
 from volumetric.train.problems import Problem
+from volumetric.train.table_objects import is_table
 
 _HOW: Final = "write one with numpy.savez(path, inputs=…, targets=…)"
 _PARTS: Final = ("inputs", "targets", "mask")
@@ -356,7 +357,7 @@ def token_windows(ids: ArrayLike | str | bytes, length: int, stride: int | None 
 AnyData: TypeAlias = (
     "Data | Problem | tuple[Inputs | Targets | Masks, ...] | str | Path | Callable[[int], Iterable[AnyBatch]]"
 )
-"""Source of `as_data`: data, a problem, (inputs, targets[, mask]), an ``.npz`` path, or a function of batches."""
+"""Source of `as_data`: data, a problem, (inputs, targets[, mask]), a path or table, or a function of batches."""
 
 
 def as_data(source: AnyData) -> Data:
@@ -371,15 +372,20 @@ def as_data(source: AnyData) -> Data:
         return source
     if isinstance(source, Problem):
         return ArrayData(inputs=source.inputs, targets=source.targets, mask=source.mask)
-    if isinstance(source, (str, Path)):
+    if isinstance(source, (str, Path)) and Path(source).suffix == ".npz":
         return load_npz(source)
+    if isinstance(source, (str, Path)) or is_table(source):
+        from volumetric.train.load_samples import load_samples  # not needed for arrays
+
+        return as_data(load_samples(source))
     if isinstance(source, tuple) and len(source) in (2, 3):
         return ArrayData(**_parts(source))
     if callable(source):
         return StreamData(source)
     raise SpecError(
         f"cannot train on {type(source).__name__}",
-        hint="pass (inputs, targets[, mask]), a problem, an .npz path, or a function that returns an epoch's batches",
+        hint="pass (inputs, targets[, mask]), a problem, a path, a DataFrame or dataset, "
+        "or a function that returns an epoch's batches",
     )
 
 

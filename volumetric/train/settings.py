@@ -53,19 +53,24 @@ class NetworkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSettings:
-    """Source of the samples: at most one of the first four; by default the problem ``xor``.
+    """Source of the samples: at most one of the first eight; by default the problem ``xor``.
 
     Attributes
     ----------
     problem : name of a function of `volumetric.train.problems`
-    npz, csv, text : files; paths are relative to the configuration's directory
+    npz, csv, parquet, text : files; paths are relative to the configuration's directory
+    npy : ``inputs``, ``targets`` and perhaps ``mask`` → a ``.npy`` file
+    images, audio : folders with a folder of images, or of WAV files, for each class
+    size, channels : height and width to which images are scaled (empty: their own), and their channels (0: 3, of sounds 1)
+    rate, samples : samples a second that sounds must have (0: those of the first), and samples of a sound (0: of the
+        longest)
     options : keywords of the problem
     inputs, targets, mask : names of the arrays in an ``.npz`` file; or array names by input or output of the network
         (see `load_npz`)
-    columns : names of the target columns of a CSV file (empty: the last one)
+    columns : names of the target columns of a table (empty: the last one)
     header : whether the first line of a CSV file has the column names; without a header columns are named by position,
         "0", "1", …; default: true unless the first line has a number in every numeric column
-    classes : whether the target column of a CSV file holds class names
+    classes : whether the target column of a table holds class names
     standardise : scale features to mean 0 and deviation 1 by statistics of the training samples; the model stores them
     length, stride : tokens of a text window, and tokens between window starts (0: `length`)
     batch_size, shuffle, drop_last : see `ArrayData`
@@ -75,7 +80,15 @@ class DataSettings:
     problem: str = ""
     npz: str = ""
     csv: str = ""
+    parquet: str = ""
     text: str = ""
+    images: str = ""
+    audio: str = ""
+    npy: dict[str, str] = field(default_factory=dict)
+    size: tuple[int, ...] = ()
+    channels: int = 0
+    rate: int = 0
+    samples: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     inputs: str | dict[str, str] = "inputs"
     targets: str | dict[str, str] = "targets"
@@ -93,7 +106,14 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         """Check that at most one source is set, and the sizes."""
-        _at_most_one(self, ("problem", "npz", "csv", "text"))
+        _at_most_one(self, ("problem", "npz", "csv", "parquet", "text", "images", "audio", "npy"))
+        if self.npy and not {"inputs", "targets"} <= self.npy.keys() <= {"inputs", "targets", "mask"}:
+            raise SpecError(
+                f"npy names files of inputs, targets and perhaps mask, got {', '.join(self.npy)}",
+                hint='npy = { inputs = "x.npy", targets = "y.npy" }',
+            )
+        if min(self.channels, self.rate, self.samples) < 0:
+            raise SpecError("channels, rate and samples must not be below 0", hint="leave them out for those of the files")
         if self.length < 1 or self.stride < 0:
             raise SpecError(
                 f"length {self.length} must be above 0 and stride {self.stride} at least 0",

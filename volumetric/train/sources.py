@@ -19,13 +19,18 @@ from volumetric.train import memory
 from volumetric.train.arrays import by_input_name, map_arrays
 from volumetric.train.csv_table import read_csv
 from volumetric.train.data import ArrayData, load_npz, token_windows
+from volumetric.train.image_folders import read_image_folder
+from volumetric.train.load_samples import read_npy
 from volumetric.train.losses import MSE, CrossEntropy
 from volumetric.train.modes import Backprop
 from volumetric.train.output_losses import AnyLoss
 from volumetric.train.port_rows import by_row
 from volumetric.train.problems import PROBLEMS, Problem
+from volumetric.train.sample_table import problem_of_table
 from volumetric.train.settings import DataSettings, RunSettings
 from volumetric.train.stream_windows import RESETS, StreamWindows
+from volumetric.train.table_objects import read_parquet
+from volumetric.train.wav_files import read_wav_folder
 
 Tokenize = Callable[[str], Sequence[int]]
 
@@ -106,6 +111,8 @@ def open_samples(
     )
     split = settings.validation
     if isinstance(split, str):
+        if settings.npy:
+            raise SpecError("[data] validation: npy files are held out by a fraction", hint="set validation = 0.2")
         if settings.problem or not _source(settings):
             raise SpecError("[data] validation: a problem cannot use a validation file", hint="set a fraction, as 0.2")
         _, others = _read(run, split, tokenize, problem.classes, network, problem.features)
@@ -131,7 +138,7 @@ def open_samples(
 
 
 def _source(settings: DataSettings) -> str:
-    return settings.npz or settings.csv or settings.text
+    return settings.npz or settings.csv or settings.parquet or settings.text or settings.images or settings.audio
 
 
 def _read(
@@ -148,8 +155,21 @@ def _read(
         arrays = load_npz(run.path(file), inputs=settings.inputs, targets=settings.targets, mask=settings.mask)
         rows = arrays if network is None or run.ticking else by_row(network, arrays)
         return _of_arrays(rows, run)
-    if settings.csv:
-        problem = _of_table(run.path(file), settings, features, classes)
+    if settings.npy:
+        arrays = {name: read_npy(run.path(path)) for name, path in settings.npy.items()}
+        return _of_arrays(ArrayData(**arrays), run)
+    if settings.csv or settings.parquet:
+        path = run.path(file)
+        table = read_csv(path, settings.header) if settings.csv else read_parquet(path)
+        problem = problem_of_table(
+            table, settings.columns, classes=settings.classes or None if settings.parquet else settings.classes,
+            features=features, known=classes,
+        )
+    elif settings.images:
+        problem = read_image_folder(run.path(file), settings.size, settings.channels or 3, classes)
+    elif settings.audio:
+        shape = {"rate": settings.rate, "samples": settings.samples or _length_of(network)}
+        problem = read_wav_folder(run.path(file), **shape, channels=settings.channels or 1, known=classes)
     elif settings.text:
         problem = _of_text(run.path(file), settings, tokenize)
     else:
@@ -205,29 +225,9 @@ def _are_ids(array: Array) -> bool:
     return bool(np.issubdtype(array.dtype, np.integer))
 
 
-def _of_table(path: Path, settings: DataSettings, features: tuple[str, ...], classes: tuple[str, ...]) -> Problem:
-    """Read a CSV file; features and classes follow the order of the known ones."""
-    table = read_csv(path, settings.header)
-    names = settings.columns or table.columns[-1:]
-    table.expect_samples(names)
-    at = table.positions(names)
-    others = table.positions(features) if features else [i for i in range(len(table.columns)) if i not in at]
-    inputs = table.numbers(others)
-    features = features or tuple(table.columns[i] for i in others)
-    if not settings.classes:
-        return Problem(inputs=inputs, targets=table.numbers(at), features=features)
-    if len(at) > 1:
-        raise SpecError(f"[data] classes must be in one column, got {', '.join(names)}")
-    labels = [row[at[0]] for row in table.rows]
-    classes = classes or tuple(sorted(set(labels)))
-    number = {name: i for i, name in enumerate(classes)}
-    odd = next((label for label in labels if label not in number), None)
-    if odd is not None:
-        raise SpecError(
-            f"{path}: class {odd!r} is not in the training data", hint=f"the classes are {', '.join(classes)}"
-        )
-    targets = np.array([number[label] for label in labels])
-    return Problem(inputs=inputs, targets=targets, classes=classes, features=features)
+def _length_of(network: Network | None) -> int:
+    """Return the samples of a sound that a network reads; 0 if it is not known yet."""
+    return 0 if network is None or not network.input_shape else network.input_shape[-1]
 
 
 def _of_text(path: Path, settings: DataSettings, tokenize: Tokenize | None) -> Problem:
