@@ -39,7 +39,8 @@ def not_toml(path: Path, error: Exception) -> SpecError:
     named = _NAMED_BY.get(path.suffix)
     hint = f"a TOML file names it: {named % path.name}" if named else "write key = value lines, as in docs/training.md"
     if path.suffix in _TORCH:
-        hint = f'samples: numpy.savez(…, inputs=x.numpy(), targets=y.numpy()); weights: [network] with model = "{path.name}"'
+        hint = "samples: numpy.savez(…, inputs=x.numpy(), targets=y.numpy()); "
+        hint += f'weights: [network] with model = "{path.name}"'
     what = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
     return SpecError(f"{path}: not valid TOML: {what}", hint=hint)
 

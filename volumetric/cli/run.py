@@ -34,7 +34,6 @@ from volumetric.run.streams.stream_chunks import StreamChunk
 from volumetric.run.streams.stream_io import inputs_by_port, outputs_by_port
 from volumetric.train.image_folders import IMAGE_SUFFIXES
 
-
 _ROWS: Final = (".npz", ".npy", ".csv", ".parquet", ".jsonl", ".wav", *IMAGE_SUFFIXES)
 
 
@@ -66,8 +65,9 @@ def run(
         A directory that train, evolve or save_native has written, or any other model, see generate.
     rows : str
         A .npz file with arrays [B, T, …] or [T, …] by input, or by the ports of a program or fabric; a .jsonl file with
-        a row per line, a list or an object by input or port, in which "reset": true restarts the stream; a .csv, .parquet
-        or .npy file; an image, a WAV file or a folder of them (docs/data.md); or - for JSON lines on stdin, which are processed as they arrive. Default: stdin, or no rows with --ticks.
+        a row per line, a list or an object by input or port, in which "reset": true restarts the stream; a .csv,
+        .parquet or .npy file; an image, a WAV file or a folder of them (docs/data.md); or - for JSON lines on stdin,
+        which are processed as they arrive. Default: stdin, or no rows with --ticks.
         Files of volumetric train work, too: of a .npz file the inputs are read, of a .csv file the columns that the
         model was trained on, by name.
     ticks : int

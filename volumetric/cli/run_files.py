@@ -97,7 +97,7 @@ def file_arrays(path: Path, loaded: LoadedModel, header: bool | None, afresh: bo
 
 
 def media_arrays(path: Path, loaded: LoadedModel, afresh: bool) -> dict[str, Array]:
-    """Read an image or a WAV file, or those of a folder and its folders, sorted by name, in the size that the network reads.
+    """Read an image or a WAV file, or all of a folder and its folders, sorted, in the size of the network's input.
 
     Raises
     ------

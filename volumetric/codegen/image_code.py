@@ -31,11 +31,9 @@ class _Window:
 def _taps(write: LoopWriter, attrs: Attrs, sizes: Sequence[int], window: list[str]) -> Iterator[_Window]:
     """Write the loops over the taps of a window."""
     with write.loops(attrs["kernel"]) as tap:
-        places, conditions, distance = [], [], 1
-        steps: list[int] = []
-        for size in reversed(sizes):
-            steps.insert(0, distance)
-            distance *= size
+        places: list[tuple[str, int]] = []
+        conditions: list[str] = []
+        steps = _strides(sizes)
         for axis, size in enumerate(sizes):
             stride, dilation, before = (attrs[name][axis] for name in ("stride", "dilation", "before"))
             text = index_text([(window[axis], stride), (tap[axis], dilation)], -before)
@@ -44,7 +42,7 @@ def _taps(write: LoopWriter, attrs: Attrs, sizes: Sequence[int], window: list[st
                 conditions.append(f"{text} >= 0")
             if (attrs["counts"][axis] - 1) * stride + (attrs["kernel"][axis] - 1) * dilation - before >= size:
                 conditions.append(f"{text} < {size}")
-        place = " + ".join(name if step == 1 else f"{name} * {step}" for name, step in places)
+        place = index_text(places)
         yield _Window(place, write.both(conditions), tap, window)
 
 
@@ -66,13 +64,16 @@ def _unfold(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence
     kernel, counts = attrs["kernel"], attrs["counts"]
     taps = _strides([*kernel, windows])[:-1]
     pixels = _strides([channels, *sizes])[0]
-    with write.loops([samples * channels]) as (c,), write.loops(counts) as window:
-        with _taps(write, attrs, sizes, window) as at:
-            value = _element(x[0], index_text([(c, pixels)]), at.place)
-            value = write.choose(at.inside, value, "0.0") if at.inside else value
-            own = [(c, _strides([*kernel, windows])[0] * kernel[0])]
-            target = y[0].at(*own, *zip(at.tap, taps, strict=True), *zip(window, _strides(counts), strict=True))
-            write.set(target, value)
+    with (
+        write.loops([samples * channels]) as (c,),
+        write.loops(counts) as window,
+        _taps(write, attrs, sizes, window) as at,
+    ):
+        value = _element(x[0], index_text([(c, pixels)]), at.place)
+        value = write.choose(at.inside, value, "0.0") if at.inside else value
+        own = [(c, _strides([*kernel, windows])[0] * kernel[0])]
+        target = y[0].at(*own, *zip(at.tap, taps, strict=True), *zip(window, _strides(counts), strict=True))
+        write.set(target, value)
 
 
 def _fold(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence[ArrayView]) -> None:
@@ -80,11 +81,14 @@ def _fold(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence[A
     kernel, counts = attrs["kernel"], attrs["counts"]
     taps = _strides([*kernel, windows])
     pixels = _strides([channels, *sizes])[0]
-    with write.loops([samples * channels]) as (c,), write.loops(counts) as window:
-        with _taps(write, attrs, sizes, window) as at:
-            pairs = [*zip(at.tap, taps[:-1], strict=True), *zip(window, _strides(counts), strict=True)]
-            source = x[0].at((c, taps[0] * kernel[0]), *pairs)
-            _add(write, y[0], index_text([(c, pixels)]), at, source)
+    with (
+        write.loops([samples * channels]) as (c,),
+        write.loops(counts) as window,
+        _taps(write, attrs, sizes, window) as at,
+    ):
+        pairs = [*zip(at.tap, taps[:-1], strict=True), *zip(window, _strides(counts), strict=True)]
+        source = x[0].at((c, taps[0] * kernel[0]), *pairs)
+        _add(write, y[0], index_text([(c, pixels)]), at, source)
 
 
 def _add(write: LoopWriter, image: ArrayView, lead: str, at: _Window, value: str) -> None:
@@ -115,10 +119,13 @@ def _pool_spread(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Seq
     samples, channels, *sizes = y[0].shape
     counts = attrs["counts"]
     pixels, results = _strides([channels, *sizes])[0], _strides([channels, *counts])
-    with write.loops([samples * channels]) as (c,), write.loops(counts) as window:
-        with _taps(write, attrs, sizes, window) as at:
-            source = x[0].at((c, results[0]), *zip(window, results[1:], strict=True))
-            _add(write, y[0], index_text([(c, pixels)]), at, source)
+    with (
+        write.loops([samples * channels]) as (c,),
+        write.loops(counts) as window,
+        _taps(write, attrs, sizes, window) as at,
+    ):
+        source = x[0].at((c, results[0]), *zip(window, results[1:], strict=True))
+        _add(write, y[0], index_text([(c, pixels)]), at, source)
 
 
 CODE["unfold"] = _unfold

@@ -178,7 +178,9 @@ class _Translation:
 
     def _fold(self, node: Node) -> None:
         """Compute a node of constants and weights now."""
-        values = [self.known[i].astype(np.float64) if self.known[i].dtype.kind == "f" else self.known[i] for i in node.inputs]
+        values = [
+            self.known[i].astype(np.float64) if self.known[i].dtype.kind == "f" else self.known[i] for i in node.inputs
+        ]
         with np.errstate(all="ignore"):
             results = OPS[node.op].run(values, node.attrs)
         self.known |= dict(zip(node.outputs, results, strict=True))
@@ -283,14 +285,132 @@ class _Translation:
         return f"{self._names[where]} at {where}: {self.network.layers[coord]!r}"
 
 
-_TITLES: Final = {"gemm": "sum", "unary": "out", "binary": "out", "unfold": "windows", "recurrent": "out", "norm": "out"}
+_TITLES: Final = {
+    "gemm": "sum",
+    "unary": "out",
+    "binary": "out",
+    "unfold": "windows",
+    "recurrent": "out",
+    "norm": "out",
+}
 _RESERVED: Final = frozenset(
-    """predict classify main state State CLASSES math inf nan x y int float double for if else while return break static
-    const char struct void range list def class lambda in is not and or from import as with pass abs print input line
-    auto bool case continue default do enum extern goto long register short signed sizeof switch typedef union unsigned
-    volatile inline restrict del global nonlocal raise try except finally assert yield async await None True False
-    len map zip tuple numbers row reset exp log sqrt sin cos tanh j0 j1 jn y0 y1 yn gamma lgamma tgamma
-    erf erfc pow fabs floor ceil round fma fmax fmin hypot index printf scanf""".split()
+    [
+        "predict",
+        "classify",
+        "main",
+        "state",
+        "State",
+        "CLASSES",
+        "math",
+        "inf",
+        "nan",
+        "x",
+        "y",
+        "int",
+        "float",
+        "double",
+        "for",
+        "if",
+        "else",
+        "while",
+        "return",
+        "break",
+        "static",
+        "const",
+        "char",
+        "struct",
+        "void",
+        "range",
+        "list",
+        "def",
+        "class",
+        "lambda",
+        "in",
+        "is",
+        "not",
+        "and",
+        "or",
+        "from",
+        "import",
+        "as",
+        "with",
+        "pass",
+        "abs",
+        "print",
+        "input",
+        "line",
+        "auto",
+        "bool",
+        "case",
+        "continue",
+        "default",
+        "do",
+        "enum",
+        "extern",
+        "goto",
+        "long",
+        "register",
+        "short",
+        "signed",
+        "sizeof",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "volatile",
+        "inline",
+        "restrict",
+        "del",
+        "global",
+        "nonlocal",
+        "raise",
+        "try",
+        "except",
+        "finally",
+        "assert",
+        "yield",
+        "async",
+        "await",
+        "None",
+        "True",
+        "False",
+        "len",
+        "map",
+        "zip",
+        "tuple",
+        "numbers",
+        "row",
+        "reset",
+        "exp",
+        "log",
+        "sqrt",
+        "sin",
+        "cos",
+        "tanh",
+        "j0",
+        "j1",
+        "jn",
+        "y0",
+        "y1",
+        "yn",
+        "gamma",
+        "lgamma",
+        "tgamma",
+        "erf",
+        "erfc",
+        "pow",
+        "fabs",
+        "floor",
+        "ceil",
+        "round",
+        "fma",
+        "fmax",
+        "fmin",
+        "hypot",
+        "index",
+        "printf",
+        "scanf",
+    ]
 )
 
 
@@ -298,7 +418,7 @@ def _identifier(text: str) -> str:
     """Return a name that both languages accept."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII)
     name = f"n{name}" if not name or name[0].isdigit() else name
-    return f"{name}_" if name in _RESERVED and name not in ("input",) else name
+    return f"{name}_" if name in _RESERVED and name != "input" else name
 
 
 def _layer_names(network: Network) -> dict[str, str]:

@@ -138,11 +138,15 @@ def gemm_code(
             if ga and gb:
                 with write.loops([depth]) as (k,):
                     left = a.at(
-                        (g, a.strides[0] if ga > 1 else 0), (i, by_row), (k, by_depth),
+                        (g, a.strides[0] if ga > 1 else 0),
+                        (i, by_row),
+                        (k, by_depth),
                         plus=0 if uniform else first % ga * a.strides[0],
                     )
                     right = b.at(
-                        (g, b.strides[0] if gb > 1 else 0), (j, by_column), (k, depth_b),
+                        (g, b.strides[0] if gb > 1 else 0),
+                        (j, by_column),
+                        (k, depth_b),
                         plus=0 if uniform else first % gb * b.strides[0],
                     )
                     write.set(total, f"{total} + {left} * {right}")
@@ -155,6 +159,7 @@ def _norm(write: LoopWriter, x: Sequence[ArrayView], attrs: Attrs, y: Sequence[A
     view, *vectors = x
     rows, width = view.shape
     with write.loops([rows]) as (r,):
+
         def row(of: ArrayView, name: str) -> str:
             return of.at((r, width), (name, 1))
 

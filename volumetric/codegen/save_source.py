@@ -34,7 +34,7 @@ def save_python(
 ) -> None:
     """Write a network as a Python file that imports ``math`` alone.
 
-    The file has a function ``predict(input)``, from a list of numbers to a list of numbers (row-major), with the further
+    The file has a function ``predict(input)``, from a list of numbers to a list of numbers (row-major), with further
     inputs of the network as further arguments; a network with states has a class ``State``, and ``predict(input,
     state)`` is one row of a sequence. Run as a script it reads a row of numbers a line from stdin and prints a line for
     each. It computes in double precision with the stored weights.
@@ -65,8 +65,8 @@ def save_c(
 
     The file has ``void predict(const double *input, double *output)``, with the further inputs and outputs as further
     arguments; a network with states has a struct ``State`` (zeros at the start), whose address comes last. ``main``
-    reads rows of numbers from stdin: ``cc -O2 out.c -o out -lm``. With ``-DNO_MAIN`` there is no ``main``. Parameters and
-    errors as for `save_python`.
+    reads rows of numbers from stdin: ``cc -O2 out.c -o out -lm``. With ``-DNO_MAIN`` there is no ``main``. Parameters
+    and errors as for `save_python`.
     """
     _check_suffix(path, ".c")
     write_atomic(path, _c_text(network_code(network, params, C), network, classes).encode())
@@ -112,7 +112,10 @@ def _literals(values: Array, language: SourceLanguage, left: str, right: str) ->
 
 def _python_text(code: NetworkCode, network: Network, classes: Sequence[str]) -> str:
     count = sum(values.size for values in code.weights.values())
-    parts = ['"""' + "\n".join(_about(code, network, count)).replace("\\", "\\\\").replace('"', "'") + '\n"""\n', "import math\n"]
+    parts = [
+        '"""' + "\n".join(_about(code, network, count)).replace("\\", "\\\\").replace('"', "'") + '\n"""\n',
+        "import math\n",
+    ]
     parts += [PYTHON.helpers[name] for name in code.helpers]
     parts += [f"{name} = " + _literals(values, PYTHON, "[", "]") + "\n" for name, values in code.weights.items()]
     arguments = [*code.inputs, *(["state"] if code.states else [])]
@@ -189,7 +192,11 @@ def _c_text(code: NetworkCode, network: Network, classes: Sequence[str]) -> str:
     ]
     if code.states:
         fields = "".join(f"    double {name}[{max(prod(shape), 1)}];\n" for name, shape in code.states.items())
-        parts.append("// What the network keeps from row to row; zeros start a sequence.\ntypedef struct {\n" + fields + "} State;\n")
+        parts.append(
+            "// What the network keeps from row to row; zeros start a sequence.\ntypedef struct {\n"
+            + fields
+            + "} State;\n"
+        )
     if classes:
         plain = (re.sub(r"[\x00-\x1f\x7f]", " ", name) for name in classes)
         names = ", ".join(json.dumps(name, ensure_ascii=False).replace("?", "\\?") for name in plain)
@@ -226,12 +233,14 @@ def _c_main(code: NetworkCode, classes: Sequence[str]) -> str:
         f"        for (int i = 0; i < {sum(inputs)}; i++) {{",
         '            int got = scanf(i ? "%*[ ,\\t\\r\\n]%lf" : "%lf", &x[i]);',
         "            if (got == EOF && i == 0) return 0;",
-        '            if (got != 1) { fprintf(stderr, "expected '
-        + f'{sum(inputs)} numbers a row, got %d\\n", i); return 1; }}',
+        "            if (got != 1) {",
+        f'                fprintf(stderr, "expected {sum(inputs)} numbers a row, got %d\\n", i);',
+        "                return 1;",
+        "            }",
         "        }",
         f"        predict({', '.join(call)});",
         *(best if classes else []),
-        f"        for (int i = 0; i < {sum(outputs)}; i++) printf(i ? \" %.9g\" : \"%.9g\", y[i]);",
+        f'        for (int i = 0; i < {sum(outputs)}; i++) printf(i ? " %.9g" : "%.9g", y[i]);',
         '        printf("\\n");',
         "    }",
         "}",

@@ -76,7 +76,8 @@ _PYTHON_HELPERS: Final[Mapping[str, str]] = {
     "cos": "def cos(x):\n    return math.cos(x) if math.isfinite(x) else math.nan\n",
     "floor": "def floor(x):\n    return float(math.floor(x)) if math.isfinite(x) else x\n",
     "tanh": "tanh = math.tanh\n",
-    "sigmoid": "def sigmoid(x):\n    small = math.exp(-abs(x))\n    return 1 / (1 + small) if x >= 0 else small / (1 + small)\n",
+    "sigmoid": "def sigmoid(x):\n    small = math.exp(-abs(x))\n"
+    "    return 1 / (1 + small) if x >= 0 else small / (1 + small)\n",
     "softplus": "def softplus(x):\n    return math.log1p(math.exp(-abs(x))) + (x if x > 0 else 0.0)\n",
     "sign": "def sign(x):\n    return (x > 0) - (x < 0) if x == x else x\n",
     "positive": "def positive(x):\n    return 0.0 if x < 0 else x\n",

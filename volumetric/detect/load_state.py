@@ -1,4 +1,4 @@
-"""Weights of others into a network that one has: a state dict of torch, Keras' names, an ``.npz`` file, our own keys."""
+"""Puts weights by name into a network: a state dict of torch, names of Keras, an ``.npz`` file, our own keys."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def load_state(
 ) -> Params:
     """Return the parameters of a network, with the values of arrays by name.
 
-    Names may be the network's own keys (``"0.0.0.1/weight"``, see ``network.param_specs()``), in any order. Others, such
-    as those of torch's ``state_dict()`` or of Keras, are taken module by module in their order: the first module of the
-    arrays is the first layer of the network that has parameters, and so on; names of parameters and shapes must agree.
+    Names may be the network's own keys (``"0.0.0.1/weight"``, see ``network.param_specs()``), in any order. Others,
+    such as those of torch's ``state_dict()`` or of Keras, are taken module by module in their order: the first module
+    of the arrays is the first layer of the network that has parameters, and so on; parameters and shapes must agree.
     Layouts are converted: kernels of Keras are transposed, gates reordered, torch's ``weight_ih_l0`` renamed.
 
     Parameters
@@ -98,7 +98,7 @@ def _array_of(name: Any, value: Any) -> Array:
     except (TypeError, ValueError, RuntimeError) as error:
         raise SpecError(
             f"{name!r} is no array of numbers: {str(error)[:120]}",
-            hint="pass a mapping from names to arrays, as model.state_dict(); of a checkpoint, its part with the weights",
+            hint="pass a mapping from names to arrays, as model.state_dict(); of a checkpoint, the weights alone",
         ) from None
 
 
@@ -109,7 +109,9 @@ def _float32(array: Array) -> Array:
 def _by_names(arrays: Mapping[str, Array], names: Mapping[str, str], keys: Mapping[str, Shape]) -> dict[str, Array]:
     for name, key in names.items():
         if name not in arrays:
-            raise SpecError(f"names: there is no array {name!r}", hint=suggestion(name, arrays, "see its names", most=3))
+            raise SpecError(
+                f"names: there is no array {name!r}", hint=suggestion(name, arrays, "see its names", most=3)
+            )
         if key not in keys:
             raise SpecError(f"names: the network has no {key!r}", hint=suggestion(key, keys, _list([*keys]), most=3))
     return {key: arrays[name] for name, key in names.items()}

@@ -30,10 +30,10 @@ def read_arrays(path: str | os.PathLike[str], *, part: str = "") -> dict[str, Ar
 
     Parameters
     ----------
-    path : ``.safetensors``, ``.npz``, a file of torch.save (``.pt``, ``.pth``, ``.bin``, ``.ckpt``), an index of shards, or
+    path : ``.safetensors``, ``.npz``, a file of torch.save (``.pt``, ``.pth``, ``.bin``, ``.ckpt``), an index, or
         a directory; torch's files are read without torch, and run no code
-    part : for a file of torch.save: the entry with the tensors, ``"model_state_dict"`` or ``"ema.shadow"``; default: the
-        state dict, see docs/data.md
+    part : for a file of torch.save: the entry with the tensors, ``"model_state_dict"`` or ``"ema.shadow"``; default:
+        the state dict, see docs/data.md
 
     Returns
     -------

@@ -24,7 +24,7 @@ from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError
 from volumetric.dtypes import Packed, Scheme
 from volumetric.loaders.mapped_file import MappedFile
-from volumetric.loaders.safetensors import TAGS, host_of_tag, pack_array, scheme_of_tag
+from volumetric.loaders.safetensors import host_of_tag, pack_array, scheme_of_tag
 from volumetric.loaders.tensor_source import TensorEntry
 from volumetric.loaders.torch_pickle import StorageRef, TensorView, read_pickle
 
@@ -99,7 +99,7 @@ class TorchFile:
         return np.ascontiguousarray(array).reshape(entry.shape).view(host)
 
     def scheme(self, name: str) -> Scheme:
-        """Return the scheme of the result of `packed`; raise `CheckpointError` for elements that are no real numbers."""
+        """Return the scheme of the result of `packed`; raise `CheckpointError` if elements are no real numbers."""
         return scheme_of_tag(self._entry(name).type, f"{self._file.path}: tensor {name!r}")
 
     def packed(self, name: str) -> Packed:
@@ -118,7 +118,9 @@ class TorchFile:
 
     def _entry(self, name: str) -> TensorEntry:
         if name not in self.entries:
-            raise CheckpointError(f"{self._file.path} has no tensor {name!r}", hint=f"it has {len(self.entries)} others")
+            raise CheckpointError(
+                f"{self._file.path} has no tensor {name!r}", hint=f"it has {len(self.entries)} others"
+            )
         return self.entries[name]
 
     def _entry_of(self, name: str, tensor: _Tensor) -> TensorEntry:
@@ -156,7 +158,9 @@ class TorchFile:
         spans = {name: self._span(member) for name, member in members.items()}
         order = members.get(f"{top}byteorder")
         if order is not None and bytes(self._file.buffer[slice(*spans[order.filename])]) != b"little":
-            raise CheckpointError(f"{where} has numbers in another byte order", hint="save it on a little-endian machine")
+            raise CheckpointError(
+                f"{where} has numbers in another byte order", hint="save it on a little-endian machine"
+            )
         value = read_pickle(io.BytesIO(self._file.buffer[slice(*spans[f"{top}data.pkl"])]), f"{where}: data.pkl")
         prefix = f"{top}data/"
         starts = {
@@ -177,7 +181,9 @@ class TorchFile:
         start = at + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
         stop = start + member.file_size
         if stop > self._file.size:
-            raise CheckpointError(f"{self._file.path}: {member.filename!r} ends behind the file", hint="download it again")
+            raise CheckpointError(
+                f"{self._file.path}: {member.filename!r} ends behind the file", hint="download it again"
+            )
         return start, stop
 
     def _read_pickles(self, where: str) -> tuple[Any, Mapping[str, tuple[int, int]]]:
@@ -298,5 +304,3 @@ def _choose(value: Any, part: str, where: str) -> tuple[str, Any]:
 def is_torch_name(path: Path) -> bool:
     """Whether a file has one of the suffixes of torch.save."""
     return path.suffix.lower() in TORCH_SUFFIXES
-
-

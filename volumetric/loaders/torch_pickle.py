@@ -97,8 +97,28 @@ class _Inert:
 
 _MARK: Final = _Inert()
 _LITERALS: Final = frozenset(
-    """INT BININT BININT1 BININT2 LONG LONG1 LONG4 STRING BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8
-    BYTEARRAY8 UNICODE SHORT_BINUNICODE BINUNICODE BINUNICODE8 FLOAT BINFLOAT""".split()
+    [
+        "INT",
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG",
+        "LONG1",
+        "LONG4",
+        "STRING",
+        "BINSTRING",
+        "SHORT_BINSTRING",
+        "BINBYTES",
+        "SHORT_BINBYTES",
+        "BINBYTES8",
+        "BYTEARRAY8",
+        "UNICODE",
+        "SHORT_BINUNICODE",
+        "BINUNICODE",
+        "BINUNICODE8",
+        "FLOAT",
+        "BINFLOAT",
+    ]
 )
 """Instructions that put their argument, a number or a text, on the stack."""
 
@@ -224,7 +244,9 @@ class _Machine:
 
     def _name(self, text: str) -> _Name:
         if text not in _KNOWN:
-            what = "a whole module" if text.startswith(("__main__.", "torch.nn.", "torchvision.")) else "more than tensors"
+            what = (
+                "a whole module" if text.startswith(("__main__.", "torch.nn.", "torchvision.")) else "more than tensors"
+            )
             raise CheckpointError(
                 f"{self._where} needs {text[:120]!r}: it holds {what}, and only tensors are read from a pickle",
                 hint="save the weights alone, where the file was made: "
@@ -369,7 +391,7 @@ _KNOWN: Final = frozenset(
         *(f"torch.{name}" for name in TORCH_TAGS),
         *(f"torch.{name}" for name in _STORAGES),
         "torch.storage.UntypedStorage",
-                "builtins.dict",
+        "builtins.dict",
         "builtins.list",
         "builtins.int",
         "builtins.float",
@@ -378,4 +400,3 @@ _KNOWN: Final = frozenset(
         "torch.half",
     }
 )
-

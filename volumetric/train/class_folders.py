@@ -39,7 +39,9 @@ def files_by_class(
     classes = tuple(known) or tuple(each.name for each in inner if any(home == each for _, home in files))
     odd = next((home.name for _, home in files if home.name not in classes), None)
     if odd is not None:
-        raise SpecError(f"{folder}: class {odd!r} is not in the training data", hint=f"the classes are {', '.join(classes)}")
+        raise SpecError(
+            f"{folder}: class {odd!r} is not in the training data", hint=f"the classes are {', '.join(classes)}"
+        )
     number = {name: i for i, name in enumerate(classes)}
     return classes, [(path, number[home.name]) for path, home in files]
 

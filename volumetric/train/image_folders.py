@@ -62,9 +62,7 @@ def read_image(path: Path, size: Sequence[int] = (), channels: int = 3) -> F32Ar
     return np.ascontiguousarray(pixels).astype(np.float32) / 255
 
 
-def read_image_folder(
-    folder: Path, size: Sequence[int] = (), channels: int = 3, known: Sequence[str] = ()
-) -> Problem:
+def read_image_folder(folder: Path, size: Sequence[int] = (), channels: int = 3, known: Sequence[str] = ()) -> Problem:
     """Read ``folder/class/image.png``; a class is a folder, and its name.
 
     Parameters

@@ -34,8 +34,8 @@ def load_samples(
 
     Parameters
     ----------
-    source : a ``.csv`` or ``.parquet`` file; a folder with a folder of images or of WAV files for each class; a DataFrame
-        of pandas or polars, a table of pyarrow, or a dataset of Hugging Face
+    source : a ``.csv`` or ``.parquet`` file; a folder with a folder of images or of WAV files for each class; a
+        DataFrame of pandas or polars, a table of pyarrow, or a dataset of Hugging Face
     targets : tables: column or columns of the targets; default: the last one
     classes : tables: whether the target column has classes; default: it has if it holds texts or knows their names
     features : tables: columns of the inputs; default: all others

@@ -61,7 +61,7 @@ class DataSettings:
     npz, csv, parquet, text : files; paths are relative to the configuration's directory
     npy : ``inputs``, ``targets`` and perhaps ``mask`` → a ``.npy`` file
     images, audio : folders with a folder of images, or of WAV files, for each class
-    size, channels : height and width to which images are scaled (empty: their own), and their channels (0: 3, of sounds 1)
+    size, channels : height and width to which images are scaled (empty: their own), and channels (0: 3, of sounds 1)
     rate, samples : samples a second that sounds must have (0: those of the first), and samples of a sound (0: of the
         longest)
     options : keywords of the problem
@@ -113,7 +113,9 @@ class DataSettings:
                 hint='npy = { inputs = "x.npy", targets = "y.npy" }',
             )
         if min(self.channels, self.rate, self.samples) < 0:
-            raise SpecError("channels, rate and samples must not be below 0", hint="leave them out for those of the files")
+            raise SpecError(
+                "channels, rate and samples must not be below 0", hint="leave them out for those of the files"
+            )
         if self.length < 1 or self.stride < 0:
             raise SpecError(
                 f"length {self.length} must be above 0 and stride {self.stride} at least 0",

@@ -162,8 +162,11 @@ def _read(
         path = run.path(file)
         table = read_csv(path, settings.header) if settings.csv else read_parquet(path)
         problem = problem_of_table(
-            table, settings.columns, classes=settings.classes or None if settings.parquet else settings.classes,
-            features=features, known=classes,
+            table,
+            settings.columns,
+            classes=settings.classes or None if settings.parquet else settings.classes,
+            features=features,
+            known=classes,
         )
     elif settings.images:
         problem = read_image_folder(run.path(file), settings.size, settings.channels or 3, classes)

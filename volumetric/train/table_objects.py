@@ -37,6 +37,9 @@ def read_table_object(value: Any) -> ColumnTable:
     SpecError
         It has columns of something else than numbers, texts and arrays of equal sizes.
     """
+    if isinstance(value, Mapping):
+        names = ", ".join(map(repr, value))
+        raise SpecError(f"a dataset of several splits: {names}", hint=f"pass one of them, data[{next(iter(value))!r}]")
     if hasattr(value, "features") and hasattr(value, "with_format"):
         return _of_dataset(value)
     source = f"the {type(value).__module__.partition('.')[0]} table"
@@ -84,9 +87,6 @@ def read_parquet(path: Path) -> ColumnTable:
 
 def _of_dataset(value: Any) -> ColumnTable:
     """Return the columns of a dataset of Hugging Face, by its features."""
-    if isinstance(value, Mapping):
-        names = ", ".join(map(repr, value))
-        raise SpecError(f"a dataset of several splits: {names}", hint=f"pass one of them, data[{next(iter(value))!r}]")
     source, features = "the dataset", value.features
     rows = value.with_format("numpy")[:]
     arrays: dict[str, Array] = {}

@@ -93,7 +93,7 @@ def _decode(body: bytes, bits: int, *, floats: bool) -> Array:
 
 
 def fit_sound(sound: Array, samples: int, channels: int, path: Path) -> Array:
-    """Return a sound with a number of samples and channels: zeros at its end, its end cut off, channels averaged to one.
+    """Return a sound with a number of samples and channels: with zeros at its end, or cut; channels averaged to one.
 
     Raises
     ------
@@ -152,4 +152,9 @@ def read_wav_folder(
         logger.warning("%s: %d of %d sounds are longer than %d samples, and are cut", folder, cut, len(files), samples)
     inputs = np.stack([fit_sound(sound, samples or longest, channels, path) for path, sound in sounds])
     inputs = inputs[:, 0] if channels == 1 else inputs
-    return Problem(inputs=inputs, targets=np.array([n for _, n in files]), classes=classes, shape=inputs.shape[2:] and inputs.shape[1:])
+    return Problem(
+        inputs=inputs,
+        targets=np.array([n for _, n in files]),
+        classes=classes,
+        shape=inputs.shape[2:] and inputs.shape[1:],
+    )
