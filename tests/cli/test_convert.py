@@ -51,7 +51,7 @@ def small(tmp_path):
         ("out.tflite", "TensorFlow"),
         ("out.ONNX", "must end in .onnx"),
         ("out.pt", "PyTorch"),
-        ("out.npz", "NumPy"),
+        ("out.npy", "NumPy"),
         ("out.GGUF", "must end in .gguf"),
     ],
 )

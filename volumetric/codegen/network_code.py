@@ -15,6 +15,7 @@ import numpy as np
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import UnsupportedError
 from volumetric.codegen import image_code, recurrent_code, selection_code
+from volumetric.codegen.code_names import RESERVED, identifier, identifiers, layer_names
 from volumetric.codegen.loop_writer import ArrayView, LoopWriter
 from volumetric.codegen.operation_code import CODE, copy_array, gemm_code
 from volumetric.codegen.source_language import SourceLanguage
@@ -107,9 +108,15 @@ class _Translation:
         self._scratch: set[str] = set()
         self._key_names: dict[str, str] = {}
         self._plan = lower(network)
-        self._inputs = {_identifier(name): self._plan.values[i].shape[1:] for name, i in self._plan.inputs.items()}
-        self._names = _layer_names(network)
-        self.write = LoopWriter(language, {*self._inputs, *_RESERVED, *language.helpers})
+        self._inputs = dict(
+            zip(
+                identifiers(self._plan.inputs),
+                (self._plan.values[i].shape[1:] for i in self._plan.inputs.values()),
+                strict=True,
+            )
+        )
+        self._names = layer_names(network)
+        self.write = LoopWriter(language, {*self._inputs, *RESERVED, *language.helpers})
         self._uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
         self._after = self._fusible()
 
@@ -128,10 +135,11 @@ class _Translation:
             if id(node) in fused:
                 continue
             if node.op == "assign":
-                if len(node.inputs) > 1:
+                value, *condition = node.inputs
+                if condition:
                     raise UnsupportedError("a state that is written conditionally cannot be written as source code")
-                assigned.append((node.attrs["key"], node.inputs[0]))
-                self.views[node.outputs[0]] = self._view(node.inputs[0])
+                assigned.append((node.attrs["key"], value))
+                self.views[node.outputs[0]] = self._view(value)
                 continue
             if node.op == "reshape":
                 self.views[node.outputs[0]] = self._view(node.inputs[0]).reshaped(graph.tensors[node.outputs[0]].shape)
@@ -140,7 +148,7 @@ class _Translation:
                 where = node.where
                 self.write.comment(self._describe(where))
             self._node(node)
-        outputs = dict(zip(map(_identifier, plan.outputs), graph.outputs, strict=True))
+        outputs = dict(zip(identifiers(plan.outputs), graph.outputs, strict=True))
         results = {name: self._result(name, i) for name, i in outputs.items()}
         self._assign(assigned)
         shapes = {name: graph.tensors[i].shape[1:] for name, i in outputs.items()}
@@ -269,7 +277,7 @@ class _Translation:
         """Return the name of a weight or state, one for each key."""
         if key not in self._key_names:
             path, _, rest = key.partition("/")
-            name = plain = _identifier(f"{self._names.get(path, path)}_{rest}")
+            name = plain = identifier(f"{self._names.get(path, path)}_{rest}")
             taken = {each.upper() for each in self._key_names.values()}
             for number in itertools.count(2):
                 if name.upper() not in taken:
@@ -293,143 +301,6 @@ _TITLES: Final = {
     "recurrent": "out",
     "norm": "out",
 }
-_RESERVED: Final = frozenset(
-    [
-        "predict",
-        "classify",
-        "main",
-        "state",
-        "State",
-        "CLASSES",
-        "math",
-        "inf",
-        "nan",
-        "x",
-        "y",
-        "int",
-        "float",
-        "double",
-        "for",
-        "if",
-        "else",
-        "while",
-        "return",
-        "break",
-        "static",
-        "const",
-        "char",
-        "struct",
-        "void",
-        "range",
-        "list",
-        "def",
-        "class",
-        "lambda",
-        "in",
-        "is",
-        "not",
-        "and",
-        "or",
-        "from",
-        "import",
-        "as",
-        "with",
-        "pass",
-        "abs",
-        "print",
-        "input",
-        "line",
-        "auto",
-        "bool",
-        "case",
-        "continue",
-        "default",
-        "do",
-        "enum",
-        "extern",
-        "goto",
-        "long",
-        "register",
-        "short",
-        "signed",
-        "sizeof",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "volatile",
-        "inline",
-        "restrict",
-        "del",
-        "global",
-        "nonlocal",
-        "raise",
-        "try",
-        "except",
-        "finally",
-        "assert",
-        "yield",
-        "async",
-        "await",
-        "None",
-        "True",
-        "False",
-        "len",
-        "map",
-        "zip",
-        "tuple",
-        "numbers",
-        "row",
-        "reset",
-        "exp",
-        "log",
-        "sqrt",
-        "sin",
-        "cos",
-        "tanh",
-        "j0",
-        "j1",
-        "jn",
-        "y0",
-        "y1",
-        "yn",
-        "gamma",
-        "lgamma",
-        "tgamma",
-        "erf",
-        "erfc",
-        "pow",
-        "fabs",
-        "floor",
-        "ceil",
-        "round",
-        "fma",
-        "fmax",
-        "fmin",
-        "hypot",
-        "index",
-        "printf",
-        "scanf",
-    ]
-)
-
-
-def _identifier(text: str) -> str:
-    """Return a name that both languages accept."""
-    name = re.sub(r"\W", "_", text, flags=re.ASCII)
-    name = f"n{name}" if not name or name[0].isdigit() else name
-    return f"{name}_" if name in _RESERVED and name != "input" else name
-
-
-def _layer_names(network: Network) -> dict[str, str]:
-    """Return coordinate → kind and number, ``"dense2"``."""
-    counts: Counter[str] = Counter()
-    names: dict[str, str] = {}
-    for coord, spec in network.layers.items():
-        kind = re.sub(r"\W", "", type(spec).__name__, flags=re.ASCII).lower()
-        counts[kind] += 1
-        names[str(coord)] = f"{kind}{counts[kind]}"
-    return names
 
 
 def _state(language: SourceLanguage, name: str) -> str:

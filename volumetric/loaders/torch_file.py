@@ -26,7 +26,8 @@ from volumetric.dtypes import Packed, Scheme
 from volumetric.loaders.mapped_file import MappedFile
 from volumetric.loaders.safetensors import host_of_tag, pack_array, scheme_of_tag
 from volumetric.loaders.tensor_source import TensorEntry
-from volumetric.loaders.torch_pickle import StorageRef, TensorView, read_pickle
+from volumetric.loaders.torch_names import StorageRef, TensorView
+from volumetric.loaders.torch_pickle import read_pickle
 
 TORCH_SUFFIXES: Final = (".pt", ".pth", ".bin", ".ckpt")
 """Suffixes of files that torch.save writes."""

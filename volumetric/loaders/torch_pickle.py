@@ -10,92 +10,27 @@ from __future__ import annotations
 
 import pickletools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
-from volumetric.base._typing import Shape
 from volumetric.base.errors import CheckpointError
+from volumetric.loaders.torch_names import (
+    CALLS,
+    KNOWN,
+    PREFIX,
+    STORAGES,
+    GlobalName,
+    InertValue,
+    StorageRef,
+    dict_of,
+    expect,
+    plain_key,
+)
 
-TORCH_TAGS: Final[dict[str, str]] = {
-    "float64": "F64",
-    "float32": "F32",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "float8_e4m3fn": "F8_E4M3",
-    "float8_e5m2": "F8_E5M2",
-    "float8_e4m3fnuz": "F8_E4M3FNUZ",
-    "float8_e5m2fnuz": "F8_E5M2FNUZ",
-    "float8_e8m0fnu": "F8_E8M0",
-    "int64": "I64",
-    "int32": "I32",
-    "int16": "I16",
-    "int8": "I8",
-    "uint64": "U64",
-    "uint32": "U32",
-    "uint16": "U16",
-    "uint8": "U8",
-    "bool": "BOOL",
-    "complex64": "C64",
-}
-"""torch's dtypes → their names in safetensors, which the rest of the package uses."""
-_STORAGES: Final[dict[str, str]] = {
-    "DoubleStorage": "F64",
-    "FloatStorage": "F32",
-    "HalfStorage": "F16",
-    "BFloat16Storage": "BF16",
-    "LongStorage": "I64",
-    "IntStorage": "I32",
-    "ShortStorage": "I16",
-    "CharStorage": "I8",
-    "ByteStorage": "U8",
-    "BoolStorage": "BOOL",
-    "ComplexFloatStorage": "C64",
-    "UntypedStorage": "",
-}
-"""Classes of storages → the type of their elements; an untyped one holds bytes."""
 MAX_STEPS: Final = 20_000_000
 """Instructions of a pickle; a checkpoint with a thousand tensors has about a hundred thousand."""
 
 
-@dataclass(frozen=True, slots=True)
-class StorageRef:
-    """A storage that tensors view.
-
-    Attributes
-    ----------
-    key : its name in the file
-    tag : type of its elements; empty: bytes
-    count : its elements
-    """
-
-    key: str
-    tag: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class TensorView:
-    """A tensor as a view of a storage: element (i, j, …) is number ``offset + i·strides[0] + j·strides[1] + …``."""
-
-    storage: StorageRef
-    tag: str
-    offset: int
-    shape: Shape
-    strides: Shape
-
-
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """A global that the pickle names, never what it stands for."""
-
-    text: str
-
-
-class _Inert:
-    """A value that no tensor depends on: a device, a NumPy scalar."""
-
-
-_MARK: Final = _Inert()
+_MARK: Final = InertValue()
 _LITERALS: Final = frozenset(
     [
         "INT",
@@ -158,7 +93,7 @@ class _Machine:
         self._where = where
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
-        self._steps: dict[str, Callable[[Any], None]] = {
+        self._steps: dict[str, Callable[[Any], object]] = {
             "MARK": lambda _: self._stack.append(_MARK),
             "POP": lambda _: self._stack.pop(),
             "POP_MARK": lambda _: self._above_mark(),
@@ -170,8 +105,8 @@ class _Machine:
             "EMPTY_LIST": lambda _: self._stack.append([]),
             "EMPTY_TUPLE": lambda _: self._stack.append(()),
             "EMPTY_SET": lambda _: self._stack.append(set()),
-            "FROZENSET": lambda _: self._stack.append({*map(_key, self._above_mark())}),
-            "DICT": lambda _: self._stack.append(_dict_of(self._above_mark())),
+            "FROZENSET": lambda _: self._stack.append({*map(plain_key, self._above_mark())}),
+            "DICT": lambda _: self._stack.append(dict_of(self._above_mark())),
             "LIST": lambda _: self._stack.append(self._above_mark()),
             "TUPLE": lambda _: self._stack.append(tuple(self._above_mark())),
             "TUPLE1": lambda _: self._stack.append(tuple(self._pop(1))),
@@ -183,7 +118,9 @@ class _Machine:
             "SETITEM": lambda _: self._set_items(self._pop(2)),
             "SETITEMS": lambda _: self._set_items(self._above_mark()),
             "GLOBAL": lambda name: self._stack.append(self._name(name.replace(" ", ".", 1))),
-            "STACK_GLOBAL": lambda _: self._stack.append(self._name(".".join(map(_text, self._pop(2))))),
+            "STACK_GLOBAL": lambda _: self._stack.append(
+                self._name(".".join(expect(part, str) for part in self._pop(2)))
+            ),
             "REDUCE": lambda _: self._reduce(),
             "NEWOBJ": lambda _: self._reduce(),
             "BUILD": lambda _: self._build(),
@@ -234,16 +171,16 @@ class _Machine:
         self._extend(self._pop(1))
 
     def _extend(self, values: list[Any]) -> None:
-        _expect(self._stack[-1], list).extend(values)
+        expect(self._stack[-1], list).extend(values)
 
     def _add(self, values: list[Any]) -> None:
-        _expect(self._stack[-1], set).update(map(_key, values))
+        expect(self._stack[-1], set).update(map(plain_key, values))
 
     def _set_items(self, values: list[Any]) -> None:
-        _expect(self._stack[-1], dict).update(_dict_of(values))
+        expect(self._stack[-1], dict).update(dict_of(values))
 
-    def _name(self, text: str) -> _Name:
-        if text not in _KNOWN:
+    def _name(self, text: str) -> GlobalName:
+        if text not in KNOWN:
             what = (
                 "a whole module" if text.startswith(("__main__.", "torch.nn.", "torchvision.")) else "more than tensors"
             )
@@ -252,13 +189,13 @@ class _Machine:
                 hint="save the weights alone, where the file was made: "
                 "torch.save(model.state_dict(), 'weights.pt'), or safetensors.torch.save_file(model.state_dict(), …)",
             )
-        return _Name(text)
+        return GlobalName(text)
 
     def _reduce(self) -> None:
         function, arguments = self._pop(2)
-        name = _expect(function, _Name).text
-        values = _expect(arguments, tuple)
-        call = _CALLS.get(name)
+        name = expect(function, GlobalName).text
+        values = expect(arguments, tuple)
+        call = CALLS.get(name)
         if call is None:
             raise CheckpointError(f"{self._where} calls {name}, which cannot be called")
         try:
@@ -269,134 +206,17 @@ class _Machine:
     def _build(self) -> None:
         """Ignore attributes of a dict, such as ``_metadata`` of a state dict, and of values without tensors."""
         (_,) = self._pop(1)
-        if not isinstance(self._stack[-1], (dict, _Inert)):
+        if not isinstance(self._stack[-1], (dict, InertValue)):
             raise ValueError(f"a {type(self._stack[-1]).__name__} has no attributes")
 
     def _storage(self, identity: Any) -> StorageRef:
         """Return the storage of a persistent id: ``("storage", class, key, location, count[, view])``."""
-        kind, of, key, _, count, *view = _expect(identity, tuple)
-        name = _expect(of, _Name).text
-        if kind != "storage" or not name.startswith(_PREFIX) or any(each is not None for each in view):
+        kind, of, key, _, count, *view = expect(identity, tuple)
+        name = expect(of, GlobalName).text
+        if kind != "storage" or not name.startswith(PREFIX) or any(each is not None for each in view):
             raise ValueError("a persistent id is not that of a storage")
         if type(count) is not int or count < 0:
             raise ValueError("the size of a storage must be a whole number")
         if type(key) not in (str, int):
             raise ValueError("a storage has no key")
-        return StorageRef(str(key), _STORAGES[name.rpartition(".")[2]], count)
-
-
-def _expect(value: Any, kind: type[Any]) -> Any:
-    if type(value) is not kind:
-        raise ValueError(f"expected a {kind.__name__.lstrip('_')}, got a {type(value).__name__}")
-    return value
-
-
-def _text(value: Any) -> str:
-    return _expect(value, str)
-
-
-def _dict_of(values: list[Any]) -> dict[Any, Any]:
-    if len(values) % 2:
-        raise ValueError("a dict has a key without a value")
-    return dict(zip(map(_key, values[::2]), values[1::2], strict=True))
-
-
-def _key(value: Any) -> Any:
-    """Return a plain value, or a tuple of plain values; hashing deeper ones can take exponential time."""
-    parts = value if type(value) is tuple else (value,)
-    if not all(isinstance(part, (int, float, str, bytes, type(None))) for part in parts):
-        raise ValueError("a key of a dict is not a plain value")
-    return value
-
-
-def _numbers(value: Any, what: str) -> Shape:
-    if not isinstance(value, (tuple, list)) or not all(type(n) is int and 0 <= n < 1 << 62 for n in value):
-        raise CheckpointError(f"a tensor's {what} must be whole numbers of 0 or more")
-    if len(value) > 32:
-        raise CheckpointError(f"a tensor has {len(value)} axes")
-    return tuple(value)
-
-
-def _view(storage: Any, offset: Any, shape: Any, strides: Any, tag: str) -> TensorView:
-    storage = _expect(storage, StorageRef)
-    sizes, steps = _numbers(shape, "sizes"), _numbers(strides, "strides")
-    (start,) = _numbers((offset,), "offset")
-    if len(sizes) != len(steps):
-        raise CheckpointError(f"a tensor of shape {list(sizes)} has strides {list(steps)}")
-    return TensorView(storage, tag, start, sizes, steps)
-
-
-def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> TensorView:
-    tag = _expect(storage, StorageRef).tag
-    if not tag:
-        raise CheckpointError("a tensor views an untyped storage without a type")
-    return _view(storage, offset, shape, strides, tag)
-
-
-def _rebuild_with_dtype(
-    storage: Any, offset: Any, shape: Any, strides: Any, _grad: Any, _hooks: Any, dtype: Any, *_: Any
-) -> TensorView:
-    name = _expect(dtype, _Name).text.removeprefix(_PREFIX)
-    return _view(storage, offset, shape, strides, TORCH_TAGS[name])
-
-
-def _size(*shape: Any) -> Shape:
-    return _numbers(shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape, "sizes")
-
-
-def _ordered(*items: Any) -> dict[Any, Any]:
-    """``OrderedDict()``, ``OrderedDict([(key, value), …])``, ``defaultdict(kind, …)``, ``Counter({…})``."""
-    for item in items:
-        if isinstance(item, dict):
-            return dict(item)
-        if isinstance(item, (list, tuple)):
-            return _dict_of([part for pair in item for part in _pair(pair)])
-    return {}
-
-
-def _pair(value: Any) -> Any:
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise ValueError("an item of a dict is not a pair")
-    return value
-
-
-def _set(*values: Any) -> set[Any]:
-    return {*map(_key, _expect(values[0], list))} if values else set()
-
-
-_PREFIX: Final = "torch."
-_CALLS: Final[dict[str, Callable[..., Any]]] = {
-    "torch._utils._rebuild_tensor": _rebuild_tensor,
-    "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
-    "torch._utils._rebuild_tensor_v3": _rebuild_with_dtype,
-    "torch._utils._rebuild_parameter": lambda data, *_: _expect(data, TensorView),
-    "torch._utils._rebuild_parameter_with_state": lambda data, *_: _expect(data, TensorView),
-    "torch.Size": _size,
-    "torch.device": lambda *_: _Inert(),
-    "collections.OrderedDict": _ordered,
-    "collections.defaultdict": _ordered,
-    "collections.Counter": _ordered,
-    "builtins.set": _set,
-    "__builtin__.set": _set,
-    "_codecs.encode": lambda *_: _Inert(),
-    **dict.fromkeys(
-        ("numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar"),
-        lambda *_: _Inert(),
-    ),
-}
-"""Names that a pickle may call → what this reader does instead; NumPy's scalars are numbers beside the weights."""
-_KNOWN: Final = frozenset(
-    {
-        *_CALLS,
-        *(f"torch.{name}" for name in TORCH_TAGS),
-        *(f"torch.{name}" for name in _STORAGES),
-        "torch.storage.UntypedStorage",
-        "builtins.dict",
-        "builtins.list",
-        "builtins.int",
-        "builtins.float",
-        "torch.float",
-        "torch.double",
-        "torch.half",
-    }
-)
+        return StorageRef(str(key), STORAGES[name.rpartition(".")[2]], count)

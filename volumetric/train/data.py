@@ -20,7 +20,7 @@ from volumetric.network import INPUT, OUTPUT
 from volumetric.train.arrays import Absent, Inputs, Masks, Targets, arrays_of, as_arrays, by_input_name, map_arrays
 from volumetric.train.npz_arrays import array_names, is_part, read_npz, rename_arrays
 from volumetric.train.problems import Problem
-from volumetric.train.table_objects import is_table
+from volumetric.train.table_objects import DataTable, is_table
 
 _HOW: Final = "write one with numpy.savez(path, inputs=…, targets=…)"
 _PARTS: Final = ("inputs", "targets", "mask")
@@ -221,6 +221,7 @@ def checksum(array: Array) -> int:
 
 
 AnyBatch: TypeAlias = "Batch | tuple[Inputs, Targets] | tuple[Inputs, Targets, Masks]"
+AnyEpoch: TypeAlias = "Callable[[int], Iterable[AnyBatch]]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -354,9 +355,7 @@ def token_windows(ids: ArrayLike | str | bytes, length: int, stride: int | None 
     return windows[:, :-1], windows[:, 1:]
 
 
-AnyData: TypeAlias = (
-    "Data | Problem | tuple[Inputs | Targets | Masks, ...] | str | Path | Callable[[int], Iterable[AnyBatch]]"
-)
+AnyData: TypeAlias = "Data | Problem | DataTable | tuple[Inputs | Targets | Masks, ...] | str | Path | AnyEpoch"
 """Source of `as_data`: data, a problem, (inputs, targets[, mask]), a path or table, or a function of batches."""
 
 

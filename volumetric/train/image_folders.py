@@ -59,7 +59,7 @@ def read_image(path: Path, size: Sequence[int] = (), channels: int = 3) -> F32Ar
     except Exception as error:  # decoders of Pillow raise anything for damaged files
         raise CheckpointError(f"{path} is no image that Pillow can read: {str(error)[:120]}") from None
     pixels = pixels[None] if channels == 1 else np.moveaxis(pixels, -1, 0)
-    return np.ascontiguousarray(pixels).astype(np.float32) / 255
+    return np.ascontiguousarray(pixels, np.float32) / np.float32(255)
 
 
 def read_image_folder(folder: Path, size: Sequence[int] = (), channels: int = 3, known: Sequence[str] = ()) -> Problem:

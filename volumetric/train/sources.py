@@ -156,8 +156,8 @@ def _read(
         rows = arrays if network is None or run.ticking else by_row(network, arrays)
         return _of_arrays(rows, run)
     if settings.npy:
-        arrays = {name: read_npy(run.path(path)) for name, path in settings.npy.items()}
-        return _of_arrays(ArrayData(**arrays), run)
+        read: dict[str, Any] = {name: read_npy(run.path(path)) for name, path in settings.npy.items()}
+        return _of_arrays(ArrayData(**read), run)
     if settings.csv or settings.parquet:
         path = run.path(file)
         table = read_csv(path, settings.header) if settings.csv else read_parquet(path)

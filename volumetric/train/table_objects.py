@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -18,6 +18,16 @@ from volumetric.base.hints import path_hint
 from volumetric.train.sample_table import ColumnTable
 
 EXTRA: Final = "pip install 'volumetric-engine[data]'"
+
+
+class DataTable(Protocol):
+    """A table of pandas, polars, pyarrow or Hugging Face's datasets, for type checkers."""
+
+    def __getitem__(self, key: Any, /) -> Any:
+        """Return a column, or rows."""
+        ...
+
+    def __len__(self) -> int: ...
 
 
 def is_table(value: Any) -> bool:
@@ -38,8 +48,8 @@ def read_table_object(value: Any) -> ColumnTable:
         It has columns of something else than numbers, texts and arrays of equal sizes.
     """
     if isinstance(value, Mapping):
-        names = ", ".join(map(repr, value))
-        raise SpecError(f"a dataset of several splits: {names}", hint=f"pass one of them, data[{next(iter(value))!r}]")
+        splits = ", ".join(map(repr, value))
+        raise SpecError(f"a dataset of several splits: {splits}", hint=f"pass one of them, data[{next(iter(value))!r}]")
     if hasattr(value, "features") and hasattr(value, "with_format"):
         return _of_dataset(value)
     source = f"the {type(value).__module__.partition('.')[0]} table"
