@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
+from volumetric.base.errors import CheckpointError
 from volumetric.base.progress import byte_size
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
@@ -20,7 +22,9 @@ from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.convert_model import Format, convert_model, open_merged
+from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.named_arrays import ARRAY_FILES, convert_arrays
+from volumetric.loaders.native_checkpoint import MAX_NETWORK_BYTES
 from volumetric.loaders.target_schemes import scheme_that_fits
 
 MEASURED = 2048
@@ -89,6 +93,13 @@ def convert(
         raise UsageError(
             "--bits chooses types by their loss on a text", hint="add --calibrate TEXT, and leave --dtype out"
         )
+    if target.suffix in (".py", ".c") and Path(source).suffix == ".json" and _is_genome(Path(source)):
+        from volumetric.evolution.genome import Genome
+        from volumetric.evolution.genome_code import save_genome_source  # not needed for models
+
+        save_genome_source(target, Genome.load(source))
+        console.write(f"{target}: a genome, {byte_size(target.stat().st_size)}\n")
+        return exits.OK
     if target.suffix in ARRAY_FILES and form in (None, target.suffix[1:]):
         count = convert_arrays(source, target)
         if count is not None:
@@ -127,6 +138,17 @@ def convert(
     if held_out:
         report(lambda scheme: open_merged(source, lora or (), scheme, offline=offline), model, dtype, held_out)
     return exits.OK
+
+
+def _is_genome(path: Path) -> bool:
+    """Whether a file of JSON is a genome of `evolve`, such as ``champion.json``."""
+    try:
+        head = json.loads(read_bytes(path, MAX_NETWORK_BYTES))
+    except (CheckpointError, ValueError, RecursionError):
+        return False  # the error of a model's file says more
+    from volumetric.evolution.genome import FORMAT  # not needed for models
+
+    return isinstance(head, dict) and head.get("format") == FORMAT
 
 
 def _other_types(model: LoadedModel, dtype: str | None) -> list[str]:

@@ -51,7 +51,8 @@ def save_python(
         The network is too large (`MAX_WEIGHTS`), or has a layer that cannot be written; the message names it.
     """
     _check_suffix(path, ".py")
-    write_atomic(path, _python_text(network_code(network, params, PYTHON), network, classes).encode())
+    code = network_code(network, params, PYTHON)
+    write_atomic(path, python_text(code, _about(code, network), classes).encode())
 
 
 def save_c(
@@ -69,7 +70,8 @@ def save_c(
     and errors as for `save_python`.
     """
     _check_suffix(path, ".c")
-    write_atomic(path, _c_text(network_code(network, params, C), network, classes).encode())
+    code = network_code(network, params, C)
+    write_atomic(path, c_text(code, _about(code, network), classes).encode())
 
 
 def _check_suffix(path: str | os.PathLike[str], suffix: str) -> None:
@@ -77,7 +79,13 @@ def _check_suffix(path: str | os.PathLike[str], suffix: str) -> None:
         raise UnsupportedError(f"{path}: the name must end in {suffix}", hint=f"name it {Path(path).stem}{suffix}")
 
 
-def _about(code: NetworkCode, network: Network, count: int) -> list[str]:
+def _about(code: NetworkCode, network: Network) -> str:
+    """Return what the network is, in a sentence without its verb."""
+    count = sum(values.size for values in code.weights.values())
+    return f"A network of {len(network.layers)} layers and {count:,} weights"
+
+
+def _first_lines(code: NetworkCode, about: str) -> list[str]:
     from volumetric import __version__
 
     def rows(ports: Mapping[str, Shape]) -> str:
@@ -85,7 +93,7 @@ def _about(code: NetworkCode, network: Network, count: int) -> list[str]:
 
     states = f" It keeps {sum(map(prod, code.states.values()))} numbers from row to row." if code.states else ""
     return [
-        f"A network of {len(network.layers)} layers and {count:,} weights, written by volumetric {__version__}.",
+        f"{about}, written by volumetric {__version__}.",
         f"A row of inputs: {rows(code.inputs)}. A row of outputs: {rows(code.outputs)}.{states}",
     ]
 
@@ -110,10 +118,10 @@ def _literals(values: Array, language: SourceLanguage, left: str, right: str) ->
     return "\n".join([left, *lines, line, right])
 
 
-def _python_text(code: NetworkCode, network: Network, classes: Sequence[str]) -> str:
-    count = sum(values.size for values in code.weights.values())
+def python_text(code: NetworkCode, about: str, classes: Sequence[str] = ()) -> str:
+    """Return the text of a Python file; `about` says what the network is."""
     parts = [
-        '"""' + "\n".join(_about(code, network, count)).replace("\\", "\\\\").replace('"', "'") + '\n"""\n',
+        '"""' + "\n".join(_first_lines(code, about)).replace("\\", "\\\\").replace('"', "'") + '\n"""\n',
         "import math\n",
     ]
     parts += [PYTHON.helpers[name] for name in code.helpers]
@@ -134,10 +142,10 @@ def _python_text(code: NetworkCode, network: Network, classes: Sequence[str]) ->
         for name, shape in code.inputs.items()
     ]
     returned = results[0] if len(results) == 1 else f"{', '.join(results)}"
-    about = "Return " + ", ".join(code.outputs) + " for a row of " + ", ".join(code.inputs)
+    says = "Return " + ", ".join(code.outputs) + " for a row of " + ", ".join(code.inputs)
     body = "\n".join(code.lines)
     parts.append(
-        f'def predict({", ".join(arguments)}):\n    """{about}, as lists of numbers."""\n{"".join(sizes)}{body}\n'
+        f'def predict({", ".join(arguments)}):\n    """{says}, as lists of numbers."""\n{"".join(sizes)}{body}\n'
         f"    return {returned}\n"
     )
     if classes:
@@ -181,10 +189,10 @@ def _python_main(code: NetworkCode, classes: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _c_text(code: NetworkCode, network: Network, classes: Sequence[str]) -> str:
-    count = sum(values.size for values in code.weights.values())
-    about = [*_about(code, network, count), "cc -O2 THIS.c -o net -lm; a row of numbers a line goes to its stdin."]
-    parts = ["\n".join(f"// {line}" for line in about), "#include <math.h>\n#include <stdio.h>\n"]
+def c_text(code: NetworkCode, about: str, classes: Sequence[str] = ()) -> str:
+    """Return the text of a C file; `about` says what the network is."""
+    first = [*_first_lines(code, about), "cc -O2 THIS.c -o net -lm; a row of numbers a line goes to its stdin."]
+    parts = ["\n".join(f"// {line}" for line in first), "#include <math.h>\n#include <stdio.h>\n"]
     parts += [C.helpers[name] for name in code.helpers]
     parts += [
         f"static const float {name}[{max(values.size, 1)}] = " + _literals(values, C, "{", "};")

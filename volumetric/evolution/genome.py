@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from volumetric.network.weight_store import Params, WeightStore
 
 
-_FORMAT, _VERSION = "volumetric.genome", 1
+FORMAT, _VERSION = "volumetric.genome", 1
 _Small = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
@@ -177,7 +177,7 @@ class Genome:
         ]
         connections = [_ConnectionGene(*gene) for gene in self.connections.tolist()]
         sizes = common.inputs, common.outputs, common.recurrent, common.steps
-        return json.dumps(msgspec.to_builtins(_GenomeFile(_FORMAT, _VERSION, *sizes, nodes, connections)), indent=1)
+        return json.dumps(msgspec.to_builtins(_GenomeFile(FORMAT, _VERSION, *sizes, nodes, connections)), indent=1)
 
     @staticmethod
     def from_json(text: str | bytes) -> Genome:
@@ -191,8 +191,8 @@ class Genome:
             file = msgspec.json.decode(text, type=_GenomeFile)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise SpecError(f"not a genome in JSON: {error}") from error
-        if (file.format, file.version) != (_FORMAT, _VERSION):
-            raise SpecError(f"not a genome of format {_FORMAT} {_VERSION}: {file.format!r} {file.version!r}")
+        if (file.format, file.version) != (FORMAT, _VERSION):
+            raise SpecError(f"not a genome of format {FORMAT} {_VERSION}: {file.format!r} {file.version!r}")
         nodes = [
             (node.id, _code(node.activation, ACTIVATIONS), _code(node.aggregation, AGGREGATIONS), node.bias)
             for node in file.nodes
