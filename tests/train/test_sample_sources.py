@@ -156,6 +156,9 @@ def test_train_takes_a_frame(rng: np.random.Generator) -> None:
     config = TrainConfig(epochs=30, loss=CrossEntropy(), optimiser=AdamW(lr=0.05), accuracy=True)
     result = train(network, initialise(network), frame, config, device="reference")
     assert result.history[-1].loss < 0.2
+    assert (result.classes, result.features) == (("minus", "plus"), ("a", "b"))
+    frame.__array__ = lambda: np.zeros((40, 2))  # as pandas has, and arrays without targets
+    assert train(network, frame, loss="cross_entropy", epochs=1, device="reference").classes == ("minus", "plus")
 
 
 @pytest.mark.skipif(not installed("pyarrow"), reason="pyarrow is not installed")

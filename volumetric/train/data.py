@@ -109,6 +109,7 @@ class ArrayData:
     shuffle : a new order in each epoch, from `seed` and the number of the epoch
     drop_last : skip a smaller last batch
     ports : as of `Batch`
+    classes, columns : names of the classes of the targets, and of the columns of the inputs; empty if unknown
     """
 
     inputs: Inputs
@@ -119,6 +120,8 @@ class ArrayData:
     seed: int = 0
     drop_last: bool = False
     ports: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check arrays and sizes."""
@@ -370,7 +373,8 @@ def as_data(source: AnyData) -> Data:
     if isinstance(source, Data):
         return source
     if isinstance(source, Problem):
-        return ArrayData(inputs=source.inputs, targets=source.targets, mask=source.mask)
+        names = {"classes": source.classes, "columns": source.features}
+        return ArrayData(inputs=source.inputs, targets=source.targets, mask=source.mask, **names)
     if isinstance(source, (str, Path)) and Path(source).suffix == ".npz":
         return load_npz(source)
     if isinstance(source, (str, Path)) or is_table(source):

@@ -12,6 +12,7 @@ from volumetric.network import Network, initialise
 from volumetric.network.weight_store import Params, WeightStore
 from volumetric.train.data import ArrayData, Data, as_data
 from volumetric.train.problems import Problem
+from volumetric.train.table_objects import is_table
 from volumetric.train.train_settings import OF_BATCHES, check_seed, refuse_batches
 from volumetric.train.training_config import TrainConfig
 
@@ -94,7 +95,8 @@ def _samples(x: Any, y: Any, data: Any, mask: Any, seed: int, settings: Mapping[
         raise ArgumentError("train: mask is of x and y", hint="pass (x, y, mask) as the data, or x and y")
     if isinstance(data, list) and len(data) in (2, 3) and all(hasattr(of, "shape") for of in data):
         data = tuple(data)
-    if not isinstance(data, tuple | Data | Problem | str) and not callable(data) and hasattr(data, "__array__"):
+    known = isinstance(data, tuple | Data | Problem | str) or is_table(data)
+    if not known and not callable(data) and hasattr(data, "__array__"):
         raise ArgumentError("train needs y, the targets of the samples", hint=_FORMS)
     samples: Any = data
     source = as_data(samples)

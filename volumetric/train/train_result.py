@@ -67,6 +67,7 @@ class TrainResult:
     network : the trained network
     seconds : duration of training
     device : device of `predict` unless it is passed one: that of training
+    classes, features : names of classes and of input columns, if the data have them; `save` keeps them
     """
 
     params: Params
@@ -78,6 +79,8 @@ class TrainResult:
     overlays: Mapping[str, Array] = field(default_factory=dict)
     seconds: float = 0.0
     device: AnyDevice = "auto"
+    classes: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
 
     @property
     def loss(self) -> float:
@@ -132,14 +135,15 @@ class TrainResult:
         CheckpointError : the directory cannot be written, or holds something else
         """
         from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
-        from volumetric.loaders.native_checkpoint import save_native
+        from volumetric.loaders.native_checkpoint import NativeFacts, save_native
 
         clocked = self.network if isinstance(self.network, Clocked) else None
         files: dict[str, bytes] = {}
         if tokenizer is not None:
             _check_byte_network(self._structure, tokenizer)
             files["tokenizer.json"] = byte_tokenizer_json()
-        save_native(os.fspath(path), self._structure, self.best, files=files, clocked=clocked)
+        facts = NativeFacts(classes=self.classes, features=self.features)
+        save_native(os.fspath(path), self._structure, self.best, facts=facts, files=files, clocked=clocked)
 
     @property
     def _structure(self) -> Network:

@@ -255,7 +255,10 @@ def train(
         for start in (getattr(observer, "start", None) for observer in observers):
             if start is not None:
                 start(run.step)
-        return run.go()
+        result = run.go()
+        if isinstance(source, ArrayData) and (source.classes or source.columns):
+            result = dataclasses.replace(result, classes=source.classes, features=source.columns)
+        return result
     finally:
         call_each(all_reporters, lambda reporter: reporter.close())
 
