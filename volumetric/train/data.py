@@ -373,12 +373,12 @@ def as_data(source: AnyData) -> Data:
     if isinstance(source, Data):
         return source
     if isinstance(source, Problem):
-        names = {"classes": source.classes, "columns": source.features}
-        return ArrayData(inputs=source.inputs, targets=source.targets, mask=source.mask, **names)
+        x, y, classes, columns = source.inputs, source.targets, source.classes, source.features
+        return ArrayData(inputs=x, targets=y, mask=source.mask, classes=classes, columns=columns)
     if isinstance(source, (str, Path)) and Path(source).suffix == ".npz":
         return load_npz(source)
     if isinstance(source, (str, Path)) or is_table(source):
-        from volumetric.train.load_samples import load_samples  # not needed for arrays
+        from volumetric.train.load_samples import load_samples
 
         return as_data(load_samples(source))
     if isinstance(source, tuple) and len(source) in (2, 3):
@@ -387,8 +387,7 @@ def as_data(source: AnyData) -> Data:
         return StreamData(source)
     raise SpecError(
         f"cannot train on {type(source).__name__}",
-        hint="pass (inputs, targets[, mask]), a problem, a path, a DataFrame or dataset, "
-        "or a function that returns an epoch's batches",
+        hint="pass (inputs, targets[, mask]), a problem, path or table, or a function that returns an epoch's batches",
     )
 
 
