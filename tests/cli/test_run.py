@@ -250,7 +250,7 @@ def test_arrays_that_do_not_fit_are_named(run, plain, ticking, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--in", "x.txt"), "must end in one of .npz, .csv, .jsonl"),
+        (("--in", "x.txt"), "must end in one of .npz, .npy, .csv, .parquet, .jsonl"),
         (("--in", "x.npz", "--header"), "--header applies only to .csv files"),
         (("--ticks", "0"), "--ticks must be 1 or more"),
         (("--ticks", "3"), "--ticks applies only to networks that run tick by tick"),

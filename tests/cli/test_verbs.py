@@ -13,6 +13,7 @@ import pytest
 
 import volumetric
 from tests.generate.letters import write_letters
+from volumetric.loaders import open_model, read_arrays
 
 ROOT = Path(volumetric.__file__).parents[1]
 LLAMA = ROOT / "tests" / "fixtures" / "hf_tiny" / "llama"
@@ -225,12 +226,14 @@ def test_bench_beyond_the_model_is_explained(run):
     assert "trained for" in err
 
 
-def test_a_model_is_not_written_to_a_directory_named_as_a_file(run, tmp_path):
-    target = tmp_path / "a.safetensors"
+def test_a_directory_named_as_a_file_of_weights_is_a_file_of_weights(run, tmp_path):
     for verb in (["convert", str(LLAMA)], ["merge", str(LLAMA), str(LLAMA)]):
-        code, _, err = run(*verb, str(target))
-        assert (code, target.exists()) == (1, False)
-        assert "give a directory" in err
+        target = tmp_path / f"{verb[0]}.safetensors"
+        assert run(*verb, str(target))[0] == 0
+        assert read_arrays(target).keys() == open_model(LLAMA).params.keys()
+        code, _, err = run(*verb, str(tmp_path / "a.safetensors"), "--format", "hf")
+        assert (code, (tmp_path / "a.safetensors").exists()) == (1, False)
+        assert "is a directory" in err
 
 
 def test_convert_writes_what_generate_reads(run, tmp_path):
