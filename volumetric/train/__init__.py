@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from volumetric.base.reporting import ConsoleReporter
-from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz, token_windows
+from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz
 from volumetric.train.divergence import DivergedError
 from volumetric.train.evaluation import Evaluation, evaluate
 from volumetric.train.graph_loss import GraphLoss
@@ -24,6 +24,7 @@ from volumetric.train.output_losses import Losses, Tally
 from volumetric.train.schedules import SCHEDULES, Constant, Cosine, Linear, Schedule, StepDecay, WarmUp
 from volumetric.train.stream_windows import StreamWindows
 from volumetric.train.tensorboard import TensorBoardReporter
+from volumetric.train.token_windows import token_windows
 from volumetric.train.train_result import EpochHistory, TrainResult
 from volumetric.train.trainer import train
 from volumetric.train.training_checkpoint import Checkpoint, CheckpointStore, read_checkpoint

@@ -18,7 +18,7 @@ from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.train import memory
 from volumetric.train.arrays import by_input_name, map_arrays
 from volumetric.train.csv_table import read_csv
-from volumetric.train.data import ArrayData, load_npz, token_windows
+from volumetric.train.data import ArrayData, load_npz
 from volumetric.train.image_folders import read_image_folder
 from volumetric.train.load_samples import read_npy
 from volumetric.train.losses import MSE, CrossEntropy
@@ -30,6 +30,7 @@ from volumetric.train.sample_table import problem_of_table
 from volumetric.train.settings import DataSettings, RunSettings
 from volumetric.train.stream_windows import RESETS, StreamWindows
 from volumetric.train.table_objects import read_parquet
+from volumetric.train.token_windows import token_windows
 from volumetric.train.wav_files import read_wav_folder
 
 Tokenize = Callable[[str], Sequence[int]]

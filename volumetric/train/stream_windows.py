@@ -11,7 +11,8 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError, SpecError
 from volumetric.network import INPUT
-from volumetric.train.data import ArrayData, Batch, checksum, ids_of_text
+from volumetric.train.data import ArrayData, Batch, checksum
+from volumetric.train.token_windows import ids_of_text
 
 RESETS = "resets"
 """Name of the resets among the inputs of a batch; unless an input has this name."""
