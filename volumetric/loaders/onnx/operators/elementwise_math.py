@@ -1,0 +1,403 @@
+"""Arithmetic and activations, element by element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from volumetric.loaders.onnx.emit_onnx import NodeCall
+from volumetric.loaders.onnx.onnx_declaration import is_floating, is_whole
+from volumetric.loaders.onnx.onnx_types import dtype_of_code
+from volumetric.loaders.onnx.onnx_values import OnnxValue
+from volumetric.loaders.onnx.operators.operator_table import operator
+
+Function = Callable[[NodeCall, int], int]
+_BIG = float(np.finfo(np.float32).max)
+
+
+def unary(name: str) -> Function:
+    """Return the function of a name of the operation `unary`."""
+    return lambda call, x: call.work.unary(x, name)
+
+
+def round_even(call: NodeCall, x: int) -> int:
+    """Round to the nearest integer, halves to even."""
+    work = call.work
+    down = work.unary(x, "floor")
+    rest = work.binary("sub", x, down)
+    half = work.scalar(0.5)
+    half_down = work.affine(down, 0.5)
+    odd = work.affine(work.binary("sub", half_down, work.unary(half_down, "floor")), 2.0)
+    at_half = call.equal(rest, half)
+    up = work.binary("max", call.pair("greater", rest, half), work.binary("mul", at_half, odd))
+    return work.binary("add", down, up)
+
+
+def truncate(call: NodeCall, x: int) -> int:
+    """Cut the fraction off."""
+    work = call.work
+    return work.binary("mul", work.unary(x, "sign"), work.unary(work.unary(x, "abs"), "floor"))
+
+
+def is_nan(call: NodeCall, x: int) -> int:
+    """1 where an element is NaN, else 0."""
+    work = call.work
+    above = call.pair("greater", x, work.scalar(-1.0))
+    return work.affine(work.binary("max", above, call.pair("greater", work.scalar(0.0), x)), -1.0, 1.0)
+
+
+def _elu(call: NodeCall, x: int, alpha: float) -> int:
+    work = call.work
+    low = work.affine(work.unary(call.pair("min", x, work.scalar(0.0)), "exp"), alpha, -alpha)
+    return work.binary("add", work.unary(x, "relu"), low)
+
+
+def _with_alpha(emit: Callable[[NodeCall, int, float], int], default: float) -> Function:
+    return lambda call, x: emit(call, x, float(call.attribute("alpha", default)))
+
+
+def _leaky(call: NodeCall, x: int, alpha: float) -> int:
+    work = call.work
+    return work.binary("add", work.unary(x, "relu"), work.affine(call.pair("min", x, work.scalar(0.0)), alpha))
+
+
+def clipped(call: NodeCall, x: int, low: float, high: float) -> int:
+    """Bound the elements."""
+    work = call.work
+    return call.pair("min", call.pair("max", x, work.scalar(low)), work.scalar(high))
+
+
+def hard_sigmoid(call: NodeCall, x: int, alpha: float, beta: float) -> int:
+    """``min(1, max(0, α x + β))``."""
+    return clipped(call, call.work.affine(x, alpha, beta), 0.0, 1.0)
+
+
+def _hard_sigmoid(call: NodeCall, x: int) -> int:
+    return hard_sigmoid(call, x, float(call.attribute("alpha", 0.2)), float(call.attribute("beta", 0.5)))
+
+
+def _hard_swish(call: NodeCall, x: int) -> int:
+    return call.work.binary("mul", x, hard_sigmoid(call, x, 1 / 6, 0.5))
+
+
+def _selu(call: NodeCall, x: int) -> int:
+    alpha = float(call.attribute("alpha", 1.67326319217681884765625))
+    return call.work.affine(_elu(call, x, alpha), float(call.attribute("gamma", 1.05070102214813232421875)))
+
+
+def _celu(call: NodeCall, x: int, alpha: float) -> int:
+    work = call.work
+    low = work.affine(work.unary(work.affine(call.pair("min", x, work.scalar(0.0)), 1 / alpha), "exp"), alpha, -alpha)
+    return work.binary("add", work.unary(x, "relu"), low)
+
+
+def _softplus(call: NodeCall, x: int) -> int:
+    return call.work.unary(x, "softplus")
+
+
+def _softsign(call: NodeCall, x: int) -> int:
+    return call.work.binary("div", x, call.work.affine(call.work.unary(x, "abs"), 1.0, 1.0))
+
+
+def _mish(call: NodeCall, x: int) -> int:
+    return call.work.binary("mul", x, call.work.unary(call.work.unary(x, "softplus"), "tanh"))
+
+
+def _gelu(call: NodeCall, x: int) -> int:
+    return call.work.unary(x, "gelu_tanh" if call.attribute("approximate", "none") == "tanh" else "gelu")
+
+
+def _swish(call: NodeCall, x: int, alpha: float) -> int:
+    if alpha == 1:
+        return call.work.unary(x, "silu")
+    return call.work.binary("mul", x, call.work.unary(call.work.affine(x, alpha), "sigmoid"))
+
+
+def _thresholded(call: NodeCall, x: int, alpha: float) -> int:
+    work = call.work
+    return work.binary("mul_nonzero", x, call.pair("greater", x, work.scalar(alpha)))
+
+
+def _shrink(call: NodeCall, x: int) -> int:
+    work = call.work
+    lambd, bias = float(call.attribute("lambd", 0.5)), float(call.attribute("bias", 0.0))
+    above = call.pair("greater", x, work.scalar(lambd))
+    below = call.pair("greater", work.scalar(-lambd), x)
+    upper = work.binary("mul_nonzero", work.affine(x, 1.0, -bias), above)
+    return work.binary("add", upper, work.binary("mul_nonzero", work.affine(x, 1.0, bias), below))
+
+
+def _exp_minus(call: NodeCall, x: int, other: float) -> int:
+    work = call.work
+    return work.binary("add", work.unary(x, "exp"), work.affine(work.unary(work.unary(x, "neg"), "exp"), other))
+
+
+def _sinh(call: NodeCall, x: int) -> int:
+    return call.work.affine(_exp_minus(call, x, -1.0), 0.5)
+
+
+def _cosh(call: NodeCall, x: int) -> int:
+    return call.work.affine(_exp_minus(call, x, 1.0), 0.5)
+
+
+def _tan(call: NodeCall, x: int) -> int:
+    return call.work.binary("div", call.work.unary(x, "sin"), call.work.unary(x, "cos"))
+
+
+def _asinh(call: NodeCall, x: int) -> int:
+    work = call.work
+    size = work.unary(x, "abs")
+    root = work.unary(work.affine(work.unary(x, "square"), 1.0, 1.0), "sqrt")
+    return work.binary("mul", work.unary(x, "sign"), work.unary(work.binary("add", size, root), "log"))
+
+
+def _acosh(call: NodeCall, x: int) -> int:
+    work = call.work
+    root = work.unary(work.affine(work.unary(x, "square"), 1.0, -1.0), "sqrt")
+    return work.unary(work.binary("add", x, root), "log")
+
+
+def _atanh(call: NodeCall, x: int) -> int:
+    work = call.work
+    ratio = work.binary("div", work.affine(x, 1.0, 1.0), work.affine(x, -1.0, 1.0))
+    return work.affine(work.unary(ratio, "log"), 0.5)
+
+
+_ATAN = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
+"""atan(x) ≈ x + x³ P(x²) for |x| ≤ tan(π/8): coefficients of Cephes' atanf, highest first."""
+
+
+def _atan(call: NodeCall, x: int) -> int:
+    """Arc tangent with the ranges of Cephes' atanf: halves the angle twice if need be."""
+    work = call.work
+    size = work.unary(x, "abs")
+    far = call.pair("greater", size, work.scalar(math.tan(3 * math.pi / 8)))
+    middle = work.binary("sub", call.pair("greater", size, work.scalar(math.tan(math.pi / 8))), far)
+    near = work.affine(work.binary("add", far, middle), -1.0, 1.0)
+    by_far = work.binary("mul_nonzero", work.unary(work.unary(size, "reciprocal"), "neg"), far)
+    by_middle = work.binary("div", work.affine(size, 1.0, -1.0), work.affine(size, 1.0, 1.0))
+    reduced = work.add(by_far, work.binary("mul_nonzero", by_middle, middle), work.binary("mul_nonzero", size, near))
+    square = work.unary(reduced, "square")
+    series = work.affine(square, _ATAN[0], _ATAN[1])
+    for coefficient in _ATAN[2:]:
+        series = work.affine(work.binary("mul", series, square), 1.0, coefficient)
+    angle = work.binary("add", reduced, work.binary("mul", reduced, work.binary("mul", square, series)))
+    angle = work.add(angle, work.affine(far, math.pi / 2), work.affine(middle, math.pi / 4))
+    return work.binary("mul", angle, work.unary(x, "sign"))
+
+
+def _asin(call: NodeCall, x: int) -> int:
+    work = call.work
+    root = work.unary(work.affine(work.unary(x, "square"), -1.0, 1.0), "sqrt")
+    return _atan(call, work.binary("div", x, root))
+
+
+def _acos(call: NodeCall, x: int) -> int:
+    return call.work.affine(_asin(call, x), -1.0, math.pi / 2)
+
+
+_FUNCTIONS: dict[str, Function] = {
+    "Abs": unary("abs"),
+    "Exp": unary("exp"),
+    "Log": unary("log"),
+    "Neg": unary("neg"),
+    "Sqrt": unary("sqrt"),
+    "Reciprocal": unary("reciprocal"),
+    "Sign": unary("sign"),
+    "Floor": unary("floor"),
+    "Sin": unary("sin"),
+    "Cos": unary("cos"),
+    "Tanh": unary("tanh"),
+    "Sigmoid": unary("sigmoid"),
+    "Relu": unary("relu"),
+    "Erf": unary("erf"),
+    "Ceil": lambda call, x: call.work.unary(call.work.unary(call.work.unary(x, "neg"), "floor"), "neg"),
+    "Round": round_even,
+    "Elu": _with_alpha(_elu, 1.0),
+    "Celu": _with_alpha(_celu, 1.0),
+    "LeakyRelu": _with_alpha(_leaky, 0.01),
+    "ThresholdedRelu": _with_alpha(_thresholded, 1.0),
+    "Swish": _with_alpha(_swish, 1.0),
+    "com.microsoft:QuickGelu": _with_alpha(_swish, 1.702),
+    "Selu": _selu,
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _hard_swish,
+    "Softplus": _softplus,
+    "Softsign": _softsign,
+    "Mish": _mish,
+    "Gelu": _gelu,
+    "com.microsoft:Gelu": _gelu,
+    "Shrink": _shrink,
+    "Sinh": _sinh,
+    "Cosh": _cosh,
+    "Tan": _tan,
+    "Asinh": _asinh,
+    "Acosh": _acosh,
+    "Atanh": _atanh,
+    "Atan": _atan,
+    "Asin": _asin,
+    "Acos": _acos,
+}
+
+
+def _register(name: str, function: Function) -> None:
+    @operator(name)
+    def emit(call: NodeCall, x: OnnxValue) -> OnnxValue:
+        return call.result(function(call, call.tensor(x)), x.dtype, x.shape)
+
+
+for _name, _function in _FUNCTIONS.items():
+    _register(_name, _function)
+
+
+def paired(call: NodeCall, name: str, a: OnnxValue, b: OnnxValue, dtype: np.dtype | None = None) -> OnnxValue:
+    """Emit a function of two values that broadcast."""
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    whole = call.pair(name, call.small_tensor(a), call.small_tensor(b))
+    if int(np.prod(shape)) != int(np.prod(call.work.shape(whole))):
+        whole = call.spread(whole, shape)
+    return call.result(whole, dtype or a.dtype, shape)
+
+
+@operator("Add")
+def _add(call: NodeCall, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+    return paired(call, "add", a, b)
+
+
+@operator("Sub")
+def _sub(call: NodeCall, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+    return paired(call, "sub", a, b)
+
+
+@operator("Mul")
+def _mul(call: NodeCall, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+    return paired(call, "mul", a, b)
+
+
+@operator("Div")
+def _div(call: NodeCall, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+    quotient = paired(call, "div", a, b)
+    if not is_whole(a.dtype):
+        return quotient
+    return call.result(truncate(call, call.tensor(quotient)), a.dtype, quotient.shape)
+
+
+@operator("Mod")
+def _mod(call: NodeCall, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+    quotient = call.tensor(paired(call, "div", a, b))
+    whole = truncate(call, quotient) if call.attribute("fmod", 0) else call.work.unary(quotient, "floor")
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    rest = call.pair("sub", call.tensor(a), call.pair("mul", whole, call.tensor(b)))
+    return call.result(rest, a.dtype, shape)
+
+
+@operator("Max", "Min", "Sum", "Mean")
+def _many(call: NodeCall, *values: OnnxValue) -> OnnxValue:
+    name = {"Max": "max", "Min": "min"}.get(call.node.op, "add")
+    total = values[0]
+    for value in values[1:]:
+        total = paired(call, name, total, value)
+    if call.node.op == "Mean":
+        return call.result(call.work.affine(call.tensor(total), 1 / len(values)), total.dtype, total.shape)
+    return total
+
+
+@operator("Pow")
+def _pow(call: NodeCall, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+    work = call.work
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    exponents = None if b.array is None else np.unique(b.array.astype(np.float64))
+    if exponents is not None and len(exponents) == 1 and shape == a.shape:
+        x, power = call.tensor(a), float(exponents[0])
+        simple = {0.5: "sqrt", 2.0: "square", -0.5: "rsqrt", -1.0: "reciprocal", 1.0: "linear"}
+        if power in simple:
+            return call.result(work.unary(x, simple[power]), a.dtype, shape)
+        if power.is_integer() and 0 < power <= 16:
+            return call.result(_power(call, x, int(power)), a.dtype, shape)
+    x, y = (call.spread(call.tensor(v), shape or (1,)) for v in (a, b))
+    size = work.unary(work.binary("mul", y, work.unary(work.unary(x, "abs"), "log")), "exp")
+    none = call.equal(y, work.scalar(0.0))
+    half = work.affine(y, 0.5)
+    odd = work.affine(work.binary("sub", half, work.unary(half, "floor")), 2.0)
+    below = call.pair("greater", work.scalar(0.0), x)
+    fraction = call.pair("greater", work.binary("sub", y, work.unary(y, "floor")), work.scalar(0.0))
+    sign = work.affine(work.binary("mul", below, odd), -2.0, 1.0)
+    size = call.select(work.binary("mul", below, fraction), work.scalar(float("nan")), work.binary("mul", size, sign))
+    result = call.select(none, work.scalar(1.0), size)
+    if is_whole(a.dtype):
+        result = round_even(call, result)
+    return call.result(result, a.dtype, shape)
+
+
+def _power(call: NodeCall, x: int, n: int) -> int:
+    result, square = None, x
+    while n:
+        if n & 1:
+            result = square if result is None else call.work.binary("mul", result, square)
+        n >>= 1
+        square = call.work.unary(square, "square") if n else square
+    return x if result is None else result
+
+
+@operator("Clip", static=())
+def _clip(call: NodeCall, x: OnnxValue, low: OnnxValue | None = None, high: OnnxValue | None = None) -> OnnxValue:
+    y = call.tensor(x)
+    for name, bound, value in (("max", "min", low), ("min", "max", high)):
+        if value is not None:
+            y = call.pair(name, y, call.tensor(value))
+        elif bound in call.attributes:
+            y = call.pair(name, y, call.work.scalar(float(call.attribute(bound))))
+    return call.result(y, x.dtype, x.shape)
+
+
+@operator("PRelu")
+def _prelu(call: NodeCall, x: OnnxValue, slope: OnnxValue) -> OnnxValue:
+    y, work = call.tensor(x), call.work
+    low = call.pair("mul", call.pair("min", y, work.scalar(0.0)), call.tensor(slope))
+    return call.result(work.binary("add", work.unary(y, "relu"), low), x.dtype, x.shape)
+
+
+@operator("Identity")
+def _identity(call: NodeCall, x: OnnxValue) -> OnnxValue:
+    return x
+
+
+@operator("Dropout", static=(1, 2))
+def _dropout(
+    call: NodeCall, x: OnnxValue, ratio: OnnxValue | None = None, training: OnnxValue | None = None
+) -> list[OnnxValue]:
+    if training is not None and call.number(training, "training_mode"):
+        if ratio is None or call.number(ratio, "ratio"):
+            raise call.refuse("dropout that is active in a saved graph")
+    ones = call.work.broadcast(call.work.constant(np.ones((1,) * len(x.shape or (1,)))), x.shape or (1,))
+    return [x, call.result(ones, np.dtype(bool), x.shape)]
+
+
+@operator("Cast", "CastLike")
+def _cast(call: NodeCall, x: OnnxValue, like: OnnxValue | None = None) -> OnnxValue:
+    return cast_value(call, x, dtype_of_code(call.attribute("to")) if like is None else like.dtype)
+
+
+def cast_value(call: NodeCall, x: OnnxValue, dtype: np.dtype) -> OnnxValue:
+    """Emit a cast: fractions are cut off, small integers wrap, and a number that is not 0 is true."""
+    work, y = call.work, call.tensor(x)
+    if dtype.kind == "b":
+        if x.dtype.kind == "b":
+            return x
+        size = work.unary(y, "abs")
+        return call.result(call.pair("greater", size, work.scalar(0.0)), dtype, x.shape)
+    if is_floating(dtype):
+        if dtype.itemsize < 2:
+            y = work.fake_quant(y, {"float8_e4m3fn": "float8_e4m3", "float8_e5m2": "float8_e5m2"}[dtype.name])
+        return call.result(y, dtype, x.shape)
+    if is_floating(x.dtype):
+        y = truncate(call, y)
+    bits = {"int4": 4, "uint4": 4}.get(dtype.name, 8 * dtype.itemsize)
+    narrower = is_floating(x.dtype) or bits < 8 * x.dtype.itemsize or (dtype.kind != x.dtype.kind)
+    if bits <= 16 and narrower and x.dtype.kind != "b":
+        span, low = float(1 << bits), 0.0 if dtype.name.startswith("u") else -float(1 << (bits - 1))
+        turns = work.unary(work.affine(y, 1 / span, -low / span), "floor")
+        y = work.binary("sub", y, work.affine(turns, span))
+    return call.result(y, dtype, x.shape, x.ids)
