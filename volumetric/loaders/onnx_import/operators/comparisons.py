@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_values import OnnxValue
-from volumetric.loaders.onnx.operators.elementwise_math import is_nan, paired
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.operators.elementwise_math import is_nan, paired
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 _BOOL = np.dtype(bool)
 

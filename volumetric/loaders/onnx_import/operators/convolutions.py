@@ -6,9 +6,9 @@ from math import prod
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_values import OnnxValue
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 
 def window_fields(call: NodeCall, sizes: Shape, kernel: Shape) -> tuple[Shape, Shape, Shape, Shape]:
@@ -96,6 +96,8 @@ def _conv_transpose(call: NodeCall, x: OnnxValue, weight: OnnxValue, bias: OnnxV
     columns = work.reshape(columns, (samples, groups * deep, prod(counts)))
     windows = {"kernel": tuple(kernel), "stride": stride, "dilation": dilation, "before": (0,) * axes}
     image = work.fold(columns, tuple(full), counts=tuple(counts), **windows)
+    missing = [max(b + n - f, 0) for b, n, f in zip(before, sizes, full, strict=True)]
+    image = work.pad(image, (0,) * (2 + axes), (0, 0, *missing))
     image = work.slice(
         image, (0, 0, *before), (samples, groups * wide, *(b + n for b, n in zip(before, sizes, strict=True)))
     )
@@ -116,9 +118,6 @@ def _transposed_sizes(call: NodeCall, full: list[int], stride: Shape, counts: Sh
             before = [t // 2 for t in total]
         else:
             before = [t - t // 2 for t in total]
-        for f, w in zip(full, wanted, strict=True):
-            if w > f:
-                raise call.refuse(f"an output of {w} elements where windows give {f}")
         return before, list(wanted)
     return list(pads[:axes]), [f - b - a for f, b, a in zip(full, pads[:axes], pads[axes:], strict=True)]
 

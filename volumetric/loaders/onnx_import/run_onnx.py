@@ -19,13 +19,15 @@ from volumetric.graph.constant_folding import constant_values, split_constants
 from volumetric.graph.graph_device import GraphProgram
 from volumetric.graph.ops import Graph
 from volumetric.graph.program_cache import ProgramCache
-from volumetric.loaders.onnx.emit_onnx import MOST_KNOWN, emit_onnx
-from volumetric.loaders.onnx.fold_known import cast_array
-from volumetric.loaders.onnx.onnx_declaration import OnnxGraph, OnnxInput, OnnxParameter, is_whole, onnx_dtype
-from volumetric.loaders.onnx.onnx_values import InputsNeededError, OnnxValue, known, tensor_shape
-from volumetric.loaders.onnx.read_onnx import ReadOnnx, read_onnx
+from volumetric.loaders.onnx_import.emit_onnx import MOST_KNOWN, emit_onnx
+from volumetric.loaders.onnx_import.fold_known import cast_array
+from volumetric.loaders.onnx_import.onnx_declaration import OperatorGraph, OnnxInput, OnnxParameter, is_whole, onnx_dtype
+from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxValue, known, tensor_shape
+from volumetric.loaders.onnx_import.read_onnx import ReadOnnx, read_onnx
 
 _LARGEST_ID = 2**31 - 1
+_LARGEST_SWITCH = 16
+"""Elements of an input of integers on which a branch may depend, so that one graph is compiled for each value."""
 
 
 def open_onnx(path: str | Path, device: AnyDevice = "auto", *, threads: int | None = None) -> OnnxModel:
@@ -229,7 +231,12 @@ class OnnxModel:
             values.append(
                 OnnxValue(dtype=dtype, shape=shapes[name], tensor=tensor, ids=whole, sources=frozenset([name]))
             )
-        return work, ids, emit_onnx(work, self.graph, values, lambda p: _parameter(work, p))
+        switches = frozenset(
+            name
+            for name, value in zip(self.inputs, values, strict=True)
+            if value.size <= _LARGEST_SWITCH and (is_whole(value.dtype) or value.dtype.kind == "b")
+        )
+        return work, ids, emit_onnx(work, self.graph, values, lambda p: _parameter(work, p), switches=switches)
 
     def _named(self, outputs: Sequence[OnnxValue], results: Sequence[Array]) -> dict[str, Array]:
         rest = iter(results)

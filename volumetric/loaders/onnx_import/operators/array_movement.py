@@ -8,10 +8,10 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.fold_known import shape_of, slice_bounds, slices_of, split_sizes, squeezed, target_shape, unsqueezed
-from volumetric.loaders.onnx.onnx_values import OnnxValue, known
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.fold_known import shape_of, slice_bounds, slices_of, split_sizes, squeezed, target_shape, unsqueezed
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue, known
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 
 @operator("Shape")
@@ -194,7 +194,8 @@ def _space_to_depth(call: NodeCall, x: OnnxValue) -> OnnxValue:
     work, block = call.work, call.attribute("blocksize")
     n, c, h, w = x.shape
     parts = work.reshape(call.tensor(x), (n, c, h // block, block, w // block, block))
-    parts = work.permute(parts, (0, 3, 5, 1, 2, 4))
+    depth_first = call.attribute("mode", "DCR") == "DCR"
+    parts = work.permute(parts, (0, 3, 5, 1, 2, 4) if depth_first else (0, 1, 3, 5, 2, 4))
     return call.result(parts, x.dtype, (n, c * block**2, h // block, w // block))
 
 

@@ -6,9 +6,10 @@ from math import prod
 
 import numpy as np
 
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_values import OnnxValue
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.operators.elementwise_math import clipped
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 
 def reduce_extreme(call: NodeCall, x: int, axes: tuple[int, ...], *, least: bool) -> int:
@@ -82,6 +83,8 @@ def _reduce(call: NodeCall, x: OnnxValue, axes: OnnxValue | None = None) -> Onnx
         y = work.reshape(_reduced(call, work.reshape(y, (*work.shape(y), 1)), (len(work.shape(y)),)), work.shape(y))
         return call.result(y, x.dtype, x.shape)
     y = _reduced(call, y, chosen)
+    if x.dtype.kind == "b":
+        y = clipped(call, y, 0.0, 1.0)  # of no elements
     shape = work.shape(y) if call.attribute("keepdims", 1) else tuple(n for i, n in enumerate(x.shape) if i not in chosen)
     return call.result(y, x.dtype, shape)
 

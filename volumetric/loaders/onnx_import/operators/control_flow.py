@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_declaration import OnnxGraph
-from volumetric.loaders.onnx.onnx_values import InputsNeededError, OnnxValue, known
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_declaration import OperatorGraph
+from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxValue, known
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 MOST_STEPS = 4096
 """Steps of a loop that are written one after the other."""
@@ -20,12 +20,14 @@ def _if(call: NodeCall, condition: OnnxValue) -> list[OnnxValue]:
     then, otherwise = call.attribute("then_branch"), call.attribute("else_branch")
     try:
         chosen = then if bool(call.array(condition, "the condition").reshape(-1)[0]) else otherwise
-    except InputsNeededError:
+    except InputsNeededError as error:
+        if error.names and error.names <= call.switches:
+            raise
         return _both(call, condition, then, otherwise)
     return call.run_graph(chosen, [])
 
 
-def _both(call: NodeCall, condition: OnnxValue, then: OnnxGraph, otherwise: OnnxGraph) -> list[OnnxValue]:
+def _both(call: NodeCall, condition: OnnxValue, then: OperatorGraph, otherwise: OperatorGraph) -> list[OnnxValue]:
     """Compute both branches and select, if their results have the same shapes."""
     pairs = list(zip(call.run_graph(then, []), call.run_graph(otherwise, []), strict=True))
     if any(a.shape != b.shape for a, b in pairs):
@@ -38,7 +40,7 @@ def _both(call: NodeCall, condition: OnnxValue, then: OnnxGraph, otherwise: Onnx
 def _loop(
     call: NodeCall, trips: OnnxValue | None = None, condition: OnnxValue | None = None, *carried: OnnxValue
 ) -> list[OnnxValue]:
-    body: OnnxGraph = call.attribute("body")
+    body: OperatorGraph = call.attribute("body")
     most = None if trips is None else int(call.number(trips, "the number of steps"))
     goes = True if condition is None else bool(call.number(condition, "the condition"))
     states, rows, step = list(carried), list[list[OnnxValue]](), 0
@@ -58,7 +60,7 @@ def _loop(
 
 @operator("Scan")
 def _scan(call: NodeCall, *inputs: OnnxValue) -> list[OnnxValue]:
-    body: OnnxGraph = call.attribute("body")
+    body: OperatorGraph = call.attribute("body")
     if call.opset < 9:  # the first input is the lengths of sequences, and all have an axis for the batch
         raise call.refuse("Scan of opset 8")
     count = int(call.attribute("num_scan_inputs"))

@@ -6,14 +6,13 @@ from math import prod
 
 import numpy as np
 
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_declaration import is_floating
-from volumetric.loaders.onnx.onnx_types import dtype_of_code
-from volumetric.loaders.onnx.onnx_values import OnnxValue
-from volumetric.loaders.onnx.operators.convolutions import convolve
-from volumetric.loaders.onnx.operators.elementwise_math import clipped, round_even
-from volumetric.loaders.onnx.operators.matrix_products import multiply
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_types import dtype_of_code
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.operators.convolutions import convolve
+from volumetric.loaders.onnx_import.operators.elementwise_math import clipped, round_even
+from volumetric.loaders.onnx_import.operators.matrix_products import multiply
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 _INT32, _FLOAT, _UINT8 = np.dtype(np.int32), np.dtype(np.float32), np.dtype(np.uint8)
 _RANGES = {
@@ -54,12 +53,6 @@ def _quantize(call: NodeCall, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | 
     dtype = zero.dtype if zero is not None else dtype_of_code(code) if code else _UINT8
     factor = _spread_scale(call, scale, x)
     offset = None if zero is None else _spread_scale(call, zero, x)
-    if is_floating(dtype):
-        y = call.pair("div", call.tensor(x), factor)
-        scheme = {"float8_e4m3fn": "float8_e4m3", "float8_e5m2": "float8_e5m2"}.get(dtype.name)
-        if scheme is None:
-            raise call.refuse(f"quantisation to {dtype.name}")
-        return call.result(call.work.fake_quant(y, scheme), dtype, x.shape)
     return call.result(quantise(call, call.tensor(x), factor, offset, dtype), dtype, x.shape)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from volumetric.graph.build import GraphBuilder
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_values import OnnxValue
-from volumetric.loaders.onnx.operators.elementwise_math import clipped, hard_sigmoid
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.operators.elementwise_math import clipped, hard_sigmoid
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_declaration import is_floating, is_whole
-from volumetric.loaders.onnx.onnx_types import dtype_of_code
-from volumetric.loaders.onnx.onnx_values import OnnxValue
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_declaration import is_floating, is_whole
+from volumetric.loaders.onnx_import.onnx_types import dtype_of_code
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 Function = Callable[[NodeCall, int], int]
 _BIG = float(np.finfo(np.float32).max)
@@ -289,7 +289,7 @@ def _mod(call: NodeCall, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     quotient = call.tensor(paired(call, "div", a, b))
     whole = truncate(call, quotient) if call.attribute("fmod", 0) else call.work.unary(quotient, "floor")
     shape = np.broadcast_shapes(a.shape, b.shape)
-    rest = call.pair("sub", call.tensor(a), call.pair("mul", whole, call.tensor(b)))
+    rest = call.pair("sub", call.tensor(a), call.pair("mul_nonzero", call.tensor(b), whole))
     return call.result(rest, a.dtype, shape)
 
 
@@ -390,7 +390,7 @@ def cast_value(call: NodeCall, x: OnnxValue, dtype: np.dtype) -> OnnxValue:
         return call.result(call.pair("greater", size, work.scalar(0.0)), dtype, x.shape)
     if is_floating(dtype):
         if dtype.itemsize < 2:
-            y = work.fake_quant(y, {"float8_e4m3fn": "float8_e4m3", "float8_e5m2": "float8_e5m2"}[dtype.name])
+            raise call.refuse(f"rounding of computed values to {dtype.name}")
         return call.result(y, dtype, x.shape)
     if is_floating(x.dtype):
         y = truncate(call, y)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_values import OnnxValue
-from volumetric.loaders.onnx.operators.convolutions import convolve
-from volumetric.loaders.onnx.operators.matrix_products import matmul
-from volumetric.loaders.onnx.operators.operator_table import operator, operator_rules
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.operators.convolutions import convolve
+from volumetric.loaders.onnx_import.operators.matrix_products import matmul
+from volumetric.loaders.onnx_import.operators.operator_table import operator, operator_rules
 
 
 @operator("com.microsoft:FusedMatMul")

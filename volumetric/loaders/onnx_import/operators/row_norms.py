@@ -6,10 +6,10 @@ from math import prod
 
 import numpy as np
 
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_values import OnnxValue
-from volumetric.loaders.onnx.operators.image_pooling import raised
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.operators.image_pooling import raised
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 _FLOAT = np.dtype(np.float32)
 

@@ -89,7 +89,7 @@ class NodeAttribute:
     numbers: tuple[int | float, ...] | None = None
     texts: tuple[str, ...] | None = None
     array: PackedArray | None = None
-    graph: OnnxGraph | None = None
+    graph: OperatorGraph | None = None
 
     @property
     def value(self) -> object:
@@ -110,7 +110,7 @@ class OnnxNode:
     attributes: tuple[NodeAttribute, ...] = ()
     name: str = ""
 
-    def graphs(self) -> tuple[OnnxGraph, ...]:
+    def graphs(self) -> tuple[OperatorGraph, ...]:
         """Return the graphs inside the node, such as the branches of an `If`."""
         return tuple(a.graph for a in self.attributes if a.graph is not None)
 
@@ -142,7 +142,7 @@ class OnnxConstant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnnxGraph:
+class OperatorGraph:
     """Nodes in execution order.
 
     Attributes

@@ -7,9 +7,9 @@ from math import prod
 import numpy as np
 
 from volumetric.base.errors import ShapeError
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_values import OnnxValue
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 
 def matmul(call: NodeCall, a: int, b: int) -> int:

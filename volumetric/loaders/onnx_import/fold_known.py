@@ -9,11 +9,11 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError, UnsupportedError
-from volumetric.loaders.onnx.onnx_declaration import is_floating, is_whole
-from volumetric.loaders.onnx.onnx_types import dtype_of_code
+from volumetric.loaders.onnx_import.onnx_declaration import is_floating, is_whole
+from volumetric.loaders.onnx_import.onnx_types import dtype_of_code
 
 if TYPE_CHECKING:
-    from volumetric.loaders.onnx.emit_onnx import NodeCall
+    from volumetric.loaders.onnx_import.emit_onnx import NodeCall
 
 Fold = Callable[..., Any]
 _MOST = 1 << 24

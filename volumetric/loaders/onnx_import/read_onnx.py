@@ -14,11 +14,11 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, UnsupportedError
-from volumetric.loaders.onnx.fold_known import FOLDS
-from volumetric.loaders.onnx.onnx_declaration import (
+from volumetric.loaders.onnx_import.fold_known import FOLDS
+from volumetric.loaders.onnx_import.onnx_declaration import (
     NodeAttribute,
     OnnxConstant,
-    OnnxGraph,
+    OperatorGraph,
     OnnxInput,
     OnnxNode,
     OnnxParameter,
@@ -26,14 +26,16 @@ from volumetric.loaders.onnx.onnx_declaration import (
     onnx_dtype,
     pack_array,
 )
-from volumetric.loaders.onnx.onnx_types import type_name
-from volumetric.loaders.onnx.operators.operator_table import operator_rules
+from volumetric.loaders.onnx_import.onnx_types import type_name
+from volumetric.loaders.onnx_import.operators.operator_table import operator_rules
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 OLDEST_OPSET = 7
 """Older versions are converted: their operators broadcast by attributes."""
+_EXPANSIONS = 3
+"""Times that operators are written out: the body of one may contain another."""
 _STANDARD = ("", "ai.onnx")
 
 
@@ -50,7 +52,7 @@ class ReadOnnx:
     metadata : the file's own texts
     """
 
-    graph: OnnxGraph
+    graph: OperatorGraph
     arrays: Mapping[str, Array]
     producer: str
     operators: Mapping[str, int]
@@ -135,7 +137,7 @@ def _count_operators(graph: GraphProto) -> Counter[str]:
 
 def _prepared(model: ModelProto) -> ModelProto:
     """Return a model of a version that is supported, with its functions, and those of ONNX if need be, inlined."""
-    from onnx import defs, inliner, version_converter
+    from onnx import inliner, version_converter
 
     try:
         versions = [o.version for o in model.opset_import if o.domain in _STANDARD]
@@ -143,18 +145,31 @@ def _prepared(model: ModelProto) -> ModelProto:
             model = version_converter.convert_version(model, OLDEST_OPSET)
         if model.functions:
             model = inliner.inline_local_functions(model)
-        version = max((o.version for o in model.opset_import if o.domain in _STANDARD), default=1)
-        wanted = [op for op in _count_operators(model.graph) if not _is_supported(op) and ":" not in op]
-        written_out = [
-            op for op in wanted if defs.has(op, version) and _has_body(defs.get_schema(op, version))
-        ]
-        if written_out:
-            model = inliner.inline_selected_functions(model, [("", op) for op in written_out], False, True)
+        for _ in range(_EXPANSIONS):
+            expanded = _expanded(model)
+            if expanded is None:
+                break
+            model = expanded
     except (CheckpointError, UnsupportedError):
         raise
     except Exception as error:  # of several C++ libraries
         raise CheckpointError(f"the ONNX graph is inconsistent: {str(error).splitlines()[0]}") from None
     return model
+
+
+def _expanded(model: ModelProto) -> ModelProto | None:
+    """Return a model with operators that are not supported written out by simpler ones; None if there are none."""
+    from onnx import defs, inliner
+
+    version = max((o.version for o in model.opset_import if o.domain in _STANDARD), default=1)
+    wanted = [op for op in _count_operators(model.graph) if not _is_supported(op) and ":" not in op]
+    names = [("", op) for op in wanted if defs.has(op, version) and _has_body(defs.get_schema(op, version))]
+    if not names:
+        return None
+    try:
+        return inliner.inline_selected_functions(model, names, False, True)
+    except Exception:  # the types of its inputs are unknown: the operator is refused by name
+        return None
 
 
 def _has_body(schema: Any) -> bool:
@@ -168,7 +183,7 @@ class _GraphReader:
         self.directory, self.opset = directory, opset
         self.arrays: dict[str, Array] = {}
 
-    def read(self, graph: GraphProto, static_outside: frozenset[str] = frozenset()) -> OnnxGraph:
+    def read(self, graph: GraphProto, static_outside: frozenset[str] = frozenset()) -> OperatorGraph:
         """Read a graph, or one inside a node; `static_outside` are names whose elements the nodes around need."""
         tensors: dict[str, Array] = {t.name: self._array(t) for t in graph.initializer}
         nodes: list[NodeProto] = []
@@ -191,7 +206,7 @@ class _GraphReader:
             parameters.append(OnnxParameter(name=name, shape=value.shape, dtype=value.dtype.name))
         declared = tuple(self._node(node, static) for node in nodes if node.op_type)
         inputs = tuple(self._input(i) for i in graph.input if i.name not in tensors)
-        return OnnxGraph(
+        return OperatorGraph(
             nodes=declared,
             inputs=inputs,
             outputs=tuple((o.name, _declared_type(o)) for o in graph.output),
@@ -244,6 +259,8 @@ class _GraphReader:
 
     def _input(self, value: ValueInfoProto) -> OnnxInput:
         kind = value.type.tensor_type
+        if not value.type.WhichOneof("value"):  # of a graph inside a node
+            return OnnxInput(name=value.name, dtype="")
         if not value.type.HasField("tensor_type"):
             raise UnsupportedError(f"the input {value.name!r} is no tensor but a sequence, map or optional value")
         shape = tuple(
@@ -370,6 +387,6 @@ def _decode(node: NodeProto, values: list[Array], opset: int) -> Array | None:
 
 
 def _declared_type(value: ValueInfoProto) -> str:
-    from volumetric.loaders.onnx.onnx_types import TYPE_NAMES
+    from volumetric.loaders.onnx_import.onnx_types import TYPE_NAMES
 
     return TYPE_NAMES.get(value.type.tensor_type.elem_type, "")

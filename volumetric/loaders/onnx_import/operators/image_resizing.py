@@ -9,9 +9,9 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_values import OnnxValue
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 
 @operator("Upsample", static=(1,))
@@ -97,16 +97,16 @@ def _places(transform: str, count: int, n: int, scale: float, region: tuple[floa
 def _along(
     call: NodeCall, x: int, axis: int, places: Array, n: int, scale: float, mode: str, *, outside: bool
 ) -> int:
+    skip = bool(call.attribute("exclude_outside", 0))
     if mode == "nearest":
         chosen: Any = np.clip(_nearest(places, str(call.attribute("nearest_mode", "round_prefer_floor"))), 0, n - 1)
     elif mode == "linear":
         smooth = bool(call.attribute("antialias", 0)) and scale < 1
-        chosen = _smoothed(places, n, scale, 1.0, lambda d: np.maximum(1 - d, 0), skip=True) if smooth else _linear(places, n)
+        chosen = _smoothed(places, n, scale, 1.0, lambda d: np.maximum(1 - d, 0), skip=skip) if smooth else _linear(places, n)
     elif mode == "cubic":
         a = float(call.attribute("cubic_coeff_a", -0.75))
-        skip = bool(call.attribute("exclude_outside", 0))
         smooth = bool(call.attribute("antialias", 0)) and scale < 1
-        chosen = _smoothed(places, n, scale if smooth else 1.0, 2.0, lambda d: _cubic(d, a), skip=skip or smooth)
+        chosen = _smoothed(places, n, scale if smooth else 1.0, 2.0, lambda d: _cubic(d, a), skip=skip)
     else:
         raise call.refuse(f"the mode {mode}")
     if not outside:

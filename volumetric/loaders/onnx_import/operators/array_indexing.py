@@ -8,9 +8,9 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_values import OnnxValue, known
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue, known
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 _INT64 = np.dtype(np.int64)
 _MOST_RANKED = 4096
@@ -253,7 +253,7 @@ def _depends_on_data(call: NodeCall, *inputs: OnnxValue) -> OnnxValue:
 
 @operator("EyeLike")
 def _eye_like(call: NodeCall, x: OnnxValue) -> OnnxValue:
-    from volumetric.loaders.onnx.onnx_types import dtype_of_code
+    from volumetric.loaders.onnx_import.onnx_types import dtype_of_code
 
     dtype = dtype_of_code(call.attribute("dtype")) if call.attribute("dtype") else x.dtype
     return known(np.eye(*x.shape, k=call.attribute("k", 0)).astype(dtype))

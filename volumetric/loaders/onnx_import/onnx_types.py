@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric.base.errors import UnsupportedError
-from volumetric.loaders.onnx.onnx_declaration import onnx_dtype
+from volumetric.loaders.onnx_import.onnx_declaration import onnx_dtype
 
 TYPE_NAMES: Final[dict[int, str]] = {
     1: "float32",

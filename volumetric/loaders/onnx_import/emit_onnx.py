@@ -17,10 +17,10 @@ from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import CheckpointError, ShapeError, SpecError, UnsupportedError, VolumetricError
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.interpret import interpret
-from volumetric.loaders.onnx.fold_known import FOLDS
-from volumetric.loaders.onnx.onnx_declaration import OnnxGraph, OnnxNode, OnnxParameter, is_floating
-from volumetric.loaders.onnx.onnx_values import InputsNeededError, OnnxValue, known, tensor_shape
-from volumetric.loaders.onnx.operators.operator_table import operator_rules
+from volumetric.loaders.onnx_import.fold_known import FOLDS
+from volumetric.loaders.onnx_import.onnx_declaration import OperatorGraph, OnnxNode, OnnxParameter, is_floating
+from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxValue, known, tensor_shape
+from volumetric.loaders.onnx_import.operators.operator_table import operator_rules
 
 MOST_KNOWN = 4096
 """An input of at most this many elements may be known while the graph is built, if the graph depends on them."""
@@ -40,13 +40,15 @@ class NodeCall:
     node : the node
     opset : version of the operators
     run_graph : emits a graph inside the node: takes it and its inputs, returns its outputs
+    switches : inputs of the graph whose elements rather should be known than that both branches of an `If` run
     """
 
     work: GraphBuilder
     node: OnnxNode
     opset: int
-    run_graph: Callable[[OnnxGraph, Sequence[OnnxValue]], list[OnnxValue]]
+    run_graph: Callable[[OperatorGraph, Sequence[OnnxValue]], list[OnnxValue]]
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    switches: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:
@@ -212,10 +214,12 @@ class NodeCall:
 
 def emit_onnx(
     work: GraphBuilder,
-    graph: OnnxGraph,
+    graph: OperatorGraph,
     inputs: Sequence[OnnxValue],
     parameters: Parameters,
     outer: Mapping[str, OnnxValue] | None = None,
+    *,
+    switches: frozenset[str] = frozenset(),
 ) -> list[OnnxValue]:
     """Emit `graph` and return its outputs.
 
@@ -224,6 +228,7 @@ def emit_onnx(
     inputs : a value for each input of the graph
     parameters : returns the value of a parameter
     outer : values of the graphs around it, by name
+    switches : see `NodeCall`
 
     Raises
     ------
@@ -236,12 +241,14 @@ def emit_onnx(
     values.update((p.name, parameters(p)) for p in graph.parameters)
     values.update(zip((i.name for i in graph.inputs), inputs, strict=True))
 
-    def run_graph(inner: OnnxGraph, inner_inputs: Sequence[OnnxValue]) -> list[OnnxValue]:
-        return emit_onnx(work, inner, inner_inputs, parameters, values)
+    def run_graph(inner: OperatorGraph, inner_inputs: Sequence[OnnxValue]) -> list[OnnxValue]:
+        return emit_onnx(work, inner, inner_inputs, parameters, values, switches=switches)
 
     for node in graph.nodes:
         attributes = {a.name: a.value for a in node.attributes}
-        call = NodeCall(work=work, node=node, opset=graph.opset, run_graph=run_graph, attributes=attributes)
+        call = NodeCall(
+            work=work, node=node, opset=graph.opset, run_graph=run_graph, attributes=attributes, switches=switches
+        )
         arguments = [_look_up(values, name, call) for name in node.inputs]
         while arguments and arguments[-1] is None:
             arguments.pop()

@@ -7,11 +7,11 @@ from math import prod
 import numpy as np
 
 from volumetric.base._typing import Array, Shape
-from volumetric.loaders.onnx.emit_onnx import NodeCall
-from volumetric.loaders.onnx.onnx_values import OnnxValue
-from volumetric.loaders.onnx.operators.array_movement import padded
-from volumetric.loaders.onnx.operators.convolutions import window_fields
-from volumetric.loaders.onnx.operators.operator_table import operator
+from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.operators.array_movement import padded
+from volumetric.loaders.onnx_import.operators.convolutions import window_fields
+from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 
 def _windows(call: NodeCall, sizes: Shape) -> tuple[dict[str, Shape], Shape]:

@@ -8,10 +8,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from volumetric.loaders.onnx.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue
 
 if TYPE_CHECKING:
-    from volumetric.loaders.onnx.emit_onnx import NodeCall
+    from volumetric.loaders.onnx_import.emit_onnx import NodeCall
 
 EmitOperator: TypeAlias = "Callable[..., OnnxValue | Sequence[OnnxValue]]"
 """``emit(call, *inputs)``: an input that is left out is None."""
@@ -47,6 +47,7 @@ _FAMILIES = (
     "recurrent_nodes",
     "integer_arithmetic",
     "control_flow",
+    "fourier_transforms",
     "ort_fusions",
 )
 
@@ -66,7 +67,7 @@ def operator(*names: str, static: tuple[int, ...] = ()) -> Callable[[E], E]:
 def operator_rules() -> dict[str, OperatorRule]:
     """Return all operators that can be emitted."""
     for family in _FAMILIES:
-        import_module(f"volumetric.loaders.onnx.operators.{family}")
+        import_module(f"volumetric.loaders.onnx_import.operators.{family}")
     return _RULES
 
 
