@@ -282,7 +282,7 @@ def _emit_node(call: NodeCall, arguments: Sequence[OnnxValue | None]) -> Sequenc
                 if value is not None:
                     call.array(value, "its result")
         if rule is None:
-            raise UnsupportedError(f"the ONNX operator {op} is not supported", hint="docs/onnx.md lists what can be read")
+            raise UnsupportedError(f"the ONNX operator {op} is not supported", hint="docs/onnx_read.md lists what can be read")
         if arguments and all(v is None or v.array is not None for v in arguments) and not call.node.graphs():
             return _fold_by_graph(call, arguments)
         with call.work.at(call.node.name or op):

@@ -102,7 +102,7 @@ def read_model(model: ModelProto, directory: Path) -> ReadOnnx:
     if unknown:
         listed = ", ".join(f"{op} ({n})" for op, n in sorted(unknown.items()))
         raise UnsupportedError(
-            f"{len(unknown)} of its {len(counts)} operators cannot be read: {listed}", hint="docs/onnx.md lists all that can"
+            f"{len(unknown)} of its {len(counts)} operators cannot be read: {listed}", hint="docs/onnx_read.md lists all that can"
         )
     versions = [o.version for o in model.opset_import if o.domain in _STANDARD]
     reader = _GraphReader(directory, versions[0] if versions else 1)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -30,7 +30,7 @@ _LARGEST_SWITCH = 16
 """Elements of an input of integers on which a branch may depend, so that one graph is compiled for each value."""
 
 
-def open_onnx(path: str | Path, device: AnyDevice = "auto", *, threads: int | None = None) -> OnnxModel:
+def load_onnx(path: str | Path, device: AnyDevice = "auto", *, threads: int | None = None) -> OnnxModel:
     """Open an ONNX file, ready to run.
 
     Parameters
@@ -96,13 +96,30 @@ class OnnxModel:
         """Number of stored weights."""
         return sum(array.size for array in self.parameters.values())
 
-    def __call__(self, *args: Any, **inputs: Any) -> dict[str, Array]:
-        """Run the model: `run` with inputs in order or by name."""
-        if len(args) == 1 and isinstance(args[0], Mapping) and not inputs:
-            return self.run(args[0])
+    def __call__(self, *args: Any, **inputs: Any) -> Any:
+        """Run the model with inputs in order or by name: the output if there is one, else all outputs by name."""
         if len(args) > len(self.inputs):
             raise SpecError(f"{self.name} takes {len(self.inputs)} inputs, got {len(args)}", hint=self._expected())
-        return self.run({**dict(zip(self.inputs, args, strict=False)), **inputs})
+        outputs = self.run({**dict(zip(self.inputs, args, strict=False)), **inputs})
+        return outputs[self.outputs[0]] if len(outputs) == 1 else outputs
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        ends = f"{', '.join(self.inputs)} → {', '.join(self.outputs)}"
+        return f"<OnnxModel {self.name!r} {ends}, {self.size:,} weights, on {self.device.info.name}>"
+
+    def close(self) -> None:
+        """Free the programs and weights on the device."""
+        self._programs.clear()
+        self._compiled.clear()
+        for key in list(self._store.keys()):
+            self._store.drop(key)
+        self._written.clear()
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run the model.
