@@ -18,7 +18,7 @@ from volumetric.base.errors import CheckpointError, ShapeError, SpecError, Unsup
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.interpret import interpret
 from volumetric.loaders.onnx_import.fold_known import FOLDS
-from volumetric.loaders.onnx_import.onnx_declaration import OperatorGraph, OnnxNode, OnnxParameter, is_floating
+from volumetric.loaders.onnx_import.onnx_declaration import OnnxNode, OnnxParameter, OperatorGraph, is_floating
 from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxValue, known, tensor_shape
 from volumetric.loaders.onnx_import.operators.operator_table import operator_rules
 
@@ -113,6 +113,9 @@ class NodeCall:
             raise self.refuse("text")
         if value.dtype.kind == "c":
             raise self.refuse("a complex number")
+        if value.size > 1 and not any(value.array.strides):  # one element that is repeated
+            one = known(value.array[(slice(0, 1),) * len(value.shape)])
+            return self.work.broadcast(self.tensor(one), value.shape)
         content = value.array.astype(np.float64).reshape(tensor_shape(value.shape))
         first = content.reshape(-1)[:1]
         if content.size > 1 and (content == first).all():
@@ -192,7 +195,9 @@ class NodeCall:
         new = (*shape[:axis], len(indices), *shape[axis + 1 :])
         if 0 in new:
             return work.reshape(work.slice(work.reshape(tensor, (prod(shape),)), (0,), (0,)), new)
-        rows = work.reshape(work.permute(work.reshape(tensor, (before, size, after)), (1, 0, 2)), (size, before * after))
+        rows = work.reshape(
+            work.permute(work.reshape(tensor, (before, size, after)), (1, 0, 2)), (size, before * after)
+        )
         picked = work.gather_rows(rows, work.constant(indices.astype(np.int32), "indices"))
         picked = work.permute(work.reshape(picked, (len(indices), before, after)), (1, 0, 2))
         return work.reshape(picked, new)
@@ -282,7 +287,9 @@ def _emit_node(call: NodeCall, arguments: Sequence[OnnxValue | None]) -> Sequenc
                 if value is not None:
                     call.array(value, "its result")
         if rule is None:
-            raise UnsupportedError(f"the ONNX operator {op} is not supported", hint="docs/onnx_read.md lists what can be read")
+            raise UnsupportedError(
+                f"the ONNX operator {op} is not supported", hint="docs/onnx_read.md lists what can be read"
+            )
         if arguments and all(v is None or v.array is not None for v in arguments) and not call.node.graphs():
             return _fold_by_graph(call, arguments)
         with call.work.at(call.node.name or op):
@@ -301,7 +308,7 @@ def _fold(call: NodeCall, arguments: Sequence[OnnxValue | None]) -> Sequence[Onn
         arrays = FOLDS[call.node.op](call, *(None if v is None else v.array for v in arguments))
     results = list(map(known, arrays if isinstance(arrays, list) else [arrays]))
     for value in results:
-        if value.size > _MOST_FOLDED:
+        if value.size > _MOST_FOLDED and any(np.asarray(value.array).strides):
             raise UnsupportedError(f"{call.label}: a constant of shape {list(value.shape)} is too large")
     return results
 

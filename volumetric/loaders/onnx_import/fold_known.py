@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,14 +68,18 @@ def slices_of(
     return [(call.axis(int(a), len(shape)), int(b), int(e), int(s)) for a, b, e, s in rows]
 
 
-def _sized(call: NodeCall, shape: Any) -> tuple[int, ...]:
+def _sizes(call: NodeCall, shape: Any) -> tuple[int, ...]:
+    """Return sizes that are not negative, of at most 2⁴⁰ elements."""
     sizes = tuple(int(n) for n in np.asarray(shape).reshape(-1))
-    total = 1
-    for n in sizes:
-        if n < 0:
-            raise ShapeError(f"{call.label}: a size of {n}")
-        total *= n
-    if total > _MOST:
+    if min(sizes, default=0) < 0 or math.prod(sizes) > 1 << 40:
+        raise ShapeError(f"{call.label}: a constant of shape {list(sizes)}")
+    return sizes
+
+
+def _sized(call: NodeCall, shape: Any) -> tuple[int, ...]:
+    """Return sizes of at most `_MOST` elements."""
+    sizes = _sizes(call, shape)
+    if math.prod(sizes) > _MOST:
         raise UnsupportedError(f"{call.label}: a constant of shape {list(sizes)} is too large")
     return sizes
 
@@ -109,9 +114,11 @@ def unsqueezed(call: NodeCall, shape: tuple[int, ...], axes: tuple[int, ...] | N
 
 def squeezed(call: NodeCall, shape: tuple[int, ...], axes: tuple[int, ...] | None) -> tuple[int, ...]:
     """Return a shape without axes of size 1."""
-    at = {call.axis(int(axis), len(shape)) for axis in axes} if axes is not None else {
-        i for i, n in enumerate(shape) if n == 1
-    }
+    at = (
+        {call.axis(int(axis), len(shape)) for axis in axes}
+        if axes is not None
+        else {i for i, n in enumerate(shape) if n == 1}
+    )
     if any(shape[i] != 1 for i in at):
         raise ShapeError(f"{call.label}: cannot squeeze axes {sorted(at)} of {list(shape)}")
     return tuple(n for i, n in enumerate(shape) if i not in at)
@@ -139,12 +146,12 @@ def _constant(call: NodeCall) -> Array:
 
 def _constant_of_shape(call: NodeCall, shape: Array) -> Array:
     value = call.attribute("value", np.zeros(1, np.float32))
-    return np.full(_sized(call, shape), value.reshape(-1)[0], value.dtype)
+    return np.broadcast_to(value.reshape(-1)[0], _sizes(call, shape))  # a view, however large
 
 
 def _expand(call: NodeCall, x: Array, shape: Array) -> Array:
     whole = np.broadcast_shapes(x.shape, tuple(int(n) for n in shape.reshape(-1)))
-    return np.broadcast_to(x, _sized(call, whole))
+    return np.broadcast_to(x, _sizes(call, whole))
 
 
 def _range(call: NodeCall, start: Array, stop: Array, step: Array) -> Array:
@@ -343,4 +350,3 @@ FOLDS: Final[dict[str, Fold]] = {
     "Unique": _unique,
 }
 """Operator → function of its node and its arrays; an input that is left out is None."""
-

@@ -11,12 +11,12 @@ import numpy as np
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError
 from volumetric.dtypes import Scheme
+from volumetric.graph.build import GraphBuilder
 from volumetric.loaders.generation_config import read_generation
 from volumetric.loaders.hf_config import MAX_SIZE
 from volumetric.loaders.loaded_model import LoadedModel
 from volumetric.loaders.model_location import ModelLocation
 from volumetric.loaders.onnx_import.emit_onnx import emit_onnx
-from volumetric.graph.build import GraphBuilder
 from volumetric.loaders.onnx_import.graph_layer import OnnxGraph
 from volumetric.loaders.onnx_import.onnx_declaration import OperatorGraph, onnx_dtype
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue, tensor_shape
@@ -112,5 +112,3 @@ def _result_shapes(graph: OperatorGraph, sizes: Sequence[Shape], rows: int) -> l
         ),
     )
     return [value.shape for value in outputs]
-
-

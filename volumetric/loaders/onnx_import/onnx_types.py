@@ -38,7 +38,9 @@ def type_name(code: int) -> str:
     """Return the name of a type. Raises `UnsupportedError`."""
     if code not in TYPE_NAMES:
         what = _OTHERS.get(code, f"number {code}")
-        raise UnsupportedError(f"the ONNX type {what} is not supported", hint="one of " + ", ".join(TYPE_NAMES.values()))
+        raise UnsupportedError(
+            f"the ONNX type {what} is not supported", hint="one of " + ", ".join(TYPE_NAMES.values())
+        )
     return TYPE_NAMES[code]
 
 

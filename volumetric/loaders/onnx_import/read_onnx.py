@@ -18,10 +18,10 @@ from volumetric.loaders.onnx_import.fold_known import FOLDS
 from volumetric.loaders.onnx_import.onnx_declaration import (
     NodeAttribute,
     OnnxConstant,
-    OperatorGraph,
     OnnxInput,
     OnnxNode,
     OnnxParameter,
+    OperatorGraph,
     is_floating,
     onnx_dtype,
     pack_array,
@@ -102,7 +102,8 @@ def read_model(model: ModelProto, directory: Path) -> ReadOnnx:
     if unknown:
         listed = ", ".join(f"{op} ({n})" for op, n in sorted(unknown.items()))
         raise UnsupportedError(
-            f"{len(unknown)} of its {len(counts)} operators cannot be read: {listed}", hint="docs/onnx_read.md lists all that can"
+            f"{len(unknown)} of its {len(counts)} operators cannot be read: {listed}",
+            hint="docs/onnx_read.md lists all that can",
         )
     versions = [o.version for o in model.opset_import if o.domain in _STANDARD]
     reader = _GraphReader(directory, versions[0] if versions else 1)
@@ -186,6 +187,7 @@ class _GraphReader:
     def read(self, graph: GraphProto, static_outside: frozenset[str] = frozenset()) -> OperatorGraph:
         """Read a graph, or one inside a node; `static_outside` are names whose elements the nodes around need."""
         tensors: dict[str, Array] = {t.name: self._array(t) for t in graph.initializer}
+        initial = frozenset(tensors)
         nodes: list[NodeProto] = []
         for node in graph.node:
             value = _constant_tensor(node)
@@ -205,7 +207,7 @@ class _GraphReader:
             self.arrays[name] = value
             parameters.append(OnnxParameter(name=name, shape=value.shape, dtype=value.dtype.name))
         declared = tuple(self._node(node, static) for node in nodes if node.op_type)
-        inputs = tuple(self._input(i) for i in graph.input if i.name not in tensors)
+        inputs = tuple(self._input(i) for i in graph.input if i.name not in initial)
         return OperatorGraph(
             nodes=declared,
             inputs=inputs,
@@ -302,11 +304,13 @@ class _GraphReader:
 
     def _array(self, tensor: TensorProto) -> Array:
         """Return the array of a tensor, from the file or from a file beside it."""
-        from onnx import numpy_helper
         from onnx import TensorProto as Kinds
+        from onnx import numpy_helper
 
         if tensor.data_type == Kinds.STRING:
-            return np.array([s.decode("utf-8", "replace") for s in tensor.string_data], object).reshape(tuple(tensor.dims))
+            return np.array([s.decode("utf-8", "replace") for s in tensor.string_data], object).reshape(
+                tuple(tensor.dims)
+            )
         dtype = onnx_dtype(type_name(tensor.data_type))
         if min(tensor.dims, default=0) < 0:
             raise CheckpointError(f"the array {tensor.name!r} has a negative size: {list(tensor.dims)}")
@@ -315,7 +319,9 @@ class _GraphReader:
                 return self._external(tensor, dtype)
             return np.asarray(numpy_helper.to_array(tensor))
         except (ValueError, TypeError, MemoryError, OverflowError) as error:
-            raise CheckpointError(f"the array {tensor.name!r} does not fit its shape {list(tensor.dims)}: {error}") from None
+            raise CheckpointError(
+                f"the array {tensor.name!r} does not fit its shape {list(tensor.dims)}: {error}"
+            ) from None
 
     def _external(self, tensor: TensorProto, dtype: np.dtype) -> Array:
         entry = {e.key: e.value for e in tensor.external_data}
@@ -334,7 +340,9 @@ class _GraphReader:
         except ValueError:
             raise CheckpointError(f"the place of the array {tensor.name!r} in {location!r} is no number") from None
         if offset < 0 or length != size or offset + size > path.stat().st_size:
-            raise CheckpointError(f"the array {tensor.name!r} needs {size} bytes at {offset} of {location!r}, which has less")
+            raise CheckpointError(
+                f"the array {tensor.name!r} needs {size} bytes at {offset} of {location!r}, which has less"
+            )
         if dtype.name in ("int4", "uint4"):
             raw = np.fromfile(path, np.uint8, size, offset=offset)
             pairs = np.stack([raw & 15, raw >> 4], 1).reshape(-1)[:count].astype(np.int8)

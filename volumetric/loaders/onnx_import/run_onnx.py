@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +22,12 @@ from volumetric.graph.ops import Graph
 from volumetric.graph.program_cache import ProgramCache
 from volumetric.loaders.onnx_import.emit_onnx import MOST_KNOWN, emit_onnx
 from volumetric.loaders.onnx_import.fold_known import cast_array
-from volumetric.loaders.onnx_import.onnx_declaration import OperatorGraph, OnnxInput, OnnxParameter, is_whole, onnx_dtype
+from volumetric.loaders.onnx_import.onnx_declaration import (
+    OnnxInput,
+    OnnxParameter,
+    is_whole,
+    onnx_dtype,
+)
 from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxValue, known, tensor_shape
 from volumetric.loaders.onnx_import.read_onnx import ReadOnnx, read_onnx
 
@@ -56,12 +62,18 @@ class _Compiled:
     takes: tuple[tuple[str, bool], ...]
     outputs: tuple[OnnxValue, ...]
 
+    def close(self) -> None:
+        """Free the resources of the program that Python does not manage."""
+        close = getattr(self.program, "close", None)
+        if close is not None:
+            close()
+
 
 class OnnxModel:
     """An ONNX model on a device.
 
-    A graph is compiled for each set of input shapes, when it is first needed. The model computes in float32: types of 16
-    bits are widened, and integers are exact up to 2²⁴.
+    A graph is compiled for each set of input shapes, when it is first needed. The model computes in float32: types of
+    16 bits are widened, and integers are exact up to 2²⁴.
 
     Attributes
     ----------
@@ -87,8 +99,7 @@ class OnnxModel:
         self._graphs = graphs()
         self._store = self._graphs.store()
         self._written: set[str] = set()
-        self._programs = ProgramCache()
-        self._compiled: dict[object, _Compiled] = {}
+        self._programs: Any = ProgramCache()
         self._needed: set[str] = set()
 
     @property
@@ -116,7 +127,6 @@ class OnnxModel:
     def close(self) -> None:
         """Free the programs and weights on the device."""
         self._programs.clear()
-        self._compiled.clear()
         for key in list(self._store.keys()):
             self._store.drop(key)
         self._written.clear()
@@ -140,9 +150,7 @@ class OnnxModel:
         arrays = self._checked(inputs)
         compiled = self._program(arrays)
         values = [arrays[name].astype(np.int32 if ids else np.float32) for name, ids in compiled.takes]
-        values = [
-            v.reshape(tensor_shape(v.shape)) if v.ndim == 0 else v for v in values
-        ]
+        values = [v.reshape(tensor_shape(v.shape)) if v.ndim == 0 else v for v in values]
         results = [] if compiled.program is None else compiled.program.run(values)
         return self._named(compiled.outputs, results)
 
@@ -177,38 +185,20 @@ class OnnxModel:
         return arrays
 
     def _program(self, arrays: Mapping[str, Array]) -> _Compiled:
+        """Return the program for the shapes of inputs, and for the elements on which the graph depends."""
         while True:
             needed = {name: arrays[name] for name in sorted(self._needed)}
-            key = (
-                tuple((name, a.shape) for name, a in arrays.items()),
-                tuple((name, a.tobytes()) for name, a in needed.items()),
-            )
-            if key in self._compiled and (self._compiled[key].program is None or key in set(self._programs_keys())):
-                compiled = self._compiled[key]
-                if compiled.program is not None:
-                    self._programs.get(key, lambda: compiled.program)  # pyright: ignore[reportArgumentType]
-                return compiled
+            shapes = {name: a.shape for name, a in arrays.items()}
+            key = tuple(shapes.items()), tuple((name, a.tobytes()) for name, a in needed.items())
             try:
-                compiled = self._compile({n: a.shape for n, a in arrays.items()}, needed)
+                return self._programs.get(key, partial(self._compile, shapes, needed))
             except InputsNeededError as error:
                 names = error.names - self._needed
-                large = [name for name in names if arrays[name].size > MOST_KNOWN]
-                if large or not names:
+                if not names or any(arrays[name].size > MOST_KNOWN for name in names):
                     raise UnsupportedError(
-                        str(error), hint="results whose shape depends on data, or large inputs, cannot be compiled"
+                        str(error), hint="a result whose shape depends on data, or on a large input, cannot be compiled"
                     ) from None
                 self._needed |= names
-                continue
-            self._compiled[key] = compiled
-            if compiled.program is not None:
-                program = compiled.program
-                self._programs.get(key, lambda: program)
-                live = set(self._programs_keys())
-                self._compiled = {k: c for k, c in self._compiled.items() if c.program is None or k in live}
-            return compiled
-
-    def _programs_keys(self) -> Sequence[object]:
-        return list(self._programs._programs)
 
     def _compile(self, shapes: Mapping[str, Shape], needed: Mapping[str, Array]) -> _Compiled:
         work, ids, outputs = self._emit(shapes, needed)

@@ -18,7 +18,7 @@ _MOST_RANKED = 4096
 
 
 def one_hot(call: NodeCall, indices: int, size: int) -> int:
-    """Emit ``[n, size]`` of ``[n]`` whole numbers: 1 where the column is the number; negative ones count from behind."""
+    """Emit ``[n, size]`` of ``[n]`` whole numbers: 1 where the column is the number, from behind if it is negative."""
     work = call.work
     [count] = work.shape(indices)
     column = work.reshape(indices, (count, 1))

@@ -9,7 +9,15 @@ import numpy as np
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError
 from volumetric.loaders.onnx_import.emit_onnx import NodeCall
-from volumetric.loaders.onnx_import.fold_known import shape_of, slice_bounds, slices_of, split_sizes, squeezed, target_shape, unsqueezed
+from volumetric.loaders.onnx_import.fold_known import (
+    shape_of,
+    slice_bounds,
+    slices_of,
+    split_sizes,
+    squeezed,
+    target_shape,
+    unsqueezed,
+)
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue, known
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 

@@ -85,7 +85,9 @@ def _reduce(call: NodeCall, x: OnnxValue, axes: OnnxValue | None = None) -> Onnx
     y = _reduced(call, y, chosen)
     if x.dtype.kind == "b":
         y = clipped(call, y, 0.0, 1.0)  # of no elements
-    shape = work.shape(y) if call.attribute("keepdims", 1) else tuple(n for i, n in enumerate(x.shape) if i not in chosen)
+    shape = (
+        work.shape(y) if call.attribute("keepdims", 1) else tuple(n for i, n in enumerate(x.shape) if i not in chosen)
+    )
     return call.result(y, x.dtype, shape)
 
 

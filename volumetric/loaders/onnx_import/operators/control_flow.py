@@ -66,7 +66,10 @@ def _scan(call: NodeCall, *inputs: OnnxValue) -> list[OnnxValue]:
     count = int(call.attribute("num_scan_inputs"))
     states, sequences = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
     results = len(body.outputs) - len(states)
-    axes = [call.axis(a, len(v.shape)) for a, v in zip(call.numbers("scan_input_axes") or (0,) * count, sequences, strict=True)]
+    axes = [
+        call.axis(a, len(v.shape))
+        for a, v in zip(call.numbers("scan_input_axes") or (0,) * count, sequences, strict=True)
+    ]
     ways = call.numbers("scan_input_directions") or (0,) * count
     length = sequences[0].shape[axes[0]]
     if length > MOST_STEPS:
@@ -99,7 +102,5 @@ def _stacked(call: NodeCall, parts: Sequence[OnnxValue], axis: int) -> OnnxValue
     """Join values along a new axis."""
     if all(part.array is not None for part in parts):
         return known(np.stack([part.array for part in parts if part.array is not None], axis))
-    views = [
-        call.work.reshape(call.tensor(part), (*part.shape[:axis], 1, *part.shape[axis:])) for part in parts
-    ]
+    views = [call.work.reshape(call.tensor(part), (*part.shape[:axis], 1, *part.shape[axis:])) for part in parts]
     return call.result(call.work.concat(views, axis), parts[0].dtype)

@@ -132,5 +132,3 @@ def _col2im(call: NodeCall, x: OnnxValue, image: OnnxValue, block: OnnxValue) ->
     counts = tuple((n + b + a - d * (k - 1) - 1) // s + 1 for n, k, s, d, b, a in axes)
     windows = {"kernel": kernel, "stride": stride, "dilation": dilation, "before": before, "counts": counts}
     return call.result(call.work.fold(call.tensor(x), sizes, **windows), x.dtype)
-
-

@@ -368,9 +368,12 @@ def _identity(call: NodeCall, x: OnnxValue) -> OnnxValue:
 def _dropout(
     call: NodeCall, x: OnnxValue, ratio: OnnxValue | None = None, training: OnnxValue | None = None
 ) -> list[OnnxValue]:
-    if training is not None and call.number(training, "training_mode"):
-        if ratio is None or call.number(ratio, "ratio"):
-            raise call.refuse("dropout that is active in a saved graph")
+    if (
+        training is not None
+        and call.number(training, "training_mode")
+        and (ratio is None or call.number(ratio, "ratio"))
+    ):
+        raise call.refuse("dropout that is active in a saved graph")
     ones = call.work.broadcast(call.work.constant(np.ones((1,) * len(x.shape or (1,)))), x.shape or (1,))
     return [x, call.result(ones, np.dtype(bool), x.shape)]
 

@@ -56,11 +56,11 @@ def _stft(
 
 
 @operator("DFT", static=(1, 2))
-def _dft(
-    call: NodeCall, x: OnnxValue, length: OnnxValue | None = None, axis: OnnxValue | None = None
-) -> OnnxValue:
+def _dft(call: NodeCall, x: OnnxValue, length: OnnxValue | None = None, axis: OnnxValue | None = None) -> OnnxValue:
     work, rank = call.work, len(x.shape)
-    along = int(call.number(axis, "the axis")) if axis is not None else call.attribute("axis", 1 if call.opset < 20 else -2)
+    along = (
+        int(call.number(axis, "the axis")) if axis is not None else call.attribute("axis", 1 if call.opset < 20 else -2)
+    )
     along = call.axis(along, rank)
     parts, inverse = x.shape[-1], bool(call.attribute("inverse", 0))
     if parts not in (1, 2) or along == rank - 1:

@@ -40,7 +40,9 @@ def _resize(
     rank = len(x.shape)
     axes = tuple(call.axis(a, rank) for a in call.numbers("axes") or range(rank))
     mode = str(call.attribute("mode", "nearest"))
-    transform = str(call.attribute("coordinate_transformation_mode", "half_pixel" if call.opset >= 11 else "asymmetric"))
+    transform = str(
+        call.attribute("coordinate_transformation_mode", "half_pixel" if call.opset >= 11 else "asymmetric")
+    )
     bounds = None if roi is None or not roi.size else call.array(roi, "the region").reshape(2, -1)
     y = call.tensor(x)
     for i, (axis, count, scale) in enumerate(_targets(call, x.shape, axes, scales, sizes)):
@@ -94,15 +96,17 @@ def _places(transform: str, count: int, n: int, scale: float, region: tuple[floa
     return (out + 0.5) / scale - 0.5
 
 
-def _along(
-    call: NodeCall, x: int, axis: int, places: Array, n: int, scale: float, mode: str, *, outside: bool
-) -> int:
+def _along(call: NodeCall, x: int, axis: int, places: Array, n: int, scale: float, mode: str, *, outside: bool) -> int:
     skip = bool(call.attribute("exclude_outside", 0))
     if mode == "nearest":
         chosen: Any = np.clip(_nearest(places, str(call.attribute("nearest_mode", "round_prefer_floor"))), 0, n - 1)
     elif mode == "linear":
         smooth = bool(call.attribute("antialias", 0)) and scale < 1
-        chosen = _smoothed(places, n, scale, 1.0, lambda d: np.maximum(1 - d, 0), skip=skip) if smooth else _linear(places, n)
+        chosen = (
+            _smoothed(places, n, scale, 1.0, lambda d: np.maximum(1 - d, 0), skip=skip)
+            if smooth
+            else _linear(places, n)
+        )
     elif mode == "cubic":
         a = float(call.attribute("cubic_coeff_a", -0.75))
         smooth = bool(call.attribute("antialias", 0)) and scale < 1

@@ -27,9 +27,7 @@ def matmul(call: NodeCall, a: int, b: int) -> int:
         a, lead_a = call.spread(a, (*lead, m, k)), list(lead)
     if not _repeats(lead_b, lead):
         b, lead_b = call.spread(b, (*lead, k, n)), list(lead)
-    groups = work.gemm(
-        work.reshape(a, (prod(lead_a), m, k)), work.reshape(b, (prod(lead_b), k, n)), groups=prod(lead)
-    )
+    groups = work.gemm(work.reshape(a, (prod(lead_a), m, k)), work.reshape(b, (prod(lead_b), k, n)), groups=prod(lead))
     return work.reshape(groups, (*lead, m, n))
 
 
@@ -96,7 +94,9 @@ def _letters(call: NodeCall, ranks: list[int]) -> tuple[list[str], str]:
     terms = left.split(",")
     if len(terms) != len(ranks):
         raise ShapeError(f"{call.label}: {equation!r} has {len(terms)} terms for {len(ranks)} inputs")
-    widest = max((rank - len(t.replace("...", "")) for t, rank in zip(terms, ranks, strict=True) if "..." in t), default=0)
+    widest = max(
+        (rank - len(t.replace("...", "")) for t, rank in zip(terms, ranks, strict=True) if "..." in t), default=0
+    )
     digits = "".join(chr(0x4E00 + i) for i in range(widest))
     terms = [
         t.replace("...", digits[widest - (rank - len(t.replace("...", ""))) :] if "..." in t else "")

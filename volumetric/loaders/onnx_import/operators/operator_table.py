@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue
 
 if TYPE_CHECKING:
-    from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+    pass
 
 EmitOperator: TypeAlias = "Callable[..., OnnxValue | Sequence[OnnxValue]]"
 """``emit(call, *inputs)``: an input that is left out is None."""
@@ -69,5 +69,3 @@ def operator_rules() -> dict[str, OperatorRule]:
     for family in _FAMILIES:
         import_module(f"volumetric.loaders.onnx_import.operators.{family}")
     return _RULES
-
-

@@ -94,9 +94,7 @@ def _recurrent(
     return outputs
 
 
-def _first_state(
-    call: NodeCall, state: OnnxValue | None, d: int, batch: int, size: int, batch_first: bool
-) -> int:
+def _first_state(call: NodeCall, state: OnnxValue | None, d: int, batch: int, size: int, batch_first: bool) -> int:
     work = call.work
     if state is None:
         return work.zeros((batch, size))
@@ -220,14 +218,28 @@ def _bounded(call: NodeCall, x: int) -> int:
 
 
 def _rnn_step(
-    call: NodeCall, of: _Direction, x: int, weight: int, states: list[int], peepholes: list[int], bias: int | None, size: int
+    call: NodeCall,
+    of: _Direction,
+    x: int,
+    weight: int,
+    states: list[int],
+    peepholes: list[int],
+    bias: int | None,
+    size: int,
 ) -> list[int]:
     work = call.work
     return [of.activations[0](work, _bounded(call, work.binary("add", x, _by_weight(call, states[0], weight))))]
 
 
 def _gru_step(
-    call: NodeCall, of: _Direction, x: int, weight: int, states: list[int], peepholes: list[int], bias: int | None, size: int
+    call: NodeCall,
+    of: _Direction,
+    x: int,
+    weight: int,
+    states: list[int],
+    peepholes: list[int],
+    bias: int | None,
+    size: int,
 ) -> list[int]:
     work, [h] = call.work, states
     f, g = of.activations
@@ -247,7 +259,14 @@ def _gru_step(
 
 
 def _lstm_step(
-    call: NodeCall, of: _Direction, x: int, weight: int, states: list[int], peepholes: list[int], bias: int | None, size: int
+    call: NodeCall,
+    of: _Direction,
+    x: int,
+    weight: int,
+    states: list[int],
+    peepholes: list[int],
+    bias: int | None,
+    size: int,
 ) -> list[int]:
     work, (h, c) = call.work, states
     f, g, last = of.activations

@@ -54,9 +54,7 @@ def _batch_norm(
         raise call.refuse("batch normalisation that changes its statistics", hint="export the model in its eval mode")
     work, rank = call.work, len(x.shape)
     eps = float(call.attribute("epsilon", 1e-5))
-    factor = work.binary(
-        "mul", call.tensor(scale), work.unary(work.affine(call.tensor(variance), 1.0, eps), "rsqrt")
-    )
+    factor = work.binary("mul", call.tensor(scale), work.unary(work.affine(call.tensor(variance), 1.0, eps), "rsqrt"))
     shift = work.binary("sub", call.tensor(bias), work.binary("mul", call.tensor(mean), factor))
     if rank == 1:
         return call.result(work.binary("add", work.binary("mul", call.tensor(x), factor), shift), x.dtype)
