@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -63,9 +64,9 @@ def _flat_of_elements(call: NodeCall, shape: Shape, indices: Array, axis: int) -
     size = shape[axis]
     if ((indices < -size) | (indices >= size)).any():
         raise ShapeError(f"{call.label}: an index is out of bounds for {size} elements")
-    places = list(np.indices(indices.shape))
+    places: list[Any] = list(np.indices(indices.shape))
     places[axis] = np.where(indices < 0, indices + size, indices)
-    return np.ravel_multi_index(places, shape)
+    return np.asarray(np.ravel_multi_index(places, shape))
 
 
 def _flat_of_rows(call: NodeCall, shape: Shape, indices: Array, lead: int = 0) -> Array:
@@ -77,7 +78,7 @@ def _flat_of_rows(call: NodeCall, shape: Shape, indices: Array, lead: int = 0) -
         raise ShapeError(f"{call.label}: an index is out of bounds for shape {list(shape)}")
     batch = list(np.indices(indices.shape[:-1]))[:lead]
     width = prod(shape[lead + depth :])
-    start = np.ravel_multi_index([*batch, *places], shape[: lead + depth]) if lead + depth else np.zeros((), int)
+    start: Any = np.ravel_multi_index([*batch, *places], shape[: lead + depth]) if lead + depth else np.zeros((), int)
     return (start * width)[..., None] + np.arange(width)
 
 

@@ -79,7 +79,8 @@ def _divisors(fields: dict[str, Shape], sizes: Shape, margins: tuple[Shape, Shap
 def _average_pool(call: NodeCall, x: OnnxValue) -> OnnxValue:
     work, sizes = call.work, x.shape[2:]
     fields, after = _windows(call, sizes)
-    margins = (fields["before"], after) if call.attribute("count_include_pad", 0) else ((0,) * len(sizes),) * 2
+    none = (0,) * len(sizes)
+    margins = (fields["before"], after) if call.attribute("count_include_pad", 0) else (none, none)
     sums = work.emit("pool_sum", (call.tensor(x),), **fields)[0]
     divisors = _divisors(fields, sizes, margins)
     return call.result(work.binary("div", sums, work.constant(divisors[None, None])), x.dtype)
@@ -121,8 +122,8 @@ def _lrn(call: NodeCall, x: OnnxValue) -> OnnxValue:
     y = call.tensor(x)
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
     rank, channels = len(x.shape), x.shape[1]
-    margins = [[n if i == 1 else 0 for i in range(rank)] for n in (before, after)]
-    squares = padded(call, work.unary(y, "square"), *margins, 0.0)
+    left, right = ([n if i == 1 else 0 for i in range(rank)] for n in (before, after))
+    squares = padded(call, work.unary(y, "square"), left, right, 0.0)
     total = work.add(*(work.part(squares, 1, i, i + channels) for i in range(size)))
     below = work.unary(work.affine(work.unary(work.affine(total, alpha / size, bias), "log"), beta), "exp")
     return call.result(work.binary("div", y, below), x.dtype)
@@ -137,7 +138,7 @@ def _max_unpool(call: NodeCall, x: OnnxValue, indices: OnnxValue, shape: OnnxVal
     own = (*x.shape[:2], *((n - 1) * s + k - b - a for n, k, s, b, a in axes))
     whole = own if shape is None else call.ints(shape, "the shape")
     places = np.stack(np.unravel_index(call.array(indices, "the indices").reshape(-1), own))
-    flat = np.ravel_multi_index(tuple(places), whole)
+    flat = np.asarray(np.ravel_multi_index(tuple(places), whole))
     ids = work.constant(flat.astype(np.int32), "indices")
     rows = work.scatter_rows(work.reshape(call.tensor(x), (x.size, 1)), ids, prod(whole))
     return call.result(rows, x.dtype, whole)

@@ -65,7 +65,8 @@ def _dequantize(call: NodeCall, x: OnnxValue, scale: OnnxValue, zero: OnnxValue 
 
 
 @operator("DynamicQuantizeLinear")
-def _dynamic(call: NodeCall, x: OnnxValue) -> list[OnnxValue]:
+def dynamic_codes(call: NodeCall, x: OnnxValue) -> list[OnnxValue]:
+    """Emit codes of 8 bits, their scale and their zero point, from the range of the values."""
     work = call.work
     flat = work.reshape(call.tensor(x), (x.size,))
     high = call.pair("max", work.reduce(flat, "max", (0,)), work.scalar(0.0))

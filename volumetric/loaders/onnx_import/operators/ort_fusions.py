@@ -8,6 +8,7 @@ from math import prod
 from volumetric.loaders.onnx_import.emit_onnx import NodeCall
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue
 from volumetric.loaders.onnx_import.operators.convolutions import convolve
+from volumetric.loaders.onnx_import.operators.integer_arithmetic import dynamic_codes
 from volumetric.loaders.onnx_import.operators.matrix_products import matmul
 from volumetric.loaders.onnx_import.operators.operator_table import operator, operator_rules
 
@@ -75,7 +76,7 @@ def _dynamic_matmul(
     b_zero: OnnxValue | None = None,
     bias: OnnxValue | None = None,
 ) -> OnnxValue:
-    codes, scale, zero = operator_rules()["DynamicQuantizeLinear"].emit(call, a)
+    codes, scale, zero = dynamic_codes(call, a)
     product = operator_rules()["MatMulInteger"].emit(call, codes, b, zero, b_zero)
     assert isinstance(product, OnnxValue)
     factor = call.pair("mul", call.tensor(scale), call.tensor(b_scale))
