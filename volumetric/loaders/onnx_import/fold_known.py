@@ -14,7 +14,7 @@ from volumetric.loaders.onnx_import.onnx_declaration import is_floating, is_whol
 from volumetric.loaders.onnx_import.onnx_types import dtype_of_code
 
 if TYPE_CHECKING:
-    from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+    from volumetric.loaders.onnx_import.node_call import NodeCall
 
 Fold = Callable[..., Any]
 _MOST = 1 << 24

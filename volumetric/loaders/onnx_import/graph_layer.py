@@ -24,6 +24,11 @@ PROBE = 8191
 class OnnxGraph(LayerSpec):
     """A graph of ONNX operators, ``[N, …]`` → ``[N, …]``.
 
+    ::
+
+        v[output of node] = operator(v[inputs of node])    for each node of the graph, in order
+        v[input of graph] = x,   y = v[output of graph]
+
     Every operator becomes nodes of the engine's graph, with gradients, so the layer trains, quantises and is saved as
     others are. The arrays of numbers with fractions in the file are the parameters. A graph with one input takes it as
     it is, ``[N, *shape]``. The inputs of another are the columns of one row, in order; `ports` names them. The same

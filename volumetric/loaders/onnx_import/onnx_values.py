@@ -39,7 +39,7 @@ class OnnxValue:
         return prod(self.shape)
 
 
-def known(array: object, dtype: np.dtype | type | None = None) -> OnnxValue:
+def known_value(array: object, dtype: np.dtype | type | None = None) -> OnnxValue:
     """Return a value with known elements."""
     value = np.asarray(array, dtype)
     return OnnxValue(dtype=value.dtype, shape=value.shape, array=value)

@@ -6,15 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.onnx_import.fold_known import FOLDS
+from volumetric.loaders.onnx_import.onnx_arrays import array_of, decoded_array
 from volumetric.loaders.onnx_import.onnx_declaration import (
     NodeAttribute,
     OnnxConstant,
@@ -23,7 +21,6 @@ from volumetric.loaders.onnx_import.onnx_declaration import (
     OnnxParameter,
     OperatorGraph,
     is_floating,
-    onnx_dtype,
     pack_array,
 )
 from volumetric.loaders.onnx_import.onnx_types import type_name
@@ -186,13 +183,13 @@ class _GraphReader:
 
     def read(self, graph: GraphProto, static_outside: frozenset[str] = frozenset()) -> OperatorGraph:
         """Read a graph, or one inside a node; `static_outside` are names whose elements the nodes around need."""
-        tensors: dict[str, Array] = {t.name: self._array(t) for t in graph.initializer}
+        tensors: dict[str, Array] = {t.name: self._load(t) for t in graph.initializer}
         initial = frozenset(tensors)
         nodes: list[NodeProto] = []
         for node in graph.node:
             value = _constant_tensor(node)
             if value is not None:
-                tensors[node.output[0]] = self._array(value)
+                tensors[node.output[0]] = self._load(value)
             else:
                 nodes.append(node)
         static = self._static_names(nodes, tensors) | static_outside
@@ -252,12 +249,15 @@ class _GraphReader:
                 continue
             if not all(name in tensors for name in node.input if name):
                 continue
-            value = _decode(node, [tensors[name] for name in node.input if name], self.opset)
+            value = decoded_array(node, [tensors[name] for name in node.input if name])
             if value is not None:
                 tensors[node.output[0]] = value
                 nodes[i] = type(node)()
         read = outputs.union(*(_names_read(node) for node in nodes))
         return {name: value for name, value in tensors.items() if name in read}
+
+    def _load(self, tensor: TensorProto) -> Array:
+        return array_of(tensor, self.directory)
 
     def _input(self, value: ValueInfoProto) -> OnnxInput:
         kind = value.type.tensor_type
@@ -297,58 +297,10 @@ class _GraphReader:
         if kind == Kinds.STRINGS:
             return NodeAttribute(name=name, texts=tuple(s.decode("utf-8", "replace") for s in attribute.strings))
         if kind == Kinds.TENSOR:
-            return NodeAttribute(name=name, array=pack_array(self._array(attribute.t)))
+            return NodeAttribute(name=name, array=pack_array(self._load(attribute.t)))
         if kind == Kinds.GRAPH:
             return NodeAttribute(name=name, graph=self.read(attribute.g, static))
         raise UnsupportedError(f"{operator_name(node)} has an attribute {name!r} of a kind that is not supported")
-
-    def _array(self, tensor: TensorProto) -> Array:
-        """Return the array of a tensor, from the file or from a file beside it."""
-        from onnx import TensorProto as Kinds
-        from onnx import numpy_helper
-
-        if tensor.data_type == Kinds.STRING:
-            return np.array([s.decode("utf-8", "replace") for s in tensor.string_data], object).reshape(
-                tuple(tensor.dims)
-            )
-        dtype = onnx_dtype(type_name(tensor.data_type))
-        if min(tensor.dims, default=0) < 0:
-            raise CheckpointError(f"the array {tensor.name!r} has a negative size: {list(tensor.dims)}")
-        try:
-            if tensor.data_location == Kinds.EXTERNAL:
-                return self._external(tensor, dtype)
-            return np.asarray(numpy_helper.to_array(tensor))
-        except (ValueError, TypeError, MemoryError, OverflowError) as error:
-            raise CheckpointError(
-                f"the array {tensor.name!r} does not fit its shape {list(tensor.dims)}: {error}"
-            ) from None
-
-    def _external(self, tensor: TensorProto, dtype: np.dtype) -> Array:
-        entry = {e.key: e.value for e in tensor.external_data}
-        location = entry.get("location", "")
-        home = self.directory.resolve()
-        path = (home / location).resolve()
-        if not location or Path(location).is_absolute() or not path.is_relative_to(home):
-            raise CheckpointError(f"the array {tensor.name!r} is outside the directory of the model: {location!r}")
-        if not path.is_file():
-            raise CheckpointError(f"the file {location!r} with the array {tensor.name!r} is missing")
-        try:
-            offset = int(entry.get("offset", 0))
-            count = prod(tensor.dims)
-            size = -(-count // 2) if dtype.name in ("int4", "uint4") else count * dtype.itemsize
-            length = int(entry.get("length", size))
-        except ValueError:
-            raise CheckpointError(f"the place of the array {tensor.name!r} in {location!r} is no number") from None
-        if offset < 0 or length != size or offset + size > path.stat().st_size:
-            raise CheckpointError(
-                f"the array {tensor.name!r} needs {size} bytes at {offset} of {location!r}, which has less"
-            )
-        if dtype.name in ("int4", "uint4"):
-            raw = np.fromfile(path, np.uint8, size, offset=offset)
-            pairs = np.stack([raw & 15, raw >> 4], 1).reshape(-1)[:count].astype(np.int8)
-            pairs = np.where((pairs > 7) & (dtype.name == "int4"), pairs - 16, pairs)
-            return pairs.astype(dtype).reshape(tuple(tensor.dims))
-        return np.fromfile(path, dtype, count, offset=offset).reshape(tuple(tensor.dims))
 
 
 def _constant_tensor(node: NodeProto) -> TensorProto | None:
@@ -371,27 +323,6 @@ def _names_read(node: NodeProto) -> Iterable[str]:
 def _is_numeric(value: Array) -> bool:
     """Whether an array can be a parameter: numbers with fractions, or codes of at most 8 bits."""
     return is_floating(value.dtype) or value.dtype.name in ("int8", "uint8", "int4", "uint4")
-
-
-def _decode(node: NodeProto, values: list[Array], opset: int) -> Array | None:
-    """Return the result of a cast between floating-point types, or of DequantizeLinear; None for other nodes."""
-    fields = {a.name: a.i for a in node.attribute}
-    if node.op_type == "Cast":
-        dtype = onnx_dtype(type_name(fields.get("to", 0)))
-        return values[0].astype(dtype) if is_floating(dtype) and is_floating(values[0].dtype) else None
-    x, scale, *zero = values
-    codes = x.astype(np.float32)
-    axis, block = fields.get("axis", 1), fields.get("block_size", 0)
-
-    def spread(value: Array) -> Array:
-        value = value.astype(np.float32)
-        if value.size == 1:
-            return value.reshape(())
-        if block:
-            return np.repeat(value, block, axis).take(range(x.shape[axis]), axis)
-        return value.reshape(tuple(value.size if i == axis % x.ndim else 1 for i in range(x.ndim)))
-
-    return (codes - spread(zero[0]) if zero else codes) * spread(scale)
 
 
 def _declared_type(value: ValueInfoProto) -> str:

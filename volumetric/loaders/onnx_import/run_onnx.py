@@ -28,7 +28,7 @@ from volumetric.loaders.onnx_import.onnx_declaration import (
     is_whole,
     onnx_dtype,
 )
-from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxValue, known, tensor_shape
+from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxValue, known_value, tensor_shape
 from volumetric.loaders.onnx_import.read_onnx import ReadOnnx, read_onnx
 
 _LARGEST_ID = 2**31 - 1
@@ -227,7 +227,7 @@ class OnnxModel:
         for declared in self.graph.inputs:
             name, dtype = declared.name, onnx_dtype(declared.dtype or "float32")
             if name in needed:
-                values.append(known(needed[name]))
+                values.append(known_value(needed[name]))
                 continue
             shape = tensor_shape(shapes[name])
             whole = None

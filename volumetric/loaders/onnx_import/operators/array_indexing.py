@@ -9,8 +9,8 @@ import numpy as np
 
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
-from volumetric.loaders.onnx_import.onnx_values import OnnxValue, known
+from volumetric.loaders.onnx_import.node_call import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue, known_value
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 _INT64 = np.dtype(np.int64)
@@ -165,11 +165,11 @@ def _one_hot(call: NodeCall, indices: OnnxValue, depth: OnnxValue, values: OnnxV
 
 @operator("Compress", static=(1,))
 def _compress(call: NodeCall, x: OnnxValue, condition: OnnxValue) -> OnnxValue:
-    kept = np.flatnonzero(call.array(condition, "the condition"))
+    chosen = np.flatnonzero(call.array(condition, "the condition"))
     axis = call.attribute("axis")
     if axis is None:
-        return _take_flat(call, x, kept, (len(kept),))
-    return call.result(call.take(call.tensor(x), call.axis(axis, len(x.shape)), kept), x.dtype)
+        return _take_flat(call, x, chosen, (len(chosen),))
+    return call.result(call.take(call.tensor(x), call.axis(axis, len(x.shape)), chosen), x.dtype)
 
 
 def first_of(call: NodeCall, marks: int) -> int:
@@ -214,6 +214,7 @@ def _hardmax(call: NodeCall, x: OnnxValue) -> OnnxValue:
 
 @operator("TopK", static=(1,))
 def _top_k(call: NodeCall, x: OnnxValue, k: OnnxValue | None = None) -> list[OnnxValue]:
+    """Emit the k largest elements in falling order: the rank of each is the number of those before it."""
     work = call.work
     axis = call.axis(call.attribute("axis", -1), len(x.shape))
     count = int(call.attribute("k") if k is None else call.number(k, "k"))
@@ -257,4 +258,4 @@ def _eye_like(call: NodeCall, x: OnnxValue) -> OnnxValue:
     from volumetric.loaders.onnx_import.onnx_types import dtype_of_code
 
     dtype = dtype_of_code(call.attribute("dtype")) if call.attribute("dtype") else x.dtype
-    return known(np.eye(*x.shape, k=call.attribute("k", 0)).astype(dtype))
+    return known_value(np.eye(*x.shape, k=call.attribute("k", 0)).astype(dtype))

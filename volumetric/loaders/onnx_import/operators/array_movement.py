@@ -8,7 +8,6 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
 from volumetric.loaders.onnx_import.fold_known import (
     shape_of,
     slice_bounds,
@@ -18,18 +17,19 @@ from volumetric.loaders.onnx_import.fold_known import (
     target_shape,
     unsqueezed,
 )
-from volumetric.loaders.onnx_import.onnx_values import OnnxValue, known
+from volumetric.loaders.onnx_import.node_call import NodeCall
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue, known_value
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 
 @operator("Shape")
 def _shape(call: NodeCall, x: OnnxValue) -> OnnxValue:
-    return known(shape_of(call, x.shape))
+    return known_value(shape_of(call, x.shape))
 
 
 @operator("Size")
 def _size(call: NodeCall, x: OnnxValue) -> OnnxValue:
-    return known(np.array(x.size, np.int64))
+    return known_value(np.array(x.size, np.int64))
 
 
 @operator("Reshape", static=(1,))
@@ -147,6 +147,7 @@ def _pad(
     value: OnnxValue | None = None,
     axes: OnnxValue | None = None,
 ) -> OnnxValue:
+    """Emit margins of a value, of what lies inside, or of its mirror; negative ones cut off."""
     rank = len(x.shape)
     widths = (call.numbers("pads") or ()) if pads is None else call.ints(pads, "the padding")
     chosen = range(rank) if axes is None else [call.axis(a, rank) for a in call.ints(axes, "axes")]

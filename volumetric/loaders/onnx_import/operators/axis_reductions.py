@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.node_call import NodeCall
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue
-from volumetric.loaders.onnx_import.operators.elementwise_math import clipped
+from volumetric.loaders.onnx_import.operators.element_functions import clipped
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 

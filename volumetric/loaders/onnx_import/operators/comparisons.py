@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.node_call import NodeCall
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue
-from volumetric.loaders.onnx_import.operators.elementwise_math import is_nan, paired
+from volumetric.loaders.onnx_import.operators.element_functions import is_nan
+from volumetric.loaders.onnx_import.operators.elementwise_math import paired
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 _BOOL = np.dtype(bool)

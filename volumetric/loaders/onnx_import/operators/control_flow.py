@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.node_call import NodeCall
 from volumetric.loaders.onnx_import.onnx_declaration import OperatorGraph
-from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxValue, known
+from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxValue, known_value
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 MOST_STEPS = 4096
@@ -47,7 +47,9 @@ def _loop(
     while goes and (most is None or step < most):
         if step >= MOST_STEPS:
             raise call.refuse(f"a loop of more than {MOST_STEPS} steps")
-        test, *results = call.run_graph(body, [known(np.array(step, np.int64)), known(np.array(True)), *states])
+        test, *results = call.run_graph(
+            body, [known_value(np.array(step, np.int64)), known_value(np.array(True)), *states]
+        )
         states = results[: len(carried)]
         rows.append(results[len(carried) :])
         goes = bool(call.array(test, "the condition of the next step").reshape(-1)[0])
@@ -60,6 +62,7 @@ def _loop(
 
 @operator("Scan")
 def _scan(call: NodeCall, *inputs: OnnxValue) -> list[OnnxValue]:
+    """Emit the steps of a scan one after the other."""
     body: OperatorGraph = call.attribute("body")
     if call.opset < 9:  # the first input is the lengths of sequences, and all have an axis for the batch
         raise call.refuse("Scan of opset 8")
@@ -94,13 +97,13 @@ def _scan(call: NodeCall, *inputs: OnnxValue) -> list[OnnxValue]:
 def _element(call: NodeCall, value: OnnxValue, axis: int, index: int) -> OnnxValue:
     shape = (*value.shape[:axis], *value.shape[axis + 1 :])
     if value.array is not None:
-        return known(value.array.take(index, axis))
+        return known_value(value.array.take(index, axis))
     return call.result(call.work.part(call.tensor(value), axis, index, index + 1), value.dtype, shape)
 
 
 def _stacked(call: NodeCall, parts: Sequence[OnnxValue], axis: int) -> OnnxValue:
     """Join values along a new axis."""
     if all(part.array is not None for part in parts):
-        return known(np.stack([part.array for part in parts if part.array is not None], axis))
+        return known_value(np.stack([part.array for part in parts if part.array is not None], axis))
     views = [call.work.reshape(call.tensor(part), (*part.shape[:axis], 1, *part.shape[axis:])) for part in parts]
     return call.result(call.work.concat(views, axis), parts[0].dtype)

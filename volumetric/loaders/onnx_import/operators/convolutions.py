@@ -6,7 +6,7 @@ from math import prod
 
 from volumetric.base._typing import Shape
 from volumetric.base.errors import ShapeError
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.node_call import NodeCall
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 
@@ -76,6 +76,7 @@ def _conv(call: NodeCall, x: OnnxValue, weight: OnnxValue, bias: OnnxValue | Non
 
 @operator("ConvTranspose")
 def _conv_transpose(call: NodeCall, x: OnnxValue, weight: OnnxValue, bias: OnnxValue | None = None) -> OnnxValue:
+    """Emit the transpose of a convolution: the whole image, of which the padding is cut off."""
     work = call.work
     samples, channels, *counts = x.shape
     _, wide, *kernel = weight.shape

@@ -8,10 +8,17 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
-from volumetric.loaders.onnx_import.onnx_values import OnnxValue
+from volumetric.loaders.onnx_import.node_call import NodeCall
+from volumetric.loaders.onnx_import.onnx_types import dtype_of_code
+from volumetric.loaders.onnx_import.onnx_values import OnnxValue, known_value
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 
+_COSINES = {
+    "HannWindow": (0.5, 0.5, 0.0),
+    "HammingWindow": (25 / 46, 21 / 46, 0.0),
+    "BlackmanWindow": (0.42, 0.5, 0.08),
+}
+"""Window → weights of the constant, of the cosine and of the cosine of twice the angle."""
 _MOST = 4096
 """Longest transform: its matrix has this number of columns."""
 
@@ -80,3 +87,15 @@ def _dft(call: NodeCall, x: OnnxValue, length: OnnxValue | None = None, axis: On
     y = work.gemm(work.reshape(y, (1, prod(lead), size * parts)), matrix)
     y = work.reshape(y, (*lead, bins, 2))
     return call.result(call.move_axis(y, rank - 2, along), x.dtype)
+
+
+@operator(*_COSINES, static=(0,))
+def _window(call: NodeCall, size: OnnxValue) -> OnnxValue:
+    count = int(call.number(size, "the size"))
+    if not 0 <= count <= _MOST:
+        raise call.refuse(f"a window of {count} elements")
+    span = count if call.attribute("periodic", 1) else max(count - 1, 1)
+    angle = 2 * np.pi * np.arange(count) / span
+    constant, once, twice = _COSINES[call.node.op]
+    window = constant - once * np.cos(angle) + twice * np.cos(2 * angle)
+    return known_value(window.astype(dtype_of_code(call.attribute("output_datatype", 1))))

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from volumetric.base._typing import Array, Shape
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.node_call import NodeCall
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue
 from volumetric.loaders.onnx_import.operators.array_movement import padded
 from volumetric.loaders.onnx_import.operators.convolutions import window_fields

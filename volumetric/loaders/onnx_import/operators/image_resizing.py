@@ -9,7 +9,7 @@ import numpy as np
 
 from volumetric.base._typing import Array
 from volumetric.base.errors import ShapeError
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.node_call import NodeCall
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 
@@ -35,6 +35,7 @@ def _resize(
     scales: OnnxValue | None = None,
     sizes: OnnxValue | None = None,
 ) -> OnnxValue:
+    """Emit an image in another size, axis by axis."""
     if call.opset < 11:
         roi, scales, sizes = None, roi, None
     rank = len(x.shape)

@@ -6,11 +6,11 @@ from math import prod
 
 import numpy as np
 
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.node_call import NodeCall
 from volumetric.loaders.onnx_import.onnx_types import dtype_of_code
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue
 from volumetric.loaders.onnx_import.operators.convolutions import convolve
-from volumetric.loaders.onnx_import.operators.elementwise_math import clipped, round_even
+from volumetric.loaders.onnx_import.operators.element_functions import clipped, round_even
 from volumetric.loaders.onnx_import.operators.matrix_products import multiply
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 

@@ -34,6 +34,7 @@ class OperatorRule:
 
 _RULES: Final[dict[str, OperatorRule]] = {}
 _FAMILIES = (
+    "element_functions",
     "elementwise_math",
     "comparisons",
     "array_movement",

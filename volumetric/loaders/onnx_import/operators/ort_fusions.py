@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.node_call import NodeCall
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue
 from volumetric.loaders.onnx_import.operators.convolutions import convolve
 from volumetric.loaders.onnx_import.operators.integer_arithmetic import dynamic_codes

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from volumetric.graph.build import GraphBuilder
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.node_call import NodeCall
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue
-from volumetric.loaders.onnx_import.operators.elementwise_math import clipped, hard_sigmoid
+from volumetric.loaders.onnx_import.operators.element_functions import clipped, hard_sigmoid
 from volumetric.loaders.onnx_import.operators.operator_table import operator
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -56,6 +56,7 @@ def _recurrent(
     first_c: OnnxValue | None = None,
     peepholes: OnnxValue | None = None,
 ) -> list[OnnxValue]:
+    """Emit one or two directions, and join their outputs."""
     work, op = call.work, call.node.op
     batch_first = bool(call.attribute("layout", 0))
     direction = call.attribute("direction", "forward")
@@ -268,6 +269,7 @@ def _lstm_step(
     bias: int | None,
     size: int,
 ) -> list[int]:
+    """Emit a step of an LSTM: the output and the cell."""
     work, (h, c) = call.work, states
     f, g, last = of.activations
     i, o, forget, cell = work.split(work.binary("add", x, _by_weight(call, h, weight)), [size] * 4, 1)

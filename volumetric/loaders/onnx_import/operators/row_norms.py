@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from volumetric.loaders.onnx_import.emit_onnx import NodeCall
+from volumetric.loaders.onnx_import.node_call import NodeCall
 from volumetric.loaders.onnx_import.onnx_values import OnnxValue
 from volumetric.loaders.onnx_import.operators.image_pooling import raised
 from volumetric.loaders.onnx_import.operators.operator_table import operator
