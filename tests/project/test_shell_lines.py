@@ -12,6 +12,7 @@ RUN_BY = {
     "docs/activity.md": "test_activity_document.py",
     "docs/clocked.md": "test_network_document.py",
     "docs/embeddings.md": "test_embeddings_document.py",
+    "docs/onnx_read.md": "test_onnx_read_document.py",
     "docs/programs.md": "test_programs_document.py",
     "docs/stacks.md": "test_stacks_document.py",
 }

@@ -14,6 +14,7 @@ import numpy as np
 from volumetric.base._typing import Array, Shape
 from volumetric.base.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.base.hints import suggestion
+from volumetric.base.progress import byte_size
 from volumetric.devices.named_devices import AnyDevice, open_device
 from volumetric.graph.build import GraphBuilder
 from volumetric.graph.constant_folding import constant_values, split_constants
@@ -32,6 +33,8 @@ from volumetric.loaders.onnx_import.onnx_values import InputsNeededError, OnnxVa
 from volumetric.loaders.onnx_import.read_onnx import ReadOnnx, read_onnx
 
 _LARGEST_ID = 2**31 - 1
+_LARGEST_TENSOR = 2**31
+"""Elements of the largest value that is computed."""
 _LARGEST_SWITCH = 16
 """Elements of an input of integers on which a branch may depend, so that one graph is compiled for each value."""
 
@@ -206,6 +209,12 @@ class OnnxModel:
         if not finish:
             return _Compiled(None, (), tuple(outputs))
         graph = work.finish(finish)
+        largest = max((t for t in graph.tensors if t.size > 0), key=lambda t: t.size, default=None)
+        if largest is not None and largest.size > _LARGEST_TENSOR:
+            raise UnsupportedError(
+                f"{self.name} has a value of shape {list(largest.shape)}, {byte_size(4 * largest.size)}",
+                hint="run it with smaller inputs",
+            )
         for key in graph.tensors_by_key:
             if key not in self._written:
                 self._store.write(key, self.parameters[key].astype(np.float32))
